@@ -1,0 +1,1 @@
+"""The pure decisions of delayed topics: layout, routing, headers, windows, registry records."""

@@ -1,0 +1,69 @@
+"""The frozen window of an audit: the offsets that the operator resolves once and the Spark job reads.
+
+Frozen in this order, so that no race makes a false loss: committed offsets (stable) first, then the ends of the outcome topics.
+An outcome of a record below its partition's committed offset was acknowledged before the commit, so it lies below those ends.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from delayed_topics_core.errors import UnreadableRecord
+
+Offsets = Mapping[str, tuple[int, ...]]
+"""By topic name, then by partition."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditWindow:
+    """All offsets, by topic and partition.
+
+    delay_seconds       the delay list, if it has been the same since `from`; empty: it was edited, any kind's delay may have applied
+    ready_partitions    now; least_ready_partitions: when `from` was, they only grow
+    retry_cap           the highest since `from`
+    from_offsets        front and delays: the noted start offsets, or where the last audit ended; ready and dead-letter:
+                        where the outcomes of those records begin
+    roots_from_offsets  front and delays: read from here on, to see where the attempts began that were pending at `from`
+    to_offsets          front and delays: records from here on are a later window's; empty: all up to the end are of this one
+    committed_offsets   front and delays: the audit judges [from, committed)
+    end_offsets         all four topics: pending is [committed, end) of front and delays; outcomes are looked for below these ends
+    sample_one_in       of so many records one is looked at, by a hash of its root; 1: every one
+    beginning_offsets   all four topics: above 0 or above `from`: retention has removed records
+    """
+
+    topic: str
+    topic_ids: Mapping[str, str]
+    partition_delays: tuple[int, ...]
+    delay_seconds: tuple[int, ...]
+    ready_partitions: int
+    least_ready_partitions: int
+    retry_cap: int
+    max_lateness_ms: int
+    broker_skew_ms: int
+    frozen_at_ms: int
+    from_offsets: Offsets
+    roots_from_offsets: Offsets
+    committed_offsets: Offsets
+    end_offsets: Offsets
+    beginning_offsets: Offsets
+    to_offsets: Offsets = field(default_factory=dict)
+    sample_one_in: int = 1
+
+    def read_from(self, topic: str) -> tuple[int, ...]:
+        return self.roots_from_offsets.get(topic, self.from_offsets[topic])
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def decode(cls, text: str) -> "AuditWindow":
+        """Raises UnreadableRecord."""
+        try:
+            body = json.loads(text)
+            for name in [name for name in body if name.endswith("_offsets")]:
+                body[name] = {topic: tuple(values) for topic, values in body[name].items()}
+            for name in ("partition_delays", "delay_seconds"):
+                body[name] = tuple(body[name])
+            return cls(**body)
+        except (ValueError, TypeError, KeyError, AttributeError) as e:
+            raise UnreadableRecord(f"the frozen window doesn't parse: {e!r}") from e

@@ -1,0 +1,161 @@
+"""The layout: which partition of the delays topic stands for which delay. Nothing else in the project computes a partition.
+
+`initial` gives the first table, `evolve` every later one. A partition's delay never changes: whatever a manifest becomes,
+tables are only appended to, so no record that waits changes its meaning and no stale client can make one early.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+Role = Literal["main", "delay", "retired"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayoutSpec:
+    """What a manifest asks for. Delays in seconds, in list order; `partitions` is the wanted total of the delays topic."""
+
+    delay_seconds: tuple[int, ...]
+    partitions: int
+    lanes_per_delay: int = 1
+
+    @property
+    def kinds(self) -> tuple[int, ...]:
+        """Distinct delays in first-seen order."""
+        return tuple(dict.fromkeys(self.delay_seconds))
+
+    @property
+    def main_partitions(self) -> int:
+        return max(1, self.partitions - self.lanes_per_delay * (len(self.kinds) - 1))
+
+    def wanted(self) -> dict[int, int]:
+        """Delay in seconds → wanted number of partitions, in list order."""
+        first, *further = self.kinds
+        return {first: self.main_partitions, **dict.fromkeys(further, self.lanes_per_delay)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kind:
+    """A delay, in seconds, and its partitions of the delays topic, ascending."""
+
+    delay_seconds: int
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The table at one generation. `delay_seconds` is the delay list; `kinds` also has those that left the list (retired)."""
+
+    generation: int
+    delay_seconds: tuple[int, ...]
+    kinds: tuple[Kind, ...]
+
+    @cached_property
+    def partition_delays(self) -> tuple[int, ...]:
+        """Index = partition of the delays topic, value = its delay in seconds."""
+        delays = {p: kind.delay_seconds for kind in self.kinds for p in kind.partitions}
+        return tuple(delays[p] for p in range(len(delays)))
+
+    @cached_property
+    def _by_delay(self) -> dict[int, Kind]:
+        return {kind.delay_seconds: kind for kind in self.kinds}
+
+    @cached_property
+    def in_list(self) -> frozenset[int]:
+        return frozenset(self.delay_seconds)
+
+    @cached_property
+    def _waits(self) -> tuple[int, ...]:
+        """The delays of the list above 0, ascending."""
+        return tuple(sorted(d for d in self.in_list if d > 0))
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.partition_delays)
+
+    @property
+    def main(self) -> Kind:
+        """The kind of the first entry of the delay list."""
+        return self._by_delay[self.delay_seconds[0]]
+
+    def delay_for_attempt(self, attempt: int) -> int:
+        """Seconds that attempt `attempt` (0 = first) waits: the last entry serves all later attempts."""
+        return self.delay_seconds[min(attempt, len(self.delay_seconds) - 1)]
+
+    def delay_for_level(self, level: int) -> int:
+        """Seconds of the 1-based entry `level` of the delay list; above the last entry: the last."""
+        return self.delay_seconds[min(level, len(self.delay_seconds)) - 1]
+
+    def partition_for(self, delay_seconds: int, front_partition: int) -> int:
+        """The lane of a kind that records of a front partition take: always the same one."""
+        lanes = self._by_delay[delay_seconds].partitions
+        return lanes[front_partition % len(lanes)]
+
+    def longest_kind_within(self, remaining_ms: int) -> int | None:
+        """The longest delay of the list, in seconds and above 0, that is over within `remaining_ms`; None if there is none."""
+        fitting = bisect_right(self._waits, remaining_ms // 1000)
+        return self._waits[fitting - 1] if fitting else None
+
+    def shortest_kind(self) -> int | None:
+        """The shortest delay of the list above 0, in seconds."""
+        return self._waits[0] if self._waits else None
+
+    def role(self, kind: Kind) -> Role:
+        if kind.delay_seconds not in self.in_list:
+            return "retired"
+        return "main" if kind is self.main else "delay"
+
+    def ranges(self) -> list[tuple[int, Role, str]]:
+        """(delay in seconds, role, partitions as ranges such as "0-8,12"), for people."""
+        return [(kind.delay_seconds, self.role(kind), format_ranges(kind.partitions)) for kind in self.kinds]
+
+
+def initial(spec: LayoutSpec) -> Layout:
+    """The first table: main partitions 0 … main-1 for the first kind, then the lanes of each further kind in list order."""
+    return _append(Layout(generation=0, delay_seconds=(), kinds=()), spec)
+
+
+def evolve(previous: Layout, spec: LayoutSpec) -> Layout:
+    """The next table: what `spec` wants beyond `previous` is appended, nothing is taken away; `previous` itself if nothing is new."""
+    following = _append(previous, spec)
+    unchanged = following.kinds == previous.kinds and following.delay_seconds == previous.delay_seconds
+    return previous if unchanged else following
+
+
+def surplus(layout: Layout, spec: LayoutSpec) -> int:
+    """Partitions that the topic has beyond `spec.partitions`: clamped to one main partition, counts lowered, or kinds retired."""
+    return max(0, layout.partition_count - spec.partitions)
+
+
+def _append(previous: Layout, spec: LayoutSpec) -> Layout:
+    partitions = {kind.delay_seconds: kind.partitions for kind in previous.kinds}
+    end = sum(len(p) for p in partitions.values())
+    for delay_seconds, wanted in spec.wanted().items():
+        have = partitions.get(delay_seconds, ())
+        missing = max(0, wanted - len(have))
+        partitions[delay_seconds] = (*have, *range(end, end + missing))
+        end += missing
+    kinds = tuple(Kind(delay_seconds=d, partitions=p) for d, p in partitions.items())
+    return Layout(generation=previous.generation + 1, delay_seconds=spec.delay_seconds, kinds=kinds)
+
+
+def format_ranges(numbers: Iterable[int]) -> str:
+    """Ascending numbers as ranges: [0, 1, 2, 5] → "0-2,5"."""
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and n == runs[-1][1] + 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def parse_ranges(text: str) -> tuple[int, ...]:
+    """The inverse of format_ranges."""
+    numbers: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        numbers.extend(range(int(first), int(last or first) + 1))
+    return tuple(numbers)

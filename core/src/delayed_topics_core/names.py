@@ -1,0 +1,79 @@
+"""The names that one delayed topic, and the system as a whole, take in a Kafka cluster."""
+
+import re
+from dataclasses import dataclass
+
+from delayed_topics_core.errors import IllegalTopicName
+
+REGISTRY_TOPIC = "delayedtopics.registry"
+EVENTS_TOPIC = "delayedtopics.events"
+CLOCK_TOPIC = "delayedtopics.clock"
+
+DELAYS_SUFFIX = ".delays"
+READY_SUFFIX = ".ready"
+DEAD_LETTER_SUFFIX = ".dead"
+SUFFIXES = (DELAYS_SUFFIX, READY_SUFFIX, DEAD_LETTER_SUFFIX)
+RESERVED_PREFIXES = ("delayedtopics.", "__")
+
+MAX_TOPIC_NAME_LENGTH = 249  # org.apache.kafka.common.internals.Topic.MAX_NAME_LENGTH
+MAX_FRONT_NAME_LENGTH = MAX_TOPIC_NAME_LENGTH - max(len(suffix) for suffix in SUFFIXES)
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TopicNames:
+    """The four topics and the consumer group of one delayed topic."""
+
+    front: str
+    delays: str
+    ready: str
+    dead_letter: str
+    group: str
+
+    @classmethod
+    def of(cls, topic: str) -> "TopicNames":
+        """Raises IllegalTopicName."""
+        check_topic_name(topic)
+        return cls(
+            front=topic,
+            delays=topic + DELAYS_SUFFIX,
+            ready=topic + READY_SUFFIX,
+            dead_letter=topic + DEAD_LETTER_SUFFIX,
+            group="delayedtopics." + topic,
+        )
+
+    @property
+    def topics(self) -> tuple[str, str, str, str]:
+        return (self.front, self.delays, self.ready, self.dead_letter)
+
+
+def transactional_id(group: str, member: str) -> str:
+    """Of a worker that releases exactly once: the same for all processes of that name, so that each ends what the one before
+    it has left open."""
+    return f"{group}.{member}"
+
+
+def collision_key(topic: str) -> str:
+    """Kafka refuses `a.b` next to `a_b`, because metric names replace the dot."""
+    return topic.replace(".", "_")
+
+
+def check_topic_name(topic: str) -> None:
+    """Raises IllegalTopicName unless `topic` can be a front topic."""
+    if not _LEGAL.fullmatch(topic) or topic in (".", ".."):
+        raise IllegalTopicName(
+            f"topic {topic!r} must consist of letters, digits, '.', '_' and '-', and be neither '.' nor '..'"
+        )
+    if len(topic) > MAX_FRONT_NAME_LENGTH:
+        raise IllegalTopicName(
+            f"topic {topic[:20]}… must have at most {MAX_FRONT_NAME_LENGTH} characters, it has {len(topic)}: "
+            f"Kafka allows {MAX_TOPIC_NAME_LENGTH}, and {DELAYS_SUFFIX} is appended"
+        )
+    if topic.startswith(RESERVED_PREFIXES):
+        raise IllegalTopicName(
+            f"topic {topic!r} must not start with {' or '.join(RESERVED_PREFIXES)}: these names are reserved"
+        )
+    if topic.endswith(SUFFIXES):
+        raise IllegalTopicName(
+            f"topic {topic!r} must not end with {', '.join(SUFFIXES)}: these name parts of other delayed topics"
+        )

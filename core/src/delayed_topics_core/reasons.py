@@ -1,0 +1,83 @@
+"""Every condition type, condition reason and dead-letter reason, declared once. docs/operations.md explains each."""
+
+from enum import StrEnum
+
+
+class DeadLetterReason(StrEnum):
+    """Value of `dt-reason`: why a record is in the dead-letter topic."""
+
+    RETRY_CAP_EXCEEDED = "RetryCapExceeded"
+    REJECTED = "Rejected"
+    HEADER_TWICE = "HeaderTwice"
+    HEADER_UNREADABLE = "HeaderUnreadable"
+    HEADERS_TOO_LARGE = "HeadersTooLarge"
+    DELIVER_AT_UNSUPPORTED = "DeliverAtUnsupported"
+    TARGET_UNSUPPORTED = "TargetUnsupported"
+    TOO_LARGE = "TooLarge"
+
+
+class Condition(StrEnum):
+    """Types of `status.conditions`."""
+
+    READY = "Ready"
+    CLAIMED = "Claimed"
+    TOPICS_READY = "TopicsReady"
+    WORKERS_READY = "WorkersReady"
+    DURABILITY_REDUCED = "DurabilityReduced"
+    LAYOUT_CLAMPED = "LayoutClamped"
+    ALARM = "Alarm"
+    PLANNED = "Planned"
+    DELIVERY_VERIFIED = "DeliveryVerified"
+    # of a DelayedTopicAudit
+    COMPLETE = "Complete"
+    VERIFIED = "Verified"
+
+
+class Reason(StrEnum):
+    """Reasons of conditions. One meaning each, never reused."""
+
+    # Ready, and every condition that simply holds
+    AS_DECLARED = "AsDeclared"
+    IN_PROGRESS = "InProgress"
+    SPEC_INVALID = "SpecInvalid"
+    PAUSED = "Paused"
+    DELETING = "Deleting"
+    PLAN_ONLY = "PlanOnly"
+    # connection
+    CONNECTION_MISSING = "ConnectionMissing"
+    CREDENTIALS_MISSING = "CredentialsMissing"
+    KAFKA_UNREACHABLE = "KafkaUnreachable"
+    KAFKA_REFUSED = "KafkaRefused"
+    NOT_ALLOWED = "NotAllowed"
+    CLUSTER_CHANGED = "ClusterChanged"
+    # ownership
+    CLAIM_HELD = "ClaimHeld"
+    CLAIMED_BY_OTHER = "ClaimedByOther"
+    TOPIC_FOREIGN = "TopicForeign"
+    # topics and layout
+    TOPICS_CREATING = "TopicsCreating"
+    TOPIC_RECREATED = "TopicRecreated"
+    TOPIC_MISSING = "TopicMissing"
+    PARTITIONS_FOREIGN = "PartitionsForeign"
+    LAYOUT_CLAMPED = "LayoutClamped"
+    COUNTS_ABOVE_SPEC = "CountsAboveSpec"
+    ONE_REPLICA = "OneReplica"
+    REPLICATION_DIFFERS = "ReplicationDiffers"
+    # workers
+    WORKERS_STARTING = "WorkersStarting"
+    WORKERS_FAILING = "WorkersFailing"
+    SCALED_TO_ZERO = "ScaledToZero"
+    NOT_RELEASING = "NotReleasing"
+    COMMIT_MISSING = "CommitMissing"
+    RECORDS_REMOVED = "RecordsRemoved"
+    TARGET_UNAVAILABLE = "TargetUnavailable"
+    MISROUTED_RECORDS = "MisroutedRecords"
+    RETENTION_AT_RISK = "RetentionAtRisk"
+    NONE_RAISED = "NoneRaised"
+    # audit
+    EVERY_RECORD_ACCOUNTED = "EveryRecordAccounted"
+    PROMISE_BROKEN = "PromiseBroken"
+    CANNOT_SEE_EVERYTHING = "CannotSeeEverything"
+    AUDIT_WAITING = "AuditWaiting"
+    AUDIT_RUNNING = "AuditRunning"
+    AUDIT_FAILED = "AuditFailed"

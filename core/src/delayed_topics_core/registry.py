@@ -1,0 +1,304 @@
+"""The records of `delayedtopics.registry`: who owns which topic, and every layout. The operator writes, everybody follows.
+
+Key                      Value
+claim/<topic>/<owner>    Claim, written once and never rewritten: compaction keeps the order, the first by offset wins
+layout/<topic>           LayoutRecord: `planned`, then `serving` once Kafka has the partitions
+topics/<topic>           TopicsRecord: topic ids, the offsets that serving began at and, after removal, ended at
+audited/<topic>          AuditedRecord: where the last audit ended and the next one begins
+
+Owner is `<Kubernetes cluster>/<namespace>/<name>`. Values are JSON; unknown fields are ignored, so that a newer writer
+doesn't stop an older reader.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from delayed_topics_core.errors import UnreadableRecord
+from delayed_topics_core.layout import Kind, Layout, format_ranges, parse_ranges
+from delayed_topics_core.names import TopicNames, collision_key
+from delayed_topics_core.routing import Policy
+
+
+class Owner(NamedTuple):
+    """A DelayedTopic resource. `cluster` is the UID of the Kubernetes cluster's kube-system namespace."""
+
+    cluster: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+    @classmethod
+    def parse(cls, text: str) -> "Owner":
+        """Raises UnreadableRecord."""
+        parts = text.split("/")
+        if len(parts) != 3:
+            raise UnreadableRecord(f"an owner must be cluster/namespace/name, this is {text!r}")
+        return cls(*parts)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """`owner` claims the four names of `topic`. `absent`: which of them did not exist in Kafka at the time (those may be completed)."""
+
+    topic: str
+    owner: Owner
+    absent: tuple[str, ...]
+    adopted: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"claim/{self.topic}/{self.owner}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayoutRecord:
+    """What workers and clients follow. `state`: nobody writes into partitions of a layout that isn't serving.
+
+    `highest_retry_cap`, `least_ready_partitions`: that there ever were, for audits of records that were released under them.
+    """
+
+    topic: str
+    owner: Owner
+    state: Literal["planned", "serving"]
+    layout: Layout
+    retry_cap: int
+    front_partitions: int
+    ready_partitions: int
+    group: str
+    paused: bool = False
+    compression: str = "lz4"
+    broker_skew_ms: int = 0
+    highest_retry_cap: int = 0
+    least_ready_partitions: int = 1
+
+    @property
+    def key(self) -> str:
+        return f"layout/{self.topic}"
+
+    @property
+    def policy(self) -> Policy:
+        return Policy(self.layout, self.retry_cap, self.ready_partitions)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TopicsRecord:
+    """`ids`, `start_offsets` and `final_offsets` by topic name; offsets by partition.
+
+    `begun`: how many partitions, from 0, of a topic are known to have had a committed offset. A noted partition at or
+    above it may be begun by its worker at the start offset; one below it without a commit is an alarm, never a guess.
+    `made_again`: names of topics that are not the first of their name since serving began; an audit can't see the former.
+    """
+
+    topic: str
+    ids: Mapping[str, str] = field(default_factory=dict)
+    start_offsets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    begun: Mapping[str, int] = field(default_factory=dict)
+    final_offsets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    made_again: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return f"topics/{self.topic}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditedRecord:
+    """Where the chain of audits of a topic stands. Every offset below is accounted for, none above.
+
+    ids               of the four topics; others of the same names have no part in the chain
+    offsets           of front and delays, by topic name and partition: as they were committed
+    since_ms          broker time: the attempts whose records were pending then began at or after it
+    ready_partitions  there were then
+    """
+
+    topic: str
+    ids: Mapping[str, str]
+    offsets: Mapping[str, tuple[int, ...]]
+    since_ms: int
+    ready_partitions: int
+
+    @property
+    def key(self) -> str:
+        return f"audited/{self.topic}"
+
+
+RegistryRecord = Claim | LayoutRecord | TopicsRecord | AuditedRecord
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimEntry:
+    """A claim and its offset in the registry."""
+
+    offset: int
+    claim: Claim
+
+
+@dataclass
+class RegistryState:
+    """The registry as read so far; `apply` each record in offset order. `next_offset` is where the reader stands."""
+
+    claims: dict[str, ClaimEntry] = field(default_factory=dict)
+    layouts: dict[str, LayoutRecord] = field(default_factory=dict)
+    topics: dict[str, TopicsRecord] = field(default_factory=dict)
+    audited: dict[str, AuditedRecord] = field(default_factory=dict)
+    next_offset: int = 0
+
+    def apply(self, offset: int, key: str, value: bytes | None) -> RegistryRecord | None:
+        """Returns the record, None for a removal. Raises UnreadableRecord; the offset then counts as read all the same."""
+        self.next_offset = offset + 1
+        kind, _, rest = key.partition("/")
+        if value is None:
+            self._remove(kind, key, rest)
+            return None
+        record = decode(key, value)
+        match record:
+            case Claim():
+                self.claims.setdefault(key, ClaimEntry(offset=offset, claim=record))
+            case LayoutRecord():
+                self.layouts[record.topic] = record
+            case TopicsRecord():
+                self.topics[record.topic] = record
+            case AuditedRecord():
+                self.audited[record.topic] = record
+        return record
+
+    def holder(self, topic: str) -> Claim | None:
+        """The claim that holds any of the four names of `topic`: the first by offset that no earlier holder conflicts with."""
+        wanted = _collision_keys(topic)
+        taken: dict[str, Claim] = {}
+        for entry in sorted(self.claims.values(), key=lambda e: e.offset):
+            keys = _collision_keys(entry.claim.topic)
+            if not keys & taken.keys():
+                taken.update(dict.fromkeys(keys, entry.claim))
+        return next((taken[key] for key in sorted(wanted) if key in taken), None)
+
+    def _remove(self, kind: str, key: str, topic: str) -> None:
+        match kind:
+            case "claim":
+                self.claims.pop(key, None)
+            case "layout":
+                self.layouts.pop(topic, None)
+            case "topics":
+                self.topics.pop(topic, None)
+            case "audited":
+                self.audited.pop(topic, None)
+            case _:
+                raise UnreadableRecord(f"registry key {key!r} is of no known kind")
+
+
+def _collision_keys(topic: str) -> set[str]:
+    return {collision_key(name) for name in TopicNames.of(topic).topics}
+
+
+def encode(record: RegistryRecord) -> bytes:
+    """The value, as compact JSON with sorted keys: equal records are equal bytes."""
+    match record:
+        case Claim():
+            body: dict[str, Any] = {
+                "topic": record.topic,
+                "owner": str(record.owner),
+                "absent": list(record.absent),
+                "adopted": record.adopted,
+            }
+        case LayoutRecord():
+            body = {
+                "topic": record.topic,
+                "owner": str(record.owner),
+                "state": record.state,
+                "generation": record.layout.generation,
+                "delay_seconds": list(record.layout.delay_seconds),
+                "kinds": [
+                    {"delay_seconds": k.delay_seconds, "partitions": format_ranges(k.partitions)}
+                    for k in record.layout.kinds
+                ],
+                "retry_cap": record.retry_cap,
+                "front_partitions": record.front_partitions,
+                "ready_partitions": record.ready_partitions,
+                "group": record.group,
+                "paused": record.paused,
+                "compression": record.compression,
+                "broker_skew_ms": record.broker_skew_ms,
+                "highest_retry_cap": record.highest_retry_cap,
+                "least_ready_partitions": record.least_ready_partitions,
+            }
+        case TopicsRecord():
+            body = {
+                "topic": record.topic,
+                "ids": dict(record.ids),
+                "start_offsets": {t: list(o) for t, o in record.start_offsets.items()},
+                "begun": dict(record.begun),
+                "final_offsets": {t: list(o) for t, o in record.final_offsets.items()},
+                "made_again": list(record.made_again),
+            }
+        case AuditedRecord():
+            body = {
+                "topic": record.topic,
+                "ids": dict(record.ids),
+                "offsets": {t: list(o) for t, o in record.offsets.items()},
+                "since_ms": record.since_ms,
+                "ready_partitions": record.ready_partitions,
+            }
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode(key: str, value: bytes) -> RegistryRecord:
+    """Raises UnreadableRecord."""
+    try:
+        body = json.loads(value)
+        match key.partition("/")[0]:
+            case "claim":
+                TopicNames.of(body["topic"])  # one that is none would have `holder` fail for everybody
+                return Claim(
+                    topic=body["topic"],
+                    owner=Owner.parse(body["owner"]),
+                    absent=tuple(body["absent"]),
+                    adopted=body["adopted"],
+                )
+            case "layout":
+                return _decode_layout(body)
+            case "topics":
+                return TopicsRecord(
+                    topic=body["topic"],
+                    ids=body["ids"],
+                    start_offsets={t: tuple(o) for t, o in body["start_offsets"].items()},
+                    begun=body["begun"],
+                    final_offsets={t: tuple(o) for t, o in body["final_offsets"].items()},
+                    made_again=tuple(body.get("made_again", ())),
+                )
+            case "audited":
+                return AuditedRecord(
+                    topic=body["topic"],
+                    ids=body["ids"],
+                    offsets={t: tuple(o) for t, o in body["offsets"].items()},
+                    since_ms=body["since_ms"],
+                    ready_partitions=body["ready_partitions"],
+                )
+            case _:
+                raise UnreadableRecord(f"registry key {key!r} is of no known kind")
+    except (KeyError, TypeError, AttributeError, ValueError) as e:
+        raise UnreadableRecord(f"registry record {key!r} doesn't parse: {e!r}") from e
+
+
+def _decode_layout(body: Mapping[str, Any]) -> LayoutRecord:
+    kinds = tuple(
+        Kind(delay_seconds=k["delay_seconds"], partitions=parse_ranges(k["partitions"])) for k in body["kinds"]
+    )
+    return LayoutRecord(
+        topic=body["topic"],
+        owner=Owner.parse(body["owner"]),
+        state=body["state"],
+        layout=Layout(generation=body["generation"], delay_seconds=tuple(body["delay_seconds"]), kinds=kinds),
+        retry_cap=body["retry_cap"],
+        front_partitions=body["front_partitions"],
+        ready_partitions=body["ready_partitions"],
+        group=body["group"],
+        paused=body["paused"],
+        compression=body["compression"],
+        broker_skew_ms=body["broker_skew_ms"],
+        highest_retry_cap=body.get("highest_retry_cap", body["retry_cap"]),
+        least_ready_partitions=body.get("least_ready_partitions", 1),
+    )

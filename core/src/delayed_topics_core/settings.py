@@ -1,0 +1,39 @@
+"""The topic settings that the promises rest on; enforced, and repaired when somebody changes them."""
+
+from typing import Literal
+
+TopicRole = Literal["front", "delays", "ready", "dead-letter"]
+
+AUDIT_INTERVAL_SECONDS = 86_400
+"""What an audit looks at has to outlive two of these."""
+
+FRONT_MAX_MESSAGE_BYTES = 1_048_588
+"""Kafka's default for `max.message.bytes`: a batch as the broker sees it, compressed."""
+COPY_MAX_MESSAGE_BYTES = 8 * FRONT_MAX_MESSAGE_BYTES
+"""A copy has our headers too, and may compress worse than the original: the source's codec is not known to a consumer."""
+
+
+def topic_settings(
+    *,
+    role: TopicRole,
+    delay_seconds: tuple[int, ...],
+    outage_budget_seconds: int,
+    dead_letter_retention_seconds: int,
+    replication_factor: int,
+) -> dict[str, str]:
+    """Topic configuration of one of the four topics, as Kafka spells it.
+
+    `delay_seconds` has every kind of the layout, retired ones included.
+    """
+    retention_seconds = max(delay_seconds) + outage_budget_seconds + 2 * AUDIT_INTERVAL_SECONDS
+    if role == "dead-letter":
+        retention_seconds = max(retention_seconds, dead_letter_retention_seconds)
+    return {
+        "cleanup.policy": "delete",
+        "message.timestamp.type": "LogAppendTime",
+        "retention.ms": str(retention_seconds * 1000),
+        "retention.bytes": "-1",
+        "min.insync.replicas": str(max(1, replication_factor - 1)),
+        "unclean.leader.election.enable": "false",
+        "max.message.bytes": str(FRONT_MAX_MESSAGE_BYTES if role == "front" else COPY_MAX_MESSAGE_BYTES),
+    }

@@ -1,0 +1,98 @@
+"""The layout: every row of the design's table, and what holds over any sequence of edits."""
+
+import pytest
+from delayed_topics_core.layout import Layout, LayoutSpec, evolve, format_ranges, initial, parse_ranges, surplus
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@pytest.mark.parametrize(
+    ("delay_seconds", "partitions", "lanes", "main", "table"),
+    [
+        ((0, 10, 60, 600), 12, 1, 9, [0] * 9 + [10, 60, 600]),
+        ((10, 20, 30), 3, 1, 1, [10, 20, 30]),
+        ((10, 20, 30), 2, 1, 1, [10, 20, 30]),
+        ((5, 5, 60), 4, 1, 3, [5, 5, 5, 60]),
+        ((0, 60), 8, 3, 5, [0] * 5 + [60] * 3),
+    ],
+)
+def test_the_first_table_is_as_documented(
+    delay_seconds: tuple[int, ...], partitions: int, lanes: int, main: int, table: list[int]
+) -> None:
+    spec = LayoutSpec(delay_seconds=delay_seconds, partitions=partitions, lanes_per_delay=lanes)
+    layout = initial(spec)
+    assert spec.main_partitions == main
+    assert list(layout.partition_delays) == table
+    assert surplus(layout, spec) == max(0, len(table) - partitions)
+
+
+def test_equal_delays_share_their_partitions() -> None:
+    layout = initial(LayoutSpec(delay_seconds=(5, 5, 60), partitions=4))
+    assert layout.delay_for_attempt(0) == layout.delay_for_attempt(1) == 5
+    assert (
+        layout.partition_for(layout.delay_for_attempt(1), 2)
+        == layout.partition_for(layout.delay_for_attempt(0), 2)
+        == 2
+    )
+
+
+def test_attempts_beyond_the_list_wait_the_last_delay_and_levels_above_it_too() -> None:
+    layout = initial(LayoutSpec(delay_seconds=(0, 10, 60), partitions=6))
+    assert [layout.delay_for_attempt(n) for n in (0, 1, 2, 3, 1000)] == [0, 10, 60, 60, 60]
+    assert [layout.delay_for_level(n) for n in (1, 2, 3, 4, 18)] == [0, 10, 60, 60, 60]
+
+
+def test_a_kind_that_left_the_list_is_retired_and_used_again_when_it_returns() -> None:
+    first = initial(LayoutSpec(delay_seconds=(0, 10, 60), partitions=4))
+    without = evolve(first, LayoutSpec(delay_seconds=(0, 60), partitions=4))
+    assert [(d, role) for d, role, _ in without.ranges()] == [(0, "main"), (10, "retired"), (60, "delay")]
+    back = evolve(without, LayoutSpec(delay_seconds=(0, 10, 60), partitions=4))
+    assert back.partition_for(10, 0) == first.partition_for(10, 0)
+
+
+def test_an_unchanged_manifest_gives_the_same_generation() -> None:
+    spec = LayoutSpec(delay_seconds=(0, 10), partitions=4)
+    layout = initial(spec)
+    assert evolve(layout, spec) is layout
+
+
+def test_more_partitions_are_appended_to_the_main_kind() -> None:
+    grown = evolve(
+        initial(LayoutSpec(delay_seconds=(0, 10), partitions=4)), LayoutSpec(delay_seconds=(0, 10), partitions=6)
+    )
+    assert grown.partition_delays == (0, 0, 0, 10, 0, 0)
+    assert grown.ranges() == [(0, "main", "0-2,4-5"), (10, "delay", "3")]
+
+
+specs = st.builds(
+    LayoutSpec,
+    delay_seconds=st.lists(st.integers(0, 30), min_size=1, max_size=8).map(tuple),
+    partitions=st.integers(1, 40),
+    lanes_per_delay=st.integers(1, 4),
+)
+
+
+@given(st.lists(specs, min_size=1, max_size=8))
+def test_over_any_edits_a_partition_keeps_its_delay_and_every_attempt_has_a_partition(edits: list[LayoutSpec]) -> None:
+    layout: Layout | None = None
+    homes: dict[int, tuple[int, ...]] = {}
+    for spec in edits:
+        before = () if layout is None else layout.partition_delays
+        generation = 0 if layout is None else layout.generation
+        layout = initial(spec) if layout is None else evolve(layout, spec)
+        assert layout.partition_delays[: len(before)] == before
+        assert layout.generation in (generation, generation + 1)
+        for attempt in range(len(spec.delay_seconds) + 2):
+            delay = layout.delay_for_attempt(attempt)
+            assert layout.partition_delays[layout.partition_for(delay, attempt)] == delay
+        for delay, wanted in spec.wanted().items():
+            lanes = next(kind.partitions for kind in layout.kinds if kind.delay_seconds == delay)
+            assert len(lanes) >= wanted
+            assert lanes[: len(homes.get(delay, ()))] == homes.get(delay, ())
+        homes = {kind.delay_seconds: kind.partitions for kind in layout.kinds}
+
+
+@given(st.sets(st.integers(0, 500)))
+def test_ranges_read_back(numbers: set[int]) -> None:
+    ordered = tuple(sorted(numbers))
+    assert parse_ranges(format_ranges(ordered)) == ordered

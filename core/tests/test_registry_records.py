@@ -1,0 +1,175 @@
+"""Who owns a topic, and whether every record reads back."""
+
+import pytest
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.errors import IllegalTopicName, UnreadableRecord
+from delayed_topics_core.layout import LayoutSpec, evolve, initial
+from delayed_topics_core.names import MAX_FRONT_NAME_LENGTH, TopicNames, check_topic_name
+from delayed_topics_core.registry import (
+    AuditedRecord,
+    Claim,
+    LayoutRecord,
+    Owner,
+    RegistryRecord,
+    RegistryState,
+    TopicsRecord,
+    decode,
+    encode,
+)
+from delayed_topics_core.settings import topic_settings
+
+SHOP = Owner("cluster-1", "shop", "orders")
+EVIL = Owner("cluster-1", "evil", "orders")
+LAYOUT = evolve(
+    initial(LayoutSpec(delay_seconds=(0, 10), partitions=4)),
+    LayoutSpec(delay_seconds=(0, 60), partitions=6, lanes_per_delay=2),
+)
+
+
+def claim(topic: str, owner: Owner) -> Claim:
+    return Claim(topic=topic, owner=owner, absent=())
+
+
+def state(*records: RegistryRecord) -> RegistryState:
+    read = RegistryState()
+    for offset, record in enumerate(records):
+        read.apply(offset, record.key, encode(record))
+    return read
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Claim(topic="orders", owner=SHOP, absent=("orders", "orders.ready"), adopted=True),
+        LayoutRecord(
+            topic="orders",
+            owner=SHOP,
+            state="planned",
+            layout=LAYOUT,
+            retry_cap=5,
+            front_partitions=3,
+            ready_partitions=4,
+            group="delayedtopics.orders",
+            paused=True,
+            compression="zstd",
+            broker_skew_ms=5,
+            highest_retry_cap=7,
+            least_ready_partitions=2,
+        ),
+        AuditedRecord(
+            topic="orders", ids={"orders": "abc"}, offsets={"orders": (5, 6)}, since_ms=7, ready_partitions=2
+        ),
+        TopicsRecord(
+            topic="orders",
+            ids={"orders": "abc"},
+            start_offsets={"orders": (0, 7)},
+            begun={"orders": 1},
+            final_offsets={"orders": (9,)},
+            made_again=("orders.ready",),
+        ),
+    ],
+)
+def test_every_record_reads_back(record: RegistryRecord) -> None:
+    assert decode(record.key, encode(record)) == record
+
+
+def test_the_first_claim_by_offset_holds_all_four_names() -> None:
+    read = state(claim("orders", SHOP), claim("orders", EVIL))
+    assert read.holder("orders") == claim("orders", SHOP)
+    read.apply(2, claim("orders", SHOP).key, None)
+    assert read.holder("orders") == claim("orders", EVIL)
+
+
+def test_a_claim_written_again_keeps_its_first_place() -> None:
+    read = state(claim("orders", SHOP), claim("orders", EVIL), claim("orders", SHOP))
+    assert read.holder("orders") == claim("orders", SHOP)
+
+
+def test_names_that_kafka_takes_for_the_same_collide() -> None:
+    read = state(claim("shop.orders", SHOP))
+    assert read.holder("shop_orders") == claim("shop.orders", SHOP)
+    assert read.holder("shop-orders") is None
+
+
+def test_a_loser_blocks_nobody_else() -> None:
+    read = state(claim("a.b", SHOP), claim("a_b", EVIL), claim("c", EVIL))
+    assert read.holder("c") == claim("c", EVIL)
+    assert read.holder("a_b") == claim("a.b", SHOP)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("layout/x", b"{}"), ("claim/x/y", b"not json"), ("other/x", b"{}"), ("topics/x", b"[]")]
+)
+def test_a_damaged_record_is_an_error_and_counts_as_read(key: str, value: bytes) -> None:
+    read = RegistryState()
+    with pytest.raises(UnreadableRecord, match="registry"):
+        read.apply(41, key, value)
+    assert read.next_offset == 42
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "",
+        ".",
+        "..",
+        "a b",
+        "ä",
+        "a/b",
+        "delayedtopics.x",
+        "__consumer_offsets",
+        "x.ready",
+        "x.dead",
+        "x.delays",
+        "a" * 243,
+    ],
+)
+def test_an_illegal_topic_name_says_what_it_must_be(topic: str) -> None:
+    with pytest.raises(IllegalTopicName, match="must"):
+        check_topic_name(topic)
+
+
+def test_the_longest_name_leaves_room_for_its_suffixes() -> None:
+    names = TopicNames.of("a" * MAX_FRONT_NAME_LENGTH)
+    assert max(len(name) for name in names.topics) == 249
+
+
+def test_retention_outlives_the_longest_delay_the_outage_and_two_audits() -> None:
+    def retention(role: str) -> int:
+        settings = topic_settings(
+            role=role,  # type: ignore[arg-type]
+            delay_seconds=(0, 600),
+            outage_budget_seconds=3600,
+            dead_letter_retention_seconds=10**6,
+            replication_factor=3,
+        )
+        assert (settings["min.insync.replicas"], settings["message.timestamp.type"]) == ("2", "LogAppendTime")
+        return int(settings["retention.ms"])
+
+    assert retention("front") == retention("ready") == (600 + 3600 + 2 * 86_400) * 1000
+    assert retention("dead-letter") == 10**9
+
+
+def test_a_frozen_window_reads_back_and_a_damaged_one_is_an_error() -> None:
+    offsets = {"orders": (1, 2), "orders.delays": (3,)}
+    window = AuditWindow(
+        topic="orders",
+        topic_ids={"orders": "abc"},
+        partition_delays=(0, 10),
+        delay_seconds=(0, 10),
+        ready_partitions=2,
+        least_ready_partitions=1,
+        retry_cap=3,
+        max_lateness_ms=1000,
+        broker_skew_ms=0,
+        frozen_at_ms=1,
+        from_offsets=offsets,
+        roots_from_offsets={},
+        committed_offsets=offsets,
+        end_offsets=offsets,
+        beginning_offsets=offsets,
+        to_offsets=offsets,
+    )
+    assert AuditWindow.decode(window.encode()) == window
+    with pytest.raises(UnreadableRecord, match="frozen window"):
+        AuditWindow.decode("{}")
