@@ -1,0 +1,61 @@
+"""The resources of delayed topics as models, and the CRDs made from them."""
+
+from delayed_topics_crds.audit import Account, DelayedTopicAudit, DelayedTopicAuditSpec, DelayedTopicAuditStatus
+from delayed_topics_crds.base import Resource
+from delayed_topics_crds.common import Condition
+from delayed_topics_crds.connection import (
+    ClusterKafkaConnection,
+    ClusterKafkaConnectionSpec,
+    Grant,
+    KafkaConnection,
+    KafkaConnectionSpec,
+    KafkaConnectionStatus,
+)
+from delayed_topics_crds.delayed_topic import DelayedTopic, DelayedTopicSpec
+from delayed_topics_crds.delayed_topic_status import (
+    MAX_MEMBERS,
+    DelayedTopicStatus,
+    GroupMember,
+    LastAudit,
+    LastRebalance,
+    LayoutRange,
+    LayoutStatus,
+    RebalanceStatus,
+    TopicStatus,
+    WorkersStatus,
+)
+from delayed_topics_crds.kinds import API_VERSION, GROUP, KINDS, PLURALS, VERSION, parse, to_dict
+
+__all__ = [
+    "API_VERSION",
+    "GROUP",
+    "KINDS",
+    "MAX_MEMBERS",
+    "PLURALS",
+    "VERSION",
+    "Account",
+    "ClusterKafkaConnection",
+    "ClusterKafkaConnectionSpec",
+    "Condition",
+    "DelayedTopic",
+    "DelayedTopicAudit",
+    "DelayedTopicAuditSpec",
+    "DelayedTopicAuditStatus",
+    "DelayedTopicSpec",
+    "DelayedTopicStatus",
+    "Grant",
+    "GroupMember",
+    "KafkaConnection",
+    "KafkaConnectionSpec",
+    "KafkaConnectionStatus",
+    "LastAudit",
+    "LastRebalance",
+    "LayoutRange",
+    "LayoutStatus",
+    "RebalanceStatus",
+    "Resource",
+    "TopicStatus",
+    "WorkersStatus",
+    "parse",
+    "to_dict",
+]

@@ -1,0 +1,59 @@
+"""Parts that more than one resource has."""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from delayed_topics_crds.base import ListMap, Matches, Spec, Status, Time
+
+NAME = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+NAME_MESSAGE = "must be the name of a Kubernetes object: lower-case letters, digits, '-' and '.'"
+
+ObjectName = Annotated[str, Matches(NAME, NAME_MESSAGE, 253)]
+MAX_MESSAGE = 4000
+"""Characters of a condition's message: messages of Kafka, or of many topics, have no end of their own."""
+
+
+def _cut(message: object) -> object:
+    if isinstance(message, str) and len(message) > MAX_MESSAGE:
+        return message[: MAX_MESSAGE - 1] + "…"
+    return message
+
+
+Verdict = Literal["Verified", "Violated", "Unknown"]
+
+
+class SecretRef(Spec):
+    """A Secret, in the operator's namespace for a cluster connection and else beside the connection."""
+
+    name: ObjectName
+    """Name of the Secret."""
+
+
+class Condition(Status):
+    """One aspect of the state: what is so, since when, why, and what to do."""
+
+    type: Annotated[str, Field(max_length=316)]
+    """Name of the aspect, as `Ready`."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether it is so."""
+    reason: Annotated[str, Field(max_length=1024)]
+    """One word for programs."""
+    message: Annotated[str, BeforeValidator(_cut), Field(max_length=32768)]
+    """A sentence for people: what is wrong, where, what to do."""
+    last_transition_time: Time
+    """When `status` last changed."""
+    observed_generation: int | None = None
+    """The `metadata.generation` that this was said of."""
+
+
+Conditions = Annotated[tuple[Condition, ...], ListMap("type")]
+
+
+class StatusBase(Status):
+    """What every status has."""
+
+    observed_generation: int | None = None
+    """The `metadata.generation` that the rest of the status was said of."""
+    conditions: Conditions = ()
+    """The state, aspect by aspect."""

@@ -1,0 +1,132 @@
+"""ClusterKafkaConnection and KafkaConnection: how to reach Kafka, and who may."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, Strict
+
+from delayed_topics_crds.base import Entries, Limits, Matches, Resource, Rule, Spec
+from delayed_topics_crds.common import SecretRef, StatusBase
+from delayed_topics_crds.pods import LabelSelector
+
+SaslMechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]
+
+BootstrapServer = Annotated[
+    str,
+    Matches(
+        r"([a-zA-Z0-9._-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}",
+        "must be host:port, without a scheme, as kafka.example.com:9092",
+        261,
+    ),
+]
+TopicPrefix = Annotated[
+    str,
+    Matches(r"[a-zA-Z0-9._-]*", "must be the beginning of a topic name: letters, digits, '.', '_' and '-'", 249),
+]
+
+
+class CaSecretRef(SecretRef):
+    """The Secret with the certificate of the authority that signed the brokers' certificates."""
+
+    key: Annotated[str, Matches(r"[-._a-zA-Z0-9]+", "must be a key of the Secret", 253)] = "ca.crt"
+    """The key with the PEM certificates."""
+
+
+class Tls(Spec):
+    """Encryption; `tls: {}` trusts the authorities that the images trust."""
+
+    ca_secret_ref: CaSecretRef | None = None
+    """The authority that signed the brokers' certificates."""
+    client_cert_secret_ref: SecretRef | None = None
+    """A Secret of type kubernetes.io/tls (`tls.crt`, `tls.key`), for brokers that ask for certificates."""
+
+
+class Sasl(Spec):
+    """User name and password."""
+
+    mechanism: SaslMechanism = "SCRAM-SHA-512"
+    """How the password is proven."""
+    secret_ref: SecretRef
+    """The Secret with the keys `username` and `password`."""
+
+
+class KafkaConnectionSpec(Spec):
+    """How to reach Kafka."""
+
+    rules: ClassVar = (
+        Rule(
+            cel="!has(self.sasl) || self.sasl.mechanism != 'PLAIN' || has(self.tls)",
+            message="PLAIN must come with tls, it sends the password as it is: add tls, or use SCRAM-SHA-512",
+            field_path=".sasl",
+        ),
+    )
+
+    bootstrap_servers: Annotated[tuple[BootstrapServer, ...], Entries(1, 16, "servers (host:port)")]
+    """Brokers to ask first, as host:port."""
+    tls: Tls | None = None
+    """Encryption; none unless set."""
+    sasl: Sasl | None = None
+    """User name and password; none unless set."""
+    broker_skew_ms: Annotated[int, Limits(0, 60_000, "milliseconds (1 minute)")] | None = None
+    """By how much the brokers' clocks may differ, in milliseconds; records are released that much later, so that none is
+    early. 0 with one broker and 5 with more unless set."""
+
+
+class Grant(Spec):
+    """What some namespaces may do."""
+
+    namespace_selector: Annotated[
+        LabelSelector,
+        Rule(
+            cel=(
+                "!has(self.matchExpressions) || self.matchExpressions.all(e,"
+                " (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))"
+            ),
+            message="matchExpressions must have values with In and NotIn, and none with Exists and DoesNotExist",
+        ),
+    ]
+    """The namespaces, by their labels; `{}` is every namespace."""
+    topic_prefixes: Annotated[tuple[TopicPrefix, ...], Entries(1, 32, 'prefixes ("" is every topic)')]
+    """Front topics that they may own begin with one of these; `""` is every topic."""
+    max_partitions: Annotated[int, Limits(1, 10_000, "partitions")] | None = None
+    """Partitions that the delays topic of one DelayedTopic may have; no limit of its own unless set."""
+    max_workers: Annotated[int, Limits(0, 1000, "workers")] | None = None
+    """Workers that one DelayedTopic may have; no limit of its own unless set."""
+    adopt: Annotated[bool, Strict()] = False
+    """Whether they may take over a front topic that exists already. What was adopted is never deleted."""
+
+
+class ClusterKafkaConnectionSpec(KafkaConnectionSpec):
+    """How to reach Kafka, and who may."""
+
+    allow: Annotated[tuple[Grant, ...], Entries(0, 64, "grants")] = ()
+    """Who may own which topics; one grant that fits is enough. Without any, nobody may."""
+
+
+class KafkaConnectionStatus(StatusBase):
+    """What was found, written by the operator."""
+
+    cluster_id: str | None = None
+    """The id of the Kafka cluster."""
+    brokers: int | None = None
+    """How many brokers it has."""
+
+
+class ClusterKafkaConnection(Resource):
+    """A Kafka cluster that namespaces may use as far as `allow` grants. Its Secrets, the workers and the audits live in
+    the operator's namespace."""
+
+    kind: Literal["ClusterKafkaConnection"]
+    spec: ClusterKafkaConnectionSpec
+    """How to reach Kafka, and who may."""
+    status: KafkaConnectionStatus = Field(default_factory=KafkaConnectionStatus)
+    """What was found, written by the operator."""
+
+
+class KafkaConnection(Resource):
+    """A Kafka cluster for the DelayedTopics of the same namespace, where its Secrets, the workers and the audits live."""
+
+    kind: Literal["KafkaConnection"]
+    spec: KafkaConnectionSpec
+    """How to reach Kafka."""
+    status: KafkaConnectionStatus = Field(default_factory=KafkaConnectionStatus)
+    """What was found, written by the operator."""

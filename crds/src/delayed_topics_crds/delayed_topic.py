@@ -1,0 +1,204 @@
+"""DelayedTopic, spec: what a team writes."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, Strict
+
+from delayed_topics_crds.base import Entries, Limits, Matches, Resource, Rule, Spec
+from delayed_topics_crds.common import ObjectName
+from delayed_topics_crds.delayed_topic_status import DelayedTopicStatus
+from delayed_topics_crds.pods import Affinity, ResourceRequirements, Toleration
+from delayed_topics_crds.schedule import ScheduledAudit
+
+MAX_DELAY_SECONDS = 30 * 24 * 3600
+MAX_PARTITIONS = 10_000
+MAX_TOPIC_LENGTH = 249 - len(".delays")  # 249 is Kafka's limit, .delays the longest suffix
+
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+ConnectionKind = Literal["ClusterKafkaConnection", "KafkaConnection"]
+DeletionPolicy = Literal["Retain", "Delete"]
+Guarantee = Literal["AtLeastOnce", "ExactlyOnce"]
+RebalanceProtocol = Literal["classic", "consumer"]
+
+
+_TOO_LONG = f"must have at most {MAX_TOPIC_LENGTH} characters: Kafka allows 249 and '.delays' is appended"
+
+
+def _reserved(topic: str, *, unless: str = "", say: str = "") -> tuple[Rule, ...]:
+    """Names that would get in the way of the system's own topics; `topic` is a CEL expression."""
+    prefixes = " || ".join(f"{topic}.startsWith('{prefix}')" for prefix in ("__", "delayedtopics.", "delayedtopics_"))
+    suffixes = " || ".join(f"{topic}.endsWith('{suffix}')" for suffix in (".delays", ".ready", ".dead"))
+    return (
+        Rule(
+            cel=f"{unless}!({prefixes})",
+            message=f"{say}must not start with '__', 'delayedtopics.' or 'delayedtopics_': choose another name",
+        ),
+        Rule(
+            cel=f"{unless}!({suffixes})",
+            message=f"{say}must not end with '.delays', '.ready' or '.dead': those are appended to the front topic's name",
+        ),
+    )
+
+
+_PREFIXES, _SUFFIXES = _reserved("self")
+TopicName = Annotated[
+    str,
+    Matches(
+        r"[a-zA-Z0-9._-]+",
+        "must be a Kafka topic name: letters, digits, '.', '_' and '-' only",
+        MAX_TOPIC_LENGTH,
+        too_long=_TOO_LONG,
+        headroom=8,
+    ),
+    Rule(cel="self != '.' && self != '..'", message="must not be '.' or '..': Kafka has no such topics"),
+    _PREFIXES,
+    _SUFFIXES,
+]
+
+
+class ConnectionRef(Spec):
+    """The resource that says how to reach Kafka."""
+
+    kind: ConnectionKind = "ClusterKafkaConnection"
+    """`KafkaConnection` is one of the same namespace, `ClusterKafkaConnection` one that the cluster's owner grants."""
+    name: ObjectName = "default"
+    """Its name."""
+
+
+class DeadLetter(Spec):
+    """The dead-letter topic, `<topic>.dead`."""
+
+    retention_seconds: Annotated[int, Limits(60, 315_360_000, "seconds (10 years)")] = 2_592_000
+    """For how long dead letters are kept, in seconds; 30 days unless set."""
+
+
+class Rebalance(Spec):
+    """How partitions are shared out among workers."""
+
+    protocol: RebalanceProtocol = "classic"
+    """Kafka's rebalance protocol: `classic`, or `consumer` (KIP-848, brokers 4.0 or newer). Changing it rolls the workers."""
+
+
+class WorkerTemplate(Spec):
+    """What is added to the worker pods."""
+
+    labels: Mapping[str, str] | None = None
+    """Labels added to the pods."""
+    annotations: Mapping[str, str] | None = None
+    """Annotations added to the pods."""
+    resources: ResourceRequirements | None = None
+    """CPU and memory of the worker; the operator's defaults unless set. The memory limit bounds what a worker holds."""
+    node_selector: Mapping[str, str] | None = None
+    """Labels that a node must have."""
+    tolerations: tuple[Toleration, ...] | None = None
+    """Taints that don't keep workers away."""
+    affinity: Affinity | None = None
+    """Where workers go, and with whom."""
+    priority_class_name: ObjectName | None = None
+    """The workers' PriorityClass."""
+
+
+class Workers(Spec):
+    """The pods that move records."""
+
+    replicas: Annotated[int, Limits(0, 1000, "workers")] = 1
+    """How many workers; `kubectl scale` writes it. More workers than partitions have nothing to do; 0 stops releasing."""
+    template: WorkerTemplate | None = None
+    """What is added to the worker pods. Changing it rolls them."""
+
+
+class DelayedTopicSpec(Spec):
+    """What is wanted."""
+
+    rules: ClassVar = (
+        Rule(
+            cel="has(self.topic) == has(oldSelf.topic) && (!has(self.topic) || self.topic == oldSelf.topic)",
+            message="topic must stay as it was created, set or not set: make a new DelayedTopic for another topic",
+            field_path=".topic",
+        ),
+        # The sum of 1/(how often a delay is listed) over the list counts the distinct delays, without a library that
+        # older API servers lack. Partitions beyond max(partitions, this) are never made, and partitions has its own limit.
+        Rule(
+            cel=(
+                "self.lanesPerDelay * (int(self.delaySeconds.map(d,"
+                " 1.0 / double(self.delaySeconds.filter(e, e == d).size())).sum() + 0.5) - 1)"
+                f" < {MAX_PARTITIONS}"
+            ),
+            message=(
+                f"lanesPerDelay x (distinct delays - 1) + 1 must be at most {MAX_PARTITIONS} partitions:"
+                " use fewer lanes or fewer delays"
+            ),
+            field_path=".lanesPerDelay",
+        ),
+    )
+
+    topic: TopicName | None = None
+    """The front topic, where any client produces; `metadata.name` unless set. `<topic>.delays`, `<topic>.ready` and
+    `<topic>.dead` belong to it."""
+    delay_seconds: Annotated[
+        tuple[Annotated[int, Limits(0, MAX_DELAY_SECONDS, "seconds (30 days)")], ...], Entries(1, 64, "delays")
+    ]
+    """The delay list, in seconds: entry n is the wait before consumption attempt n, the last entry repeats. Equal
+    entries share their partitions."""
+    partitions: Annotated[int, Limits(1, MAX_PARTITIONS, "partitions")] = 1
+    """Partitions of `<topic>.delays`. Every delay after the first gets `lanesPerDelay` of them and the first all others,
+    at least one, even if that makes more than asked for. They grow and never shrink."""
+    lanes_per_delay: Annotated[int, Limits(1, MAX_PARTITIONS, "partitions")] = 1
+    """Partitions for each delay after the first: more carry more records of that delay."""
+    front_partitions: Annotated[int, Limits(1, MAX_PARTITIONS, "partitions")] | None = None
+    """Partitions of the front and the ready topic; those of the first delay unless set."""
+    replication_factor: Annotated[int, Limits(1, 100, "replicas")] | None = None
+    """Copies of each partition of the four topics; 3 unless set, or the number of brokers if that is less. With 1 the
+    condition `DurabilityReduced` says so."""
+    retry_cap: Annotated[int, Limits(0, 1000, "retries")] = 5
+    """How often a record may be retried; what fails once more goes to the dead-letter topic."""
+    dead_letter: DeadLetter = DeadLetter()
+    """The dead-letter topic."""
+    outage_budget_seconds: Annotated[int, Limits(60, 31_536_000, "seconds (365 days)")] = 604_800
+    """For how long releasing may stand still without losing a record, in seconds; 7 days unless set. Records are kept
+    for the longest delay and this."""
+    workers: Workers = Workers()
+    """The pods that move records."""
+    rebalance: Rebalance = Rebalance()
+    """How partitions are shared out among workers."""
+    guarantee: Guarantee = "AtLeastOnce"
+    """What a crash of a worker may do: `AtLeastOnce` repeats what was released in the last 100 ms; `ExactlyOnce` releases in
+    transactions, so that a consumer with `isolation.level=read_committed` gets every record once, and some 100 ms later.
+    Changing it rolls the workers."""
+    audit: ScheduledAudit | None = None
+    """Audits on a schedule; none unless set."""
+    compression: Compression = "lz4"
+    """How workers compress what they write."""
+    deletion_policy: DeletionPolicy = "Retain"
+    """What happens to the topics when this resource is deleted: `Retain` keeps them, and the claim on them for the same
+    namespace and name; `Delete` deletes them with all records."""
+    paused: Annotated[bool, Strict()] = False
+    """Stops releasing; records stay where they are. Mind `outageBudgetSeconds`."""
+    connection_ref: Annotated[
+        ConnectionRef,
+        Rule(
+            cel="self == oldSelf",
+            message="must stay as it was created: make a new DelayedTopic for another Kafka cluster",
+        ),
+    ] = ConnectionRef()
+    """The connection that says how to reach Kafka."""
+
+
+class DelayedTopic(Resource):
+    """A topic whose records come out later, each at its own time, are retried along a list of delays, and end in a
+    dead-letter topic when the cap is reached."""
+
+    rules: ClassVar = (
+        Rule(
+            cel=f"has(self.spec.topic) || size(self.metadata.name) <= {MAX_TOPIC_LENGTH}",
+            message=f"metadata.name is the topic here and {_TOO_LONG}",
+        ),
+        *_reserved("self.metadata.name", unless="has(self.spec.topic) || ", say="metadata.name is the topic here and "),
+    )
+
+    kind: Literal["DelayedTopic"]
+    spec: DelayedTopicSpec
+    """What is wanted."""
+    status: DelayedTopicStatus = Field(default_factory=DelayedTopicStatus)
+    """What there is, written by the operator."""

@@ -1,0 +1,142 @@
+"""DelayedTopic, status: what there is. Bounded, without counters, written only when it changed."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from delayed_topics_crds.base import ListMap, Status, Time
+from delayed_topics_crds.common import StatusBase, Verdict
+
+MAX_MEMBERS = 50
+
+GroupState = Literal["Stable", "Rebalancing", "Empty", "Unknown"]
+LayoutState = Literal["planned", "serving"]
+RangeRole = Literal["main", "delay", "retired"]
+TopicRole = Literal["front", "delays", "ready", "dead-letter"]
+
+
+class LayoutRange(Status):
+    """The partitions of `<topic>.delays` with one delay."""
+
+    delay_seconds: int
+    """Their delay, in seconds; it never changes."""
+    partitions: str
+    """The partitions, as `0-8,12`."""
+    role: RangeRole
+    """`main` is the first delay, `delay` a further one, `retired` one that left the list and is served to its end."""
+
+
+class LayoutStatus(Status):
+    """Which partition of `<topic>.delays` stands for which delay; a copy for people, the truth is the registry."""
+
+    generation: int
+    """Counts the changes of the layout."""
+    state: LayoutState
+    """`planned` until Kafka has the partitions, then `serving`."""
+    ranges: tuple[LayoutRange, ...] = ()
+    """The partitions, delay by delay."""
+
+
+class TopicStatus(Status):
+    """One of the four topics."""
+
+    role: TopicRole
+    """Which of the four."""
+    name: str
+    """Its name in Kafka."""
+    id: str | None = None
+    """Kafka's topic id: another id is another topic, even under the same name."""
+    partitions: int | None = None
+    """How many partitions it has."""
+    replication_factor: int | None = None
+    """How many copies of each."""
+
+
+class WorkersStatus(Status):
+    """The pods that move records."""
+
+    replicas: int
+    """How many there are."""
+    ready_replicas: int = 0
+    """How many are ready."""
+    selector: str | None = None
+    """The label selector of the pods, for autoscalers."""
+
+
+class GroupMember(Status):
+    """A worker in the consumer group."""
+
+    name: str
+    """The pod."""
+    partitions: str
+    """What it serves, as `orders:0-3 orders.delays:0-2`."""
+
+
+class LastRebalance(Status):
+    """The latest rebalance that finished."""
+
+    generation: int
+    """Counts the rebalances of this delayed topic."""
+    reason: str
+    """Why, as `WorkerLost`."""
+    started_at: Time
+    """When the first partition stopped being served."""
+    ended_at: Time | None = None
+    """When all partitions were served again."""
+    moved_partitions: int | None = None
+    """How many partitions changed their worker."""
+
+
+class RebalanceStatus(Status):
+    """The consumer group of the workers."""
+
+    state: GroupState
+    """The group's state."""
+    protocol: str | None = None
+    """The protocol in use, `classic` or `consumer`."""
+    generation: int | None = None
+    """Counts the rebalances of this delayed topic."""
+    members: Annotated[tuple[GroupMember, ...], Field(max_length=MAX_MEMBERS)] = ()
+    """The first 50 members, by name."""
+    member_count: int = 0
+    """How many members there are in all."""
+    last_rebalance: LastRebalance | None = None
+    """The latest rebalance that finished."""
+
+
+class LastAudit(Status):
+    """The latest audit that finished."""
+
+    name: str
+    """The DelayedTopicAudit."""
+    verdict: Verdict
+    """What it found."""
+    time: Time
+    """When it finished."""
+
+
+class DelayedTopicStatus(StatusBase):
+    """What there is, written by the operator."""
+
+    topic: str | None = None
+    """The front topic."""
+    produce_to: str | None = None
+    """Where to produce."""
+    consume_from: str | None = None
+    """Where records come out when they are due."""
+    dead_letter_to: str | None = None
+    """Where records end that failed too often."""
+    delays: str | None = None
+    """The delay list for people, as `0s,10s,1m`."""
+    group: str | None = None
+    """The consumer group of the workers."""
+    layout: LayoutStatus | None = None
+    """Which partition stands for which delay."""
+    topics: Annotated[tuple[TopicStatus, ...], ListMap("role")] = ()
+    """The four topics."""
+    workers: WorkersStatus | None = None
+    """The pods that move records."""
+    rebalance: RebalanceStatus | None = None
+    """The consumer group of the workers."""
+    last_audit: LastAudit | None = None
+    """The latest audit that finished."""

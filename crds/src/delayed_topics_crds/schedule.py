@@ -1,0 +1,71 @@
+"""Audits on a schedule, and what every audit can be given."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from delayed_topics_crds.base import Keys, Limits, Matches, Spec
+
+MaxLatenessMs = Annotated[int, Limits(0, 86_400_000, "milliseconds (1 day)")]
+
+CRON_FIELD = r"[0-9A-Za-z*,/L#-]+"
+
+
+SPARK_CONF = (
+    "spark.default.parallelism",
+    "spark.memory.fraction",
+    "spark.memory.storageFraction",
+    "spark.network.timeout",
+    "spark.speculation",
+    "spark.sql.adaptive.enabled",
+    "spark.sql.shuffle.partitions",
+    "spark.task.maxFailures",
+)
+"""What changes how fast an audit is, and neither what it does nor with whose rights."""
+
+
+class Spark(Spec):
+    """What the Spark job gets."""
+
+    executors: Annotated[int, Limits(0, 100, "executors")] = 0
+    """Pods that share the work, beside the Job's own; without any the Job's pod does it all."""
+    cores: Annotated[int, Limits(1, 64, "cores")] = 1
+    """CPU cores, of each executor if there are any."""
+    memory: Annotated[
+        str,
+        Matches(
+            r"[1-9][0-9]{0,5}g|(51[2-9]|5[2-9][0-9]|[6-9][0-9]{2}|[1-9][0-9]{3,5})m",
+            "must be a whole number with m or g, at least 512m, as 1g or 768m",
+            7,
+        ),
+    ] = "1g"
+    """Heap of each Java machine, in MiB (`m`) or GiB (`g`); Spark does not start with less than 512m."""
+    conf: (
+        Annotated[
+            Mapping[str, Annotated[str, Field(max_length=100)]],
+            Keys(SPARK_CONF, "the rest of Spark's settings is the operator's"),
+        ]
+        | None
+    ) = None
+    """Settings of Spark, by name."""
+
+
+class ScheduledAudit(Spec):
+    """DelayedTopicAudits that the operator makes. Each goes on where the one before ended."""
+
+    schedule: Annotated[
+        str,
+        Matches(
+            rf"{CRON_FIELD}( {CRON_FIELD}){{4}}",
+            "must be five cron fields, as '0 3 * * *' for every day at 3:00 UTC",
+            120,
+        ),
+    ]
+    """When, as a cron expression of five fields, in UTC. A time that comes while an audit runs is made up for after it."""
+    history_limit: Annotated[int, Limits(1, 100, "audits")] = 7
+    """How many finished ones of these are kept."""
+    max_lateness_ms: MaxLatenessMs = 1000
+    """As `spec.maxLatenessMs` of a DelayedTopicAudit."""
+    spark: Spark = Spark()
+    """As `spec.spark` of a DelayedTopicAudit."""

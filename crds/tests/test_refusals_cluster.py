@@ -1,0 +1,376 @@
+"""What a real API server refuses, and in which words. Nothing here waits for an operator.
+
+Needs KUBECONFIG. CRDs that aren't there are installed and removed again; those of a release are used as they are.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import yaml
+from delayed_topics_crds import API_VERSION, GROUP, PLURALS, parse, to_dict
+
+pytestmark = pytest.mark.cluster
+
+MANIFESTS = Path(__file__).parents[1] / "manifests"
+
+
+def kubectl(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    if "KUBECONFIG" not in os.environ:
+        pytest.fail("KUBECONFIG must name the cluster to test with: see `make env`")
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "delayed-topics/bin"
+    program = shutil.which("kubectl", path=f"{cache}{os.pathsep}{os.environ['PATH']}")
+    assert program, "kubectl must be on the PATH"
+    return subprocess.run([program, *arguments], input=stdin, capture_output=True, text=True, timeout=60, check=False)
+
+
+def done(result: subprocess.CompletedProcess[str]) -> str:
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def definitions() -> Iterator[None]:
+    missing = [
+        str(MANIFESTS / f"{GROUP}_{plural}.yaml")
+        for plural in PLURALS.values()
+        if kubectl("get", "crd", f"{plural}.{GROUP}").returncode != 0
+    ]
+    for path in missing:
+        done(kubectl("create", "-f", path))
+        done(kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", path))
+    yield
+    for path in missing:
+        done(kubectl("delete", "-f", path, "--wait=false"))
+
+
+@pytest.fixture(scope="module")
+def namespace(definitions: None) -> Iterator[str]:
+    name = f"refusals-{uuid4().hex[:8]}"
+    done(kubectl("create", "namespace", name))
+    yield name
+    done(kubectl("delete", "namespace", name, "--wait=false"))
+
+
+def manifest(kind: str, spec: dict[str, Any], name: str = "orders") -> dict[str, Any]:
+    # plan-only and a connection that doesn't exist: an operator that runs here leaves these alone
+    metadata = {"name": name, "annotations": {f"{GROUP}/plan-only": "true"}}
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def delayed_topic(name: str = "orders", **spec: Any) -> dict[str, Any]:
+    reference = {"kind": "KafkaConnection", "name": "of-nobody"}
+    return manifest("DelayedTopic", {"delaySeconds": [0, 10], "connectionRef": reference} | spec, name)
+
+
+def connection(kind: str = "ClusterKafkaConnection", **spec: Any) -> dict[str, Any]:
+    return manifest(kind, {"bootstrapServers": ["kafka:9092"]} | spec, f"test-{uuid4().hex[:8]}")
+
+
+S3 = {"bucket": "accounts", "secretName": "accounts-s3"}
+
+
+def audit(**spec: Any) -> dict[str, Any]:
+    return manifest("DelayedTopicAudit", {"delayedTopicRef": {"name": "orders"}} | spec)
+
+
+def apply(namespace: str, document: dict[str, Any], *flags: str) -> subprocess.CompletedProcess[str]:
+    return kubectl("apply", "--namespace", namespace, *flags, "-f", "-", stdin=yaml.safe_dump(document))
+
+
+def dry_run(namespace: str, document: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    return apply(namespace, document, "--dry-run=server")
+
+
+SCRAM = {"mechanism": "SCRAM-SHA-512", "secretRef": {"name": "user"}}
+EVERYTHING = {
+    "topic": "Orders_EU.v2",
+    "delaySeconds": [0, 10, 60, 600],
+    "partitions": 12,
+    "lanesPerDelay": 2,
+    "frontPartitions": 9,
+    "replicationFactor": 3,
+    "retryCap": 1000,
+    "deadLetter": {"retentionSeconds": 86400},
+    "outageBudgetSeconds": 86400,
+    "workers": {
+        "replicas": 3,
+        "template": {
+            "labels": {"team": "shop"},
+            "annotations": {"note": "x"},
+            "resources": {"requests": {"cpu": 1, "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
+            "nodeSelector": {"disk": "ssd"},
+            "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}],
+            "affinity": {
+                "nodeAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {
+                            "weight": 1,
+                            "preference": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]},
+                        }
+                    ]
+                }
+            },
+            "priorityClassName": "high",
+        },
+    },
+    "rebalance": {"protocol": "consumer"},
+    "compression": "zstd",
+    "guarantee": "ExactlyOnce",
+    "deletionPolicy": "Delete",
+    "paused": True,
+    "connectionRef": {"kind": "KafkaConnection", "name": "of-nobody"},
+}
+
+ACCEPTED = {
+    "the least": delayed_topic(),
+    "everything": manifest("DelayedTopic", EVERYTHING),
+    "64 delays of up to 30 days": delayed_topic(delaySeconds=[0, *range(2_591_938, 2_592_001)]),
+    "all delays equal": delayed_topic(delaySeconds=[10] * 64, lanesPerDelay=10_000),
+    "10,000 partitions": delayed_topic(delaySeconds=[0, 1], lanesPerDelay=9999, partitions=10_000),
+    "the longest topic": delayed_topic(topic="a" * 242),
+    "a reserved name with a topic of its own": delayed_topic("orders.ready", topic="orders"),
+    "0 workers": delayed_topic(workers={"replicas": 0}),
+    "TLS and SCRAM": connection(tls={"caSecretRef": {"name": "ca"}}, sasl=SCRAM),
+    "PLAIN over TLS": connection(tls={}, sasl={**SCRAM, "mechanism": "PLAIN"}),
+    "IPv6": connection("KafkaConnection", bootstrapServers=["[fd00::1]:9092"]),
+    "a grant": connection(
+        allow=[
+            {
+                "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In", "values": ["shop"]}]},
+                "topicPrefixes": ["shop."],
+                "maxPartitions": 100,
+                "maxWorkers": 3,
+                "adopt": True,
+            }
+        ]
+    ),
+    "an audit": audit(maxLatenessMs=50, spark={"cores": 2, "memory": "512m"}, ttlSecondsAfterFinished=0),
+    "an audit on several pods": audit(spark={"executors": 2, "conf": {"spark.sql.shuffle.partitions": "16"}}),
+    "an audit that is kept on a claim": audit(output={"claimName": "accounts", "parquet": True}),
+    "an audit that is kept in a bucket": audit(output={"s3": S3}),
+    "an audit that is kept in a bucket of somebody else's storage": audit(
+        output={"s3": {**S3, "prefix": "a/b=c", "endpoint": "http://[::1]:9000", "region": "eu-1"}, "parquet": True}
+    ),
+    "an audit of a sample": audit(sample={"oneIn": 100}),
+    "an audit that goes on from the last": audit(window={"sinceLast": True}),
+    "an audit of an hour": audit(window={"from": "2026-01-02T00:00:00Z", "to": "2026-01-02T01:00:00Z"}),
+    "audits on a schedule": delayed_topic(audit={"schedule": "*/15 6-18 * * MON-FRI", "historyLimit": 3}),
+}
+
+REFUSED = {
+    "no delay": (delayed_topic(delaySeconds=[]), "must list 1 to 64 delays"),
+    "65 delays": (delayed_topic(delaySeconds=list(range(65))), "must list 1 to 64 delays"),
+    "1000 delays": (delayed_topic(delaySeconds=list(range(1000))), "must have at most 128 items"),
+    "a negative delay": (
+        delayed_topic(delaySeconds=[0, -1]),
+        'spec.delaySeconds[1]: Invalid value: "integer": must be between 0 and 2592000',
+    ),
+    "more than 30 days": (delayed_topic(delaySeconds=[2_592_001]), "must be between 0 and 2592000 seconds (30 days)"),
+    "a delay beyond 64 bits": (delayed_topic(delaySeconds=[2**64]), "Invalid value"),
+    "0 partitions": (
+        delayed_topic(partitions=0),
+        'spec.partitions: Invalid value: "integer": must be between 1 and 10000',
+    ),
+    "-1 partitions": (delayed_topic(partitions=-1), "must be between 1 and 10000 partitions"),
+    "10,001 partitions": (delayed_topic(partitions=10_001), "must be between 1 and 10000 partitions"),
+    "10,001 partitions by lanes": (
+        delayed_topic(delaySeconds=[0, 1, 1], lanesPerDelay=10_000),
+        "must be at most 10000 partitions",
+    ),
+    "10,006 partitions by lanes": (
+        delayed_topic(delaySeconds=[0, 1, 2, 3, 4, 5], lanesPerDelay=2001),
+        "must be at most 10000 partitions",
+    ),
+    "0 lanes": (delayed_topic(lanesPerDelay=0), "must be between 1 and 10000 partitions"),
+    "a cap of -1": (delayed_topic(retryCap=-1), "must be between 0 and 1000 retries"),
+    "a cap of 1,001": (delayed_topic(retryCap=1001), "must be between 0 and 1000 retries"),
+    "-1 workers": (delayed_topic(workers={"replicas": -1}), "must be between 0 and 1000 workers"),
+    "1,001 workers": (delayed_topic(workers={"replicas": 1001}), "must be between 0 and 1000 workers"),
+    "0 replicas": (delayed_topic(replicationFactor=0), "must be between 1 and 100 replicas"),
+    "no outage budget": (delayed_topic(outageBudgetSeconds=0), "must be between 60 and 31536000 seconds"),
+    "an illegal topic": (delayed_topic(topic="orders/eu"), "must be a Kafka topic name"),
+    "a topic in Arabic digits": (delayed_topic(topic="orders٣"), "must be a Kafka topic name"),
+    "an empty topic": (delayed_topic(topic=""), "must be a Kafka topic name"),
+    "a topic with a line break": (delayed_topic(topic="orders\n"), "must be a Kafka topic name"),
+    "topic .": (delayed_topic(topic="."), "must not be '.' or '..'"),
+    "topic ..": (delayed_topic(topic=".."), "must not be '.' or '..'"),
+    "a topic of 243": (delayed_topic(topic="a" * 243), "must have at most 242 characters"),
+    "a topic of 1,500": (delayed_topic(topic="a" * 1500), "must have at most 242 characters"),
+    "a name of 243 as topic": (delayed_topic("a" * 243), "metadata.name is the topic here and must have at most 242"),
+    "topic __consumer_offsets": (delayed_topic(topic="__consumer_offsets"), "must not start with '__'"),
+    "the registry": (delayed_topic(topic="delayedtopics.registry"), "must not start with '__', 'delayedtopics.'"),
+    "the registry as metric": (
+        delayed_topic(topic="delayedtopics_registry"),
+        "must not start with '__', 'delayedtopics.'",
+    ),
+    "the registry by name": (delayed_topic("delayedtopics.registry"), "must not start with '__', 'delayedtopics.'"),
+    "somebody's delays": (delayed_topic(topic="orders.delays"), "must not end with '.delays'"),
+    "somebody's ready": (delayed_topic(topic="orders.ready"), "must not end with '.delays'"),
+    "somebody's dead letters by name": (delayed_topic("orders.dead"), "must not end with '.delays'"),
+    "a connection's bad name": (
+        delayed_topic(connectionRef={"name": "A B"}),
+        "must be the name of a Kubernetes object",
+    ),
+    "a misspelt field": (delayed_topic(delaysSeconds=[1]), 'unknown field "spec.delaysSeconds"'),
+    "a misspelt field of a template": (
+        delayed_topic(workers={"template": {"affinity": {"podAfinity": {}}}}),
+        'unknown field "spec.workers.template.affinity.podAfinity"',
+    ),
+    "an unknown codec": (delayed_topic(compression="brotli"), "supported values"),
+    "an unknown guarantee": (delayed_topic(guarantee="AtMostOnce"), "supported values"),
+    "no server": (connection(bootstrapServers=[]), "must list 1 to 16 servers"),
+    "17 servers": (connection(bootstrapServers=["kafka:9092"] * 17), "must list 1 to 16 servers"),
+    "a server with a scheme": (connection(bootstrapServers=["SSL://kafka:9092"]), "must be host:port"),
+    "a server without port": (connection(bootstrapServers=["kafka"]), "must be host:port"),
+    "PLAIN without TLS": (connection(sasl={**SCRAM, "mechanism": "PLAIN"}), "must come with tls"),
+    "unchecked certificates": (connection(tls={"insecureSkipVerify": True}), "unknown field"),
+    "two minutes of skew": (connection(brokerSkewMs=120_000), "must be between 0 and 60000 milliseconds"),
+    "65 grants": (
+        connection(allow=[{"namespaceSelector": {}, "topicPrefixes": [""]}] * 65),
+        "must list at most 64 grants",
+    ),
+    "a grant without prefix": (
+        connection(allow=[{"namespaceSelector": {}, "topicPrefixes": []}]),
+        "must list 1 to 32 prefixes",
+    ),
+    "a glob as prefix": (
+        connection(allow=[{"namespaceSelector": {}, "topicPrefixes": ["shop.*"]}]),
+        "must be the beginning of a topic name",
+    ),
+    "In without values": (
+        connection(
+            allow=[
+                {
+                    "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In"}]},
+                    "topicPrefixes": [""],
+                }
+            ]
+        ),
+        "must have values with In",
+    ),
+    "a grant of a namespaced connection": (connection("KafkaConnection", allow=[]), 'unknown field "spec.allow"'),
+    "an audit of nothing": (manifest("DelayedTopicAudit", {}), "Required value"),
+    "a schedule of four fields": (delayed_topic(audit={"schedule": "0 3 * *"}), "must be five cron fields"),
+    "no finished audit kept": (
+        delayed_topic(audit={"schedule": "0 3 * * *", "historyLimit": 0}),
+        "must be between 1 and 100",
+    ),
+    "a window that ends before it begins": (
+        audit(window={"from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"}),
+        "must end after it begins",
+    ),
+    "a window of two kinds": (
+        audit(window={"from": "2026-01-02T00:00:00Z", "sinceLast": True}),
+        "must be either sinceLast or from and to",
+    ),
+    "a sample in a chain": (
+        audit(sample={"oneIn": 2}, window={"sinceLast": True}),
+        "must not go with window.sinceLast",
+    ),
+    "an audit's memory": (audit(spark={"memory": "1GB"}), "must be a whole number with m or g"),
+    "whose rights an audit has": (
+        audit(spark={"conf": {"spark.kubernetes.authenticate.driver.serviceAccountName": "admin"}}),
+        "must have no other keys than spark.default.parallelism",
+    ),
+    "where an audit runs": (
+        audit(spark={"conf": {"spark.master": "local"}}),
+        "the rest of Spark's settings is the operator's",
+    ),
+    "an output that is nowhere": (audit(output={"parquet": True}), "must have one of claimName and s3, and not both"),
+    "two outputs": (audit(output={"claimName": "a", "s3": S3}), "must have one of claimName and s3, and not both"),
+    "a bucket's name": (audit(output={"s3": {**S3, "bucket": "a_b"}}), "must be a bucket's name"),
+    "a prefix that begins with a slash": (audit(output={"s3": {**S3, "prefix": "/a"}}), "with '/' between them"),
+    "an endpoint without a scheme": (
+        audit(output={"s3": {**S3, "endpoint": "minio:9000"}}),
+        "must be http:// or https:// and a host, without a path",
+    ),
+    "too small a heap": (audit(spark={"memory": "511m"}), "at least 512m"),
+}
+
+EDITS = {
+    "another topic": ({"topic": "orders"}, {"topic": "invoices"}, "topic must stay as it was created"),
+    "a topic added": ({}, {"topic": "orders"}, "topic must stay as it was created"),
+    "a topic removed": ({"topic": "orders"}, {}, "topic must stay as it was created"),
+    "another connection": (
+        {},
+        {"connectionRef": {"kind": "KafkaConnection", "name": "b"}},
+        "must stay as it was created",
+    ),
+    "another kind of connection": ({}, {"connectionRef": {"name": "of-nobody"}}, "must stay as it was created"),
+    "a connection removed": ({}, {"connectionRef": None}, "must stay as it was created"),
+}
+
+
+@pytest.mark.parametrize("path", sorted(MANIFESTS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_rules_stay_within_the_budget_of_the_api_server(definitions: None, path: Path) -> None:
+    done(kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", str(path)))
+
+
+@pytest.mark.parametrize("document", ACCEPTED.values(), ids=ACCEPTED)
+def test_what_is_right_is_accepted_and_understood(namespace: str, document: dict[str, Any]) -> None:
+    result = kubectl(
+        "apply", "--namespace", namespace, "--dry-run=server", "-o", "json", "-f", "-", stdin=yaml.safe_dump(document)
+    )
+    accepted = json.loads(done(result))
+    ours = to_dict(parse(document["kind"], document))
+    assert to_dict(parse(document["kind"], accepted))["spec"] == ours["spec"]
+    assert accepted["spec"] == {key: value for key, value in ours["spec"].items() if value != []}
+
+
+@pytest.mark.parametrize(("document", "says"), REFUSED.values(), ids=REFUSED)
+def test_what_is_wrong_is_refused_in_our_words(namespace: str, document: dict[str, Any], says: str) -> None:
+    result = dry_run(namespace, document)
+    assert result.returncode != 0
+    assert says in result.stderr
+
+
+@pytest.mark.parametrize(("before", "after", "says"), EDITS.values(), ids=EDITS)
+def test_what_can_not_be_changed_stays(
+    namespace: str, before: dict[str, Any], after: dict[str, Any], says: str
+) -> None:
+    name = f"edit-{uuid4().hex[:8]}"
+    done(apply(namespace, delayed_topic(name, **before)))
+    changed = delayed_topic(name, **after)
+    changed["spec"] = {key: value for key, value in changed["spec"].items() if value is not None}
+    result = dry_run(namespace, changed)
+    assert result.returncode != 0
+    assert says in result.stderr
+    assert dry_run(namespace, delayed_topic(name, **before, delaySeconds=[0, 99])).returncode == 0
+
+
+def test_an_audit_stays_as_it_was_created(namespace: str) -> None:
+    done(apply(namespace, audit()))
+    result = dry_run(namespace, audit(maxLatenessMs=5))
+    assert result.returncode != 0
+    assert "must stay as it was created" in result.stderr
+
+
+def test_workers_are_scaled_by_the_usual_command_within_their_limits(namespace: str) -> None:
+    done(apply(namespace, delayed_topic("scaled")))
+    done(kubectl("scale", "dtopic/scaled", "--namespace", namespace, "--replicas=3"))
+    path = "-o=jsonpath={.spec.workers.replicas}"
+    assert done(kubectl("get", "dtopic/scaled", "--namespace", namespace, path)) == "3"
+    refused = kubectl("scale", "dtopic/scaled", "--namespace", namespace, "--replicas=1001")
+    assert refused.returncode != 0
+    assert "must be between 0 and 1000 workers" in refused.stderr
+
+
+def test_short_names_and_category_find_the_resources(namespace: str) -> None:
+    done(apply(namespace, delayed_topic("found")))
+    assert "found" in done(kubectl("get", "dtopic", "--namespace", namespace))
+    done(apply(namespace, audit()))
+    everything = done(kubectl("get", "delayed-topics", "--namespace", namespace, "-o", "name"))
+    assert "delayedtopic.delayedtopics.io/found" in everything
+    assert "delayedtopicaudit.delayedtopics.io/orders" in everything
+    assert "found" in done(kubectl("get", "delayedtopics", "found", "--namespace", namespace))
+    header = done(kubectl("get", "dtopic", "--namespace", namespace, "-o", "wide")).splitlines()[0].split()
+    assert header == ["NAME", "TOPIC", "DELAYS", "WORKERS", "READY", "AGE", "PRODUCE-TO", "CONSUME-FROM", "VERDICT"]
+    for short_name in ("ckc", "kc", "dtaudit"):
+        done(kubectl("get", short_name, "--namespace", namespace))
