@@ -1,0 +1,1 @@
+"""The door to Kafka: connections, registry, batched admin calls, broker clock."""

@@ -1,0 +1,146 @@
+"""One admin call for many items: sent together, and sent again for the items that failed for a passing reason."""
+
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.deadline import Deadline, until_true
+from delayed_topics_kafka.errors import (
+    PASSING,
+    KafkaDoorError,
+    KafkaRefused,
+    KafkaUnreachable,
+    door_error,
+    kafka_error,
+    making_client,
+)
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+Wait = Callable[[float], Any]
+"""Waits that many seconds for a result: `result` of a future."""
+Send = Callable[[list[K], float], Mapping[K, Wait]]
+"""Starts the call for these items with a timeout in seconds."""
+
+ERROR_GRACE_SECONDS = 1.0
+"""What librdkafka may need beyond its own timeout to say that it is over."""
+
+
+class AdminCalls:
+    """How every call of the admin door is made."""
+
+    def __init__(
+        self, connection: Connection, *, client_id: str = "delayed-topics-admin", timeout_seconds: float = 30
+    ) -> None:
+        """`timeout_seconds` is the deadline of each call as a whole. Raises ConnectionInvalid."""
+        self._bootstrap_servers = connection.bootstrap_servers
+        self._timeout_seconds = timeout_seconds
+        self._shut_out: KafkaError | None = None
+        self._unreachable = False
+        self._former: list[tuple[AdminClient, float]] = []
+        further: dict[str, Any] = {"client.id": client_id, "error_cb": self._note_shut_out}
+        self._config = {**connection.client_config(), **further}
+        with making_client(connection.bootstrap_servers):
+            self._client, self._made_at = AdminClient(self._config), time.monotonic()
+
+    def _deadline(self) -> Deadline:
+        if self._unreachable and time.monotonic() - self._made_at >= self._timeout_seconds:
+            self._renew_client()
+        self._client.poll(0)
+        self._shut_out = None
+        return Deadline(self._timeout_seconds)
+
+    def _renew_client(self) -> None:
+        """It may be stranded, see stranded.py; between two calls nobody polls it, so it can't be told."""
+        now = time.monotonic()
+        self._unreachable = False
+        kept_seconds = 2 * self._timeout_seconds  # for calls of other threads
+        self._former = [(client, at) for client, at in self._former if now - at < kept_seconds]
+        self._former.append((self._client, now))
+        self._client, self._made_at = AdminClient(self._config), now
+
+    def _note_shut_out(self, error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self._shut_out = error
+
+    def _many(
+        self,
+        items: Sequence[K],
+        send: Send[K],
+        doing: Callable[[K], str],
+        value: Callable[[Any], V],
+        deadline: Deadline | None = None,
+    ) -> dict[K, V | KafkaDoorError]:
+        """For each item what `value` makes of Kafka's answer, or the error of `doing` it."""
+        outcomes = settle(items, send, deadline or self._deadline())
+        return {
+            item: self._error(outcome, doing(item)) if isinstance(outcome, KafkaError) else value(outcome)
+            for item, outcome in outcomes.items()
+        }
+
+    def _error(self, error: KafkaError, doing: str) -> KafkaDoorError:
+        found = door_error(error, doing=doing, bootstrap_servers=self._bootstrap_servers)
+        if isinstance(found, KafkaUnreachable):
+            self._unreachable = True
+            # With a wrong password or certificate the client library tries on, and the call only times out.
+            self._client.poll(0)
+            if self._shut_out is not None:
+                return door_error(self._shut_out, doing=doing, bootstrap_servers=self._bootstrap_servers)
+        return found
+
+    def _too_slow(self, doing: str) -> KafkaUnreachable:
+        return KafkaUnreachable(
+            f"{doing}, Kafka at {self._bootstrap_servers} was not done after {self._timeout_seconds:g} s; "
+            "check that all brokers are up"
+        )
+
+
+def settle(items: Sequence[K], send: Send[K], deadline: Deadline) -> dict[K, Any | KafkaError]:
+    """The answer, or the last error, of each item."""
+    outcomes: dict[K, Any | KafkaError] = {}
+
+    def attempt() -> bool:
+        pending = [item for item in items if item not in outcomes or _passing(outcomes[item])]
+        timeout_seconds = max(0.1, deadline.remaining_seconds)
+        try:
+            waits = send(pending, timeout_seconds)
+        except KafkaException as e:
+            outcomes.update(dict.fromkeys(pending, kafka_error(e)))
+        else:
+            outcomes.update({item: _outcome(wait, timeout_seconds) for item, wait in waits.items()})
+        return not any(_passing(outcome) for outcome in outcomes.values())
+
+    if items:
+        until_true(attempt, deadline)
+    return outcomes
+
+
+def forgiving(outcomes: dict[K, KafkaDoorError | None], *, code: int) -> dict[K, KafkaDoorError | None]:
+    """The refusal with this code counts as success."""
+    name = KafkaError(code).name()
+    return {
+        item: None if isinstance(outcome, KafkaRefused) and outcome.code == name else outcome
+        for item, outcome in outcomes.items()
+    }
+
+
+def nothing(_: Any) -> None:
+    """The value of calls that answer with nothing."""
+
+
+def _passing(outcome: Any | KafkaError) -> bool:
+    return isinstance(outcome, KafkaError) and outcome.code() in PASSING
+
+
+def _outcome(wait: Wait, timeout_seconds: float) -> Any | KafkaError:
+    try:
+        return wait(timeout_seconds + ERROR_GRACE_SECONDS)
+    except KafkaException as e:
+        return kafka_error(e)
+    except TimeoutError:
+        return KafkaError(KafkaError._TIMED_OUT, "the client library gave no answer")

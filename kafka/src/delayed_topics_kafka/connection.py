@@ -1,0 +1,114 @@
+"""How to reach one Kafka cluster, and the forms that travel: the files of a mounted Secret, and librdkafka properties."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from delayed_topics_kafka.errors import ConnectionInvalid
+
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+_FILES: Final = {
+    "bootstrap-servers": "bootstrap_servers",
+    "security-protocol": "security_protocol",
+    "sasl-mechanism": "sasl_mechanism",
+    "username": "username",
+    "password": "password",
+    "ca.crt": "ca_pem",
+    "tls.crt": "certificate_pem",
+    "tls.key": "key_pem",
+}
+"""File of a Secret → field."""
+
+_PROPERTIES: Final = {
+    "bootstrap_servers": "bootstrap.servers",
+    "security_protocol": "security.protocol",
+    "sasl_mechanism": "sasl.mechanism",
+    "username": "sasl.username",
+    "password": "sasl.password",
+    "ca_pem": "ssl.ca.pem",
+    "certificate_pem": "ssl.certificate.pem",
+    "key_pem": "ssl.key.pem",
+}
+"""Field → librdkafka property."""
+
+CONNECTING: Final = {"socket.connection.setup.timeout.ms": 5000}
+"""Of one attempt. The kernel tries 1, 3, 7, 15 s after the first time: with the default of 30 s a network that has healed is
+found up to 16 s later, with this one 3 s."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """Bootstrap servers and credentials; secrets don't show in its repr. Raises ConnectionInvalid.
+
+    `further` are librdkafka properties that have no field of their own, such as those for OAUTHBEARER.
+    """
+
+    bootstrap_servers: str
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca_pem: str | None = field(default=None, repr=False)
+    certificate_pem: str | None = field(default=None, repr=False)
+    key_pem: str | None = field(default=None, repr=False)
+    further: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
+
+    def __post_init__(self) -> None:
+        if not self.bootstrap_servers.strip():
+            raise ConnectionInvalid("a connection must name its bootstrap servers, as host:port[,host:port…]")
+        if self.security_protocol not in SECURITY_PROTOCOLS:
+            raise ConnectionInvalid(
+                f"security protocol {self.security_protocol!r} must be one of {', '.join(SECURITY_PROTOCOLS)}"
+            )
+        if self.sasl_mechanism is not None and not self.security_protocol.startswith("SASL_"):
+            raise ConnectionInvalid(
+                f"SASL mechanism {self.sasl_mechanism} must go with security protocol SASL_SSL or SASL_PLAINTEXT, "
+                f"it is {self.security_protocol}"
+            )
+        if self.security_protocol.startswith("SASL_") and self.sasl_mechanism is None:
+            raise ConnectionInvalid(f"security protocol {self.security_protocol} must go with a SASL mechanism")
+        if (self.username is None) != (self.password is None):
+            raise ConnectionInvalid("a username and a password must be given together")
+        if (self.certificate_pem is None) != (self.key_pem is None):
+            raise ConnectionInvalid("a client certificate (tls.crt) and its key (tls.key) must be given together")
+
+    def client_config(self) -> dict[str, Any]:
+        """librdkafka properties for any client."""
+        fields = {name: getattr(self, attribute) for attribute, name in _PROPERTIES.items()}
+        return {**CONNECTING, **{name: value for name, value in fields.items() if value is not None}, **self.further}
+
+    def to_files(self) -> dict[str, str]:
+        """The content of a Secret; the inverse of from_directory."""
+        values = {file: getattr(self, attribute) for file, attribute in _FILES.items()}
+        return {file: value for file, value in values.items() if value is not None}
+
+    @classmethod
+    def from_directory(cls, path: Path) -> "Connection":
+        """A mounted Secret, with the files of `to_files`; only bootstrap-servers is always needed. Raises ConnectionInvalid."""
+        if not (path / "bootstrap-servers").is_file():
+            raise ConnectionInvalid(f"{path} must hold the files of a connection, at least bootstrap-servers")
+        values: dict[str, Any] = {
+            attribute: _content(path / file, attribute) for file, attribute in _FILES.items() if (path / file).is_file()
+        }
+        return cls(**values)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, Any]) -> "Connection":
+        """librdkafka properties, as in a client's properties file."""
+        known = {name: attribute for attribute, name in _PROPERTIES.items()} | {
+            "sasl.mechanisms": "sasl_mechanism",
+            "metadata.broker.list": "bootstrap_servers",
+        }
+        if not {"bootstrap.servers", "metadata.broker.list"} & properties.keys():
+            raise ConnectionInvalid("the properties of a connection must have bootstrap.servers")
+        fields: dict[str, Any] = {known[name]: str(value) for name, value in properties.items() if name in known}
+        fields["security_protocol"] = fields.get("security_protocol", "PLAINTEXT").upper()
+        return cls(**fields, further={name: value for name, value in properties.items() if name not in known})
+
+
+def _content(file: Path, attribute: str) -> str:
+    text = file.read_text()
+    # a password may end in a space, but nobody means the newline that an editor or `echo` appends
+    return text.rstrip("\r\n") if attribute == "password" else text.strip()

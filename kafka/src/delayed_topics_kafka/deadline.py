@@ -1,0 +1,33 @@
+"""One deadline shared by all blocking steps of a call."""
+
+import time
+from collections.abc import Callable
+
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_random_exponential
+
+
+class Deadline:
+    """`seconds` from now, by the monotonic clock."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    @property
+    def remaining_seconds(self) -> float:
+        return max(0.0, self._end - time.monotonic())
+
+    @property
+    def over(self) -> bool:
+        return self.remaining_seconds == 0.0
+
+
+def until_true(condition: Callable[[], bool], deadline: Deadline) -> bool:
+    """Ask until it is true, less and less often; False when the deadline is over."""
+    ask = Retrying(
+        retry=retry_if_result(lambda true: not true),
+        wait=wait_random_exponential(multiplier=0.05, max=0.5),
+        stop=stop_after_delay(deadline.remaining_seconds),
+        retry_error_callback=lambda _: False,
+    )
+    return ask(condition)

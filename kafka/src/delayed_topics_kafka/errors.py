@@ -1,0 +1,142 @@
+"""What can go wrong at the door to Kafka. Each error's message says what, where, and what to do.
+
+DelayedTopicsError (core)
+└── KafkaDoorError
+    ├── ConnectionInvalid       bootstrap servers, credentials or certificates are missing or don't fit together
+    ├── KafkaUnreachable        no answer in time; the same call may succeed later
+    └── KafkaRefused            Kafka answered no; `code` is Kafka's name of the reason
+        ├── NotAuthorized       an ACL or the credentials
+        ├── TopicMissing
+        ├── TopicExists
+        ├── GroupActive         members are in the group, so its offsets are theirs
+        └── RegistryLost        the registry's records were removed, or the topic was made again
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+from delayed_topics_core.errors import DelayedTopicsError
+
+
+class KafkaDoorError(DelayedTopicsError):
+    """Base of all errors of this member."""
+
+
+class ConnectionInvalid(KafkaDoorError, ValueError):
+    """The settings of a connection are incomplete or contradict each other."""
+
+
+class KafkaUnreachable(KafkaDoorError):
+    """No broker answered in time. Nothing is known about the outcome."""
+
+
+class KafkaRefused(KafkaDoorError):
+    """Kafka refused, for the reason that it calls `code`."""
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NotAuthorized(KafkaRefused):
+    """The user of this connection may not do that."""
+
+
+class TopicMissing(KafkaRefused):
+    """The topic, or the partition, doesn't exist."""
+
+
+class TopicExists(KafkaRefused):
+    """A topic of that name exists already."""
+
+
+class GroupActive(KafkaRefused):
+    """The consumer group has members: only they can commit, and it can't be deleted."""
+
+
+class RegistryLost(KafkaRefused):
+    """The registry doesn't continue where it was read last."""
+
+
+PASSING: Final = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+        KafkaError._TRANSPORT,
+        KafkaError._WAIT_COORD,
+        KafkaError._DESTROY_BROKER,  # the broker that was asked has gone from the metadata
+    }
+)
+"""Kafka's answers that mean "ask again soon"."""
+
+_UNREACHABLE: Final = PASSING | {
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError.REQUEST_TIMED_OUT,
+}
+_REFUSALS: Final[dict[int, type[KafkaRefused]]] = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: NotAuthorized,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: NotAuthorized,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: NotAuthorized,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: NotAuthorized,
+    KafkaError.SASL_AUTHENTICATION_FAILED: NotAuthorized,
+    KafkaError._AUTHENTICATION: NotAuthorized,
+    KafkaError.UNKNOWN_TOPIC_OR_PART: TopicMissing,
+    KafkaError._UNKNOWN_TOPIC: TopicMissing,
+    KafkaError._UNKNOWN_PARTITION: TopicMissing,
+    KafkaError.TOPIC_ALREADY_EXISTS: TopicExists,
+    KafkaError.UNKNOWN_MEMBER_ID: GroupActive,
+    KafkaError.NON_EMPTY_GROUP: GroupActive,
+    KafkaError.GROUP_SUBSCRIBED_TO_TOPIC: GroupActive,
+}
+_WHAT_TO_DO: Final[dict[type[KafkaRefused], str]] = {
+    NotAuthorized: "; grant it to the user of this connection, or correct its credentials",
+    GroupActive: "; stop the group's members first",
+}
+
+
+def kafka_error(raised: KafkaException | SystemError) -> KafkaError:
+    """The KafkaError inside; the client library also raises KafkaException with a plain text, and SystemError when one is due
+    while a callback runs."""
+    if isinstance(raised.__cause__, KafkaException):
+        raised = raised.__cause__
+    inner = raised.args[0] if raised.args else None
+    return inner if isinstance(inner, KafkaError) else KafkaError(KafkaError._FAIL, str(raised))
+
+
+def door_error(error: KafkaError, *, doing: str, bootstrap_servers: str) -> KafkaDoorError:
+    """The error of this module that `error` stands for. `doing` completes "Kafka … while …", such as "creating topic orders"."""
+    where = f"{doing}, Kafka at {bootstrap_servers}"
+    if error.code() in _UNREACHABLE:
+        return KafkaUnreachable(
+            f"{where} did not answer in time ({error.name()}: {error.str()}); check the address, the network and the brokers"
+        )
+    kind = _REFUSALS.get(error.code(), KafkaRefused)
+    return kind(f"{where} refused: {error.name()}: {error.str()}{_WHAT_TO_DO.get(kind, '')}", code=error.name())
+
+
+@contextmanager
+def making_client(bootstrap_servers: str) -> Iterator[None]:
+    """Around the constructor of a client, which parses certificates and keys. Raises ConnectionInvalid."""
+    try:
+        yield
+    except KafkaException as e:
+        raise ConnectionInvalid(
+            f"the connection to Kafka at {bootstrap_servers} can't be used: {kafka_error(e).str()}; "
+            "correct its certificates, key or credentials"
+        ) from e

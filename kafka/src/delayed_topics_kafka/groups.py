@@ -1,0 +1,138 @@
+"""Consumer groups: described, deleted, and what they have committed."""
+
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import ConsumerGroupDescription, MemberAssignment, MemberDescription
+
+from delayed_topics_kafka.calls import AdminCalls, Wait, forgiving, nothing
+from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.model import CommittedOffset, GroupInfo, GroupMember, TopicPartitionKey
+
+Committed = dict[TopicPartitionKey, CommittedOffset | KafkaDoorError | None]
+
+
+class GroupCalls(AdminCalls):
+    """The part of the admin door that is about consumer groups."""
+
+    def committed(self, group: str, partitions: Sequence[TopicPartitionKey] | None = None) -> Committed:
+        """What one group has committed, as committed_of_groups. Raises KafkaDoorError if the group can't be asked."""
+        found = self.committed_of_groups({group: partitions})[group]
+        if isinstance(found, KafkaDoorError):
+            raise found
+        return found
+
+    def committed_of_groups(
+        self, wanted: Mapping[str, Sequence[TopicPartitionKey] | None]
+    ) -> dict[str, Committed | KafkaDoorError]:
+        """By group. Partitions None: all that have a commit; else None stands for "no commit".
+
+        Offsets of a transaction that is still open don't count. Nor are they waited for: it may be that of a worker that was
+        killed, which Kafka aborts after its `transaction.timeout.ms` only.
+        """
+
+        def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
+            # librdkafka takes one group a call: all are sent before any is waited for
+            return {
+                group: self._client.list_consumer_group_offsets(
+                    [ConsumerGroupTopicPartitions(group, _topic_partitions(wanted[group]))],
+                    request_timeout=timeout_seconds,
+                )[group].result
+                for group in pending
+            }
+
+        def values(answer: ConsumerGroupTopicPartitions) -> Committed:
+            return {
+                (tp.topic, tp.partition): self._committed(answer.group_id, tp) for tp in answer.topic_partitions or ()
+            }
+
+        asked = [group for group, partitions in wanted.items() if partitions is None or partitions]
+        found = self._many(asked, send, lambda group: f"reading the offsets of group {group}", values)
+        return {group: found.get(group, {}) for group in wanted}
+
+    def commit(
+        self, group: str, offsets: Mapping[TopicPartitionKey, CommittedOffset]
+    ) -> dict[TopicPartitionKey, KafkaDoorError | None]:
+        """Commits for a group without members, which need not exist yet. With members: GroupActive, and nothing changes."""
+
+        def send(pending: list[TopicPartitionKey], timeout_seconds: float) -> Mapping[TopicPartitionKey, Wait]:
+            offered = [TopicPartition(*key, offsets[key].offset, offsets[key].metadata) for key in pending]
+            future = self._client.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group, offered)], request_timeout=timeout_seconds
+            )[group]
+            return {key: _one_of(future.result, key) for key in pending}
+
+        def doing(key: TopicPartitionKey) -> str:
+            return f"committing offsets of group {group} for {key[0]} [{key[1]}]"
+
+        return self._many(list(offsets), send, doing, nothing)
+
+    def describe_groups(self, groups: Sequence[str]) -> dict[str, GroupInfo | KafkaDoorError]:
+        """A group that doesn't exist has the state Dead."""
+
+        def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
+            futures = self._client.describe_consumer_groups(pending, request_timeout=timeout_seconds)
+            return {group: future.result for group, future in futures.items()}
+
+        return self._many(groups, send, lambda group: f"describing group {group}", _group_info)
+
+    def delete_groups(self, groups: Sequence[str]) -> dict[str, KafkaDoorError | None]:
+        """A group that isn't there counts as deleted."""
+
+        def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
+            futures = self._client.delete_consumer_groups(pending, request_timeout=timeout_seconds)
+            return {group: future.result for group, future in futures.items()}
+
+        outcomes = self._many(groups, send, lambda group: f"deleting group {group}", nothing)
+        return forgiving(outcomes, code=KafkaError.GROUP_ID_NOT_FOUND)
+
+    def _committed(self, group: str, tp: TopicPartition) -> CommittedOffset | KafkaDoorError | None:
+        if tp.error is not None:
+            return self._error(tp.error, f"reading the offset of group {group} for {tp.topic} [{tp.partition}]")
+        return CommittedOffset(tp.offset, tp.metadata or "") if tp.offset >= 0 else None
+
+
+def _one_of(result: Wait, key: TopicPartitionKey) -> Wait:
+    """Waits for the answer of a whole request and takes the part of one partition."""
+
+    def wait(timeout_seconds: float) -> None:
+        answer: ConsumerGroupTopicPartitions = result(timeout_seconds)
+        for tp in answer.topic_partitions or ():
+            if (tp.topic, tp.partition) == key and tp.error is not None:
+                raise KafkaException(tp.error)
+
+    return wait
+
+
+def _topic_partitions(keys: Sequence[TopicPartitionKey] | None) -> list[TopicPartition] | None:
+    return None if keys is None else [TopicPartition(*key) for key in keys]
+
+
+def _group_info(described: ConsumerGroupDescription) -> GroupInfo:
+    return GroupInfo(
+        group=described.group_id,
+        state=_camel(described.state.name),
+        protocol=described.type.name.lower(),
+        members=tuple(_member(member) for member in described.members),
+    )
+
+
+def _member(described: MemberDescription) -> GroupMember:
+    target = described.target_assignment
+    return GroupMember(
+        member_id=described.member_id,
+        instance_id=described.group_instance_id,
+        client_id=described.client_id,
+        host=described.host,
+        assignment=_keys(described.assignment),
+        target=None if target is None else _keys(target),
+    )
+
+
+def _keys(assignment: MemberAssignment) -> tuple[TopicPartitionKey, ...]:
+    return tuple(sorted((tp.topic, tp.partition) for tp in assignment.topic_partitions))
+
+
+def _camel(name: str) -> str:
+    """PREPARING_REBALANCING, as the client library has it, is Kafka's PreparingRebalance."""
+    return "".join(word.capitalize() for word in name.replace("REBALANCING", "REBALANCE").split("_"))

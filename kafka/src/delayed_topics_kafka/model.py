@@ -1,0 +1,85 @@
+"""What the admin door gives and takes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+TopicPartitionKey = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BrokerInfo:
+    id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterInfo:
+    """`controller_id` is None while no controller is known."""
+
+    cluster_id: str
+    brokers: tuple[BrokerInfo, ...]
+    controller_id: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TopicInfo:
+    """`id` as Kafka's own tools print it. `replication_factor`: the lowest of its partitions. `leaders_known`: all partitions serve.
+    `lagging`: partitions that have replicas out of sync.
+    """
+
+    name: str
+    id: str
+    partitions: int
+    replication_factor: int
+    leaders_known: bool
+    lagging: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewTopicSpec:
+    name: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+class CommittedOffset(NamedTuple):
+    """The next offset to read, and the text that was committed with it."""
+
+    offset: int
+    metadata: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupMember:
+    """`instance_id`: of static members. `target` is what the member shall have once it has followed; None under the classic protocol."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartitionKey, ...]
+    target: tuple[TopicPartitionKey, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupInfo:
+    """`state` as Kafka spells it: Stable, PreparingRebalance, CompletingRebalance, Empty, Dead, Unknown.
+
+    A group that doesn't exist is Dead. Under the consumer protocol a rebalance under way shows as Unknown: `settled` tells
+    whether every member has what it shall have.
+    """
+
+    group: str
+    state: str
+    protocol: str
+    members: tuple[GroupMember, ...]
+
+    @property
+    def settled(self) -> bool:
+        return self.state in ("Stable", "Empty", "Dead") and all(
+            m.target is None or set(m.target) == set(m.assignment) for m in self.members
+        )

@@ -1,0 +1,176 @@
+"""Reads a topic of one partition from its beginning, without a consumer group: the registry and the events."""
+
+import logging
+from threading import Event
+from typing import Any, NamedTuple
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from delayed_topics_kafka.closing import Closing
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.deadline import Deadline, until_true
+from delayed_topics_kafka.errors import (
+    PASSING,
+    KafkaDoorError,
+    KafkaUnreachable,
+    RegistryLost,
+    TopicMissing,
+    door_error,
+    kafka_error,
+    making_client,
+)
+from delayed_topics_kafka.stranded import when_stranded
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 1000
+
+_ASK_AGAIN = PASSING | {KafkaError._TIMED_OUT}
+_PASSED_OVER = frozenset(
+    {
+        # librdkafka goes on by itself
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        # the client library insists on a group id and looks for its coordinator; nothing here uses either
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class Read(NamedTuple):
+    """A record of the topic. `at_ms`: its timestamp."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    at_ms: int
+
+
+class PartitionReader(Closing):
+    """Poll-driven, without threads of its own; belongs to one thread at a time."""
+
+    def __init__(self, connection: Connection, topic: str, *, client_id: str) -> None:
+        self._bootstrap_servers = connection.bootstrap_servers
+        self._topic = topic
+        self._stranded = Event()
+        self._config: dict[str, Any] = {
+            **when_stranded(self._stranded.set),  # which a connection can turn off
+            **connection.client_config(),
+            "client.id": client_id,
+            "group.id": "delayedtopics.readers",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "allow.auto.create.topics": False,
+            "fetch.wait.max.ms": 100,
+            "fetch.queue.backoff.ms": 50,
+        }
+        self.position = 0
+        """The next offset: everything below was returned, will be with the next call that succeeds, or isn't there any more."""
+        self._reads: list[Read] = []
+        with making_client(connection.bootstrap_servers):
+            self._consumer = self._new_consumer(OFFSET_BEGINNING)
+
+    def poll(self, timeout_seconds: float) -> list[Read]:
+        """What has come, waiting for the first of it. Raises KafkaDoorError; what was read by then comes with the next call."""
+        self._read(timeout_seconds)
+        return self._hand_out()
+
+    def catch_up(self, timeout_seconds: float) -> list[Read]:
+        """Everything up to the end as it is now. Raises KafkaDoorError."""
+        deadline = Deadline(timeout_seconds)
+        return self.read_to(self._end(deadline), deadline)
+
+    def read_to(self, end: int, deadline: Deadline) -> list[Read]:
+        """Everything below the offset `end`, which has to be there already. Raises KafkaDoorError."""
+        while self.position < end:
+            if deadline.over:
+                raise KafkaUnreachable(
+                    f"reading {self._topic}, Kafka at {self._bootstrap_servers} got to offset {self.position} of {end} "
+                    f"in {deadline.seconds:g} s; check the address, the network and the brokers"
+                )
+            self._read(min(0.1, deadline.remaining_seconds))
+        return self._hand_out()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _new_consumer(self, offset: int) -> Consumer:
+        consumer = Consumer(self._config)
+        consumer.assign([TopicPartition(self._topic, 0, offset)])
+        return consumer
+
+    def _end(self, deadline: Deadline) -> int:
+        """The end as it is now; asked again while there is no leader, or nobody answers."""
+        answers: list[int | KafkaError] = []
+
+        def answered() -> bool:
+            answers.append(self._ask_end(deadline.remaining_seconds))
+            return isinstance(answers[-1], int) or answers[-1].code() not in _ASK_AGAIN
+
+        until_true(answered, deadline)
+        if isinstance(answers[-1], KafkaError):
+            raise self._error(answers[-1])
+        return answers[-1]
+
+    def _ask_end(self, timeout_seconds: float) -> int | KafkaError:
+        # the question for the end answers "unknown partition" also when no broker is there: whether the topic exists is
+        # for the metadata to say
+        try:
+            self._read(0)  # else a client that is stranded before anything was read would never be replaced
+            missing = self._consumer.list_topics(self._topic, timeout_seconds).topics[self._topic].error
+            if isinstance(missing, KafkaError):
+                return missing
+            return self._consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout_seconds)[1]
+        except KafkaException as e:
+            error = kafka_error(e)
+            return KafkaError(KafkaError._TRANSPORT) if error.code() == KafkaError._UNKNOWN_PARTITION else error
+
+    def _read(self, timeout_seconds: float) -> None:
+        if self._stranded.is_set():
+            self._stranded.clear()
+            log.warning("the client that reads %s knows no broker any more, a new one goes on", self._topic)
+            self._consumer.close()
+            self._consumer = self._new_consumer(self.position or OFFSET_BEGINNING)
+        first = self._consumer.poll(timeout_seconds)
+        if first is None:
+            return
+        refused = [error for m in (first, *self._consumer.consume(MOST_AT_ONCE, 0)) if (error := self._take(m))]
+        if refused:
+            raise self._error(refused[0])
+
+    def _hand_out(self) -> list[Read]:
+        reads, self._reads = self._reads, []
+        return reads
+
+    def _take(self, message: Message) -> KafkaError | None:
+        """An error that reading can't go on with, None for all else."""
+        error = message.error()
+        offset = message.offset()
+        if error is None:
+            assert offset is not None
+            self.position = offset + 1
+            self._reads.append(Read(offset, message.key(), message.value(), message.timestamp()[1]))
+        elif error.code() == KafkaError._PARTITION_EOF and offset is not None:
+            self.position = max(self.position, offset)
+        elif error.code() not in _PASSED_OVER:
+            return error
+        return None
+
+    def _error(self, error: KafkaError) -> KafkaDoorError:
+        where = f"{self._topic} of Kafka at {self._bootstrap_servers}"
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            return RegistryLost(
+                f"{where} doesn't continue at offset {self.position}: it was deleted or truncated ({error.str()}); "
+                "restore it, or restart this process to begin from what is there now",
+                code=error.name(),
+            )
+        found = door_error(error, doing=f"reading {self._topic}", bootstrap_servers=self._bootstrap_servers)
+        if isinstance(found, TopicMissing):
+            return TopicMissing(
+                f"{where} doesn't exist: is the operator of delayed topics connected to it?", code=found.code
+            )
+        return found

@@ -1,0 +1,28 @@
+"""Clients that know no broker any more."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+LOOK_SECONDS: Final = 5
+
+
+def when_stranded(note: Callable[[], None]) -> dict[str, Any]:
+    """Settings of a client that calls `note` once it is stranded. It does so where it serves its callbacks: poll it, else its
+    statistics pile up, 3 kB and more each time. `statistics.interval.ms` 0 turns it off.
+
+    A client (librdkafka 2.10 to 2.16) that is told of a topic and of no broker gives up all brokers that it had, and never
+    goes back to its bootstrap servers (`rd_kafka_metadata_decommission_unavailable_brokers`). It can only be replaced.
+    Brokers that were away all together tell this for a moment when they come back. Whether a client still knows any, only
+    its statistics say.
+    """
+    looks_without = 0
+
+    def look(statistics: str) -> None:
+        nonlocal looks_without
+        # parsing the text of a thousand partitions takes 20 ms
+        knows = any(f'"source":"{source}"' in statistics for source in ("configured", "learned"))
+        looks_without = 0 if knows else looks_without + 1
+        if looks_without > 1:  # a client that begins anew by itself has none for a moment
+            note()
+
+    return {"statistics.interval.ms": LOOK_SECONDS * 1000, "stats_cb": look}

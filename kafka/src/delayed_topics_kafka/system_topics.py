@@ -1,0 +1,89 @@
+"""The three topics of the system itself, one partition each: made by the operator, and repaired when somebody changed them."""
+
+from typing import Final
+
+from delayed_topics_core.names import CLOCK_TOPIC, EVENTS_TOPIC, REGISTRY_TOPIC
+
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.calls import V
+from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused, KafkaUnreachable, TopicExists
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
+
+_DAY_MS: Final = 86_400_000
+
+_SETTINGS: Final[dict[str, dict[str, str]]] = {
+    REGISTRY_TOPIC: {
+        "cleanup.policy": "compact",
+        # how long a follower may be cut off and still learn of a removal
+        "delete.retention.ms": str(7 * _DAY_MS),
+    },
+    EVENTS_TOPIC: {"cleanup.policy": "delete", "retention.ms": str(7 * _DAY_MS), "retention.bytes": "-1"},
+    CLOCK_TOPIC: {"cleanup.policy": "delete", "retention.ms": "600000", "segment.ms": "600000"},
+}
+
+
+def system_topic_settings(topic: str, *, replication_factor: int) -> dict[str, str]:
+    """The enforced settings of a system topic. The clock rests on the broker's own time, the others on promise 2."""
+    return {
+        **_SETTINGS[topic],
+        "message.timestamp.type": "LogAppendTime",
+        "min.insync.replicas": str(max(1, replication_factor - 1)),
+        "unclean.leader.election.enable": "false",
+    }
+
+
+def ensure_system_topics(admin: KafkaAdmin, *, replication_factor: int) -> dict[str, TopicInfo]:
+    """Makes what is missing and repairs the settings of what is there. Safe to repeat, also by two at once. Raises KafkaDoorError."""
+    known = {topic: _value(info) for topic, info in admin.describe_topics(list(_SETTINGS)).items()}
+    missing = [
+        NewTopicSpec(
+            name=topic,
+            partitions=1,
+            replication_factor=replication_factor,
+            config=system_topic_settings(topic, replication_factor=replication_factor),
+        )
+        for topic, info in known.items()
+        if info is None
+    ]
+    existing = {topic: info for topic, info in known.items() if info is not None}
+    found, others = dict(existing), []
+    for topic, outcome in admin.create_topics(missing).items():
+        if isinstance(outcome, TopicExists):
+            others.append(topic)
+        else:
+            found[topic] = _value(outcome)
+    # only those that another maker was faster with: the broker that is asked may not know yet what was just made
+    for topic, info in admin.describe_topics(others).items():
+        if (told := _value(info)) is None:
+            raise KafkaUnreachable(f"topic {topic} was made a moment ago, and the broker doesn't know it yet")
+        found[topic] = told
+    _repair(admin, existing)
+    return {topic: _of_one_partition(topic, info) for topic, info in found.items()}
+
+
+def _repair(admin: KafkaAdmin, existing: dict[str, TopicInfo]) -> None:
+    drift: dict[str, dict[str, str]] = {}
+    for topic, settings in admin.topic_configs(list(existing)).items():
+        wanted = system_topic_settings(topic, replication_factor=existing[topic].replication_factor)
+        actual = _value(settings)
+        drifted = {name: value for name, value in wanted.items() if actual.get(name) != value}
+        if drifted:
+            drift[topic] = drifted
+    for outcome in admin.alter_topic_configs(drift).values():
+        _value(outcome)
+
+
+def _of_one_partition(topic: str, info: TopicInfo) -> TopicInfo:
+    if info.partitions != 1:
+        raise KafkaRefused(
+            f"topic {topic} must have one partition, it has {info.partitions}: it was made by somebody else; "
+            "delete it if nothing of yours is in it",
+            code="INVALID_PARTITIONS",
+        )
+    return info
+
+
+def _value(outcome: V | KafkaDoorError) -> V:
+    if isinstance(outcome, KafkaDoorError):
+        raise outcome
+    return outcome

@@ -1,0 +1,212 @@
+"""Topics: described, created, grown, changed, deleted; and the offsets that they hold."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from confluent_kafka import IsolationLevel, KafkaError, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ListOffsetsResultInfo,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+    TopicDescription,
+)
+
+from delayed_topics_kafka.calls import AdminCalls, V, Wait, forgiving, nothing
+from delayed_topics_kafka.deadline import Deadline, until_true
+from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused, TopicMissing
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo, TopicPartitionKey
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+Known = TopicInfo | KafkaDoorError | None
+
+
+class TopicCalls(AdminCalls):
+    """The part of the admin door that is about topics."""
+
+    def describe_topics(self, names: Sequence[str]) -> dict[str, Known]:
+        """None: the topic doesn't exist."""
+        return self._describe(names, self._deadline())
+
+    def topic_configs(self, names: Sequence[str]) -> dict[str, dict[str, str] | KafkaDoorError]:
+        """All settings of each topic, those that it inherits included."""
+
+        def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
+            resources = [ConfigResource(ResourceType.TOPIC, name) for name in pending]
+            futures = self._client.describe_configs(resources, request_timeout=timeout_seconds)
+            return {resource.name: future.result for resource, future in futures.items()}
+
+        def values(entries: Mapping[str, ConfigEntry]) -> dict[str, str]:
+            return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+
+        return self._many(names, send, lambda name: f"reading the settings of topic {name}", values)
+
+    def alter_topic_configs(self, settings: Mapping[str, Mapping[str, str]]) -> dict[str, KafkaDoorError | None]:
+        """Sets these settings of each topic and leaves its others alone."""
+
+        def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
+            resources = [
+                ConfigResource(ResourceType.TOPIC, topic, incremental_configs=_to_set(settings[topic]))
+                for topic in pending
+            ]
+            futures = self._client.incremental_alter_configs(resources, request_timeout=timeout_seconds)
+            return {resource.name: future.result for resource, future in futures.items()}
+
+        return self._many(list(settings), send, lambda topic: f"changing settings of topic {topic}", nothing)
+
+    def create_topics(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo | KafkaDoorError]:
+        """Returns when each topic that could be created is usable: Kafka answers before leaders are there."""
+        deadline = self._deadline()
+        by_name = {spec.name: spec for spec in specs}
+
+        def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
+            topics = [
+                NewTopic(s.name, s.partitions, s.replication_factor, config=dict(s.config))
+                for s in (by_name[name] for name in pending)
+            ]
+            futures = self._client.create_topics(topics, request_timeout=timeout_seconds)
+            return {name: future.result for name, future in futures.items()}
+
+        made = self._many(list(by_name), send, lambda name: f"creating topic {name}", nothing, deadline)
+        return self._usable(made, {name: spec.partitions for name, spec in by_name.items()}, deadline)
+
+    def create_partitions(self, totals: Mapping[str, int]) -> dict[str, TopicInfo | KafkaDoorError]:
+        """Grows each topic to its total number of partitions; returns when the new ones are usable."""
+        deadline = self._deadline()
+
+        def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
+            wanted = [NewPartitions(topic, totals[topic]) for topic in pending]
+            futures = self._client.create_partitions(wanted, request_timeout=timeout_seconds)
+            return {topic: future.result for topic, future in futures.items()}
+
+        def doing(topic: str) -> str:
+            return f"growing topic {topic} to {totals[topic]} partitions"
+
+        return self._usable(self._many(list(totals), send, doing, nothing, deadline), totals, deadline)
+
+    def delete_topics(self, names: Sequence[str]) -> dict[str, KafkaDoorError | None]:
+        """Returns when they are gone. A topic that isn't there counts as deleted."""
+        deadline = self._deadline()
+
+        def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
+            futures = self._client.delete_topics(pending, request_timeout=timeout_seconds)
+            return {name: future.result for name, future in futures.items()}
+
+        def doing(name: str) -> str:
+            return f"deleting topic {name}"
+
+        asked = self._many(names, send, doing, nothing, deadline)
+        outcomes = forgiving(asked, code=KafkaError.UNKNOWN_TOPIC_OR_PART)
+        going = [name for name, outcome in outcomes.items() if outcome is None]
+        left = self._await(going, lambda _, known: known is None, deadline)
+        for name, known in left.items():
+            outcomes[name] = self._too_slow(doing(name)) if isinstance(known, TopicInfo) else known
+        return outcomes
+
+    def list_offsets(
+        self,
+        partitions: Sequence[TopicPartitionKey],
+        which: Literal["earliest", "latest"],
+        *,
+        isolation: Isolation = "read_uncommitted",
+    ) -> dict[TopicPartitionKey, int | KafkaDoorError]:
+        """The first offset there is, or the next one that will be written (read_committed: the end of the stable part)."""
+        spec = OffsetSpec.earliest() if which == "earliest" else OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        return self._offsets(dict.fromkeys(partitions, spec), isolation, lambda found: found.offset)
+
+    def offsets_for_times(
+        self, times_ms: Mapping[TopicPartitionKey, int]
+    ) -> dict[TopicPartitionKey, int | KafkaDoorError | None]:
+        """The first offset whose timestamp, in milliseconds, is at or after the given one; None if nothing is that new."""
+        specs = {partition: OffsetSpec.for_timestamp(at_ms) for partition, at_ms in times_ms.items()}
+        return self._offsets(specs, "read_uncommitted", lambda found: found.offset if found.offset >= 0 else None)
+
+    def _offsets(
+        self,
+        specs: Mapping[TopicPartitionKey, OffsetSpec],
+        isolation: Isolation,
+        value: Callable[[ListOffsetsResultInfo], V],
+    ) -> dict[TopicPartitionKey, V | KafkaDoorError]:
+        asked = False
+
+        def send(pending: list[TopicPartitionKey], timeout_seconds: float) -> Mapping[TopicPartitionKey, Wait]:
+            nonlocal asked
+            if asked:
+                # The client library (2.16) asks again with the leader epoch of its cache, and that is the one refused: a
+                # broker that was fenced for a moment would be unreachable for 15 minutes. Of all topics, since asking
+                # for one by name may create it.
+                self._client.list_topics(timeout=timeout_seconds)
+            asked = True
+            futures = self._client.list_offsets(
+                {TopicPartition(*key): specs[key] for key in pending},
+                isolation_level=IsolationLevel[isolation.upper()],
+                request_timeout=timeout_seconds,
+            )
+            return {(tp.topic, tp.partition): future.result for tp, future in futures.items()}
+
+        return self._many(list(specs), send, lambda key: f"reading offsets of {key[0]} [{key[1]}]", value)
+
+    def _describe(self, names: Sequence[str], deadline: Deadline) -> dict[str, Known]:
+        def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
+            futures = self._client.describe_topics(TopicCollection(pending), request_timeout=timeout_seconds)
+            return {name: future.result for name, future in futures.items()}
+
+        found = self._many(names, send, lambda name: f"describing topic {name}", _topic_info, deadline)
+        return {name: None if isinstance(known, TopicMissing) else known for name, known in found.items()}
+
+    def _await(
+        self, names: Sequence[str], arrived: Callable[[str, Known], bool], deadline: Deadline
+    ) -> dict[str, Known]:
+        """Describe them until all have arrived, or may not be described, or the deadline is over; the last descriptions."""
+        known: dict[str, Known] = {}
+
+        def settled(name: str) -> bool:
+            return name in known and (arrived(name, known[name]) or isinstance(known[name], KafkaRefused))
+
+        def all_settled() -> bool:
+            known.update(self._describe([name for name in names if not settled(name)], deadline))
+            return all(settled(name) for name in names)
+
+        if names:
+            until_true(all_settled, deadline)
+        return known
+
+    def _usable(
+        self, asked: Mapping[str, KafkaDoorError | None], totals: Mapping[str, int], deadline: Deadline
+    ) -> dict[str, TopicInfo | KafkaDoorError]:
+        def usable(name: str, known: Known) -> bool:
+            return isinstance(known, TopicInfo) and known.leaders_known and known.partitions >= totals[name]
+
+        known = self._await([name for name, error in asked.items() if error is None], usable, deadline)
+        outcomes: dict[str, TopicInfo | KafkaDoorError] = {}
+        for name, error in asked.items():
+            found = error or known[name]
+            if isinstance(found, KafkaDoorError) or (found is not None and usable(name, found)):
+                outcomes[name] = found
+            else:
+                outcomes[name] = self._too_slow(f"electing leaders for topic {name}")
+        return outcomes
+
+
+def _to_set(settings: Mapping[str, str]) -> list[ConfigEntry]:
+    return [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()]
+
+
+def _topic_info(described: TopicDescription) -> TopicInfo:
+    return TopicInfo(
+        name=described.name,
+        id=kafka_id(described.topic_id),
+        partitions=len(described.partitions),
+        replication_factor=min((len(p.replicas) for p in described.partitions), default=0),
+        leaders_known=all(p.leader is not None and p.leader.id >= 0 for p in described.partitions),
+        lagging=tuple(p.id for p in described.partitions if len(p.isr) < len(p.replicas)),
+    )
+
+
+def kafka_id(uuid: Any) -> str:
+    """librdkafka prints standard base64, Kafka's own tools the URL-safe kind; neither pads."""
+    return str(uuid).replace("+", "-").replace("/", "_")

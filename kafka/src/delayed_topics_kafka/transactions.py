@@ -1,0 +1,60 @@
+"""Offsets that become part of a transaction, and transactions of producers that are gone."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from threading import Thread
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from delayed_topics_kafka.calls import AdminCalls, Wait, nothing
+from delayed_topics_kafka.errors import KafkaDoorError
+
+_ANSWER_SECONDS = 1.0
+"""When the client does look at its timeout, its own answer says more."""
+
+
+class TransactionCalls(AdminCalls):
+    """The part of the admin door that is about transactions."""
+
+    def fence(self, transactional_ids: Sequence[str]) -> dict[str, KafkaDoorError | None]:
+        """Ends what producers of these ids have left open, and shuts them out. The client library has no admin call for that:
+        it takes a producer of the same id."""
+
+        deadline = self._deadline()
+
+        def send(pending: list[str], _: float) -> Mapping[str, Wait]:
+            return {name: partial(begin_as, name) for name in pending}
+
+        def begin_as(name: str, _: float) -> None:
+            producer = Producer({**self._config, "transactional.id": name})
+            producer.init_transactions(max(0.1, deadline.remaining_seconds))
+
+        return self._many(transactional_ids, send, lambda name: f"fencing transactional id {name}", nothing, deadline)
+
+
+def send_offsets(producer: Producer, points: list[TopicPartition], membership: Any, timeout_seconds: float) -> None:
+    """`Producer.send_offsets_to_transaction` with an end. Raises KafkaException; after _TIMED_OUT give the producer up.
+
+    The client (2.16) does not look at the timeout while it waits for a group coordinator, and waits for ever for one that it
+    knew before and that was gone from the metadata since, as every broker is for a moment when it starts
+    (https://github.com/confluentinc/librdkafka/issues/5456, https://github.com/confluentinc/librdkafka/issues/5511).
+    So it waits in a thread of its own, which is left behind.
+    """
+    ended: Future[None] = Future()
+
+    def send() -> None:
+        try:
+            producer.send_offsets_to_transaction(points, membership, timeout_seconds)
+        except (KafkaException, SystemError) as e:
+            ended.set_exception(e)
+        else:
+            ended.set_result(None)
+
+    Thread(target=send, name="send-offsets", daemon=True).start()
+    try:
+        ended.result(timeout_seconds + _ANSWER_SECONDS)
+    except TimeoutError:
+        why = f"the group's coordinator did not take the offsets in {timeout_seconds:g} s"
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, why)) from None

@@ -1,0 +1,41 @@
+import pytest
+from confluent_kafka import Producer
+from delayed_topics_core.errors import UnreadableRecord
+from delayed_topics_core.events import Event
+from delayed_topics_core.names import EVENTS_TOPIC
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.events import EventFollower, EventWriter
+
+
+def event(number: int) -> Event:
+    return Event(kind="rebalance", topic="orders", member="pod-0", at_ms=1, detail={"generation": number})
+
+
+@pytest.mark.broker
+@pytest.mark.usefixtures("system_topics")
+def test_events_arrive_in_order_and_noise_is_passed_over(connection: Connection) -> None:
+    with EventFollower(connection) as follower:
+        follower.catch_up(20)
+        noise = Producer(connection.client_config())
+        noise.produce(EVENTS_TOPIC, b"not an event", partition=0)
+        assert noise.flush(20) == 0
+        writer = EventWriter(connection)
+        for number in range(100):
+            writer.write(event(number))
+        writer.close(20)
+        assert writer.failed == 0
+        assert follower.catch_up(20) == [event(number) for number in range(100)]
+
+
+def test_without_kafka_nothing_waits_and_the_loss_is_counted() -> None:
+    writer = EventWriter(Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": 0}))
+    for number in range(3):
+        writer.write(event(number))
+    writer.close(0.2)
+    assert writer.failed == 3
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b'{"kind":"other","topic":"t","member":"m","at_ms":1,"detail":{}}'])
+def test_what_is_no_event_is_refused(value: bytes) -> None:
+    with pytest.raises(UnreadableRecord):
+        Event.decode(value)

@@ -1,0 +1,66 @@
+"""Kafka goes away and comes back: whoever asks it gets answers again."""
+
+import json
+
+import pytest
+from confluent_kafka import Producer
+from delayed_topics_core.events import Event
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.deadline import Deadline
+from delayed_topics_kafka.errors import KafkaUnreachable
+from delayed_topics_kafka.events import EventFollower, EventWriter
+from delayed_topics_kafka.stranded import when_stranded
+
+
+def test_after_a_call_without_an_answer_the_next_one_is_made_by_a_new_client() -> None:
+    """Real brokers strand a client in one outage of ten only."""
+    nowhere = Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": "2"})
+    admin = KafkaAdmin(nowhere, timeout_seconds=0.5)
+    first = admin._client
+
+    assert isinstance(admin.describe_topics(["orders"])["orders"], KafkaUnreachable)
+    assert admin._client is first
+
+    deadline = Deadline(10)
+    while admin._client is first:  # not before it is as old as a call may last, which a call can miss by a millisecond
+        assert not deadline.over
+        assert isinstance(admin.describe_topics(["orders"])["orders"], KafkaUnreachable)
+
+
+@pytest.mark.broker
+def test_a_client_is_stranded_when_its_statistics_know_no_broker_twice(connection: Connection) -> None:
+    told: list[str] = []
+    client = Producer({**connection.client_config(), "statistics.interval.ms": 50, "stats_cb": told.append})
+    client.list_topics(timeout=20)
+    told.clear()
+    deadline = Deadline(20)
+    while not told:
+        assert not deadline.over
+        client.poll(0.1)
+    stranded = json.dumps({**json.loads(told[0]), "brokers": {}}, separators=(",", ":"))
+    noted: list[None] = []
+    look = when_stranded(lambda: noted.append(None))["stats_cb"]
+
+    for statistics in (told[0], told[0], stranded, told[0], stranded):
+        look(statistics)
+    assert not noted
+    look(stranded)
+    assert noted
+
+
+@pytest.mark.broker
+@pytest.mark.usefixtures("system_topics")
+def test_a_stranded_reader_goes_on_with_a_new_client(connection: Connection) -> None:
+    event = Event(kind="rebalance", topic="orders", member="stranded", at_ms=1, detail={})
+    with EventFollower(connection) as reader:
+        reader.catch_up(20)
+        consumer = reader._reader._consumer
+
+        reader._reader._stranded.set()
+        writer = EventWriter(connection)
+        writer.write(event)
+        writer.close(20)
+
+        assert [read for read in reader.catch_up(20) if read.member == "stranded"] == [event]
+        assert reader._reader._consumer is not consumer

@@ -1,0 +1,80 @@
+"""What a user without rights gets to read."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AclOperation, AclPermissionType, ResourceType
+from delayed_topics_core.names import REGISTRY_TOPIC
+from delayed_topics_core.registry import TopicsRecord
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import KafkaDoorError, NotAuthorized
+from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec
+from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
+from delayed_topics_kafka.system_topics import ensure_system_topics
+from delayed_topics_kafka_testing.rights import AUTHORIZER, rule
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[Connection]:
+    with Broker(settings=AUTHORIZER) as broker:
+        yield Connection(bootstrap_servers=broker.bootstrap)
+
+
+def assert_not_authorized(outcome: object, *words: str) -> None:
+    assert isinstance(outcome, NotAuthorized)
+    assert all(word in str(outcome) for word in (*words, "grant it to the user of this connection"))
+
+
+def test_the_registry_is_followed_without_rights_on_any_group(connection: Connection) -> None:
+    ensure_system_topics(KafkaAdmin(connection), replication_factor=1)
+    rule(connection, ResourceType.GROUP, "delayedtopics.readers", [AclOperation.ALL])
+    with RegistryFollower(connection) as follower:
+        RegistryWriter(follower, connection).write([TopicsRecord(topic="orders")])
+        follower.poll(1)
+        assert follower.state.topics == {"orders": TopicsRecord(topic="orders")}
+
+
+def test_one_forbidden_topic_is_named_and_hides_no_other(connection: Connection) -> None:
+    admin = KafkaAdmin(connection)
+    admin.create_topics(
+        [NewTopicSpec(name=name, partitions=1, replication_factor=1) for name in ("open", "secret", "read-only")]
+    )
+    # whoever may delete in the cluster may delete any topic
+    rule(connection, ResourceType.BROKER, "kafka-cluster", [AclOperation.ALL], AclPermissionType.ALLOW)
+    rule(connection, ResourceType.BROKER, "kafka-cluster", [AclOperation.DELETE])
+    rule(connection, ResourceType.TOPIC, "secret", [AclOperation.ALL])
+    rule(connection, ResourceType.TOPIC, "read-only", [AclOperation.READ], AclPermissionType.ALLOW)
+    rule(connection, ResourceType.GROUP, "theirs", [AclOperation.ALL])
+    described = admin.describe_topics(["open", "secret"])
+    assert described["open"] is not None
+    assert not isinstance(described["open"], KafkaDoorError)
+    assert_not_authorized(described["secret"], "describing topic secret", "TOPIC_AUTHORIZATION_FAILED")
+    assert_not_authorized(admin.topic_configs(["secret"])["secret"])
+    deleted = admin.delete_topics(["read-only", "secret", "open"])
+    assert_not_authorized(deleted["read-only"], "deleting topic read-only")
+    # Kafka calls a topic unknown that a user may not even describe
+    assert_not_authorized(deleted["secret"], "topic secret")
+    assert deleted["open"] is None
+    assert_not_authorized(admin.describe_groups(["theirs"])["theirs"], "describing group theirs")
+    assert_not_authorized(admin.commit("theirs", {("read-only", 0): CommittedOffset(0)})["read-only", 0])
+    with pytest.raises(NotAuthorized, match="reading the offsets of group theirs"):
+        admin.committed("theirs")
+
+
+def test_a_registry_that_may_not_be_read_or_written_is_said(connection: Connection) -> None:
+    ensure_system_topics(KafkaAdmin(connection), replication_factor=1)
+    with RegistryFollower(connection) as follower:
+        follower.catch_up(20)
+        rule(connection, ResourceType.TOPIC, REGISTRY_TOPIC, [AclOperation.WRITE])
+        with pytest.raises(NotAuthorized, match=f"writing {REGISTRY_TOPIC}"):
+            RegistryWriter(follower, connection).write([TopicsRecord(topic="orders")])
+    rule(connection, ResourceType.TOPIC, REGISTRY_TOPIC, [AclOperation.READ])
+    with (
+        RegistryFollower(connection) as follower,
+        pytest.raises(NotAuthorized, match=f"reading {REGISTRY_TOPIC}"),
+    ):
+        follower.catch_up(20)

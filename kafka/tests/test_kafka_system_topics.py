@@ -1,0 +1,56 @@
+import pytest
+from delayed_topics_core.names import CLOCK_TOPIC, EVENTS_TOPIC, REGISTRY_TOPIC
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.deadline import Deadline, until_true
+from delayed_topics_kafka.errors import KafkaRefused
+from delayed_topics_kafka.model import NewTopicSpec
+from delayed_topics_kafka.system_topics import ensure_system_topics, system_topic_settings
+
+pytestmark = pytest.mark.broker
+ALL = [REGISTRY_TOPIC, EVENTS_TOPIC, CLOCK_TOPIC]
+
+
+def settings_of(admin: KafkaAdmin, topic: str) -> dict[str, str]:
+    settings = admin.topic_configs([topic])[topic]
+    assert isinstance(settings, dict)
+    wanted = system_topic_settings(topic, replication_factor=1)
+    return {name: settings[name] for name in wanted}
+
+
+def all_as_wanted(admin: KafkaAdmin) -> bool:
+    return all(settings_of(admin, topic) == system_topic_settings(topic, replication_factor=1) for topic in ALL)
+
+
+def test_they_are_made_repaired_and_left_alone(own_broker: Broker) -> None:
+    admin = KafkaAdmin(Connection(bootstrap_servers=own_broker.bootstrap))
+    made = ensure_system_topics(admin, replication_factor=1)
+    assert {topic: info.partitions for topic, info in made.items()} == dict.fromkeys(ALL, 1)
+    assert all_as_wanted(admin)
+
+    wrong = {REGISTRY_TOPIC: {"cleanup.policy": "delete"}, CLOCK_TOPIC: {"message.timestamp.type": "CreateTime"}}
+    admin.alter_topic_configs(wrong)
+    # a broker learns of changed settings a moment after the controller has taken them
+    deadline = Deadline(20)
+    assert until_true(lambda: all(w.items() <= settings_of(admin, t).items() for t, w in wrong.items()), deadline)
+    assert ensure_system_topics(admin, replication_factor=1) == made
+    assert until_true(lambda: all_as_wanted(admin), deadline)
+
+
+def test_an_auto_created_clock_is_repaired_and_a_registry_of_three_partitions_refused(own_broker: Broker) -> None:
+    admin = KafkaAdmin(Connection(bootstrap_servers=own_broker.bootstrap))
+    admin.delete_topics(ALL)
+    admin.create_topics([NewTopicSpec(name=CLOCK_TOPIC, partitions=1, replication_factor=1)])
+    ensure_system_topics(admin, replication_factor=1)
+    assert until_true(
+        lambda: settings_of(admin, CLOCK_TOPIC)["message.timestamp.type"] == "LogAppendTime", Deadline(20)
+    )
+    admin.delete_topics([REGISTRY_TOPIC])
+    admin.create_topics([NewTopicSpec(name=REGISTRY_TOPIC, partitions=3, replication_factor=1)])
+    with pytest.raises(KafkaRefused, match="must have one partition, it has 3"):
+        ensure_system_topics(admin, replication_factor=1)
+
+
+def test_with_three_replicas_one_may_be_missing() -> None:
+    assert system_topic_settings(REGISTRY_TOPIC, replication_factor=3)["min.insync.replicas"] == "2"

@@ -1,0 +1,201 @@
+import time
+from collections.abc import Callable, Mapping
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.commands import run
+from delayed_topics_devcluster.kafka import java_command
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.deadline import Deadline, until_true
+from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, TopicExists, TopicMissing
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
+
+pytestmark = pytest.mark.broker
+Fresh = Callable[[str], str]
+
+
+def spec(name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> NewTopicSpec:
+    return NewTopicSpec(name=name, partitions=partitions, replication_factor=1, config=config or {})
+
+
+def produce(connection: Connection, topic: str, values: list[bytes], partition: int = 0) -> None:
+    producer = Producer(connection.client_config())
+    for value in values:
+        producer.produce(topic, value, partition=partition)
+    assert producer.flush(10) == 0
+
+
+def test_the_cluster_is_described(admin: KafkaAdmin, broker: Broker) -> None:
+    cluster = admin.describe_cluster()
+    assert [f"{b.host}:{b.port}" for b in cluster.brokers] == [broker.bootstrap]
+    assert cluster.cluster_id
+    assert cluster.controller_id == cluster.brokers[0].id
+
+
+def test_topics_are_usable_when_create_returns(admin: KafkaAdmin, connection: Connection, fresh: Fresh) -> None:
+    names = [fresh("usable") for _ in range(20)]
+    created = admin.create_topics([spec(name, partitions=8) for name in names])
+    assert [(t.partitions, t.leaders_known) for t in created.values() if isinstance(t, TopicInfo)] == [(8, True)] * 20
+    ends = admin.list_offsets([(name, p) for name in names for p in range(8)], "latest")
+    assert set(ends.values()) == {0}
+
+
+def test_a_topic_id_is_spelled_as_kafkas_own_tools_spell_it(admin: KafkaAdmin, broker: Broker, fresh: Fresh) -> None:
+    # 22 characters of base64: among 40 ids one with - or _ is as good as certain
+    names = [fresh("id") for _ in range(40)]
+    ids = {n: t.id for n, t in admin.create_topics([spec(n) for n in names]).items() if isinstance(t, TopicInfo)}
+    assert any("-" in topic_id or "_" in topic_id for topic_id in ids.values())
+    described = run(
+        *java_command("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", broker.bootstrap, "--describe")
+    )
+    assert all(f"Topic: {name}\tTopicId: {topic_id}" in described for name, topic_id in ids.items())
+
+
+def test_one_refused_topic_hides_no_other(admin: KafkaAdmin, fresh: Fresh) -> None:
+    good, there, illegal, huge = fresh("good"), fresh("there"), "not legal", fresh("huge")
+    admin.create_topics([spec(there)])
+    created = admin.create_topics(
+        [
+            spec(illegal),
+            spec(there),
+            NewTopicSpec(name=huge, partitions=1, replication_factor=5),
+            spec(good, config={"retention.ms": "60000"}),
+        ]
+    )
+    assert isinstance(created[good], TopicInfo)
+    assert isinstance(created[there], TopicExists)
+    refused = created[huge]
+    assert isinstance(refused, KafkaRefused)
+    assert refused.code == "INVALID_REPLICATION_FACTOR"
+    assert f"creating topic {huge}, Kafka at " in str(refused)
+    described = admin.describe_topics([good, there, huge, illegal])
+    assert isinstance(described[good], TopicInfo)
+    assert described[huge] is None
+    assert isinstance(described[illegal], KafkaRefused)
+    assert [name for name, s in admin.topic_configs([good, huge]).items() if isinstance(s, TopicMissing)] == [huge]
+
+
+def test_settings_are_changed_and_others_left_alone(admin: KafkaAdmin, fresh: Fresh) -> None:
+    good, bad = fresh("settings"), fresh("settings")
+    admin.create_topics([spec(good, config={"retention.ms": "60000"}), spec(bad)])
+    outcomes = admin.alter_topic_configs(
+        {good: {"message.timestamp.type": "LogAppendTime"}, bad: {"retention.ms": "long"}, "absent": {"x": "y"}}
+    )
+    assert outcomes[good] is None
+    assert isinstance(outcomes[bad], KafkaRefused)
+    assert isinstance(outcomes["absent"], KafkaRefused)
+
+    def settings() -> tuple[str, str]:
+        found = admin.topic_configs([good])[good]
+        assert isinstance(found, dict)
+        return found["retention.ms"], found["message.timestamp.type"]
+
+    # the controller has answered; a broker tells the new setting when it has read the metadata log that far
+    wait_until(
+        lambda: settings() == ("60000", "LogAppendTime"), what="the broker tells the new setting", timeout_seconds=10
+    )
+
+
+def test_partitions_grow_and_are_usable(admin: KafkaAdmin, connection: Connection, fresh: Fresh) -> None:
+    name = fresh("grow")
+    admin.create_topics([spec(name)])
+    grown = admin.create_partitions({name: 16, "absent": 3})
+    assert isinstance(grown["absent"], TopicMissing)
+    topic = grown[name]
+    assert isinstance(topic, TopicInfo)
+    assert topic.partitions == 16
+    produce(connection, name, [b"x"], partition=15)
+    assert isinstance(admin.create_partitions({name: 3})[name], KafkaRefused)
+
+
+def test_a_topic_made_again_has_another_id(admin: KafkaAdmin, fresh: Fresh) -> None:
+    name = fresh("again")
+    first = admin.create_topics([spec(name)])[name]
+    assert admin.delete_topics([name, "absent"]) == {name: None, "absent": None}
+    assert admin.describe_topics([name]) == {name: None}
+    second = admin.create_topics([spec(name)])[name]
+    assert isinstance(first, TopicInfo)
+    assert isinstance(second, TopicInfo)
+    assert first.id != second.id
+
+
+def test_offsets_first_last_stable_and_by_time(admin: KafkaAdmin, connection: Connection, fresh: Fresh) -> None:
+    name = fresh("offsets")
+    admin.create_topics([spec(name, 2, config={"message.timestamp.type": "LogAppendTime"})])
+    produce(connection, name, [b"a", b"b", b"c"])
+    between_ms = int(time.time() * 1000) + 1
+    open_transaction = Producer({**connection.client_config(), "transactional.id": name})
+    open_transaction.init_transactions(10)
+    open_transaction.begin_transaction()
+    while time.time() * 1000 <= between_ms + 1:
+        pass
+    open_transaction.produce(name, b"d", partition=0)
+    open_transaction.flush(10)
+    both = [(name, 0), (name, 1)]
+    assert admin.list_offsets(both, "earliest") == {(name, 0): 0, (name, 1): 0}
+    assert admin.list_offsets(both, "latest") == {(name, 0): 4, (name, 1): 0}
+    assert admin.list_offsets(both, "latest", isolation="read_committed") == {(name, 0): 3, (name, 1): 0}
+    open_transaction.abort_transaction(10)
+    assert admin.offsets_for_times({(name, 0): between_ms, (name, 1): 0}) == {(name, 0): 3, (name, 1): None}
+    some = admin.list_offsets([(name, 0), (name, 7), ("absent", 0)], "earliest")
+    assert some[name, 0] == 0
+    assert isinstance(some[name, 7], TopicMissing)
+    assert isinstance(some["absent", 0], TopicMissing)
+
+
+def test_a_leader_that_was_fenced_for_a_moment_is_asked_with_its_new_epoch() -> None:
+    with Broker(settings={"broker.session.timeout.ms": "3000"}) as broker:
+        connection = Connection(bootstrap_servers=broker.bootstrap)
+        admin, library = KafkaAdmin(connection, timeout_seconds=10), AdminClient(connection.client_config())
+        admin.create_topics([spec("fenced")])
+        latest = {TopicPartition("fenced", 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+
+        def refusal() -> int | None:
+            """What the client library by itself is answered."""
+            (future,) = library.list_offsets(latest).values()
+            try:
+                future.result(10)
+            except KafkaException as e:
+                return int(e.args[0].code())
+            return None
+
+        wait_until(lambda: refusal() is None, what="the new topic's offset is told", timeout_seconds=20)
+        assert admin.list_offsets([("fenced", 0)], "latest") == {("fenced", 0): 0}
+
+        def fenced_by_a_pause() -> bool:
+            """Not by each: after the pause the heartbeat may be read before the session's end is seen."""
+            broker.pause()
+            time.sleep(5)
+            broker.resume()
+            return until_true(lambda: refusal() == KafkaError.FENCED_LEADER_EPOCH, Deadline(3))
+
+        wait_until(fenced_by_a_pause, what="the client library asks with the epoch from before", timeout_seconds=60)
+        assert admin.list_offsets([("fenced", 0)], "latest") == {("fenced", 0): 0}
+
+
+def test_nobody_there_is_said_in_time() -> None:
+    nobody = KafkaAdmin(Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": 0}), timeout_seconds=1)
+    began = time.monotonic()
+    with pytest.raises(
+        KafkaUnreachable, match=r"describing the cluster, Kafka at 127\.0\.0\.1:1 did not answer in time"
+    ):
+        nobody.describe_cluster()
+    assert isinstance(nobody.create_topics([spec("t")])["t"], KafkaUnreachable)
+    assert isinstance(nobody.describe_topics(["t"])["t"], KafkaUnreachable)
+    assert isinstance(nobody.list_offsets([("t", 0)], "latest")["t", 0], KafkaUnreachable)
+    assert isinstance(nobody.describe_groups(["g"])["g"], KafkaUnreachable)
+    with pytest.raises(KafkaUnreachable):
+        nobody.committed("g")
+    assert time.monotonic() - began < 6 * 2.5
+
+
+def test_nothing_asked_nothing_answered(admin: KafkaAdmin) -> None:
+    assert admin.describe_topics([]) == {}
+    assert admin.create_topics([]) == {}
+    assert admin.list_offsets([], "latest") == {}
+    assert admin.commit("g", {}) == {}
+    assert admin.committed("g", []) == {}
