@@ -1,0 +1,1 @@
+"""The relay: releases due records, hops the others."""

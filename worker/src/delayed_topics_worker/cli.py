@@ -1,0 +1,87 @@
+"""delayed-topics-worker: the relay as a process."""
+
+import gc
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import click
+from delayed_topics_core.errors import DelayedTopicsError
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import ConnectionInvalid
+
+from delayed_topics_worker.config import WorkerConfig
+from delayed_topics_worker.errors import ConfigInvalid
+from delayed_topics_worker.log import set_up
+from delayed_topics_worker.metrics import Metrics
+from delayed_topics_worker.relay import Relay, boot_seconds
+from delayed_topics_worker.served import ServedTopics
+from delayed_topics_worker.web import Board, serve
+
+EXIT_FAILED = 1
+EXIT_CONFIG = 2
+YOUNG_OBJECTS = 50_000
+"""Before the garbage collector looks for cycles, of which records make none. The default, 700, has it walk over all held
+records again and again: up to a third of a record's time."""
+
+
+@click.command(context_settings={"max_content_width": 120})
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    default=Path("/etc/delayed-topics/worker.json"),
+    show_default=True,
+    help="JSON with topics, http_port, window_bytes, protocol (classic or consumer), guarantee (AtLeastOnce or ExactlyOnce) "
+    "and barrier_ms.",
+)
+@click.option(
+    "--connection",
+    "connection_path",
+    type=click.Path(path_type=Path),
+    default=Path("/etc/delayed-topics/connection"),
+    show_default=True,
+    help="Folder of a mounted Secret: bootstrap-servers, and security-protocol, sasl-mechanism, username, password, "
+    "ca.crt, tls.crt, tls.key as needed.",
+)
+def main(config_path: Path, connection_path: Path) -> None:
+    """Release the due records of delayed topics, hop the others, until SIGTERM.
+
+    Everything about a topic (layout, retry cap, pause, group) is followed live in delayedtopics.registry. The member's
+    name is POD_NAME, or the host's name. Serves /livez, /readyz, /metrics and /status.
+
+    Exit code 0 after SIGTERM, 2 for a configuration that can't be used, 1 when Kafka has shut this member out for good.
+    """
+    set_up()
+    try:
+        _run(config_path, connection_path)
+    except (ConfigInvalid, ConnectionInvalid) as e:
+        click.echo(f"Error: {e}", err=True)
+        sys.exit(EXIT_CONFIG)
+    except DelayedTopicsError as e:
+        click.echo(f"Error: {e}", err=True)
+        sys.exit(EXIT_FAILED)
+
+
+def _run(config_path: Path, connection_path: Path) -> None:
+    config = WorkerConfig.read(config_path)
+    connection = Connection.from_directory(connection_path)
+    member = os.environ.get("POD_NAME") or socket.gethostname()
+    served = ServedTopics.of(config.topics)
+    metrics = Metrics(served)
+    board = Board(boot_seconds)
+    try:
+        server = serve(board, metrics, config.http_port)
+    except OSError as e:
+        raise ConfigInvalid(f"http_port {config.http_port} can't be used: {e.strerror}") from e
+    relay = Relay(config, connection, served, member=member, metrics=metrics, board=board)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: relay.stop())
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 20, 100)
+    try:
+        relay.run()
+    finally:
+        server.shutdown()

@@ -1,0 +1,90 @@
+"""worker.json: only what rolls pods. Layout, retry cap, pausing, compression and group come live from the registry."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from delayed_topics_core.errors import IllegalTopicName
+from delayed_topics_core.names import check_topic_name
+
+from delayed_topics_worker.errors import ConfigInvalid
+
+Protocol = Literal["classic", "consumer"]
+Guarantee = Literal["AtLeastOnce", "ExactlyOnce"]
+
+LEAST_WINDOW_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerConfig:
+    """`topics`: front topics. `window_bytes`: memory for records that are held. `barrier_ms`: how long copies go uncommitted."""
+
+    topics: tuple[str, ...]
+    http_port: int = 8080
+    window_bytes: int = 64 << 20
+    protocol: Protocol = "classic"
+    guarantee: Guarantee = "AtLeastOnce"
+    barrier_ms: int = 100
+
+    def __post_init__(self) -> None:
+        if not self.topics or len(set(self.topics)) < len(self.topics):
+            raise ConfigInvalid("topics must name at least one front topic, and each only once")
+        for topic in self.topics:
+            try:
+                check_topic_name(topic)
+            except IllegalTopicName as e:
+                raise ConfigInvalid(str(e)) from e
+        if self.protocol not in get_args(Protocol):
+            raise ConfigInvalid(f"protocol must be {' or '.join(get_args(Protocol))}, it is {self.protocol!r}")
+        if self.guarantee not in get_args(Guarantee):
+            raise ConfigInvalid(f"guarantee must be {' or '.join(get_args(Guarantee))}, it is {self.guarantee!r}")
+        if self.guarantee == "ExactlyOnce" and len(self.topics) > 1:
+            raise ConfigInvalid(
+                "topics must name one front topic with guarantee ExactlyOnce: all share one transaction"
+            )
+        _check_range("http_port", self.http_port, 1, 65_535)
+        _check_range("window_bytes", self.window_bytes, LEAST_WINDOW_BYTES, 1 << 40)
+        _check_range("barrier_ms", self.barrier_ms, 1, 500)  # half of what the fence allows between commits
+
+    @classmethod
+    def read(cls, path: Path) -> "WorkerConfig":
+        """Raises ConfigInvalid."""
+        try:
+            body = json.loads(path.read_text())
+        except OSError as e:
+            raise ConfigInvalid(f"{path} can't be read: {e.strerror}") from e
+        except ValueError as e:
+            raise ConfigInvalid(f"{path} must be JSON: {e}") from e
+        try:
+            return cls._of(body)
+        except ConfigInvalid as e:
+            raise ConfigInvalid(f"{path}: {e}") from e
+
+    @classmethod
+    def _of(cls, body: object) -> "WorkerConfig":
+        if not isinstance(body, Mapping):
+            raise ConfigInvalid("it must be a JSON object")
+        kinds: dict[str, type] = {
+            "topics": list,
+            "http_port": int,
+            "window_bytes": int,
+            "protocol": str,
+            "guarantee": str,
+            "barrier_ms": int,
+        }
+        if unknown := sorted(body.keys() - kinds.keys()):
+            raise ConfigInvalid(f"it must have no field {unknown[0]!r}; the fields are {', '.join(kinds)}")
+        for name, value in body.items():
+            if type(value) is not kinds[name]:
+                raise ConfigInvalid(f"{name} must be of type {kinds[name].__name__}, it is {value!r}")
+        topics = cast(list[Any], body.get("topics", []))
+        if not all(isinstance(topic, str) for topic in topics):
+            raise ConfigInvalid("topics must be a list of strings")
+        return cls(**{**body, "topics": tuple(topics)})
+
+
+def _check_range(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ConfigInvalid(f"{name} must be from {least} to {most}, it is {value}")

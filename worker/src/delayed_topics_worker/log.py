@@ -1,0 +1,36 @@
+"""Lines on standard error: time, level, where, what."""
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+
+kafka_log = logging.getLogger("kafka-client")
+
+REPEATED_AFTER_SECONDS = 30.0
+
+
+class Seldom(logging.Filter):
+    """The Kafka client says ten times a second that a broker is away; each kind of message is enough twice a minute."""
+
+    def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._said_at: dict[object, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = (record.levelno, record.args[0] if isinstance(record.args, tuple) and record.args else record.msg)
+        now = self._seconds()
+        if now - self._said_at.get(kind, float("-inf")) < REPEATED_AFTER_SECONDS:
+            return False
+        self._said_at[kind] = now
+        return True
+
+
+def set_up() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    kafka_log.addFilter(Seldom())

@@ -1,0 +1,91 @@
+"""A delayed topic as the registry shows it now. Live: whoever holds it sees every change."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.reasons import DeadLetterReason
+from delayed_topics_core.registry import LayoutRecord, RegistryState, TopicsRecord
+from delayed_topics_core.routing import Policy
+from delayed_topics_kafka.errors import KafkaDoorError
+
+from delayed_topics_worker.topic_watch import Sight
+
+
+@dataclass
+class Tally:
+    """What was done so far. Plain numbers: a labelled counter for each record would cost as much as the record."""
+
+    taken_in: int = 0
+    released: int = 0
+    hopped: int = 0
+    misrouted: int = 0
+    dead_lettered: Counter[DeadLetterReason] = field(default_factory=Counter)
+
+
+@dataclass
+class Served:
+    """`layout`: the newest that was seen serving, None before the first. `dead_letter_partitions`: 0 while it isn't known."""
+
+    topic: str
+    names: TopicNames
+    layout: LayoutRecord | None = None
+    topics: TopicsRecord | None = None
+    dead_letter_partitions: int = 0
+    policy: Policy | None = None
+    tally: Tally = field(default_factory=Tally)
+
+    @classmethod
+    def of(cls, topic: str) -> "Served":
+        return cls(topic=topic, names=TopicNames.of(topic))
+
+    def follow(self, state: RegistryState) -> bool:
+        """Takes what the registry says; True if anything changed. A planned layout is not followed until it serves."""
+        layout, topics = state.layouts.get(self.topic), state.topics.get(self.topic)
+        if layout is not None and layout.state != "serving":
+            layout = self.layout
+        changed = layout != self.layout or topics != self.topics
+        self.layout, self.topics = layout, topics
+        self.policy = layout.policy if layout else None
+        return changed
+
+    @property
+    def skew_ms(self) -> int:
+        return self.layout.broker_skew_ms if self.layout else 0
+
+    @property
+    def paused(self) -> bool:
+        return self.layout is None or self.layout.paused
+
+    @property
+    def hurried(self) -> bool:
+        """A record may be due as soon as it comes in."""
+        return self.layout is not None and 0 in self.layout.layout.delay_seconds
+
+    def noted_id(self, topic: str) -> str | None:
+        return self.topics.ids.get(topic) if self.topics else None
+
+
+@dataclass
+class ServedTopics:
+    """All delayed topics of this worker, by front topic."""
+
+    by_front: dict[str, Served] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, topics: tuple[str, ...]) -> "ServedTopics":
+        return cls({topic: Served.of(topic) for topic in topics})
+
+    def __iter__(self) -> Iterator[Served]:
+        return iter(self.by_front.values())
+
+    def count_dead_letter_partitions(self, sight: Sight) -> None:
+        """None are counted while the topic is missing, or isn't the one that the registry notes."""
+        for served in self:
+            name = served.names.dead_letter
+            info = sight.topics.get(name)
+            if isinstance(info, KafkaDoorError):
+                continue
+            same = info is not None and served.noted_id(name) in (None, info.id)
+            served.dead_letter_partitions = info.partitions if info is not None and same else 0

@@ -1,0 +1,54 @@
+"""A record as a client in another language may write it: its header keys are any bytes. The Python client would make
+text of them, so this calls the C library that is inside of it."""
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+from delayed_topics_kafka.connection import Connection
+
+_TOPIC, _PARTITION, _VALUE, _KEY, _FLAGS, _HEADER, _END = 1, 3, 4, 5, 7, 9, 0
+_COPY = 2
+_PRODUCER = 0
+
+
+def produce_with_raw_header_key(
+    connection: Connection,
+    topic: str,
+    *,
+    partition: int,
+    key: bytes,
+    value: bytes,
+    headers: Sequence[tuple[bytes, bytes]],
+) -> None:
+    """Returns when the broker has it."""
+    library = _library()
+    error = ctypes.create_string_buffer(512)
+    conf = library.rd_kafka_conf_new()
+    for name, text in connection.client_config().items():
+        library.rd_kafka_conf_set(ctypes.c_void_p(conf), name.encode(), str(text).encode(), error, ctypes.c_size_t(512))
+    producer = ctypes.c_void_p(library.rd_kafka_new(_PRODUCER, ctypes.c_void_p(conf), error, ctypes.c_size_t(512)))
+    assert producer.value, error.value
+    arguments: list[Any] = [
+        *(_TOPIC, ctypes.c_char_p(topic.encode())),
+        *(_PARTITION, ctypes.c_int32(partition)),
+        *(_VALUE, ctypes.c_char_p(value), ctypes.c_size_t(len(value))),
+        *(_KEY, ctypes.c_char_p(key), ctypes.c_size_t(len(key))),
+        *(_FLAGS, ctypes.c_int(_COPY)),
+    ]
+    for header, content in headers:
+        arguments += [_HEADER, ctypes.c_char_p(header), ctypes.c_char_p(content), ctypes.c_ssize_t(len(content))]
+    arguments.append(_END)
+    assert library.rd_kafka_producev(producer, *arguments) == 0
+    assert library.rd_kafka_flush(producer, 10_000) == 0
+    library.rd_kafka_destroy(producer)
+
+
+def _library() -> ctypes.CDLL:
+    folder = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
+    library = ctypes.CDLL(str(next(folder.glob("librdkafka-*.so*"))))
+    for function in ("rd_kafka_conf_new", "rd_kafka_new"):
+        getattr(library, function).restype = ctypes.c_void_p
+    return library

@@ -1,0 +1,54 @@
+"""Records over all delays while something is done to the workers, and what has become of them."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from delayed_topics_worker_testing.world import Declared, Seen
+
+
+@contextmanager
+def steady_load(orders: Declared, *, per_second: int = 1000) -> Iterator[list[int]]:
+    """Produces over all delays until the block ends; yields the growing list of numbers."""
+    sent: list[int] = []
+    end = threading.Event()
+
+    def produce() -> None:
+        next_at = time.monotonic()
+        while not end.wait(max(0.0, next_at - time.monotonic())):
+            next_at += 0.01
+            for _ in range(per_second // 100):
+                n = len(sent)
+                orders.produce(b"%d" % n, key=b"%d" % n, headers=[("dt-delay-level", b"%d" % (n % 3 + 1))])
+                sent.append(n)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        yield sent
+    finally:
+        end.set()
+        thread.join()
+        orders.flush()
+
+
+def all_ready(orders: Declared, sent: list[int], *, timeout_seconds: float = 60) -> list[Seen]:
+    """Every record is there and none is early; returns them with their doubles."""
+    deadline = time.monotonic() + timeout_seconds
+    with orders.world.reader(orders.names.ready) as read:
+        while len({r.value for r in read()}) < len(sent) and time.monotonic() < deadline:
+            pass
+        time.sleep(0.5)  # doubles come late if at all
+        ready = list(read())
+    missing = sorted(set(sent) - {int(r.value or b"") for r in ready})
+    assert not missing, f"{len(missing)} of {len(sent)} are not out after {timeout_seconds:g} s: {missing[:10]} …"
+    assert min(r.late_ms for r in ready) >= 0, "early"
+    return ready
+
+
+def doubled(ready: list[Seen]) -> int:
+    counts = Counter((r.header("dt-root"), r.header("dt-attempt")) for r in ready)
+    assert len(counts) == len({r.value for r in ready}), "a double has the same root and attempt"
+    return sum(counts.values()) - len(counts)

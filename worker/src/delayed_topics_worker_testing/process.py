@@ -1,0 +1,116 @@
+"""`python -m delayed_topics_worker` as a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.connection import Connection
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """How a worker is started: by a command before its own, with more environment, serving HTTP at an address."""
+
+    prefix: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    address: str = "127.0.0.1"
+
+
+class WorkerProcess:
+    """Started on construction; `ready` waits until its partitions are served."""
+
+    def __init__(
+        self,
+        directory: Path,
+        connection: Connection,
+        topics: Sequence[str],
+        *,
+        port: int,
+        member: str,
+        launch: Launch = Launch(),
+        **config: Any,
+    ) -> None:
+        """`config`: further fields of worker.json."""
+        self.member = member
+        self.log_path = directory / f"{member}.log"
+        self._url = f"http://{launch.address}:{port}"
+        secret = directory / "connection"
+        secret.mkdir(exist_ok=True)
+        for name, text in connection.to_files().items():
+            (secret / name).write_text(text)
+        file = directory / f"{member}.json"
+        file.write_text(json.dumps({"topics": list(topics), "http_port": port, **config}))
+        with self.log_path.open("ab") as log:
+            command = [
+                sys.executable,
+                "-m",
+                "delayed_topics_worker",
+                "--config",
+                str(file),
+                "--connection",
+                str(secret),
+            ]
+            self._process = subprocess.Popen(
+                [*launch.prefix, *command],
+                env={**os.environ, "POD_NAME": member, **launch.environment},
+                stdout=log,
+                stderr=log,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def ready(self, timeout_seconds: float = 30) -> "WorkerProcess":
+        def is_ready() -> bool:
+            assert self.running, self.log_path.read_text()
+            return self.get("/readyz")[0] == 200
+
+        wait_until(is_ready, what=f"{self.member} is ready (see {self.log_path})", timeout_seconds=timeout_seconds)
+        return self
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status code and body; 0 while nothing listens."""
+        try:
+            with urllib.request.urlopen(self._url + path, timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.read().decode()
+        except OSError:
+            return 0, ""
+
+    def status(self) -> dict[str, Any]:
+        body: dict[str, Any] = json.loads(self.get("/status")[1] or "{}")
+        return body
+
+    def alarm_reasons(self) -> set[str]:
+        return {alarm["reason"] for alarm in self.status().get("alarms", [])}
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def wait(self, timeout_seconds: float = 30) -> int:
+        return self._process.wait(timeout_seconds)
+
+    def terminate(self) -> int:
+        """SIGTERM; its exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+        self._process.wait(10)

@@ -1,0 +1,293 @@
+"""What an operator would have made: system topics, the four topics, registry records, the group's first offsets."""
+
+import socket
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from delayed_topics_core.headers import Header
+from delayed_topics_core.layout import LayoutSpec, initial
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.registry import LayoutRecord, Owner, RegistryRecord, TopicsRecord
+from delayed_topics_core.settings import TopicRole, topic_settings
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.deadline import Deadline
+from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec, TopicInfo
+from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
+from delayed_topics_kafka.system_topics import ensure_system_topics
+
+from delayed_topics_worker_testing.process import WorkerProcess
+
+DAY_SECONDS = 86_400
+ROLES: tuple[TopicRole, ...] = ("front", "delays", "ready", "dead-letter")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A record as a consumer sees it. `at_ms`: its append time."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header]
+    at_ms: int
+
+    def header(self, name: str) -> bytes | None:
+        """Of an own header, which is there once."""
+        return dict(self.headers).get(name)
+
+    @property
+    def due_at_ms(self) -> int:
+        return int(self.header("dt-due-at") or b"")
+
+    @property
+    def late_ms(self) -> int:
+        return self.at_ms - self.due_at_ms
+
+    @property
+    def foreign(self) -> list[Header]:
+        return [header for header in self.headers if not header[0].startswith("dt-")]
+
+
+class World:
+    """One broker's delayed topics, and the workers that serve them."""
+
+    def __init__(self, connection: Connection, directory: Path, *, replication_factor: int = 1) -> None:
+        self.connection = connection
+        self.admin = KafkaAdmin(connection, timeout_seconds=20)
+        self._directory = directory
+        self.replication_factor = replication_factor
+        ensure_system_topics(self.admin, replication_factor=replication_factor)
+        self._follower = RegistryFollower(connection)
+        self._writer = RegistryWriter(self._follower, connection)
+        self.producer = Producer(
+            {
+                **connection.client_config(),
+                "linger.ms": 2,
+                "partitioner": "murmur2_random",
+                "enable.idempotence": True,  # a record that is sent twice after a broker's crash is two, and the test's own
+            }
+        )
+        self._workers: list[WorkerProcess] = []
+
+    def close(self) -> None:
+        for worker in self._workers:
+            if worker.running:
+                worker.kill()
+        self._follower.close()
+
+    def declare(
+        self,
+        delay_seconds: Sequence[int] = (0, 1, 2),
+        *,
+        partitions: int = 4,
+        lanes_per_delay: int = 1,
+        front_partitions: int = 2,
+        retry_cap: int = 3,
+        group: str | None = None,
+        config: Mapping[TopicRole, Mapping[str, str]] | None = None,
+    ) -> "Declared":
+        """A new delayed topic, as an operator leaves it. `config`: settings that differ."""
+        topic = f"orders-{uuid.uuid4().hex[:8]}"
+        names = TopicNames.of(topic)
+        layout = initial(
+            LayoutSpec(delay_seconds=tuple(delay_seconds), partitions=partitions, lanes_per_delay=lanes_per_delay)
+        )
+        record = LayoutRecord(
+            topic=topic,
+            owner=Owner("cluster", "shop", topic),
+            state="serving",
+            layout=layout,
+            retry_cap=retry_cap,
+            front_partitions=front_partitions,
+            ready_partitions=front_partitions,
+            group=group or names.group,
+        )
+        declared = Declared(self, names, record)
+        infos = [
+            declared.make(role, count, (config or {}).get(role))
+            for role, count in zip(ROLES, (front_partitions, layout.partition_count, front_partitions, 2), strict=True)
+        ]
+        sources = infos[:2]
+        starts = {info.name: (0,) * info.partitions for info in sources}
+        declared.topics = TopicsRecord(
+            topic=topic,
+            ids={info.name: info.id for info in infos},
+            start_offsets=starts,
+            begun={info.name: info.partitions for info in sources},
+        )
+        self.commit(record.group, {(i.name, p): CommittedOffset(0) for i in sources for p in range(i.partitions)})
+        self.write(declared.topics, record)
+        return declared
+
+    def commit(self, group: str, offsets: Mapping[tuple[str, int], CommittedOffset]) -> None:
+        failed = [e for e in self.admin.commit(group, offsets).values() if e is not None]
+        assert not failed, failed
+
+    def write(self, *records: RegistryRecord) -> None:
+        self._writer.write(records)
+
+    def start(self, *topics: "Declared", member: str = "orders-0", ready: bool = True, **config: Any) -> WorkerProcess:
+        worker = WorkerProcess(
+            self._directory,
+            self.connection,
+            [t.names.front for t in topics],
+            port=_free_port(),
+            member=member,
+            **config,
+        )
+        self._workers.append(worker)
+        return worker.ready() if ready else worker
+
+    @contextmanager
+    def reader(self, topic: str) -> Iterator[Callable[[], list[Seen]]]:
+        """Yields a function that gives all records so far, read_committed, in no order over partitions."""
+        info = self.admin.describe_topics([topic])[topic]
+        assert isinstance(info, TopicInfo)
+        consumer = Consumer(
+            {
+                **self.connection.client_config(),
+                "group.id": f"reader-{uuid.uuid4().hex[:8]}",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 20,
+                "fetch.queue.backoff.ms": 10,
+            }
+        )
+        consumer.assign([TopicPartition(topic, p, 0) for p in range(info.partitions)])
+        seen: list[Seen] = []
+
+        def read() -> list[Seen]:
+            while batch := consumer.consume(1000, 0.1):
+                seen.extend(_seen(m) for m in batch if m.error() is None)
+            return seen
+
+        try:
+            yield read
+        finally:
+            consumer.close()
+
+    def read(self, topic: str, count: int, *, timeout_seconds: float = 30) -> list[Seen]:
+        """At least `count` records of a topic; fails if they don't come in time."""
+        deadline = Deadline(timeout_seconds)
+        with self.reader(topic) as read:
+            while len(found := read()) < count:
+                assert not deadline.over, f"{len(found)} of {count} records came to {topic} in {timeout_seconds} s"
+        return found
+
+
+class Declared:
+    """A delayed topic of a World."""
+
+    def __init__(self, world: World, names: TopicNames, record: LayoutRecord) -> None:
+        self.world = world
+        self.names = names
+        self.record = record
+        self.topics = TopicsRecord(topic=names.front)
+
+    def make(self, role: TopicRole, partitions: int, settings: Mapping[str, str] | None = None) -> TopicInfo:
+        name = dict(zip(ROLES, self.names.topics, strict=True))[role]
+        config = topic_settings(
+            role=role,
+            delay_seconds=self.record.layout.delay_seconds,
+            outage_budget_seconds=DAY_SECONDS,
+            dead_letter_retention_seconds=DAY_SECONDS,
+            replication_factor=self.world.replication_factor,
+        )
+        spec = NewTopicSpec(
+            name=name,
+            partitions=partitions,
+            replication_factor=self.world.replication_factor,
+            config={**config, **(settings or {})},
+        )
+        info = self.world.admin.create_topics([spec])[name]
+        assert isinstance(info, TopicInfo), info
+        return info
+
+    def change(self, **fields: Any) -> None:
+        """Write the layout record with other fields."""
+        self.record = replace(self.record, **fields)
+        self.world.write(self.record)
+
+    def note_id(self, info: TopicInfo) -> None:
+        """The operator's word that a topic that was made again is the right one."""
+        self.topics = replace(self.topics, ids={**self.topics.ids, info.name: info.id})
+        self.world.write(self.topics)
+
+    def produce(
+        self,
+        value: bytes | None = b"v",
+        *,
+        key: bytes | None = None,
+        headers: Sequence[Header] = (),
+        partition: int | None = None,
+        topic: str | None = None,
+    ) -> None:
+        """To the front topic unless told; queued until `flush`."""
+        further: dict[str, Any] = {} if partition is None else {"partition": partition}
+        while True:
+            try:
+                self.world.producer.produce(
+                    topic or self.names.front, value=value, key=key, headers=list(headers), **further
+                )
+            except BufferError:
+                self.world.producer.poll(0.1)
+            else:
+                self.world.producer.poll(0)
+                return
+
+    def flush(self) -> None:
+        assert self.world.producer.flush(30) == 0
+
+    def ready(self, count: int, *, timeout_seconds: float = 30) -> list[Seen]:
+        return self.world.read(self.names.ready, count, timeout_seconds=timeout_seconds)
+
+    def dead(self, count: int, *, timeout_seconds: float = 30) -> list[Seen]:
+        return self.world.read(self.names.dead_letter, count, timeout_seconds=timeout_seconds)
+
+    def committed(self) -> dict[tuple[str, int], CommittedOffset]:
+        """Of the partitions that have a commit; one in a transaction that is open doesn't count. Raises KafkaException.
+
+        By a consumer: the admin client (2.16) crashes when the group's coordinator moves meanwhile, see
+        https://github.com/confluentinc/librdkafka/issues/5040. The operator asks by a helper process for that reason.
+        """
+        layout = {self.names.front: self.record.front_partitions, self.names.delays: self.record.layout.partition_count}
+        places = [TopicPartition(topic, p) for topic, count in layout.items() for p in range(count)]
+        config = {**self.world.connection.client_config(), "group.id": self.record.group}
+        consumer = Consumer({**config, "isolation.level": "read_uncommitted"})
+        try:
+            answered = consumer.committed(places, timeout=10)
+        finally:
+            consumer.close()
+        return {
+            (tp.topic, tp.partition): CommittedOffset(tp.offset, tp.metadata or "")
+            for tp in answered
+            if tp.error is None and tp.offset >= 0
+        }
+
+
+def _seen(message: Message) -> Seen:
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return Seen(
+        partition=partition,
+        offset=offset,
+        key=message.key(),
+        value=message.value(),
+        headers=list(message.headers() or []),  # type: ignore[arg-type]
+        at_ms=message.timestamp()[1],
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port: int = s.getsockname()[1]
+        return port

@@ -1,0 +1,77 @@
+"""What people get wrong in worker.json or the connection: one line, exit code 2, no traceback."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from delayed_topics_worker.cli import EXIT_CONFIG, main
+from delayed_topics_worker.config import WorkerConfig
+
+GOOD = {"topics": ["orders"]}
+
+
+def run(tmp_path: Path, config: object, *, connection: bool = True) -> tuple[int, list[str]]:
+    file = tmp_path / "worker.json"
+    file.write_text(config if isinstance(config, str) else json.dumps(config))
+    secret = tmp_path / "connection"
+    secret.mkdir()
+    if connection:
+        (secret / "bootstrap-servers").write_text("127.0.0.1:1")
+    result = CliRunner().invoke(main, ["--config", str(file), "--connection", str(secret)])
+    return result.exit_code, result.output.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("{", "must be JSON"),
+        ([], "must be a JSON object"),
+        ({}, "topics must name at least one"),
+        ({"topics": "orders"}, "topics must be of type list"),
+        ({"topics": [1]}, "topics must be a list of strings"),
+        ({"topics": ["a", "a"]}, "each only once"),
+        ({"topics": ["a/b"]}, "must consist of letters"),
+        ({**GOOD, "protocol": "eager"}, "protocol must be classic or consumer"),
+        ({**GOOD, "guarantee": "AtMostOnce"}, "guarantee must be AtLeastOnce or ExactlyOnce"),
+        ({"topics": ["a", "b"], "guarantee": "ExactlyOnce"}, "one front topic with guarantee ExactlyOnce"),
+        ({**GOOD, "http_port": True}, "http_port must be of type int"),
+        ({**GOOD, "http_port": 70_000}, "http_port must be from 1 to 65535"),
+        ({**GOOD, "window_bytes": 1000}, "window_bytes must be from"),
+        ({**GOOD, "barrier_ms": 5000}, "barrier_ms must be from 1 to 500"),
+        ({**GOOD, "windowBytes": 1}, "no field 'windowBytes'"),
+    ],
+)
+def test_a_bad_configuration_is_refused_in_one_line(tmp_path: Path, config: object, said: str) -> None:
+    code, lines = run(tmp_path, config)
+
+    assert code == EXIT_CONFIG
+    assert len(lines) == 1
+    assert said in lines[0]
+    assert lines[0].startswith(f"Error: {tmp_path / 'worker.json'}")
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    code, lines = run(tmp_path, GOOD, connection=False)
+    assert (code, len(lines)) == (EXIT_CONFIG, 1)
+    assert "bootstrap-servers" in lines[0]
+
+    result = CliRunner().invoke(main, ["--config", str(tmp_path / "nowhere.json")])
+    assert result.exit_code == EXIT_CONFIG
+    assert "can't be read: No such file or directory" in result.output
+
+
+def test_defaults_are_those_of_the_contract(tmp_path: Path) -> None:
+    file = tmp_path / "worker.json"
+    file.write_text(json.dumps(GOOD))
+
+    assert WorkerConfig.read(file) == WorkerConfig(
+        topics=("orders",), http_port=8080, window_bytes=67_108_864, protocol="classic", barrier_ms=100
+    )
+
+
+def test_help_names_every_file_and_exit_code() -> None:
+    text = CliRunner().invoke(main, ["--help"]).output
+
+    for word in ("--config", "--connection", "worker.json", "POD_NAME", "Exit code"):
+        assert word in text

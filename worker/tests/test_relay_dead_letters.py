@@ -1,0 +1,108 @@
+"""What can't be honoured ends in the dead-letter topic with its reason, and its neighbours don't notice."""
+
+import pytest
+from delayed_topics_core.headers import Header
+from delayed_topics_worker_testing.foreign_client import produce_with_raw_header_key
+from delayed_topics_worker_testing.world import World
+
+pytestmark = pytest.mark.broker
+
+BAD: list[tuple[list[Header], bytes]] = [
+    ([("dt-attempt", b"1"), ("dt-attempt", b"1")], b"HeaderTwice"),
+    ([("dt-attempt", b"-1")], b"HeaderUnreadable"),
+    ([("dt-attempt", b" 5 ")], b"HeaderUnreadable"),
+    ([("dt-attempt", b"1e9")], b"HeaderUnreadable"),
+    ([("dt-attempt", "٣".encode())], b"HeaderUnreadable"),
+    ([("dt-attempt", None)], b"HeaderUnreadable"),
+    ([("dt-attempt", b"9" * 30)], b"HeaderUnreadable"),
+    ([("dt-attempt", b"4")], b"RetryCapExceeded"),
+    ([("dt-delay-level", b"0")], b"HeaderUnreadable"),
+    ([("dt-error", b"e" * 5000)], b"HeadersTooLarge"),
+    ([("dt-deliver-at", b"1900000000000")], b"DeliverAtUnsupported"),
+    ([("dt-target", b"elsewhere")], b"TargetUnsupported"),
+]
+
+
+def test_headers_that_cannot_be_honoured_are_dead_letters_with_their_reason(world: World) -> None:
+    orders = world.declare((0,), front_partitions=1, retry_cap=3)
+    world.start(orders)
+    for n, (headers, _) in enumerate(BAD):
+        orders.produce(b"bad %d" % n, key=b"k", headers=headers, partition=0)
+        orders.produce(b"good %d" % n, headers=[("trace", b"%d" % n)], partition=0)
+    orders.flush()
+
+    ready, dead = orders.ready(len(BAD)), orders.dead(len(BAD))
+
+    assert [r.value for r in sorted(ready, key=lambda r: r.offset)] == [b"good %d" % n for n in range(len(BAD))]
+    reasons = {r.value: r.header("dt-reason") for r in dead}
+    assert reasons == {b"bad %d" % n: reason for n, (_, reason) in enumerate(BAD)}
+    assert all(r.key == b"k" and r.header("dt-error") for r in dead)
+    assert all((r.header("dt-origin") or b"").startswith(b"f:0:") for r in dead)
+
+
+def test_a_header_key_that_is_not_utf8_costs_its_record_the_headers_only(world: World) -> None:
+    orders = world.declare((0,), front_partitions=1)
+    world.start(orders)
+    for n in range(3):
+        orders.produce(b"before %d" % n, headers=[("trace", b"x")], partition=0)
+    orders.flush()
+    produce_with_raw_header_key(
+        world.connection, orders.names.front, partition=0, key=b"k", value=b"v", headers=[(b"caf\xe9", b"latin-1")]
+    )
+    for n in range(3):
+        orders.produce(b"after %d" % n, headers=[("trace", b"x")], partition=0)
+    orders.flush()
+
+    ready = orders.ready(6)
+    (dead,) = orders.dead(1)
+
+    assert all(r.foreign == [("trace", b"x")] for r in ready)
+    assert (dead.key, dead.value, dead.foreign) == (b"k", b"v", [])
+    assert dead.header("dt-reason") == b"HeaderUnreadable"
+    assert dead.header("dt-origin") == b"f:0:3"
+
+
+def test_forged_worker_headers_are_dropped(world: World) -> None:
+    orders = world.declare((0,))
+    world.start(orders)
+    forged: list[Header] = [
+        ("dt-root", b"f:7:7:forged"),
+        ("dt-origin", b"f:7:7"),
+        ("dt-due-at", b"1"),
+        ("dt-hops", b"9"),
+        ("dt-reason", b"Rejected"),
+    ]
+    orders.produce(b"v", headers=forged, partition=1)
+    orders.flush()
+
+    (record,) = orders.ready(1)
+
+    assert record.header("dt-root") == f"f:1:0:{orders.topics.ids[orders.names.front]}".encode()
+    assert record.header("dt-origin") == b"f:1:0"
+    assert record.header("dt-hops") == b"0"
+    assert record.header("dt-reason") is None
+    assert record.due_at_ms > 1
+
+
+def test_a_copy_that_is_too_large_is_a_dead_letter_and_its_batch_is_not(world: World) -> None:
+    orders = world.declare(
+        (0,),
+        front_partitions=1,
+        config={"ready": {"max.message.bytes": "5000"}, "dead-letter": {"max.message.bytes": "20000"}},
+    )
+    orders.change(compression="none")
+    sizes = [100, 1000, 4500, 9000, 1000, 50_000, 100]
+    for n, size in enumerate(sizes):
+        orders.produce(b"%d" % n * size, key=b"key", headers=[("trace", b"x")], partition=0)
+    orders.flush()
+    world.start(orders)  # only now, so that they come in one batch
+
+    ready = sorted(orders.ready(5), key=lambda r: r.offset)
+    dead = sorted(orders.dead(2), key=lambda r: len(r.value or b""))
+
+    assert [(r.value or b"")[:1] for r in ready] == [b"0", b"1", b"2", b"4", b"6"]
+    assert [r.header("dt-reason") for r in dead] == [b"TooLarge"] * 2
+    without_value, whole = dead
+    assert (without_value.value, without_value.key) == (None, b"key")
+    assert without_value.header("dt-origin") == b"f:0:5"
+    assert (whole.value, whole.foreign) == (b"3" * 9000, [("trace", b"x")])

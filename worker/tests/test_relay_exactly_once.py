@@ -1,0 +1,170 @@
+"""Guarantee ExactlyOnce, as a read_committed consumer sees it: nothing comes twice, whatever ends a worker."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
+from delayed_topics_core.names import transactional_id
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka_testing.rights import AUTHORIZER, deny_only, lift
+from delayed_topics_worker.clients import SESSION_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
+from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
+from delayed_topics_worker_testing.world import World
+
+pytestmark = pytest.mark.broker
+
+EXACTLY: Any = {"guarantee": "ExactlyOnce"}
+
+
+def test_workers_that_are_killed_again_and_again_repeat_nothing(world: World) -> None:
+    orders = world.declare((0, 1, 2))
+    worker = world.start(orders, **EXACTLY)
+    with steady_load(orders) as sent:
+        for _ in range(5):
+            time.sleep(1.3)
+            worker.kill()
+            worker = world.start(orders, **EXACTLY)
+
+    assert doubled(all_ready(orders, sent)) == 0
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_others_take_over_from_one_that_is_killed_for_good(world: World, protocol: str) -> None:
+    orders = world.declare((0, 1, 2), front_partitions=4, partitions=6)
+    world.start(orders, member="orders-0", protocol=protocol, **EXACTLY)
+    second = world.start(orders, member="orders-1", protocol=protocol, **EXACTLY)
+    with steady_load(orders) as sent:
+        time.sleep(2)
+        second.kill()
+        time.sleep(2)
+
+    assert doubled(all_ready(orders, sent, timeout_seconds=90)) == 0
+
+
+@pytest.mark.parametrize("frozen_seconds", [SESSION_TIMEOUT_MS / 1000 + 2, 2 * TRANSACTION_TIMEOUT_MS / 1000 + 3])
+def test_a_worker_that_was_frozen_releases_nothing_that_others_have_released(
+    world: World, frozen_seconds: float
+) -> None:
+    """For longer than its session; and for longer than the broker waits for a transaction, too."""
+    orders = world.declare((0, 1, 2), front_partitions=4, partitions=6)
+    workers = [world.start(orders, member=f"orders-{n}", **EXACTLY) for n in range(2)]
+    with steady_load(orders, per_second=500) as sent:
+        time.sleep(2)
+        workers[1].signal(signal.SIGSTOP)
+        time.sleep(frozen_seconds)
+        workers[1].signal(signal.SIGCONT)
+        time.sleep(3)
+
+    assert doubled(all_ready(orders, sent, timeout_seconds=90)) == 0
+    assert workers[1].ready().terminate() == 0
+
+
+@pytest.mark.xfail(
+    strict=False, reason="beside a full machine the client library once aborted (SIGABRT) instead: not mended"
+)
+def test_a_second_worker_of_the_same_name_ends_with_a_plain_line_and_nothing_comes_twice(world: World) -> None:
+    """As when a pod was deleted by force and its node lives on. Under `consumer` nothing but the transactions tells."""
+    orders = world.declare((0, 1))
+    first = world.start(orders, protocol="consumer", **EXACTLY)
+    second = world.start(orders, protocol="consumer", ready=False, **EXACTLY)
+    with steady_load(orders) as sent:
+        wait_until(lambda: not (first.running and second.running), what="one of them ends", timeout_seconds=90)
+    ended = second if first.running else first
+
+    assert ended.wait() == 1
+    log = ended.log_path.read_text()
+    assert "another worker of this name" in log
+    assert "Traceback" not in log
+    assert doubled(all_ready(orders, sent)) == 0
+
+
+def test_a_record_that_is_too_large_costs_its_neighbours_nothing(world: World) -> None:
+    orders = world.declare((0, 1), config={"ready": {"max.message.bytes": "5000"}})
+    for n in range(80):
+        orders.produce(os.urandom(6000) if n == 40 else b"%d" % n, partition=n % 2)
+    orders.flush()
+    world.start(orders, **EXACTLY)
+
+    dead = orders.dead(1)
+    ready = sorted(orders.ready(79), key=lambda r: r.offset)
+
+    assert [r.header("dt-reason") for r in dead] == [b"TooLarge"]
+    for partition in range(2):
+        numbers = [int(r.value or b"") for r in ready if r.partition == partition]
+        assert numbers == [n for n in range(80) if n % 2 == partition and n != 40]
+
+
+def test_a_missing_dead_letter_topic_stops_its_partition_only(world: World) -> None:
+    orders = world.declare((0,))
+    world.admin.delete_topics([orders.names.dead_letter])
+    worker = world.start(orders, **EXACTLY)
+    orders.produce(b"bad", headers=[("dt-attempt", b"x")], partition=0)
+    orders.flush()
+    wait_until(lambda: "TargetUnavailable" in worker.alarm_reasons(), what="the alarm", timeout_seconds=20)
+    for n in range(100):
+        orders.produce(b"%d" % n, partition=1)
+    orders.flush()
+
+    assert len(orders.ready(100)) == 100
+    orders.note_id(orders.make("dead-letter", 2))
+    assert [r.value for r in orders.dead(1)] == [b"bad"]
+
+
+def test_another_compression_is_taken_up_while_records_are_released(world: World) -> None:
+    orders = world.declare((0, 1))
+    world.start(orders, **EXACTLY)
+    with steady_load(orders) as sent:
+        for codec in ("zstd", "none", "gzip"):
+            time.sleep(1)
+            orders.change(compression=codec)
+        time.sleep(1)
+
+    assert doubled(all_ready(orders, sent)) == 0
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[World]:
+    """On a broker with ACLs."""
+    with Broker(settings=AUTHORIZER) as broker:
+        made = World(Connection(bootstrap_servers=broker.bootstrap), tmp_path)
+        yield made
+        made.close()
+
+
+def test_a_forbidden_dead_letter_topic_stops_its_partition_only(guarded: World) -> None:
+    """Kafka doesn't say then which copy of the transaction it means."""
+    orders = guarded.declare((0, 1))
+    worker = guarded.start(orders, **EXACTLY)
+    deny_only(guarded.connection, ResourceType.TOPIC, orders.names.dead_letter, AclOperation.WRITE)
+    with steady_load(orders) as sent:
+        time.sleep(1)
+        orders.produce(b"bad", headers=[("dt-attempt", b"x")], partition=0)
+        wait_until(lambda: "TargetUnavailable" in worker.alarm_reasons(), what="the alarm", timeout_seconds=20)
+        before = len(sent)
+        wait_until(
+            lambda: any(int(r.value or b"") >= before for r in orders.ready(1) if r.partition == 1),
+            what="the other partition goes on",
+            timeout_seconds=30,
+        )
+    lift(guarded.connection, ResourceType.TOPIC, orders.names.dead_letter)
+    assert doubled(all_ready(orders, sent)) == 0
+    assert [r.value for r in orders.dead(1)] == [b"bad"]
+
+
+def test_a_worker_that_may_not_use_its_transactional_id_says_so(guarded: World) -> None:
+    orders = guarded.declare((0,))
+    mine = transactional_id(orders.record.group, "orders-0")
+    deny_only(guarded.connection, ResourceType.TRANSACTIONAL_ID, mine, AclOperation.ALL)
+    worker = guarded.start(orders, **EXACTLY)
+
+    wait_until(lambda: "KafkaRefused" in worker.alarm_reasons(), what="the alarm", timeout_seconds=20)
+
+    assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in str(worker.status()["alarms"])
+    assert worker.terminate() == 0

@@ -1,0 +1,83 @@
+"""Rebalances, and what a commit says to the worker that comes after. Kills and zombies are rows of faults/."""
+
+import time
+
+import pytest
+from delayed_topics_core.window import MAX_SPAN, decode_metadata, encode_metadata
+from delayed_topics_kafka.model import CommittedOffset
+from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
+from delayed_topics_worker_testing.world import World
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_come_and_go(world: World, protocol: str, guarantee: str) -> None:
+    orders = world.declare((0, 1, 2), front_partitions=4, partitions=6)
+    world.start(orders, member="orders-0", protocol=protocol, guarantee=guarantee)
+    with steady_load(orders) as sent:
+        time.sleep(1)
+        second = world.start(orders, member="orders-1", protocol=protocol, guarantee=guarantee)
+        time.sleep(2)
+        assert second.terminate() == 0
+        time.sleep(1)
+
+    assert doubled(all_ready(orders, sent)) == 0
+
+
+def test_finished_offsets_in_the_commit_are_not_released_again(world: World) -> None:
+    orders = world.declare((0,), front_partitions=1)
+    for n in range(100):
+        orders.produce(b"%d" % n, partition=0)
+    orders.flush()
+    finished = {n for n in range(11, 100) if n % 3}
+    world.commit(orders.record.group, {(orders.names.front, 0): CommittedOffset(10, encode_metadata(10, finished))})
+    worker = world.start(orders)
+
+    expected = [n for n in range(10, 100) if n not in finished]
+    ready = orders.ready(len(expected))
+
+    assert [int(r.value or b"") for r in sorted(ready, key=lambda r: r.offset)] == expected
+    assert worker.terminate() == 0
+    committed = orders.committed()[orders.names.front, 0]
+    assert committed is not None
+    assert (committed.offset, decode_metadata(100, committed.metadata)) == (100, frozenset())
+
+
+def test_records_released_ahead_of_an_unfinished_one_are_in_the_commit(world: World) -> None:
+    """A record that hopped late waits in the window of its delays partition; others overtake it."""
+    orders = world.declare((0, 3), partitions=2)
+    lane = orders.record.layout.partition_for(3, 0)
+    now_ms = int(time.time() * 1000)
+    worker = world.start(orders)
+    hop = [("dt-root", b"f:0:0:x"), ("dt-origin", b"f:0:0"), ("dt-hops", b"1"), ("dt-id", b"a"), ("dt-attempt", b"0")]
+    for n, due_in_ms in enumerate([60_000, 1000, 1500]):
+        headers = [*hop, ("dt-due-at", b"%d" % (now_ms + due_in_ms))]
+        orders.produce(b"%d" % n, headers=headers, partition=lane, topic=orders.names.delays)
+    orders.flush()
+    assert {r.value for r in orders.ready(2)} == {b"1", b"2"}
+    assert worker.terminate() == 0
+
+    committed = orders.committed()[orders.names.delays, lane]
+
+    assert committed is not None
+    assert (committed.offset, decode_metadata(0, committed.metadata)) == (0, frozenset({1, 2}))
+    world.start(orders)
+    time.sleep(1)
+    assert len(orders.ready(2)) == 2
+
+
+def test_a_restored_window_that_reaches_far_above_the_commit_comes_out_whole(world: World) -> None:
+    orders = world.declare((0,), front_partitions=1)
+    count, finished = MAX_SPAN + 3000, {MAX_SPAN + 2000}
+    for n in range(count):
+        orders.produce(b"%d" % n, partition=0)
+    orders.flush()
+    far = CommittedOffset(0, encode_metadata(0, finished))
+    world.commit(orders.record.group, {(orders.names.front, 0): far})
+
+    world.start(orders)
+
+    ready = orders.ready(count - 1)
+    assert {int(r.value or b"") for r in ready} == set(range(count)) - finished

@@ -1,0 +1,127 @@
+"""A source topic that was deleted and made again: nothing of it is served before the operator says so, and then all of it."""
+
+import time
+from dataclasses import replace
+
+import pytest
+from delayed_topics_core.reasons import Reason
+from delayed_topics_core.window import encode_metadata
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.model import CommittedOffset, TopicInfo
+from delayed_topics_worker_testing.process import WorkerProcess
+from delayed_topics_worker_testing.world import Declared, World
+
+pytestmark = pytest.mark.broker
+
+NEW = {b"new%d" % n for n in range(30)}
+
+
+def served_old_ones(world: World) -> tuple[Declared, WorkerProcess]:
+    orders = world.declare((0, 1), front_partitions=1)
+    worker = world.start(orders)
+    for n in range(10):
+        orders.produce(b"old%d" % n, partition=0)
+    orders.flush()
+    orders.ready(10)
+    return orders, worker
+
+
+def make_again(orders: Declared) -> TopicInfo:
+    """With more records than the old topic had, before anybody sees what happened."""
+    orders.world.admin.delete_topics([orders.names.front])
+    info = orders.make("front", 1)
+    for value in sorted(NEW):
+        orders.produce(value, partition=0)
+    orders.flush()
+    return info
+
+
+def accept(orders: Declared, info: TopicInfo, *, begun: int) -> None:
+    """What the operator writes. `begun`: 1 when it has taken a commit for the old topic for one of the new."""
+    orders.topics = replace(
+        orders.topics,
+        ids={**orders.topics.ids, info.name: info.id},
+        start_offsets={**orders.topics.start_offsets, info.name: (0,)},
+        begun={**orders.topics.begun, info.name: begun},
+    )
+    orders.world.write(orders.topics)
+
+
+def alarmed(worker: WorkerProcess, reason: Reason) -> None:
+    wait_until(lambda: reason in worker.alarm_reasons(), what=f"the alarm {reason}", timeout_seconds=20)
+
+
+def all_new_ones_come(orders: Declared) -> None:
+    with orders.world.reader(orders.names.ready) as read:
+        wait_until(
+            lambda: {r.value for r in read()} >= NEW,
+            what="every record of the new topic is released",
+            timeout_seconds=20,
+        )
+
+
+@pytest.mark.parametrize("begun", [0, 1])
+def test_all_records_of_a_front_topic_made_again_come_out_once_it_is_accepted(world: World, begun: int) -> None:
+    orders, worker = served_old_ones(world)
+    info = make_again(orders)
+    alarmed(worker, Reason.TOPIC_RECREATED)
+
+    accept(orders, info, begun=begun)
+
+    all_new_ones_come(orders)
+    wait_until(lambda: not worker.alarm_reasons(), what="no alarm", timeout_seconds=10)
+    expected = CommittedOffset(30, encode_metadata(30, (), info.id))
+    wait_until(
+        lambda: orders.committed()[orders.names.front, 0] == expected, what="the commit follows", timeout_seconds=10
+    )
+
+
+def test_a_commit_that_a_dying_worker_left_for_the_topic_that_is_gone_skips_nothing(world: World) -> None:
+    orders = world.declare((0, 1), front_partitions=1)
+    old_id = orders.topics.ids[orders.names.front]
+    info = make_again(orders)
+    stale = CommittedOffset(10, encode_metadata(10, {12}, old_id))
+    world.commit(orders.record.group, {(orders.names.front, 0): stale})
+    accept(orders, info, begun=1)
+
+    world.start(orders)
+
+    all_new_ones_come(orders)
+
+
+def test_an_offset_that_a_person_has_set_for_a_topic_made_again_counts(world: World) -> None:
+    orders = world.declare((0, 1), front_partitions=1)
+    info = make_again(orders)
+    world.commit(orders.record.group, {(orders.names.front, 0): CommittedOffset(25)})
+    accept(orders, info, begun=1)
+
+    world.start(orders)
+
+    assert {r.value for r in orders.ready(5)} == set(sorted(NEW)[25:])
+
+
+def test_also_with_a_worker_that_was_started_after_the_topic_was_made_again(world: World) -> None:
+    orders, worker = served_old_ones(world)
+    info = make_again(orders)
+    alarmed(worker, Reason.TOPIC_RECREATED)
+    time.sleep(0.5)
+    worker.terminate()
+    accept(orders, info, begun=1)
+
+    world.start(orders)
+
+    all_new_ones_come(orders)
+
+
+def test_a_shorter_topic_made_again_is_served_once_it_is_accepted(world: World) -> None:
+    """The worker's offset is out of its range, which looks as if records were removed."""
+    orders, worker = served_old_ones(world)
+    world.admin.delete_topics([orders.names.front])
+    info = orders.make("front", 1)
+    alarmed(worker, Reason.TOPIC_RECREATED)
+    orders.produce(b"new", partition=0)
+    orders.flush()
+
+    accept(orders, info, begun=0)
+
+    assert b"new" in {r.value for r in orders.ready(11)}

@@ -1,0 +1,107 @@
+"""Kafka goes away and comes back: the process stays, and what is late is late by seconds."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
+from delayed_topics_worker_testing.process import WorkerProcess
+from delayed_topics_worker_testing.world import World
+
+pytestmark = pytest.mark.broker
+
+OUTAGE_SECONDS = 13
+MOST_SECONDS_AFTER = 20.0
+"""5 on a quiet machine; the broker's own start is part of it."""
+
+
+@pytest.fixture
+def own_broker() -> Iterator[Broker]:
+    with Broker() as started:
+        yield started
+
+
+@pytest.fixture
+def own_world(own_broker: Broker, tmp_path: Path) -> Iterator[World]:
+    made = World(Connection(bootstrap_servers=own_broker.bootstrap), tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_worker_outlives_its_broker(own_broker: Broker, own_world: World) -> None:
+    orders = own_world.declare((0, 1), front_partitions=2)
+    worker = own_world.start(orders)
+    for n in range(1000):
+        orders.produce(b"%d" % n, headers=[("dt-delay-level", b"%d" % (n % 2 + 1))])
+    orders.flush()
+    own_broker.kill()
+    time.sleep(OUTAGE_SECONDS)
+    assert worker.get("/livez")[0] == 200
+    own_broker.restart()
+    healed_at = time.time()
+
+    ready = orders.ready(1000)
+    counts = {r.value for r in ready}
+
+    assert len(counts) == 1000
+    assert min(r.late_ms for r in ready) >= 0
+    assert max(r.at_ms for r in ready) / 1000 - healed_at < MOST_SECONDS_AFTER
+    assert worker.terminate() == 0
+
+
+def test_a_frozen_broker_is_waited_for(own_broker: Broker, own_world: World) -> None:
+    orders = own_world.declare((0, 1), front_partitions=2)
+    worker = own_world.start(orders)
+    for n in range(200):
+        orders.produce(b"%d" % n, headers=[("dt-delay-level", b"2")])
+    orders.flush()
+    own_broker.pause()
+    time.sleep(OUTAGE_SECONDS)
+    own_broker.resume()
+    healed_at = time.time()
+
+    ready = orders.ready(200)
+
+    assert {int(r.value or b"") for r in ready} == set(range(200))
+    assert min(r.late_ms for r in ready) >= 0
+    assert max(r.at_ms for r in ready) / 1000 - healed_at < MOST_SECONDS_AFTER
+    assert worker.get("/livez")[0] == 200
+
+
+def test_an_outage_ends_no_exactly_once_worker_and_makes_it_repeat_nothing(
+    own_broker: Broker, own_world: World
+) -> None:
+    """Killed, and frozen for longer than a transaction may last: what was on its way is in doubt each time."""
+    orders = own_world.declare((0, 1, 2))
+    worker = own_world.start(orders, guarantee="ExactlyOnce")
+    with steady_load(orders) as sent:
+        time.sleep(2)
+        own_broker.kill()
+        own_broker.restart()
+        time.sleep(5)
+        own_broker.pause()
+        time.sleep(OUTAGE_SECONDS)
+        own_broker.resume()
+        time.sleep(2)
+
+    assert doubled(all_ready(orders, sent, timeout_seconds=120)) == 0
+    assert worker.terminate() == 0
+
+
+def test_a_worker_started_without_kafka_waits_for_it(own_broker: Broker, own_world: World) -> None:
+    orders = own_world.declare((0,))
+    own_broker.stop()
+    worker: WorkerProcess = own_world.start(orders, ready=False)
+    time.sleep(5)
+    assert worker.get("/livez")[0] == 200
+    assert worker.get("/readyz")[0] == 503
+
+    own_broker.restart()
+
+    worker.ready()
+    orders.produce(b"v")
+    orders.flush()
+    assert len(orders.ready(1)) == 1

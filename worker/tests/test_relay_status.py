@@ -1,0 +1,65 @@
+"""What a worker shows of itself: /status, /metrics, probes, events."""
+
+import pytest
+from delayed_topics_core.events import Event
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.events import EventFollower
+from delayed_topics_worker_testing.world import Declared, World
+
+pytestmark = pytest.mark.broker
+
+
+def metric(text: str, name: str, **labels: str) -> float:
+    wanted = name + ("{" + ",".join(f'{k}="{v}"' for k, v in sorted(labels.items())) + "}" if labels else "")
+    return next(float(line.rpartition(" ")[2]) for line in text.splitlines() if line.rpartition(" ")[0] == wanted)
+
+
+def events_of(world: World, orders: Declared) -> list[Event]:
+    with EventFollower(world.connection) as follower:
+        return [event for event in follower.catch_up(10) if event.topic == orders.names.front]
+
+
+def test_counts_and_probes_tell_what_happened(world: World) -> None:
+    orders = world.declare((0, 1, 3600), front_partitions=2, partitions=4)
+    worker = world.start(orders)
+    for n in range(30):
+        orders.produce(b"%d" % n, headers=[("dt-delay-level", b"%d" % (n % 3 + 1))])
+    orders.produce(b"bad", headers=[("dt-attempt", b"x")])
+    orders.flush()
+    orders.ready(20)
+    topic = orders.names.front
+
+    def ten_wait() -> bool:
+        shown = worker.status()["topics"][topic]
+        return (shown["waiting"], shown["due_lag"]) == (10, 0)  # records that wait are no lag
+
+    wait_until(ten_wait, what="ten records wait, and none is due", timeout_seconds=10)
+    status, text = worker.status(), worker.get("/metrics")[1]
+
+    assert status["member"] == "orders-0"
+    assert status["topics"][topic]["partitions"] == [f"{topic}[0-1]", f"{orders.names.delays}[0-3]"]
+    assert (status["alarms"], status["rebalance"]["last"]["change"]) == ([], "assigned")
+    assert metric(text, "delayedtopics_released_total", topic=topic) == 20
+    assert metric(text, "delayedtopics_hopped_total", topic=topic) == 20
+    assert metric(text, "delayedtopics_dead_lettered_total", topic=topic, reason="HeaderUnreadable") == 1
+    assert metric(text, "delayedtopics_lateness_seconds_count", topic=topic) == 20
+    assert metric(text, "delayedtopics_waiting_records", topic=topic) == 10
+    assert worker.get("/livez") == (200, "ok\n")
+    assert worker.get("/readyz") == (200, "ok\n")
+    assert worker.get("/other")[0] == 404
+
+
+def test_a_life_is_written_to_the_events(world: World) -> None:
+    orders = world.declare((0,), front_partitions=1, partitions=1)
+    worker = world.start(orders, member="orders-7")
+    assert worker.terminate() == 0
+
+    events = events_of(world, orders)
+
+    assert [e.kind for e in events] == ["worker-started", "rebalance", "rebalance", "worker-stopped"]
+    assert {e.member for e in events} == {"orders-7"}
+    assigned, revoked = events[1].detail, events[2].detail
+    assert (assigned["change"], assigned["partitions"]) == ("assigned", 2)
+    assert (revoked["change"], revoked["partitions"]) == ("revoked", 2)
+    assert revoked["generation"] > assigned["generation"]
+    assert assigned["took_ms"] >= 0

@@ -1,0 +1,238 @@
+"""Topics that go, come back, change or pause under a running worker."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from delayed_topics_core.layout import LayoutSpec, evolve
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.reasons import Reason
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.model import CommittedOffset, GroupInfo
+from delayed_topics_worker_testing.process import WorkerProcess
+from delayed_topics_worker_testing.world import Declared, World
+
+pytestmark = pytest.mark.broker
+
+
+def produce_numbers(orders: Declared, numbers: range, *, partition: int = 0) -> None:
+    for n in numbers:
+        orders.produce(b"%d" % n, partition=partition)
+    orders.flush()
+
+
+def values(orders: Declared, count: int) -> list[int]:
+    ready = orders.ready(count)
+    return [int(r.value or b"") for r in sorted(ready, key=lambda r: (r.partition, r.offset))]
+
+
+def alarmed(worker: WorkerProcess, reason: Reason) -> None:
+    wait_until(lambda: reason in worker.alarm_reasons(), what=f"the alarm {reason}", timeout_seconds=15)
+
+
+def calm(worker: WorkerProcess) -> None:
+    wait_until(lambda: not worker.alarm_reasons(), what="no alarm", timeout_seconds=15)
+
+
+def within(seconds: float, condition: Callable[[], bool], what: str) -> None:
+    wait_until(condition, what=what, timeout_seconds=seconds)
+
+
+def is_empty(orders: Declared) -> bool:
+    group = orders.world.admin.describe_groups([orders.record.group])[orders.record.group]
+    return isinstance(group, GroupInfo) and group.state == "Empty"
+
+
+def test_a_front_topic_made_again_is_an_alarm_and_nothing_of_it_is_adopted(world: World) -> None:
+    orders = world.declare((0,))
+    worker = world.start(orders)
+    produce_numbers(orders, range(10))
+    assert values(orders, 10) == list(range(10))
+    world.admin.delete_topics([orders.names.front])
+    orders.make("front", 2)
+    alarmed(worker, Reason.TOPIC_RECREATED)
+    produce_numbers(orders, range(100, 120))
+    time.sleep(2)
+
+    assert values(orders, 10) == list(range(10))
+    assert worker.get("/livez")[0] == 200
+
+
+def test_a_deleted_ready_topic_stops_its_partitions_until_it_is_made_and_noted_again(world: World) -> None:
+    orders = world.declare((0,), front_partitions=1)
+    others = world.declare((0,), front_partitions=1, group=orders.record.group)
+    worker = world.start(orders, others)
+    produce_numbers(orders, range(10))
+    assert values(orders, 10) == list(range(10))
+    world.admin.delete_topics([orders.names.ready])
+    alarmed(worker, Reason.TARGET_UNAVAILABLE)
+    produce_numbers(orders, range(10, 30))
+    produce_numbers(others, range(10))
+    assert values(others, 10) == list(range(10)), "others go on"
+    assert world.admin.describe_topics([orders.names.ready])[orders.names.ready] is None, "it isn't made by a producer"
+
+    again = orders.make("ready", 1)
+    orders.note_id(again)
+
+    assert values(orders, 20) == list(range(10, 30))
+    calm(worker)
+
+
+def test_a_ready_topic_that_somebody_else_made_again_is_not_written_to(world: World) -> None:
+    orders = world.declare((0,), front_partitions=1)
+    worker = world.start(orders)
+    world.admin.delete_topics([orders.names.ready])
+    again = orders.make("ready", 1)
+    alarmed(worker, Reason.TOPIC_RECREATED)
+    produce_numbers(orders, range(5))
+    time.sleep(2)
+    assert orders.ready(0) == []
+
+    orders.note_id(again)
+
+    assert values(orders, 5) == list(range(5))
+
+
+def test_a_missing_dead_letter_topic_stops_only_the_partition_that_needs_it(world: World) -> None:
+    orders = world.declare((0,), front_partitions=2)
+    worker = world.start(orders)
+    world.admin.delete_topics([orders.names.dead_letter])
+    orders.produce(b"0", headers=[("dt-attempt", b"x")], partition=0)
+    produce_numbers(orders, range(1, 10), partition=0)
+    produce_numbers(orders, range(10, 20), partition=1)
+    alarmed(worker, Reason.TARGET_UNAVAILABLE)
+    produce_numbers(orders, range(20, 30), partition=1)
+    within(10, lambda: {r.partition for r in orders.ready(20)} >= {1}, "partition 1 goes on")
+    for _ in range(40):
+        assert worker.alarm_reasons() == {Reason.TARGET_UNAVAILABLE}, "it stays until the copy was taken"
+        time.sleep(0.1)
+
+    orders.note_id(orders.make("dead-letter", 2))
+
+    (dead,) = orders.dead(1)
+    assert dead.value == b"0"
+    assert sorted(values(orders, 29)) == list(range(1, 30))
+    calm(worker)
+
+
+def test_pausing_stops_releases_and_not_hops(world: World) -> None:
+    orders = world.declare((0, 1), front_partitions=1)
+    world.start(orders)
+    orders.change(paused=True)
+    time.sleep(0.5)
+    produce_numbers(orders, range(20))
+    orders.produce(b"20", headers=[("dt-delay-level", b"2")], partition=0)
+    orders.flush()
+    assert len(world.read(orders.names.delays, 1)) == 1, "it hops"
+    time.sleep(1.5)
+    assert orders.ready(0) == []
+
+    orders.change(paused=False)
+
+    assert sorted(values(orders, 21)) == list(range(21))
+
+
+def test_a_new_layout_is_followed_live_and_only_once_it_serves(world: World) -> None:
+    orders = world.declare((0, 1), partitions=2, retry_cap=1)
+    world.start(orders)
+    grown = evolve(orders.record.layout, LayoutSpec(delay_seconds=(0, 1, 2), partitions=3))
+    orders.change(layout=grown, state="planned", retry_cap=5)
+    orders.produce(b"planned", headers=[("dt-delay-level", b"3")], partition=0)
+    orders.flush()
+    world.admin.create_partitions({orders.names.delays: 3})
+    orders.topics = replace(
+        orders.topics, start_offsets={**orders.topics.start_offsets, orders.names.delays: (0, 0, 0)}
+    )
+    world.write(orders.topics)
+    (planned,) = orders.ready(1)
+    orders.change(state="serving")
+    time.sleep(0.5)
+    orders.produce(b"serving", headers=[("dt-delay-level", b"3")], partition=0)
+    orders.produce(b"below the new cap", headers=[("dt-attempt", b"4")], partition=0)
+    orders.flush()
+
+    ready = {r.value: r for r in orders.ready(3)}
+
+    appended_at_ms = {r.value: r.at_ms for r in world.read(orders.names.front, 3)}
+    assert planned.due_at_ms - appended_at_ms[b"planned"] == 1000, "level 3 was the last entry"
+    assert ready[b"serving"].due_at_ms - appended_at_ms[b"serving"] == 2000
+    assert b"below the new cap" in ready
+    within(5, lambda: (orders.names.delays, 2) in orders.committed(), "the worker commits what nobody else can")
+
+
+@pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
+def test_a_delay_of_zero_that_is_new_makes_the_worker_read_without_waiting_and_nothing_comes_twice(
+    world: World, guarantee: str
+) -> None:
+    orders = world.declare((1, 2), partitions=2)
+    worker = world.start(orders, guarantee=guarantee)
+    produce_numbers(orders, range(500))
+    within(10, lambda: bool(orders.ready(1)), "some are out, others wait")
+    hurried = evolve(orders.record.layout, LayoutSpec(delay_seconds=(0, 1, 2), partitions=3))
+    world.admin.create_partitions({orders.names.delays: 3})
+    offsets = {**orders.topics.start_offsets, orders.names.delays: (0, 0, 0)}
+    orders.topics = replace(orders.topics, start_offsets=offsets)
+    world.write(orders.topics)
+    orders.change(layout=hurried)
+    produce_numbers(orders, range(500, 1_000))
+    within(20, lambda: "joining again" in worker.log_path.read_text(), "another client reads")
+    produce_numbers(orders, range(1_000, 1_500))
+
+    assert len(values(orders, 1_500)) == 1_500
+    assert worker.terminate() == 0
+    assert sorted(values(orders, 1_500)) == list(range(1_500))
+
+
+def test_a_worker_waits_for_its_layout(world: World) -> None:
+    names = TopicNames.of("waiting-for-its-layout")
+    absent = Declared(world, names, world.declare((0,)).record)
+    worker = world.start(absent, ready=False)
+    within(20, lambda: worker.get("/livez")[0] == 200, "it lives")
+
+    assert worker.get("/readyz")[0] == 503
+    assert worker.terminate() == 0
+
+
+def test_topics_of_different_groups_are_refused_in_one_line(world: World) -> None:
+    worker = world.start(world.declare((0,)), world.declare((0,)), ready=False)
+
+    assert worker.wait() == 2
+    (line,) = [line for line in worker.log_path.read_text().splitlines() if line.startswith("Error")]
+    assert "must have the same consumer group" in line
+    assert "Traceback" not in worker.log_path.read_text()
+
+
+def test_a_partition_whose_commit_is_gone_is_an_alarm_and_never_a_guess(world: World) -> None:
+    orders = world.declare((0,), front_partitions=1)
+    world.admin.delete_groups([orders.record.group])
+    produce_numbers(orders, range(10))
+    worker = world.start(orders)
+    alarmed(worker, Reason.COMMIT_MISSING)
+    assert orders.ready(0) == []
+    worker.terminate()
+    within(20, lambda: is_empty(orders), "the static member's session is over")
+    delays = (orders.names.delays, 0)
+    world.commit(orders.record.group, {(orders.names.front, 0): CommittedOffset(4), delays: CommittedOffset(0)})
+
+    world.start(orders)
+
+    assert values(orders, 6) == list(range(4, 10))
+
+
+def test_records_that_retention_removed_are_an_alarm_with_the_offsets(world: World) -> None:
+    orders = world.declare((0,), front_partitions=1)
+    produce_numbers(orders, range(10))
+    admin = AdminClient(world.connection.client_config())
+    for future in admin.delete_records([TopicPartition(orders.names.front, 0, 6)]).values():
+        future.result()
+    worker = world.start(orders)
+    alarmed(worker, Reason.RECORDS_REMOVED)
+
+    (message,) = [a["message"] for a in worker.status()["alarms"]]
+
+    assert "at offset 0" in message
+    assert "offsets 6 to 10" in message
+    assert orders.ready(0) == []

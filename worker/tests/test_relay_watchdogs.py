@@ -1,0 +1,75 @@
+"""What a worker says when it can't do its work, and what it doesn't say for the sake of others."""
+
+import urllib.error
+import urllib.request
+from typing import cast
+
+import pytest
+from confluent_kafka import Message
+from delayed_topics_core.reasons import Reason
+from delayed_topics_kafka.model import TopicInfo
+from delayed_topics_worker.alarms import of_partitions, of_unacknowledged
+from delayed_topics_worker.metrics import Metrics
+from delayed_topics_worker.owned import Held, Owned, Stop
+from delayed_topics_worker.served import Served, ServedTopics
+from delayed_topics_worker.topic_watch import Sight
+from delayed_topics_worker.web import ALIVE_SECONDS, Board, serve
+
+
+def sending(topic: str) -> Owned:
+    """A partition of this delayed topic with one release on its way."""
+    owned = Owned(Served.of(topic), topic, 0, generation=1, assigned_at=0)
+    message = cast(Message, type("Empty", (), {"key": lambda _: b"", "__len__": lambda _: 0})())
+    held = Held(owned, 0, message, ())
+    held.target = owned.served.names.ready
+    owned.outstanding.append(held)
+    return owned
+
+
+def seen(name: str, *lagging: int) -> TopicInfo:
+    return TopicInfo(name=name, id=name, partitions=2, replication_factor=3, leaders_known=True, lagging=lagging)
+
+
+def test_livez_says_so_when_the_owning_thread_does_not_turn() -> None:
+    now = 0.0
+    board = Board(lambda: now)
+    server = serve(board, Metrics(ServedTopics.of(("orders",))), 0)
+    url = f"http://127.0.0.1:{server.server_address[1]}/livez"
+    try:
+        assert urllib.request.urlopen(url, timeout=5).status == 200
+        now = ALIVE_SECONDS
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            urllib.request.urlopen(url, timeout=5)
+        board.turned_at = now
+        assert urllib.request.urlopen(url, timeout=5).status == 200
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_copies_that_are_not_acknowledged_are_blamed_on_the_topic_whose_replicas_lag() -> None:
+    orders, parcels = sending("orders"), sending("parcels")
+    sight = Sight(0.0, {"orders.ready": seen("orders.ready", 1), "parcels.ready": seen("parcels.ready")})
+
+    (alarm,) = of_unacknowledged([orders, parcels], 4.2, sight)
+
+    assert (alarm.topic, alarm.reason) == ("orders", Reason.TARGET_UNAVAILABLE)
+    assert "orders.ready [1] has replicas out of sync" in alarm.message
+    assert "since 4 s" in alarm.message
+
+
+def test_copies_that_are_not_acknowledged_for_no_reason_that_is_known_are_told_of_all_topics() -> None:
+    owned = [sending("orders"), sending("parcels")]
+
+    alarms = of_unacknowledged(owned, 4.2, Sight(0.0, {}))
+
+    assert {alarm.topic for alarm in alarms} == {"orders", "parcels"}
+
+
+def test_the_alarm_of_a_refused_copy_stays_while_it_is_tried_again() -> None:
+    owned = sending("orders")
+    owned.tried = Stop(
+        reason=Reason.TARGET_UNAVAILABLE, message="refused", retry_at=1.0, refused=0, target="orders.dead"
+    )
+
+    assert [alarm.reason for alarm in of_partitions([owned])] == [Reason.TARGET_UNAVAILABLE]

@@ -1,0 +1,144 @@
+"""One record's way through a real worker process and a real broker."""
+
+import pytest
+from delayed_topics_core.headers import Header
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker_testing.world import Seen, World
+
+pytestmark = pytest.mark.broker
+
+
+def level(number: int) -> Header:
+    return ("dt-delay-level", b"%d" % number)
+
+
+def test_a_record_comes_out_at_its_time_at_each_level(world: World) -> None:
+    orders = world.declare((0, 1, 2))
+    world.start(orders)
+    for number in (1, 2, 3, 9):
+        orders.produce(b"%d" % number, headers=[level(number)], partition=0)
+    orders.flush()
+
+    ready = {record.value: record for record in orders.ready(4)}
+
+    assert set(ready) == {b"1", b"2", b"3", b"9"}
+    first_due_at_ms = ready[b"1"].due_at_ms
+    assert 1000 <= ready[b"2"].due_at_ms - first_due_at_ms < 1100
+    assert 2000 <= ready[b"3"].due_at_ms - first_due_at_ms < 2100
+    assert 2000 <= ready[b"9"].due_at_ms - first_due_at_ms < 2100, "above the last entry: the last"
+    assert all(record.late_ms >= 0 for record in ready.values())
+
+
+def test_thousands_of_records_over_all_delays_are_never_early_never_lost_never_doubled(world: World) -> None:
+    orders = world.declare((0, 1, 2), front_partitions=3, partitions=6)
+    world.start(orders)
+    for n in range(3000):
+        orders.produce(b"%d" % n, key=b"%d" % n, headers=[level(n % 3 + 1)])
+    orders.flush()
+
+    ready = orders.ready(3000)
+
+    assert sorted(int(r.value or b"") for r in ready) == list(range(3000))
+    assert min(r.late_ms for r in ready) >= 0
+    assert all(r.partition == int((r.header("dt-root") or b"").split(b":")[1]) for r in ready)
+    assert in_order_by_partition_and_delay(ready)
+    hops = [int(r.header("dt-hops") or b"") for r in ready]
+    assert (hops.count(0), hops.count(1)) == (1000, 2000)
+
+
+def in_order_by_partition_and_delay(ready: list[Seen]) -> bool:
+    by_line: dict[tuple[int, int], list[int]] = {}
+    for record in sorted(ready, key=lambda r: (r.partition, r.offset)):
+        n = int(record.value or b"")
+        by_line.setdefault((record.partition, n % 3), []).append(n)
+    return all(line == sorted(line) for line in by_line.values())
+
+
+@pytest.mark.parametrize("delay_level", [1, 2])
+def test_value_key_and_foreign_headers_pass_byte_for_byte(world: World, delay_level: int) -> None:
+    orders = world.declare((0, 1))
+    world.start(orders)
+    foreign: list[Header] = [
+        ("trace", b"\x00\xff\x80"),
+        ("größe", "naïve".encode()),
+        ("trace", b"again"),
+        ("nothing", None),
+        ("empty", b""),
+        ("", b"no name"),
+        ("Dt-id", b"not ours"),
+        ("dtx", b""),
+    ]
+    orders.produce(
+        b"\x00value\xff", key=b"\xffkey", headers=[*foreign[:3], level(delay_level), *foreign[3:]], partition=1
+    )
+    orders.produce(None, key=None, headers=[level(delay_level)], partition=1)
+    orders.produce(b"", key=b"", headers=[level(delay_level)], partition=1)
+    orders.flush()
+
+    ready = sorted(orders.ready(3), key=lambda r: r.offset)
+
+    assert [(r.key, r.value) for r in ready] == [(b"\xffkey", b"\x00value\xff"), (None, None), (b"", b"")]
+    assert [r.foreign for r in ready] == [foreign, [], []]
+    assert [r.header("dt-delay-level") for r in ready] == [None] * 3
+
+
+def test_own_headers_tell_a_records_way(world: World) -> None:
+    orders = world.declare((0, 1))
+    world.start(orders)
+    topic_id = orders.topics.ids[orders.names.front]
+    orders.produce(b"a", headers=[level(2), ("dt-id", b"order-17"), ("dt-created-at", b"5")], partition=1)
+    orders.flush()
+
+    (record,) = orders.ready(1)
+
+    own = {name: value for name, value in record.headers if name.startswith("dt-")}
+    attempt, released_at_ms = (own.pop("dt-released") or b"").split(b":")
+    assert attempt == b"0"
+    assert record.due_at_ms <= int(released_at_ms) <= record.at_ms
+    assert (own.pop("dt-origin") or b"").startswith(b"d:")
+    assert own.pop("dt-due-at") is not None
+    assert own == {
+        "dt-id": b"order-17",
+        "dt-attempt": b"0",
+        "dt-created-at": b"5",
+        "dt-root": f"f:1:0:{topic_id}".encode(),
+        "dt-hops": b"1",
+    }
+
+
+def test_a_plain_retry_goes_up_the_delays_and_ends_at_the_cap(world: World) -> None:
+    orders = world.declare((0, 1), retry_cap=2)
+    world.start(orders)
+    orders.produce(b"poison", key=b"k", headers=[("trace", b"x")], partition=0)
+    orders.flush()
+    for attempt in range(3):
+        copy = max(orders.ready(attempt + 1), key=lambda r: r.at_ms)
+        assert copy.header("dt-attempt") == b"%d" % attempt
+        # an ordinary client copies all headers, and knows nothing about attempts
+        orders.produce(copy.value, key=copy.key, headers=copy.headers, partition=copy.partition)
+        orders.flush()
+
+    (dead,) = orders.dead(1)
+
+    assert dead.header("dt-reason") == b"RetryCapExceeded"
+    assert dead.header("dt-attempt") == b"3"
+    assert (dead.key, dead.value, dead.foreign) == (b"k", b"poison", [("trace", b"x")])
+    assert dead.partition == 0
+    assert len(orders.ready(3)) == 3
+    assert len({r.header("dt-id") for r in orders.ready(3)}) == 1, "one identity over all attempts"
+
+
+def test_direct_writes_into_a_delays_partition_wait_its_delay(world: World) -> None:
+    orders = world.declare((0, 1), partitions=3)
+    worker = world.start(orders)
+    lane = orders.record.layout.partition_for(1, 0)
+    orders.produce(b"direct", headers=[("dt-generation", b"1")], partition=lane, topic=orders.names.delays)
+    orders.produce(b"hashed there", key=b"k", partition=lane, topic=orders.names.delays)
+    orders.flush()
+
+    ready = orders.ready(2)
+
+    assert {r.value for r in ready} == {b"direct", b"hashed there"}
+    assert all(r.late_ms >= 0 for r in ready)
+    assert all((r.header("dt-root") or b"").startswith(b"d:%d:" % lane) for r in ready)
+    wait_until(lambda: "MisroutedRecords" in worker.alarm_reasons(), what="the alarm", timeout_seconds=10)
