@@ -1,0 +1,1 @@
+"""DelayedTopicAudit: freezes a window, runs the audit Job, and brings back its verdict."""

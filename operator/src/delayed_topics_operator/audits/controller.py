@@ -1,0 +1,253 @@
+"""DelayedTopicAudit: observe, reconcile, execute, until nothing is left to do at once."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.reasons import Reason
+from delayed_topics_core.registry import Owner
+from delayed_topics_crds import DelayedTopic, DelayedTopicAudit, parse
+from delayed_topics_kafka.errors import KafkaDoorError
+from pydantic import ValidationError
+
+from delayed_topics_operator import manifests
+from delayed_topics_operator.audits.freeze import freeze
+from delayed_topics_operator.audits.manifests import AUDIT_LABEL, job_name, window_name
+from delayed_topics_operator.audits.observation import AuditObservation, Blind, JobSettings, Manifest, Waiting
+from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
+from delayed_topics_operator.audits.reconcile import reconcile, refused
+from delayed_topics_operator.controllers.connection import Connections
+from delayed_topics_operator.errors import KubeRefused, NotFound, NotYet, SpecInvalid
+from delayed_topics_operator.execute import Executor
+from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.gateways.recorder import Recorder
+from delayed_topics_operator.gateways.status import write_status
+from delayed_topics_operator.installation import connection_of, serves
+from delayed_topics_operator.observation import Unusable
+from delayed_topics_operator.plan import RemoveFinalizer, WriteRegistry
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator.reconcile.failures import reason_of
+from delayed_topics_operator.settings import Settings
+from delayed_topics_operator.store import Store
+from delayed_topics_operator.translate import FINALIZER, connection_key, wanted
+
+FIELD_MANAGER = "delayed-topics-operator-audits"
+STEPS = 8
+"""Plans in one pass; a new audit needs four to its running Job, one that has ended three."""
+SOON_SECONDS = 0.3
+
+
+class Audits:
+    """The controller; see Controller."""
+
+    kind = "DelayedTopicAudit"
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        kube: Kube,
+        store: Store,
+        recorder: Recorder,
+        connections: Connections,
+        cluster: str,
+    ) -> None:
+        """`cluster`: the UID of the kube-system namespace."""
+        self._settings = settings
+        self._kube = kube
+        self._store = store
+        self._recorder = recorder
+        self._connections = connections
+        self._cluster = cluster
+        self._executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
+
+    async def reconcile(self, key: Key) -> float | None:
+        for _ in range(STEPS):
+            raw = self._store.get(*key)
+            if raw is None:
+                return None
+            topic = self._store.get("DelayedTopic", key.namespace, raw["spec"]["delayedTopicRef"]["name"])
+            if topic and not serves(self._store, connection_of(topic), namespace=self._settings.namespace):
+                return self._settings.resync_seconds
+            try:
+                o = await self._observe(key, raw)
+            except (ValidationError, SpecInvalid) as e:
+                raise SpecInvalid(f"{key} can't be followed: {e}") from e
+            plan = reconcile(o)
+            try:
+                await self._execute(key, plan.actions, self._link(o.topic))
+            except KubeRefused as e:
+                await self._say(key, refused(o, e))
+                raise
+            written = await self._say(key, plan)
+            if any(isinstance(action, RemoveFinalizer) for action in plan.actions):
+                self._forget(o)
+            if not plan.actions and not written:
+                return plan.wake_seconds or self._settings.resync_seconds
+        return SOON_SECONDS
+
+    async def _observe(self, key: Key, raw: Manifest) -> AuditObservation:
+        """Raises ValidationError, SpecInvalid, KubeError, KafkaDoorError."""
+        audit = parse("DelayedTopicAudit", raw)
+        found = self._store.get("DelayedTopic", key.namespace, audit.spec.delayed_topic_ref.name)
+        deleting = audit.metadata.deletion_timestamp is not None
+        topic = _topic(found, deleting=deleting) if found is not None else None
+        name, home = job_name(key.name, audit.metadata.uid or ""), self._home(key, topic)
+        config_map = job = None
+        pods: tuple[Manifest, ...] = ()
+        if FINALIZER in audit.metadata.finalizers and self._settings.may_use(home):
+            config_map = await self._get("ConfigMap", home, window_name(name))
+            job = await self._get("Job", home, name)
+            if job is not None:
+                pods = tuple(await self._kube.list_all("Pod", home, labels=f"{AUDIT_LABEL}={name}"))
+        undecided = audit.status.verdict is None and not deleting
+        begun = config_map is not None or job is not None or audit.status.job_name is not None
+        ahead = self._ahead(raw) if undecided and not begun else None
+        secret_owner = topic.metadata.name if topic else key.name
+        return AuditObservation(
+            now=datetime.now(UTC),
+            job_name=name,
+            audit=audit,
+            topic=topic,
+            job_settings=JobSettings(
+                image=self._settings.audit_image,
+                image_pull_policy=self._settings.image_pull_policy,
+                home=home,
+                secret=f"{manifests.object_name(namespace=key.namespace, name=secret_owner, home=home)}-connection",
+            ),
+            frozen=await self._frozen(audit, topic, home) if undecided and topic and not begun and not ahead else None,
+            ahead=ahead,
+            config_map=config_map,
+            job=job,
+            pods=pods,
+        )
+
+    def _ahead(self, raw: Manifest) -> str | None:
+        """Audits of one DelayedTopic take turns, so that a chain has no forks and a topic is read once at a time. One that waits
+        for the end of its window holds up no other."""
+        waiting = sorted(
+            (_age(other), other["metadata"]["name"])
+            for other in self._store.all("DelayedTopicAudit")
+            if other["metadata"]["namespace"] == raw["metadata"]["namespace"]
+            and other["spec"]["delayedTopicRef"] == raw["spec"]["delayedTopicRef"]
+            and "verdict" not in (other.get("status") or {})
+            and "deletionTimestamp" not in other["metadata"]
+            and not _ends_later(other)
+        )
+        first = waiting[0][1] if waiting else None
+        return str(first) if first not in (None, raw["metadata"]["name"]) else None
+
+    async def _get(self, kind: str, namespace: str, name: str) -> Manifest | None:
+        try:
+            return await self._kube.get(kind, namespace, name)
+        except NotFound:
+            return None
+
+    def _forget(self, o: AuditObservation) -> None:
+        """Kubernetes removes them; nobody watches them for us."""
+        for child in (o.job, o.config_map):
+            if child is not None:
+                self._store.gone(child)
+
+    def _home(self, key: Key, topic: DelayedTopic | None) -> str:
+        """Where the Job lives. When the DelayedTopic is gone: where it was, as the status says."""
+        raw = self._store.get(*key) or {}
+        status = raw.get("status") or {}
+        known = status.get("jobName") or status.get("windowConfigMap")
+        if known:
+            return str(known.partition("/")[0])
+        cluster_wide = topic is None or topic.spec.connection_ref.kind == "ClusterKafkaConnection"
+        return self._settings.namespace if cluster_wide else key.namespace
+
+    async def _frozen(self, audit: DelayedTopicAudit, topic: DelayedTopic, home: str) -> AuditWindow | Waiting | Blind:
+        if not self._settings.may_use(home):
+            message = f"the operator may not run Jobs in namespace {home}: list it in the chart's tenantNamespaces"
+            return Waiting(reason=Reason.NOT_ALLOWED, message=message)
+        connection = connection_key(topic)
+        state, link = self._connections.look(connection)
+        if isinstance(state, Unusable) or link is None:
+            why = state if isinstance(state, Unusable) else None
+            return Waiting(
+                reason=why.reason if why else Reason.CONNECTION_MISSING, message=why.message if why else str(connection)
+            )
+        owner = Owner(self._cluster, topic.metadata.namespace or "", topic.metadata.name)
+        limit_ms, sample = audit.spec.max_lateness_ms, audit.spec.sample
+        try:
+            return await freeze(
+                link,
+                wanted(topic).names,
+                owner,
+                asked=audit.spec.window,
+                max_lateness_ms=limit_ms,
+                now=datetime.now(UTC),
+                one_in=sample.one_in if sample else 1,
+            )
+        except KafkaDoorError as e:
+            self._connections.doubt(connection, e)
+            return Waiting(reason=reason_of(e), message=str(e))
+
+    def _link(self, topic: DelayedTopic | None) -> KafkaLink | None:
+        return self._connections.look(connection_key(topic))[1] if topic is not None else None
+
+    async def _execute(self, key: Key, actions: Sequence[AuditAction], link: KafkaLink | None) -> None:
+        """Raises what failed; what was done before stays done."""
+        for action in actions:
+            if isinstance(action, Expire):
+                await self._expire(action)
+                continue
+            if isinstance(action, WriteRegistry) and link is None:
+                raise NotYet(f"{key} has its verdict, and the registry can't be written: Kafka is away")
+            outcome = await self._executor.execute(key, (action,), link)
+            for failure in outcome.failures:
+                raise failure.error
+
+    async def _expire(self, action: Expire) -> None:
+        """The ConfigMap becomes the Job's, so that Kubernetes removes it with the Job."""
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": action.job, "uid": action.job_uid}
+        owned = {"metadata": {"ownerReferences": [owner]}}
+        limited = {"spec": {"ttlSecondsAfterFinished": action.seconds}}
+        try:
+            if action.config_map is not None:
+                await self._kube.merge("ConfigMap", action.namespace, action.config_map, owned)
+            await self._kube.merge("Job", action.namespace, action.job, limited)
+        except NotFound:
+            return
+
+    async def _say(self, key: Key, plan: AuditPlan) -> bool:
+        """Whether anything was written."""
+        written = False
+        raw = self._store.get(*key)
+        if raw is None:
+            return False
+        try:
+            if plan.status is not None:
+                written = await write_status(self._kube, self._store, raw, plan.status)
+            topic = self._store.get("DelayedTopic", key.namespace, raw["spec"]["delayedTopicRef"]["name"])
+            if plan.topic_status is not None and topic is not None:
+                await write_status(self._kube, self._store, topic, plan.topic_status, field_manager=FIELD_MANAGER)
+        except NotFound:
+            return False
+        for notice in plan.notices if written else ():
+            await self._recorder.record(raw, notice)
+        return written
+
+
+def _ends_later(audit: Manifest) -> bool:
+    end = (audit["spec"].get("window") or {}).get("to")
+    return end is not None and datetime.fromisoformat(end) > datetime.now(UTC)
+
+
+def _age(audit: Manifest) -> tuple[bool, str]:
+    """One that has begun comes before all others, then the oldest does."""
+    return "startedAt" not in (audit.get("status") or {}), str(audit["metadata"].get("creationTimestamp") or "")
+
+
+def _topic(found: Manifest, *, deleting: bool) -> DelayedTopic | None:
+    """An audit that is being deleted goes, whatever became of its DelayedTopic. Raises ValidationError."""
+    try:
+        return parse("DelayedTopic", found)
+    except ValidationError:
+        if not deleting:
+            raise
+        return None

@@ -1,0 +1,69 @@
+"""Spark's executors as pods of their own: what the Job is told of them, and the template that they are made from. Pure.
+
+Their driver is the Job's pod, which makes them with the rights of the service account SERVICE_ACCOUNT and owns them, so that
+they go with it. Spark adds to the template its image, its size, its environment and, at the Job's SPARK_LOCAL_DIRS, a folder to write to.
+"""
+
+import json
+from typing import Any
+
+from delayed_topics_operator.audits.observation import AuditObservation
+from delayed_topics_operator.audits.storage import Storage
+from delayed_topics_operator.manifests import CONTAINER_SECURITY, POD_SECURITY
+from delayed_topics_operator.manifests import SERVICE_ACCOUNT as WITHOUT_RIGHTS
+
+Manifest = dict[str, Any]
+
+SERVICE_ACCOUNT = "delayed-topics-audit"
+"""The chart makes it wherever Jobs may run; it may make, see and remove pods there, and nothing else."""
+CONTAINER = "executor"
+TEMPLATE_KEY = "executor.json"
+POD = {"POD_NAME": "metadata.name", "POD_IP": "status.podIP"}
+"""Environment of the Job's container, and where Kubernetes has it from."""
+
+
+def settings(o: AuditObservation, *, folder: str, overhead: str) -> dict[str, str]:
+    """Of Spark. `folder`: where TEMPLATE_KEY is in the Job's pod. `overhead`: memory beside the heap."""
+    spark = o.audit.spec.spark
+    chosen = {
+        "spark.executor.instances": str(spark.executors),
+        "spark.executor.cores": str(spark.cores),
+        "spark.executor.memory": spark.memory,
+        "spark.executor.memoryOverhead": overhead,
+        "spark.kubernetes.executor.request.cores": f"{100 * spark.cores}m",
+        "spark.kubernetes.namespace": o.job_settings.home,
+        "spark.kubernetes.container.image": o.job_settings.image,
+        "spark.kubernetes.container.image.pullPolicy": o.job_settings.image_pull_policy,
+        "spark.kubernetes.executor.podTemplateFile": f"{folder}/{TEMPLATE_KEY}",
+        "spark.kubernetes.driver.pod.name": "$(POD_NAME)",
+        "spark.driver.host": "$(POD_IP)",
+        # what it would need further rights for
+        "spark.kubernetes.executor.disableConfigMap": "true",
+        "spark.kubernetes.driver.service.deleteOnTermination": "false",
+        # whoever reaches the driver's ports could have it run anything otherwise
+        "spark.authenticate": "true",
+        "spark.network.crypto.enabled": "true",
+    }
+    if o.job_settings.home != o.namespace:
+        chosen["spark.kubernetes.authenticate.executor.serviceAccountName"] = WITHOUT_RIGHTS
+    return chosen
+
+
+def template(labels: dict[str, str], kept: Storage | None) -> str:
+    """A pod, as JSON. `kept`: where the executors write parts of the account."""
+    container: Manifest = {"name": CONTAINER, "securityContext": CONTAINER_SECURITY}
+    if kept is not None:
+        container |= {"env": kept.environment, "volumeMounts": [kept.mount]}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"labels": labels},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": POD_SECURITY | (kept.security if kept is not None else {}),
+            "containers": [container],
+            "volumes": [kept.volume] if kept is not None else [],
+        },
+    }
+    return json.dumps(pod)

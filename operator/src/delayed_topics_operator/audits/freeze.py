@@ -1,0 +1,260 @@
+"""Freezes the offsets of an audit, in the order that makes no false loss: committed ones first, then the ends.
+
+An outcome of a record below a committed offset was acknowledged before the commit, so it lies below ends that are looked
+up later. Ends are high watermarks: an open transaction in the dead-letter topic must not hide a worker's record behind it.
+Committed offsets of a transaction that is still open don't count, and are not waited for: the former ones hold as well.
+
+Audits chain: one that is to go on where the last one ended begins at the offsets that were committed then. What was pending then
+is all that it still has to see of the time before, so its topics are read from when the oldest of these attempts began.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.layout import format_ranges
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.reasons import Reason
+from delayed_topics_core.registry import AuditedRecord, LayoutRecord, Owner, RegistryState, TopicsRecord
+from delayed_topics_crds.audit import Window
+from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
+
+from delayed_topics_operator.audits.observation import Blind, Waiting
+from delayed_topics_operator.gateways.kafka import KafkaLink
+
+FIRST_GENERATION = 1
+CLOCKS_MS = 600_000
+"""By how much the brokers' clocks may have been wrong when something was appended. Reading more costs little."""
+
+
+Offsets = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """Where a window begins and ends; as AuditWindow has it."""
+
+    from_offsets: Offsets
+    roots_from_offsets: Offsets
+    least_ready_partitions: int
+    to_offsets: Offsets = field(default_factory=dict)
+
+
+async def freeze(
+    link: KafkaLink,
+    names: TopicNames,
+    owner: Owner,
+    *,
+    asked: Window,
+    max_lateness_ms: int,
+    now: datetime,
+    one_in: int = 1,
+) -> AuditWindow | Waiting | Blind:
+    """`asked`: which part of what has come in. `one_in`: of so many records one is looked at. Raises KafkaDoorError."""
+    if asked.to is not None and asked.to > now:
+        return Waiting(
+            reason=Reason.AUDIT_WAITING, message=f"spec.window.to is {asked.to:%Y-%m-%d %H:%M:%S} UTC: it begins then"
+        )
+    if asked.from_ is not None and asked.from_ > now:
+        return Blind(
+            message=f"spec.window.from is {asked.from_:%Y-%m-%d %H:%M:%S} UTC, which is still to come, and without spec.window.to "
+            "the window ends now: make a new DelayedTopicAudit that begins earlier, or has an end, which is waited for"
+        )
+    registry = await link.registry()
+    claim, layout, noted = (
+        registry.holder(names.front),
+        registry.layouts.get(names.front),
+        registry.topics.get(names.front),
+    )
+    if claim is None or claim.owner != owner:
+        message = f"topic {names.front} is not held by DelayedTopic {owner.namespace}/{owner.name}: its condition Claimed says why"
+        return Waiting(reason=Reason.AUDIT_WAITING, message=message)
+    if layout is None or noted is None or not noted.start_offsets.keys() >= {names.front, names.delays}:
+        message = f"topic {names.front} is not served yet: the conditions of DelayedTopic {owner.namespace}/{owner.name} say why"
+        return Waiting(reason=Reason.AUDIT_WAITING, message=message)
+    topics = await link.topics(names.topics)
+    blind = unlike(noted, topics, names)
+    if blind is not None:
+        return blind
+    sources = [(name, p) for name in (names.front, names.delays) for p in range(len(noted.start_offsets[name]))]
+    committed = await link.committed(names.group, sources)
+    missing = uncommitted(noted, committed)
+    if missing:
+        return Blind(
+            message=f"group {names.group} has lost its committed offsets of {', '.join(missing)}: nobody knows what was served. "
+            "Set them with kafka-consumer-groups.sh --reset-offsets while no worker runs, then make a new DelayedTopicAudit"
+        )
+    counts = {name: info.partitions for name, info in topics.items() if info is not None}
+    counts.update({name: len(noted.start_offsets[name]) for name in (names.front, names.delays)})
+    everything = [(name, p) for name, count in counts.items() for p in range(count)]
+    ends = await link.offsets(everything, "latest")
+    beginnings = await link.offsets(everything, "earliest")
+
+    last = chained(registry, noted, names) if asked.since_last else None
+    extent = _whole(layout, noted, counts)
+    if last is not None:
+        extent = await _since(link, last, noted, ends, names)
+    elif asked.from_ is not None or asked.to is not None:
+        extent = await _between(link, asked, layout, extent, ends, names)
+
+    def by_topic(offsets: Mapping[TopicPartitionKey, int]) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(offsets[name, p] for p in range(count)) for name, count in counts.items()}
+
+    return AuditWindow(
+        topic=names.front,
+        topic_ids={name: noted.ids[name] for name in names.topics},
+        partition_delays=layout.layout.partition_delays[: counts[names.delays]],
+        delay_seconds=unedited(layout),
+        ready_partitions=counts[names.ready],
+        least_ready_partitions=extent.least_ready_partitions,
+        retry_cap=layout.highest_retry_cap,
+        max_lateness_ms=max_lateness_ms,
+        broker_skew_ms=layout.broker_skew_ms,
+        frozen_at_ms=int(now.timestamp() * 1000),
+        from_offsets=extent.from_offsets,
+        roots_from_offsets=extent.roots_from_offsets,
+        to_offsets=extent.to_offsets,
+        committed_offsets={
+            name: _up_to(
+                extent.to_offsets.get(name),
+                [at.offset if (at := committed.get((name, p))) else start for p, start in enumerate(starts)],
+            )
+            for name, starts in noted.start_offsets.items()
+            if name in (names.front, names.delays)
+        },
+        end_offsets=by_topic(ends),
+        beginning_offsets=by_topic(beginnings),
+        sample_one_in=one_in,
+    )
+
+
+def chained(registry: RegistryState, noted: TopicsRecord, names: TopicNames) -> AuditedRecord | None:
+    """Where the chain of audits of these very topics stands; None: it begins."""
+    last = registry.audited.get(names.front)
+    same = last is not None and all(last.ids.get(name) == noted.ids.get(name) for name in names.topics)
+    return last if same else None
+
+
+def ended(window: AuditWindow, pending_since_ms: int | None) -> AuditedRecord:
+    """Where the chain stands after an audit of this window."""
+    names = TopicNames.of(window.topic)
+    return AuditedRecord(
+        topic=window.topic,
+        ids=window.topic_ids,
+        offsets={name: window.committed_offsets[name] for name in (names.front, names.delays)},
+        since_ms=min(window.frozen_at_ms, pending_since_ms or window.frozen_at_ms),
+        ready_partitions=window.ready_partitions,
+    )
+
+
+def _whole(layout: LayoutRecord, noted: TopicsRecord, counts: Mapping[str, int]) -> Extent:
+    """Since serving began."""
+    return Extent(
+        from_offsets={name: noted.start_offsets.get(name, (0,) * count) for name, count in counts.items()},
+        roots_from_offsets={},
+        least_ready_partitions=layout.least_ready_partitions,
+    )
+
+
+async def _since(
+    link: KafkaLink,
+    last: AuditedRecord,
+    noted: TopicsRecord,
+    ends: Mapping[TopicPartitionKey, int],
+    names: TopicNames,
+) -> Extent:
+    """Partitions that are new since begin where serving of them began. Nothing is read above the window's own ends."""
+    since = await _first_at(link, last.since_ms - CLOCKS_MS, (names.front, names.ready, names.dead_letter), ends)
+    begun = {
+        name: (*last.offsets[name], *noted.start_offsets[name][len(last.offsets[name]) :])
+        for name in (names.front, names.delays)
+    }
+    return Extent(
+        from_offsets={**since, **begun},
+        roots_from_offsets={names.front: _up_to(begun[names.front], since[names.front])},
+        least_ready_partitions=last.ready_partitions,
+    )
+
+
+async def _between(
+    link: KafkaLink,
+    asked: Window,
+    layout: LayoutRecord,
+    whole: Extent,
+    ends: Mapping[TopicPartitionKey, int],
+    names: TopicNames,
+) -> Extent:
+    """What came in between two times. Its outcomes may have come out up to now; where its attempts began lies at most the
+    longest delay before it."""
+
+    async def at(when: datetime, topics: Sequence[str], *, earlier_ms: int = 0) -> dict[str, tuple[int, ...]]:
+        """Within the window of everything."""
+        found = await _first_at(link, int(when.timestamp() * 1000) - earlier_ms, topics, ends)
+        return {topic: tuple(map(max, offsets, whole.from_offsets[topic])) for topic, offsets in found.items()}
+
+    sources, extent = (names.front, names.delays), whole
+    if asked.from_ is not None:
+        longest_ms = max(layout.layout.partition_delays) * 1000
+        before = await at(asked.from_, (names.front, names.ready, names.dead_letter), earlier_ms=longest_ms + CLOCKS_MS)
+        extent = replace(
+            whole,
+            from_offsets={**before, **await at(asked.from_, sources)},
+            roots_from_offsets={names.front: before[names.front]},
+        )
+    return extent if asked.to is None else replace(extent, to_offsets=await at(asked.to, sources))
+
+
+async def _first_at(
+    link: KafkaLink, at_ms: int, topics: Sequence[str], ends: Mapping[TopicPartitionKey, int]
+) -> dict[str, tuple[int, ...]]:
+    """The first offsets of that time, by topic; the end where nothing is that new."""
+    places = [place for place in ends if place[0] in topics]
+    found = await link.offsets_at(dict.fromkeys(places, at_ms))
+
+    def offset(place: TopicPartitionKey) -> int:
+        known = found[place]
+        return ends[place] if known is None else min(known, ends[place])
+
+    return {topic: tuple(offset(place) for place in places if place[0] == topic) for topic in topics}
+
+
+def _up_to(limits: Sequence[int] | None, offsets: Sequence[int]) -> tuple[int, ...]:
+    return tuple(offsets if limits is None else map(min, offsets, limits))
+
+
+def unlike(noted: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: TopicNames) -> Blind | None:
+    """The topics of now are not those that serving began with."""
+    if noted.made_again:
+        again = ", ".join(noted.made_again)
+        return Blind(
+            message=f"{again} was deleted and made again since serving began: what was in the former is gone. "
+            "Only a DelayedTopic that begins anew can be verified, on another topic or after deletionPolicy Delete"
+        )
+    for name in names.topics:
+        info = topics.get(name)
+        if info is None:
+            return Blind(
+                message=f"topic {name} does not exist, somebody deleted it: the conditions of the DelayedTopic say what to do"
+            )
+        if info.id != noted.ids.get(name):
+            return Blind(
+                message=f"topic {name} was deleted and made again: its id was {noted.ids.get(name)}, it is {info.id}"
+            )
+    return None
+
+
+def uncommitted(noted: TopicsRecord, committed: Mapping[TopicPartitionKey, CommittedOffset | None]) -> list[str]:
+    """Partitions that have begun and have no committed offset, by topic."""
+    found = []
+    for name, starts in noted.start_offsets.items():
+        begun = range(min(len(starts), noted.begun.get(name, 0)))
+        missing = [p for p in begun if committed.get((name, p)) is None]
+        if missing:
+            found.append(f"{name} [{format_ranges(missing)}]")
+    return found
+
+
+def unedited(layout: LayoutRecord) -> tuple[int, ...]:
+    """The delay list, if it is the first one."""
+    return layout.layout.delay_seconds if layout.layout.generation == FIRST_GENERATION else ()

@@ -1,0 +1,147 @@
+"""The ConfigMap and the Job of an audit, as plain manifests. Pure."""
+
+import hashlib
+from typing import Any
+
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_crds import API_VERSION
+
+from delayed_topics_operator.audits import executors
+from delayed_topics_operator.audits.observation import AuditObservation
+from delayed_topics_operator.audits.storage import storage
+from delayed_topics_operator.manifests import CONTAINER_SECURITY, MANAGED_BY, POD_SECURITY, SERVICE_ACCOUNT
+
+Manifest = dict[str, Any]
+
+APP = "delayed-topics-audit"
+AUDIT_LABEL = "delayedtopics.io/audit"
+"""Of all that an audit has, its executors' pods too: the Job's name."""
+CONTAINER = "audit"
+WINDOW_KEY = "window.json"
+MAX_NAME = 54
+"""A pod's name is the Job's and six characters; it is a host name too, of at most 63."""
+
+OVERHEAD_MIB = 512
+"""Beside the heap: Python, Spark's and Kafka's buffers outside the heap, code."""
+RETRIES = 2
+TERMINATION_LOG = "/dev/termination-log"
+FROZEN = "/etc/delayed-topics/audit"
+
+
+def job_name(name: str, uid: str) -> str:
+    """Unique in whichever namespace the Job lives, also when an audit of the same name is made again."""
+    digest = hashlib.sha256(uid.encode()).hexdigest()[:8]
+    readable = name.replace(".", "-")
+    readable = readable if readable[0].isalpha() else f"a-{readable}"
+    return f"{readable[: MAX_NAME - 15].rstrip('-')}-audit-{digest}"
+
+
+def window_name(job: str) -> str:
+    return f"{job}-window"
+
+
+def config_map(o: AuditObservation, window: AuditWindow) -> Manifest:
+    name = window_name(o.job_name)
+    data = {WINDOW_KEY: window.encode()}
+    if o.audit.spec.spark.executors:
+        output = o.audit.spec.output
+        shared = storage(o) if output and output.parquet else None
+        data[executors.TEMPLATE_KEY] = executors.template(_labels(o), shared)
+    return {**_object("v1", "ConfigMap", name, o), "immutable": True, "data": data}
+
+
+def job(o: AuditObservation) -> Manifest:
+    """Without a time to live: it is given one when its verdict was read."""
+    name = o.job_name
+    template = {"metadata": {"labels": _labels(o)}, "spec": _pod(o, name)}
+    return {**_object("batch/v1", "Job", name, o), "spec": {"backoffLimit": RETRIES, "template": template}}
+
+
+def _pod(o: AuditObservation, name: str) -> Manifest:
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": o.audit.spec.spark.executors > 0,
+        "enableServiceLinks": False,
+        "securityContext": dict(POD_SECURITY),
+        "containers": [_container(o)],
+        "volumes": [
+            {"name": "window", "configMap": {"name": window_name(name)}},
+            {"name": "connection", "secret": {"secretName": o.job_settings.secret}},
+            {"name": "tmp", "emptyDir": {}},
+        ],
+    }
+    if kept := storage(o):
+        spec["volumes"].append(kept.volume)
+        spec["securityContext"] |= kept.security
+    if o.audit.spec.spark.executors:
+        spec["serviceAccountName"] = executors.SERVICE_ACCOUNT
+    elif o.job_settings.home != o.namespace:
+        spec["serviceAccountName"] = SERVICE_ACCOUNT  # the chart makes it; a tenant's namespace has only its own
+    return spec
+
+
+def _container(o: AuditObservation) -> Manifest:
+    spark, output = o.audit.spec.spark, o.audit.spec.output
+    kept = storage(o)
+    memory = f"{_mebibytes(spark.memory) + OVERHEAD_MIB}Mi"
+    settings, place = dict(spark.conf or {}) | (kept.settings if kept else {}), []
+    if spark.executors:
+        settings |= executors.settings(o, folder=FROZEN, overhead=f"{OVERHEAD_MIB}m")
+        place = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in executors.POD.items()]
+    return {
+        "name": CONTAINER,
+        "image": o.job_settings.image,
+        "imagePullPolicy": o.job_settings.image_pull_policy,
+        "args": [
+            "run",
+            f"--window={FROZEN}/{WINDOW_KEY}",
+            "--connection=/etc/delayed-topics/connection",
+            f"--result={TERMINATION_LOG}",
+            f"--master={'k8s://https://kubernetes.default.svc' if spark.executors else f'local[{spark.cores}]'}",
+            f"--memory={spark.memory}",
+            *(f"--conf={name}={value}" for name, value in settings.items()),
+            *([f"--output={kept.folder}"] if kept else ()),
+            *(["--parquet"] if output and output.parquet else ()),
+        ],
+        "env": [
+            {"name": "SPARK_LOCAL_DIRS", "value": "/tmp"},
+            {"name": "HOME", "value": "/tmp"},
+            *place,
+            *(kept.environment if kept else ()),
+        ],
+        # A batch job takes the cores that are idle: at its start Java compiles on all it can get, a limit would double the
+        # time of a small audit. Its memory is its own.
+        "resources": {
+            "requests": {"cpu": f"{100 * (1 if spark.executors else spark.cores)}m", "memory": memory},
+            "limits": {"memory": memory},
+        },
+        "volumeMounts": [
+            {"name": "window", "mountPath": FROZEN, "readOnly": True},
+            {"name": "connection", "mountPath": "/etc/delayed-topics/connection", "readOnly": True},
+            {"name": "tmp", "mountPath": "/tmp"},
+            *([kept.mount] if kept else ()),
+        ],
+        "terminationMessagePath": TERMINATION_LOG,
+        "securityContext": CONTAINER_SECURITY,
+    }
+
+
+def _mebibytes(memory: str) -> int:
+    return int(memory[:-1]) * (1024 if memory[-1] == "g" else 1)
+
+
+def _labels(o: AuditObservation) -> dict[str, str]:
+    return {
+        "app.kubernetes.io/name": APP,
+        "app.kubernetes.io/managed-by": MANAGED_BY,
+        "delayedtopics.io/namespace": o.namespace,
+        AUDIT_LABEL: o.job_name,
+    }
+
+
+def _object(api_version: str, kind: str, name: str, o: AuditObservation) -> Manifest:
+    metadata: Manifest = {"name": name, "namespace": o.job_settings.home, "labels": _labels(o)}
+    if o.job_settings.home == o.namespace:
+        owner = {"apiVersion": API_VERSION, "kind": "DelayedTopicAudit", "name": o.name, "uid": o.audit.metadata.uid}
+        metadata["ownerReferences"] = [{**owner, "controller": True}]
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}

@@ -1,0 +1,64 @@
+"""What a pass over a DelayedTopicAudit knows. A value: nothing in it changes any more."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.reasons import Reason
+from delayed_topics_crds import DelayedTopic, DelayedTopicAudit
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """The audit can't begin yet."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blind:
+    """No audit of this delayed topic can see what it needs, however long it waits."""
+
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSettings:
+    """`home`: the namespace of the Job. `secret`: the Secret there that the workers have too."""
+
+    image: str
+    image_pull_policy: str
+    home: str
+    secret: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditObservation:
+    """`job_name`: of the Job that it has or would get. `topic` None: there is no such DelayedTopic.
+
+    `frozen`: looked for while nothing has begun. `ahead`: an older audit of the same DelayedTopic that has no verdict yet.
+    `pods`: those of the Job, and those that Spark has made for it.
+    """
+
+    now: datetime
+    job_name: str
+    audit: DelayedTopicAudit
+    topic: DelayedTopic | None
+    job_settings: JobSettings
+    frozen: AuditWindow | Waiting | Blind | None
+    ahead: str | None
+    config_map: Manifest | None
+    job: Manifest | None
+    pods: tuple[Manifest, ...]
+
+    @property
+    def namespace(self) -> str:
+        return self.audit.metadata.namespace or ""
+
+    @property
+    def name(self) -> str:
+        return self.audit.metadata.name

@@ -1,0 +1,129 @@
+"""How an audit's Job ended, or what its pod waits for, from what Kubernetes says of them. Pure."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from delayed_topics_crds import Account
+from delayed_topics_crds.common import Verdict
+from pydantic import BaseModel, ValidationError
+
+from delayed_topics_operator.audits.executors import CONTAINER as EXECUTOR
+from delayed_topics_operator.audits.manifests import CONTAINER
+
+Manifest = dict[str, Any]
+
+POD_SECONDS = 10
+"""A Job has a pod sooner than that, unless somebody has to do something about it."""
+_IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
+_STUCK = _IMAGE_REASONS | frozenset(
+    {
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+    }
+)
+"""Reasons of a waiting container that somebody has to do something about."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """`obstacle`: what somebody has to do something about, so that it can go on; None: nothing."""
+
+    obstacle: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failed:
+    """The Job ended without a verdict."""
+
+    message: str
+
+
+class Reported(BaseModel):
+    """The container's termination message: what delayed_topics_audit calls a Result."""
+
+    verdict: Verdict
+    message: str
+    account: Account | None = None
+    pending_since_ms: int | None = None
+
+
+def outcome(job: Manifest, pods: tuple[Manifest, ...], now: datetime) -> Running | Failed | Reported:
+    conditions = {c["type"]: c for c in (job.get("status") or {}).get("conditions", ()) if c["status"] == "True"}
+    executors = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get("spark-role") == "executor"]
+    newest = sorted(
+        (pod for pod in pods if pod not in executors),
+        key=lambda pod: str(pod["metadata"].get("creationTimestamp") or ""),
+        reverse=True,
+    )
+    if "Complete" in conditions:
+        reported = next((r for pod in newest if (r := _reported(pod)) is not None), None)
+        return reported or Failed(message="the Job succeeded, but its pod is gone before its verdict was read")
+    if "Failed" in conditions:
+        said = next((why for pod in newest if (why := _failure(pod)) is not None), None)
+        return Failed(message=said or str(conditions["Failed"].get("message") or "the Job failed"))
+    if not newest:
+        return Running(obstacle=_without_pod(job, now))
+    return Running(obstacle=next((what for pod in (newest[0], *executors) if (what := _obstacle(pod))), None))
+
+
+def _without_pod(job: Manifest, now: datetime) -> str | None:
+    """A quota, pod security or a missing service account: only the Job's events say which."""
+    meta = job["metadata"]
+    made = meta.get("creationTimestamp")
+    if made is None or (now - datetime.fromisoformat(made)).total_seconds() < POD_SECONDS:
+        return None
+    return f"Job {meta['name']} gets no pod: its events say why (kubectl describe job {meta['name']} -n {meta['namespace']})"
+
+
+def _terminated(pod: Manifest) -> Manifest | None:
+    status = _container(pod).get("state") or {}
+    terminated: Manifest | None = status.get("terminated")
+    return terminated
+
+
+def _reported(pod: Manifest) -> Reported | None:
+    terminated = _terminated(pod)
+    if terminated is None or terminated.get("exitCode") != 0:
+        return None
+    try:
+        return Reported.model_validate(json.loads(terminated.get("message") or ""))
+    except (ValueError, ValidationError):
+        return None
+
+
+def _failure(pod: Manifest) -> str | None:
+    terminated = _terminated(pod)
+    if terminated is None:
+        evicted = (pod.get("status") or {}).get("message")
+        return f"the pod was ended: {evicted}" if evicted else None
+    if terminated.get("reason") == "OOMKilled":
+        return "the Job's memory was not enough, its pod was killed: raise spec.spark.memory in a new DelayedTopicAudit"
+    try:
+        return str(json.loads(terminated.get("message") or "")["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"the container ended with exit code {terminated.get('exitCode')}; see the logs of pod {pod['metadata']['name']}"
+
+
+def _obstacle(pod: Manifest) -> str | None:
+    waiting = (_container(pod).get("state") or {}).get("waiting") or {}
+    if waiting.get("reason") in _STUCK:
+        remedy = (
+            "; correct the chart's images.audit or images.pullSecrets" if waiting["reason"] in _IMAGE_REASONS else ""
+        )
+        return f"pod {pod['metadata']['name']}: {waiting['reason']}: {waiting.get('message', 'see its events')}{remedy}"
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    unplaced = next((c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"), None)
+    if unplaced is not None:
+        return (
+            f"pod {pod['metadata']['name']} finds no node: {unplaced.get('message', '')}; lower spec.spark or add room"
+        )
+    return None
+
+
+def _container(pod: Manifest) -> Manifest:
+    """An executor has no other."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return next((status for status in statuses if status["name"] in (CONTAINER, EXECUTOR)), {})

@@ -1,0 +1,275 @@
+"""Decides about an audit: freeze, run, read the verdict, say it, let go. Pure.
+
+Each step leaves its mark before the next begins: ConfigMap, Job, verdict in the status, verdict on the DelayedTopic. So an
+operator that is killed in between goes on where it was, and a verdict is read before Kubernetes may remove the Job.
+"""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.errors import UnreadableRecord
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_crds import Account, DelayedTopicAuditStatus, DelayedTopicStatus, LastAudit
+from delayed_topics_crds import Condition as StatusCondition
+from delayed_topics_crds.common import Verdict
+
+from delayed_topics_operator.audits import manifests
+from delayed_topics_operator.audits.freeze import ended
+from delayed_topics_operator.audits.observation import AuditObservation, Blind, Waiting
+from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
+from delayed_topics_operator.audits.pods import Failed, Reported, Running, outcome
+from delayed_topics_operator.audits.storage import storage
+from delayed_topics_operator.errors import KubeRefused
+from delayed_topics_operator.plan import (
+    AddFinalizer,
+    ApplyChild,
+    DeleteChild,
+    Notice,
+    RemoveFinalizer,
+    Said,
+    WriteRegistry,
+)
+from delayed_topics_operator.translate import FINALIZER
+
+Manifest = dict[str, Any]
+
+WAIT_SECONDS = 5.0
+POLL_SECONDS = 2.0
+"""How often a running Job is looked at."""
+
+_REASONS: dict[Verdict, Reason] = {
+    "Verified": Reason.EVERY_RECORD_ACCOUNTED,
+    "Violated": Reason.PROMISE_BROKEN,
+    "Unknown": Reason.CANNOT_SEE_EVERYTHING,
+}
+_TRUTH: dict[Verdict, Literal["True", "False", "Unknown"]] = {
+    "Verified": "True",
+    "Violated": "False",
+    "Unknown": "Unknown",
+}
+
+
+def reconcile(o: AuditObservation) -> AuditPlan:
+    if o.audit.metadata.deletion_timestamp is not None:
+        return _deleted(o)
+    if o.audit.status.verdict is not None:
+        return _concluded(o)
+    if o.topic is None:
+        return _without_topic(o)
+    if o.job is not None:
+        return _running(o, o.job)
+    if o.audit.status.job_name is not None:
+        gone = f"Job {o.audit.status.job_name} was removed before it ended; make a new DelayedTopicAudit"
+        return _conclude(o, "Unknown", gone, reason=Reason.AUDIT_FAILED)
+    if o.config_map is not None:
+        return AuditPlan(actions=(ApplyChild(manifest=manifests.job(o), change="created"),), wake_seconds=POLL_SECONDS)
+    return _begin(o)
+
+
+def refused(o: AuditObservation, error: KubeRefused) -> AuditPlan:
+    """The API server refused an action: too large, a quota, a right that is missing."""
+    return AuditPlan(status=_status(o, _not_yet(Reason.AUDIT_WAITING, f"{error}; tried again")))
+
+
+def _begin(o: AuditObservation) -> AuditPlan:
+    if o.ahead is not None:
+        waiting = _not_yet(Reason.AUDIT_WAITING, f"audit {o.ahead} of the same DelayedTopic comes first")
+        return AuditPlan(status=_status(o, waiting), wake_seconds=WAIT_SECONDS)
+    if o.audit.spec.output is not None and o.job_settings.home != o.namespace:
+        # claims and Secrets there are not the tenant's, and a Job of the operator's could write into any of them
+        elsewhere = (
+            f"spec.output must come with a KafkaConnection of namespace {o.namespace}: with a cluster connection the Job runs in "
+            f"namespace {o.job_settings.home}; make a new DelayedTopicAudit without it"
+        )
+        return _conclude(o, "Unknown", elsewhere, reason=Reason.NOT_ALLOWED)
+    match o.frozen:
+        case AuditWindow() as window:
+            add = () if _has_finalizer(o) else (AddFinalizer(),)
+            made = ApplyChild(manifest=manifests.config_map(o, window), change="created")
+            return AuditPlan(actions=(*add, made), wake_seconds=POLL_SECONDS)
+        case Blind(message=message):
+            return _conclude(o, "Unknown", message)
+        case Waiting(reason=reason, message=message):
+            return AuditPlan(status=_status(o, _not_yet(reason, message)), wake_seconds=WAIT_SECONDS)
+        case None:
+            raise AssertionError("without a ConfigMap a window is looked for")
+
+
+def _without_topic(o: AuditObservation) -> AuditPlan:
+    """One that was never there may still come; one that was audited won't come back as the same."""
+    name = f"{o.namespace}/{o.audit.spec.delayed_topic_ref.name}"
+    if o.config_map is None and o.job is None:
+        waiting = _not_yet(Reason.AUDIT_WAITING, f"DelayedTopic {name} does not exist: make it, or delete this audit")
+        return AuditPlan(status=_status(o, waiting), wake_seconds=WAIT_SECONDS)
+    return _conclude(o, "Unknown", f"DelayedTopic {name} was deleted while it was audited")
+
+
+def _running(o: AuditObservation, job: Manifest) -> AuditPlan:
+    match outcome(job, o.pods, o.now):
+        case Reported(verdict=verdict, message=message, account=account) as reported:
+            plan = _conclude(o, verdict, message, account=account, at=_ended(job))
+            return replace(plan, actions=_go_on_from_here(o, reported))
+        case Failed(message=message):
+            return _conclude(o, "Unknown", message, reason=Reason.AUDIT_FAILED, at=_ended(job))
+        case Running(obstacle=None):
+            message = f"Job {o.job_settings.home}/{job['metadata']['name']} accounts for the records"
+            said = Said(status="False", reason=Reason.AUDIT_RUNNING, message=message)
+            return AuditPlan(
+                status=_status(o, said),
+                notices=(Notice(type="Normal", reason="AuditStarted", message=message),),
+                wake_seconds=POLL_SECONDS,
+            )
+        case Running(obstacle=obstacle):
+            stuck = _not_yet(Reason.AUDIT_WAITING, obstacle or "")
+            return AuditPlan(status=_status(o, stuck), wake_seconds=POLL_SECONDS)
+
+
+def _conclude(
+    o: AuditObservation,
+    verdict: Verdict,
+    message: str,
+    *,
+    reason: Reason | None = None,
+    account: Account | None = None,
+    at: datetime | None = None,
+) -> AuditPlan:
+    reason = reason or _REASONS[verdict]
+    complete = Said(status="True", reason=reason, message=message)
+    verified = Said(status=_TRUTH[verdict], reason=reason, message=message)
+    status = _status(o, complete, verified).model_copy(
+        update={"verdict": verdict, "message": message, "account": account, "finished_at": at or o.now}
+    )
+    notice = Notice(type="Normal" if verdict == "Verified" else "Warning", reason=verdict, message=message)
+    return AuditPlan(status=status, notices=(notice,), wake_seconds=0.0)
+
+
+def _go_on_from_here(o: AuditObservation, reported: Reported) -> tuple[AuditAction, ...]:
+    """Before the verdict is said: a chain may not lose a link that people can see. Nothing was counted: the next one counts it."""
+    window = _window(o)
+    if not o.audit.spec.window.since_last or reported.account is None or window is None:
+        return ()
+    record = ended(window, reported.pending_since_ms)
+    return (WriteRegistry(record=record, why=f"note where audit {o.namespace}/{o.name} ended"),)
+
+
+def _concluded(o: AuditObservation) -> AuditPlan:
+    """The verdict stands. The DelayedTopic says it too, unless a later one is known or it is not the one that was audited."""
+    actions = (*_let_go(o), RemoveFinalizer()) if _has_finalizer(o) else ()
+    return AuditPlan(actions=actions, topic_status=_on_topic(o))
+
+
+def _deleted(o: AuditObservation) -> AuditPlan:
+    if not _has_finalizer(o):
+        return AuditPlan()
+    return AuditPlan(actions=(*(_delete(child) for child in (o.job, o.config_map) if child), RemoveFinalizer()))
+
+
+def _let_go(o: AuditObservation) -> tuple[AuditAction, ...]:
+    """A Job that ended is kept for a while, with its window, for people to look at."""
+    if o.job is None or isinstance(outcome(o.job, o.pods, o.now), Running):
+        return tuple(_delete(child) for child in (o.job, o.config_map) if child)
+    meta = o.job["metadata"]
+    return (
+        Expire(
+            namespace=meta["namespace"],
+            job=meta["name"],
+            job_uid=meta["uid"],
+            config_map=o.config_map["metadata"]["name"] if o.config_map else None,
+            seconds=o.audit.spec.ttl_seconds_after_finished,
+        ),
+    )
+
+
+def _on_topic(o: AuditObservation) -> DelayedTopicStatus | None:
+    status, topic = o.audit.status, o.topic
+    verdict, at = status.verdict, status.finished_at
+    if topic is None or topic.metadata.deletion_timestamp is not None or verdict is None or at is None:
+        return None
+    last = topic.status.last_audit
+    made = topic.metadata.creation_timestamp
+    later_known = last is not None and last.time >= at and last.name != o.name
+    if later_known or (made is not None and (status.started_at or at) < made):
+        return None
+    reason = next((c.reason for c in status.conditions if c.type == Condition.VERIFIED), _REASONS[verdict])
+    said = Said(status=_TRUTH[verdict], reason=Reason(reason), message=f"audit {o.name}: {status.message}")
+    before = next((c for c in topic.status.conditions if c.type == Condition.DELIVERY_VERIFIED), None)
+    condition = _condition(Condition.DELIVERY_VERIFIED, said, before, at, topic.metadata.generation)
+    return DelayedTopicStatus(conditions=(condition,), last_audit=LastAudit(name=o.name, verdict=verdict, time=at))
+
+
+def _status(o: AuditObservation, complete: Said, verified: Said | None = None) -> DelayedTopicAuditStatus:
+    if verified is None:
+        verified = Said(status="Unknown", reason=complete.reason, message=complete.message)
+    before = {c.type: c for c in o.audit.status.conditions}
+    said = {Condition.COMPLETE: complete, Condition.VERIFIED: verified}
+    return DelayedTopicAuditStatus(
+        observed_generation=o.audit.metadata.generation,
+        conditions=tuple(
+            _condition(kind, what, before.get(kind), o.now, o.audit.metadata.generation) for kind, what in said.items()
+        ),
+        started_at=_frozen_at(o),
+        window_config_map=_place(o.config_map),
+        report=_report(o),
+        job_name=_place(o.job),
+    )
+
+
+def _condition(
+    kind: Condition, said: Said, before: StatusCondition | None, now: datetime, generation: int | None
+) -> StatusCondition:
+    same = before is not None and before.status == said.status
+    return StatusCondition(
+        type=kind,
+        status=said.status,
+        reason=said.reason,
+        message=said.message,
+        last_transition_time=before.last_transition_time if same and before is not None else now,
+        observed_generation=generation,
+    )
+
+
+def _not_yet(reason: Reason, message: str) -> Said:
+    return Said(status="False", reason=reason, message=message)
+
+
+def _report(o: AuditObservation) -> str | None:
+    kept = storage(o)
+    return f"{kept.shown}/report.html" if kept is not None and o.job is not None else None
+
+
+def _frozen_at(o: AuditObservation) -> datetime | None:
+    if o.config_map is None:
+        return o.audit.status.started_at
+    window = _window(o)
+    return datetime.fromtimestamp(window.frozen_at_ms // 1000, UTC) if window else None
+
+
+def _window(o: AuditObservation) -> AuditWindow | None:
+    """As it was frozen; None: there is none, or somebody else wrote it."""
+    try:
+        return AuditWindow.decode(((o.config_map or {}).get("data") or {}).get(manifests.WINDOW_KEY, ""))
+    except UnreadableRecord:
+        return None
+
+
+def _ended(job: Manifest) -> datetime | None:
+    status = job.get("status") or {}
+    at = status.get("completionTime") or next(
+        (c.get("lastTransitionTime") for c in status.get("conditions", ()) if c["type"] == "Failed"), None
+    )
+    return datetime.fromisoformat(at) if at else None
+
+
+def _delete(child: Manifest) -> DeleteChild:
+    meta = child["metadata"]
+    return DeleteChild(kind=child["kind"], namespace=meta["namespace"], name=meta["name"], uid=meta["uid"])
+
+
+def _place(child: Manifest | None) -> str | None:
+    return f"{child['metadata']['namespace']}/{child['metadata']['name']}" if child else None
+
+
+def _has_finalizer(o: AuditObservation) -> bool:
+    return FINALIZER in o.audit.metadata.finalizers

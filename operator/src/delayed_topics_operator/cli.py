@@ -1,0 +1,138 @@
+"""The command line: `delayed-topics-operator run`."""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import yaml
+
+from delayed_topics_operator.default_connection import apply_default_connection
+from delayed_topics_operator.errors import KubeError
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.http import serve
+from delayed_topics_operator.observe.children import WATCHED
+from delayed_topics_operator.runtime import CLUSTER_WIDE, Runtime
+from delayed_topics_operator.settings import Settings
+from delayed_topics_operator.watch import Watch
+
+log = logging.getLogger(__name__)
+
+API_SERVER_WAIT_SECONDS = 2.0
+T = TypeVar("T")
+
+
+@click.group()
+def main() -> None:
+    """The operator of delayed topics."""
+
+
+@main.command()
+@click.option(
+    "--namespace", required=True, help="Where the operator runs: Secrets and workers of cluster connections live here."
+)
+@click.option(
+    "--tenant-namespace",
+    "tenant_namespaces",
+    multiple=True,
+    help="A namespace that lets the operator in, for KafkaConnections there. May be repeated.",
+)
+@click.option("--worker-image", required=True, help="Image of the worker pods.")
+@click.option("--audit-image", required=True, help="Image of the audit Jobs.")
+@click.option(
+    "--image-pull-policy",
+    type=click.Choice(["Always", "IfNotPresent", "Never"]),
+    default="IfNotPresent",
+    show_default=True,
+)
+@click.option(
+    "--default-connection",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A manifest of a ClusterKafkaConnection that is applied at the start.",
+)
+@click.option(
+    "--http-port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help="For /livez, /readyz and /metrics.",
+)
+@click.option(
+    "--resync-seconds",
+    type=click.FloatRange(1),
+    default=30.0,
+    show_default=True,
+    help="How often everything is compared.",
+)
+@click.option(
+    "--gone-after-seconds",
+    type=click.FloatRange(0),
+    default=300.0,
+    show_default=True,
+    help="How long a deletion waits for Kafka or its credentials before it leaves the topics as they are.",
+)
+@click.option("--log-level", type=click.Choice(["DEBUG", "INFO", "WARNING"]), default="INFO", show_default=True)
+def run(log_level: str, default_connection: Path | None, **options: Any) -> None:
+    """Run until SIGTERM."""
+    logging.basicConfig(level=log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("kopf").setLevel("CRITICAL")  # what ends a watch is logged by ours
+    manifest = yaml.safe_load(default_connection.read_text()) if default_connection else None
+    asyncio.run(_run(Settings(**options), manifest))
+
+
+async def _run(settings: Settings, default_connection: dict[str, Any] | None) -> None:
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    kube = await Kube.connect()
+    stopping = asyncio.create_task(stopped.wait())
+    serving = asyncio.create_task(_serve(settings, kube, default_connection))
+    await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+    failed = serving.done()
+    serving.cancel()
+    try:
+        await serving
+    except asyncio.CancelledError:
+        if failed:
+            raise
+    finally:
+        await kube.close()
+
+
+async def _serve(settings: Settings, kube: Kube, default_connection: dict[str, Any] | None) -> None:
+    """Until cancelled."""
+    runtime = Runtime(settings=settings, kube=kube, cluster=await _cluster_uid(kube))
+    http = await serve(runtime)
+    if default_connection is not None:
+        await _until_done(lambda: apply_default_connection(kube, default_connection, namespace=settings.namespace))
+    watches = (
+        Watch(None, CLUSTER_WIDE, runtime.seen),
+        *(Watch(namespace, WATCHED, runtime.seen) for namespace in runtime.worker_namespaces),
+    )
+    for watch in watches:
+        watch.start()
+    try:
+        await runtime.run()
+    finally:
+        await asyncio.gather(*(watch.stop() for watch in watches))
+        await http.cleanup()
+
+
+async def _cluster_uid(kube: Kube) -> str:
+    """Tells this Kubernetes cluster from others that use the same Kafka."""
+    namespace = await _until_done(lambda: kube.get("Namespace", None, "kube-system"))
+    return str(namespace["metadata"]["uid"])
+
+
+async def _until_done(call: Callable[[], Awaitable[T]]) -> T:
+    """At the start the API server, or the definitions of our resources, may not be there yet."""
+    while True:
+        try:
+            return await call()
+        except KubeError as e:
+            log.warning("%s", e)
+            await asyncio.sleep(API_SERVER_WAIT_SECONDS)

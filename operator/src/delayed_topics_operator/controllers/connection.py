@@ -1,0 +1,315 @@
+"""ClusterKafkaConnection and KafkaConnection: can Kafka be reached by it? Holds the links that everybody else uses."""
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_crds import (
+    ClusterKafkaConnection,
+    KafkaConnection,
+    KafkaConnectionSpec,
+    KafkaConnectionStatus,
+    parse,
+)
+from delayed_topics_crds import Condition as StatusCondition
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import ConnectionInvalid, KafkaDoorError, KafkaUnreachable
+from delayed_topics_kafka.model import ClusterInfo
+from pydantic import ValidationError
+
+from delayed_topics_operator.errors import ConnectionUnusable, KubeRefused, NotFound, NotYet
+from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.gateways.status import write_status
+from delayed_topics_operator.installation import serves
+from delayed_topics_operator.observation import Unusable, Usable
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator.reconcile.target import DEFAULT_SKEW_MS
+from delayed_topics_operator.settings import Settings
+from delayed_topics_operator.store import Manifest, Store
+
+log = logging.getLogger(__name__)
+
+Resource = ClusterKafkaConnection | KafkaConnection
+QUIET = {"log_level": 2}
+"""The client library would tell of every try to reach a broker; what matters comes back from the calls."""
+KINDS = ("ClusterKafkaConnection", "KafkaConnection")
+
+
+@dataclass
+class _Entry:
+    state: Usable | Unusable
+    link: KafkaLink | None = None
+    cluster_id: str | None = None
+    generation: int | None = None
+
+
+class Connections:
+    """A controller for both kinds."""
+
+    kind = "KafkaConnection"
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        kube: Kube,
+        store: Store,
+        changed: Callable[[Key], None],
+        doubted: Callable[[Key], None],
+        news: Callable[[Key, set[str]], None],
+    ) -> None:
+        """`changed`: the state of this connection is another. `doubted`: it has to be looked at soon. `news`: its registry or
+        events have news of these front topics."""
+        self._settings = settings
+        self._kube = kube
+        self._store = store
+        self._changed = changed
+        self._doubted = doubted
+        self._news = news
+        self._entries: dict[Key, _Entry] = {}
+        self._unlooked_since: dict[Key, datetime] = {}
+
+    def look(self, key: Key) -> tuple[Usable | Unusable, KafkaLink | None]:
+        """The state of a connection, and its link if it can be used. Raises NotYet until it was looked at as it is now."""
+        entry, raw = self._entries.get(key), self._store.get(*key)
+        if raw is not None and (entry is None or entry.generation != raw["metadata"].get("generation")):
+            return self._unlooked(key), None  # what it allows may have changed
+        if entry is None:
+            entry = self._entries[key] = _Entry(_missing(key))
+        if isinstance(entry.state, Usable) and entry.link is None:
+            return self._unlooked(key), None
+        self._unlooked_since.pop(key, None)
+        return entry.state, entry.link if isinstance(entry.state, Usable) else None
+
+    def _unlooked(self, key: Key) -> Unusable:
+        """Raises NotYet, but not for longer than a deletion waits for Kafka."""
+        since, now = self._unlooked_since.setdefault(key, _now()), _now()
+        if (now - since).total_seconds() < self._settings.gone_after_seconds:
+            raise NotYet(f"{key} was not looked at yet")
+        return Unusable(
+            reason=Reason.KAFKA_UNREACHABLE,
+            message=f"{key} could not be looked at since {since:%H:%M:%S} UTC: the operator's log says why",
+            since=since,
+        )
+
+    def doubt(self, key: Key, error: KafkaDoorError) -> None:
+        """A call failed: nobody uses the connection until it was looked at again."""
+        entry = self._entries.get(key)
+        if entry is not None and isinstance(error, KafkaUnreachable) and isinstance(entry.state, Usable):
+            entry.state = Unusable(reason=Reason.KAFKA_UNREACHABLE, message=str(error), since=_now())
+            self._doubted(key)
+            self._changed(key)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(entry.link.close() for entry in self._entries.values() if entry.link is not None))
+
+    async def reconcile(self, key: Key) -> float | None:
+        raw = self._store.get(*key)
+        if raw is None:
+            await self._forget(key)
+            return None
+        if not serves(self._store, key, namespace=self._settings.namespace):
+            await self._forget(key)
+            return self._settings.resync_seconds
+        entry = self._entries.get(key) or _Entry(_missing(key))
+        before = entry.state
+        cluster: ClusterInfo | None = None
+        try:
+            resource = _parse(key, raw)
+            connection = await self._connection(key, resource.spec)
+            cluster = await self._reach(entry, key, connection, (raw.get("status") or {}).get("clusterId"))
+        except ConnectionUnusable as e:
+            since = before.since if isinstance(before, Unusable) else _now()
+            entry.state = Unusable(reason=e.reason, message=str(e), since=since)
+        else:
+            entry.state = _usable(resource, connection, cluster)
+            entry.cluster_id = cluster.cluster_id
+        entry.generation = raw["metadata"].get("generation")
+        self._entries[key] = entry
+        if entry.state != before:
+            log.info("%s: %s", key, entry.state.message if isinstance(entry.state, Unusable) else "Kafka answers")
+            self._changed(key)
+        if not raw["metadata"].get("deletionTimestamp"):
+            await write_status(self._kube, self._store, raw, _status(raw, entry, cluster))
+        return self._settings.resync_seconds if cluster is not None else self._settings.resync_seconds / 6
+
+    async def _forget(self, key: Key) -> None:
+        entry = self._entries.get(key)
+        if entry is None or entry.generation is None:
+            return  # it is known to be missing
+        self._entries[key] = _Entry(_missing(key))
+        if entry.link is not None:
+            await entry.link.close()
+        self._changed(key)
+
+    async def _reach(self, entry: _Entry, key: Key, connection: Connection, cluster_id: str | None) -> ClusterInfo:
+        """`cluster_id`: of the Kafka cluster that it reached before. Raises ConnectionUnusable."""
+        if entry.link is not None and (entry.link.connection != connection or entry.link.failure is not None):
+            entry.state = Unusable(
+                reason=Reason.KAFKA_UNREACHABLE, message=f"{key} is being connected anew", since=_now()
+            )
+            link, entry.link = entry.link, None
+            await link.close()
+        try:
+            if entry.link is not None:
+                return same_cluster(key, cluster_id, await entry.link.describe_cluster())
+            link = KafkaLink(
+                connection,
+                timeout_seconds=self._settings.kafka_timeout_seconds,
+                threads=self._settings.kafka_threads,
+                woken=lambda topics: self._news(key, topics),
+            )
+            try:
+                same_cluster(key, cluster_id, await link.describe_cluster())  # before anything is made in it
+                cluster = await link.open()
+            except BaseException:
+                await link.close()
+                raise
+        except KafkaDoorError as e:
+            raise ConnectionUnusable(str(e), reason=_reason(e)) from e
+        entry.link = link
+        return cluster
+
+    async def _connection(self, key: Key, spec: KafkaConnectionSpec) -> Connection:
+        """Raises ConnectionUnusable."""
+        home = key.namespace or self._settings.namespace
+        if not self._settings.may_use(home):  # else any tenant could have the operator open connections anywhere
+            raise ConnectionUnusable(
+                f"the operator has no rights in namespace {home}: list it in the chart's tenantNamespaces",
+                reason=Reason.NOT_ALLOWED,
+            )
+        tls, sasl = spec.tls, spec.sasl
+        protocol = f"{'SASL_' if sasl else ''}{'SSL' if tls else 'PLAINTEXT'}"
+        ca = (
+            await self._secret(home, tls.ca_secret_ref.name, tls.ca_secret_ref.key) if tls and tls.ca_secret_ref else {}
+        )
+        pair = (
+            await self._secret(home, tls.client_cert_secret_ref.name, "tls.crt", "tls.key")
+            if tls and tls.client_cert_secret_ref
+            else {}
+        )
+        login = await self._secret(home, sasl.secret_ref.name, "username", "password") if sasl else {}
+        try:
+            return Connection(
+                bootstrap_servers=",".join(spec.bootstrap_servers),
+                security_protocol=protocol if sasl or tls else "PLAINTEXT",
+                sasl_mechanism=sasl.mechanism if sasl else None,
+                username=login.get("username"),
+                password=login.get("password"),
+                ca_pem=next(iter(ca.values()), None),
+                certificate_pem=pair.get("tls.crt"),
+                key_pem=pair.get("tls.key"),
+                further=QUIET,
+            )
+        except ConnectionInvalid as e:
+            raise ConnectionUnusable(str(e), reason=Reason.SPEC_INVALID) from e
+
+    async def _secret(self, namespace: str, name: str, *keys: str) -> dict[str, str]:
+        """Raises ConnectionUnusable."""
+        try:
+            data = (await self._kube.get("Secret", namespace, name)).get("data") or {}
+            return {key: base64.b64decode(data[key]).decode() for key in keys}
+        except NotFound as e:
+            raise ConnectionUnusable(
+                f"Secret {namespace}/{name} does not exist: make it, with the keys {', '.join(keys)}",
+                reason=Reason.CREDENTIALS_MISSING,
+            ) from e
+        except KeyError as e:
+            raise ConnectionUnusable(
+                f"Secret {namespace}/{name} has no key {e}: add it", reason=Reason.CREDENTIALS_MISSING
+            ) from e
+        except (binascii.Error, UnicodeDecodeError) as e:
+            raise ConnectionUnusable(
+                f"Secret {namespace}/{name} holds something that is not text: {e}", reason=Reason.CREDENTIALS_MISSING
+            ) from e
+        except KubeRefused as e:
+            raise ConnectionUnusable(str(e), reason=Reason.CREDENTIALS_MISSING) from e
+
+
+def same_cluster(key: Key, before: str | None, cluster: ClusterInfo) -> ClusterInfo:
+    """Raises ConnectionUnusable: in another cluster all topics would be made anew, empty, and the old ones be left."""
+    if before is None or cluster.cluster_id == before:
+        return cluster
+    raise ConnectionUnusable(
+        f"the bootstrap servers of {key} lead to the Kafka cluster {cluster.cluster_id}, before to {before}: correct them; if all "
+        "its topics shall be made anew in the other cluster, delete this connection and make it again",
+        reason=Reason.CLUSTER_CHANGED,
+    )
+
+
+def _reason(error: KafkaDoorError) -> Reason:
+    match error:
+        case KafkaUnreachable():
+            return Reason.KAFKA_UNREACHABLE
+        case ConnectionInvalid():
+            return Reason.SPEC_INVALID
+        case _:
+            return Reason.KAFKA_REFUSED
+
+
+def _parse(key: Key, raw: Manifest) -> Resource:
+    try:
+        return (
+            parse("ClusterKafkaConnection", raw)
+            if key.kind == "ClusterKafkaConnection"
+            else parse("KafkaConnection", raw)
+        )
+    except ValidationError as e:
+        raise ConnectionUnusable(f"{key} can't be followed: {e}", reason=Reason.SPEC_INVALID) from e
+
+
+def _usable(resource: Resource, connection: Connection, cluster: ClusterInfo) -> Usable:
+    brokers = len(cluster.brokers)
+    skew_ms = resource.spec.broker_skew_ms
+    return Usable(
+        brokers=brokers,
+        broker_skew_ms=skew_ms if skew_ms is not None else 0 if brokers == 1 else DEFAULT_SKEW_MS,
+        files=connection.to_files(),
+        grants=resource.spec.allow if isinstance(resource, ClusterKafkaConnection) else None,
+    )
+
+
+def _status(raw: Manifest, entry: _Entry, cluster: ClusterInfo | None) -> KafkaConnectionStatus:
+    if isinstance(entry.state, Usable):
+        ready, reason = "True", Reason.AS_DECLARED
+        message = f"Kafka cluster {entry.cluster_id} with {entry.state.brokers} brokers answers"
+    else:
+        ready, reason, message = "False", entry.state.reason, entry.state.message
+    generation = raw["metadata"].get("generation")
+    before = next((c for c in (raw.get("status") or {}).get("conditions", ()) if c["type"] == Condition.READY), None)
+    since = before["lastTransitionTime"] if before and before["status"] == ready else _now()
+    condition = StatusCondition.model_validate(
+        {
+            "type": Condition.READY,
+            "status": ready,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": since,
+            "observedGeneration": generation,
+        }
+    )
+    live = raw.get("status") or {}
+    return KafkaConnectionStatus(
+        observed_generation=generation,
+        conditions=(condition,),
+        cluster_id=cluster.cluster_id if cluster else live.get("clusterId"),
+        brokers=len(cluster.brokers) if cluster else live.get("brokers"),
+    )
+
+
+def _missing(key: Key) -> Unusable:
+    return Unusable(
+        reason=Reason.CONNECTION_MISSING,
+        message=f"{key} does not exist: make it",
+        since=_now(),
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

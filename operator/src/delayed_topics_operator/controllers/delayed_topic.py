@@ -1,0 +1,223 @@
+"""DelayedTopic: observe, reconcile, execute, until nothing is left to do; then say how it is."""
+
+import logging
+from datetime import UTC, datetime
+
+from delayed_topics_core.registry import Owner
+from delayed_topics_crds import DelayedTopic, DelayedTopicStatus, parse
+from delayed_topics_kafka.errors import KafkaDoorError
+from pydantic import ValidationError
+
+from delayed_topics_operator import manifests
+from delayed_topics_operator.controllers.connection import Connections
+from delayed_topics_operator.errors import Forbidden, NotFound, NotYet, SpecInvalid
+from delayed_topics_operator.execute import Executor, Outcome
+from delayed_topics_operator.explain import explanation
+from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.gateways.recorder import Recorder
+from delayed_topics_operator.gateways.status import write_status
+from delayed_topics_operator.installation import connection_of, serves
+from delayed_topics_operator.observation import KafkaView, Observation, PodSettings, Subject, Unusable, Usable, Wanted
+from delayed_topics_operator.observe.children import PodCounts, children
+from delayed_topics_operator.observe.kafka import kafka_view
+from delayed_topics_operator.plan import Action, Plan
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.reconcile.failures import reason_of, with_failure
+from delayed_topics_operator.reconcile.invalid import enough_to_delete, reconcile_invalid
+from delayed_topics_operator.reconcile.status import OWN_CONDITIONS
+from delayed_topics_operator.reconcile.transitions import notices
+from delayed_topics_operator.settings import Settings
+from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.translate import subject, wanted
+
+log = logging.getLogger(__name__)
+
+STEPS = 12
+"""Plans in one pass; a new resource needs four."""
+SOON_SECONDS = 0.3
+UNDONE_SECONDS = 5.0
+"""Until something that somebody else undid at once is done again."""
+SECRET_AGE = 0.8
+"""Of the resync interval: each resync looks at the Secret, the passes between don't."""
+
+
+class DelayedTopics:
+    """The controller; see Controller."""
+
+    kind = "DelayedTopic"
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        kube: Kube,
+        store: Store,
+        recorder: Recorder,
+        connections: Connections,
+        cluster: str,
+    ) -> None:
+        """`cluster`: the UID of the kube-system namespace."""
+        self._settings = settings
+        self._kube = kube
+        self._store = store
+        self._recorder = recorder
+        self._connections = connections
+        self._cluster = cluster
+        self._executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
+        self._refused_since: dict[Key, datetime] = {}
+        self._pod_counts = PodCounts()
+
+    async def reconcile(self, key: Key) -> float | None:
+        before: tuple[Action, ...] = ()
+        for _ in range(STEPS):
+            raw = self._store.get(*key)
+            if raw is None:
+                self._refused_since.pop(key, None)
+                return None
+            if not serves(self._store, connection_of(raw), namespace=self._settings.namespace):
+                return self._settings.resync_seconds
+            try:
+                plan, link = await self._plan(key, raw)
+            except NotYet:
+                return SOON_SECONDS
+            if plan.actions and plan.actions == before:
+                log.warning("%s: what was done did not last, somebody else undoes it: %s", key, explanation(before))
+                return min(await self._conclude(key, plan, Outcome(done=0)), UNDONE_SECONDS)
+            outcome = await self._executor.execute(key, plan.actions, link)
+            if outcome.failures or not plan.actions:
+                return await self._conclude(key, plan, outcome)
+            before = plan.actions
+        return SOON_SECONDS
+
+    async def _plan(self, key: Key, raw: Manifest) -> tuple[Plan, KafkaLink | None]:
+        link: KafkaLink | None = None
+        try:
+            o, link = await self._observe(key, _parse(raw))
+            plan = reconcile(o)
+        except (ValidationError, SpecInvalid) as e:
+            plan = reconcile_invalid(raw, e, _now())
+        for notice in plan.notices:
+            await self._recorder.record(raw, notice)
+        return plan, link
+
+    async def _conclude(self, key: Key, plan: Plan, outcome: Outcome) -> float:
+        """Says how it is. Raises what failed, so that it is tried again later and later."""
+        failures = [f for f in outcome.failures if not isinstance(f.error, NotYet)]
+        raw, status = self._store.get(*key), plan.status
+        if raw is not None and status is not None:
+            for failure in failures:
+                status = with_failure(status, failure.action, failure.error, _now())
+            await self._say(raw, status)
+        if failures:
+            raise failures[0].error
+        if outcome.failures:
+            return SOON_SECONDS
+        return min(plan.wake_seconds or self._settings.resync_seconds, self._settings.resync_seconds)
+
+    async def _say(self, raw: Manifest, status: DelayedTopicStatus) -> None:
+        """Writes the status if it changed. Conditions and fields of other controllers are not ours to write."""
+        own = tuple(c for c in status.conditions if c.type in OWN_CONDITIONS)
+        try:
+            written = await write_status(
+                self._kube, self._store, raw, status.model_copy(update={"conditions": own, "last_audit": None})
+            )
+        except NotFound:
+            self._store.gone(raw)
+            return
+        if written:
+            for notice in notices(_status(raw), status):
+                await self._recorder.record(raw, notice)
+
+    async def _observe(self, key: Key, resource: DelayedTopic) -> tuple[Observation, KafkaLink | None]:
+        """Raises SpecInvalid, KubeError, NotYet."""
+        asked = wanted(resource)
+        namespace = self._store.get("Namespace", "", key.namespace)
+        if namespace is None:
+            raise NotYet(f"namespace {key.namespace} is not known yet")  # without its labels no grant can be judged
+        about = subject(
+            resource,
+            cluster=self._cluster,
+            namespace_labels=namespace["metadata"].get("labels") or {},
+            namespace_terminating=bool(namespace["metadata"].get("deletionTimestamp")),
+        )
+        home = self._settings.namespace if asked.connection.kind == "ClusterKafkaConnection" else key.namespace
+        name = manifests.object_name(namespace=key.namespace, name=key.name, home=home)
+        allowed = self._settings.may_use(home)
+        live = {}
+        # A namespace that is being deleted takes its objects, and the operator's rights on them, along by itself.
+        if allowed and not (about.namespace_terminating and home == key.namespace):
+            age = SECRET_AGE * self._settings.resync_seconds
+            try:
+                live = dict(await children(self._kube, self._store, home=home, name=name, secret_age_seconds=age))
+            except Forbidden:
+                # Of a namespace that is being deleted our RoleBinding goes early, and everything in it goes without us.
+                if home != key.namespace or not about.namespace_terminating:
+                    raise
+        state, kafka, link = await self._kafka(key, asked, about.owner.cluster)
+        observation = Observation(
+            now=_now(),
+            gone_after_seconds=self._settings.gone_after_seconds,
+            subject=about,
+            wanted=asked,
+            connection=state,
+            kafka=kafka,
+            pods=PodSettings(
+                image=self._settings.worker_image,
+                image_pull_policy=self._settings.image_pull_policy,
+                home=home,
+                allowed=allowed,
+            ),
+            children=live,
+            may_roll=self._executor.may_roll(home, name),
+            audits=self._scheduled_audits(about),
+            vanished=self._pod_counts.vanished(
+                home, name, live.get(("StatefulSet", name)), wanted=0 if about.deleting else asked.replicas
+            ),
+        )
+        return observation, link
+
+    def _scheduled_audits(self, about: Subject) -> tuple[Manifest, ...]:
+        return tuple(
+            audit
+            for audit in self._store.all("DelayedTopicAudit")
+            if any(owner.get("uid") == about.uid for owner in audit["metadata"].get("ownerReferences", ()))
+            and "deletionTimestamp" not in audit["metadata"]
+        )
+
+    async def _kafka(
+        self, key: Key, asked: Wanted, cluster: str
+    ) -> tuple[Usable | Unusable, KafkaView | None, KafkaLink | None]:
+        state, link = self._connections.look(asked.connection)
+        if link is None:
+            return state, None, None
+        try:
+            kafka = await kafka_view(link, asked.names, Owner(cluster, key.namespace, key.name))
+        except KafkaDoorError as e:
+            self._connections.doubt(asked.connection, e)
+            since = self._refused_since.setdefault(key, _now())
+            return Unusable(reason=reason_of(e), message=str(e), since=since), None, None
+        self._refused_since.pop(key, None)
+        return state, kafka, link
+
+
+def _parse(raw: Manifest) -> DelayedTopic:
+    """Raises ValidationError."""
+    try:
+        return parse("DelayedTopic", raw)
+    except ValidationError:
+        if not raw["metadata"].get("deletionTimestamp"):
+            raise
+        return parse("DelayedTopic", enough_to_delete(raw))
+
+
+def _status(raw: Manifest) -> DelayedTopicStatus:
+    try:
+        return DelayedTopicStatus.model_validate(raw.get("status") or {}, by_alias=True, by_name=False)
+    except ValidationError:
+        return DelayedTopicStatus()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

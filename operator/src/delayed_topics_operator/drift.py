@@ -1,0 +1,92 @@
+"""Whether a live object still has what was applied. Pure.
+
+The API server fills in defaults and other writers add fields of their own; what counts is that every field of the
+manifest is there, with its value.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+_QUANTITY = re.compile(r"([+-]?[0-9.]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
+_SUFFIX = {
+    "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1),
+    **{s: Decimal(1000) ** i for i, s in enumerate("kMGTPE", 1)},
+    **{f"{s}i": Decimal(1024) ** i for i, s in enumerate("KMGTPE", 1)},
+}  # fmt: skip
+MERGE_KEYS = ("uid", "mountPath", "containerPort", "topologyKey", "name", "port")
+"""What Kubernetes tells the entries of a list of objects apart by; the first that all entries have."""
+MIN_DIGIT, MAX_DIGIT = -30, 18
+"""Powers of ten that the first digit of a quantity may stand for; Kubernetes itself caps them at 2^63."""
+
+
+def drifted(wanted: Any, live: Any, path: str = "") -> str | None:
+    """The path of the first field of `wanted` that `live` has otherwise, None if there is none."""
+    if isinstance(wanted, Mapping):
+        if not isinstance(live, Mapping):
+            return None if not wanted and live is None else path
+        for key, value in wanted.items():
+            if key not in live and _empty(value):
+                continue  # the API server leaves out what is empty
+            found = drifted(value, live.get(key), f"{path}.{key}")
+            if found:
+                return found
+        return None
+    if isinstance(wanted, Sequence) and not isinstance(wanted, str):
+        if not isinstance(live, Sequence):
+            return None if not wanted and live is None else path
+        key = _merge_key(wanted)
+        if key is not None:
+            return _drifted_by(key, wanted, live, path)
+        if len(wanted) != len(live):
+            return path
+        return next(
+            (
+                found
+                for i, (w, x) in enumerate(zip(wanted, live, strict=True))
+                if (found := drifted(w, x, f"{path}[{i}]"))
+            ),
+            None,
+        )
+    if wanted == live:
+        return None
+    if any(part in path for part in (".requests.", ".limits.")):
+        left, right = quantity(wanted), quantity(live)
+        return None if left is not None and left == right else path
+    return path
+
+
+def _merge_key(wanted: Sequence[Any]) -> str | None:
+    return next(
+        (key for key in MERGE_KEYS if wanted and all(isinstance(w, Mapping) and key in w for w in wanted)), None
+    )
+
+
+def _drifted_by(key: str, wanted: Sequence[Any], live: Sequence[Any], path: str) -> str | None:
+    """Entries that others added (a sidecar, a variable) can't be taken away by applying, and are left."""
+    found = {entry[key]: entry for entry in live if isinstance(entry, Mapping) and key in entry}
+    return next(
+        (at for i, entry in enumerate(wanted) if (at := drifted(entry, found.get(entry[key], {}), f"{path}[{i}]"))),
+        None,
+    )
+
+
+def quantity(value: Any) -> Decimal | None:
+    """A Kubernetes quantity as a number: `1000m` and `1` are the same, and the API server writes the shorter.
+
+    None: it is none, or none that a machine has (a tenant's `1e99999999` has a hundred million digits as an integer).
+    """
+    found = _QUANTITY.fullmatch(str(value))
+    if found is None:
+        return None
+    number, suffix = found[1], found[2] or ""
+    try:
+        exact = Decimal(number) * _SUFFIX[suffix] if suffix in _SUFFIX else Decimal(number + suffix)
+    except InvalidOperation:
+        return None
+    return exact if MIN_DIGIT <= exact.adjusted() <= MAX_DIGIT else None
+
+
+def _empty(value: Any) -> bool:
+    return value is None or (isinstance(value, (Mapping, Sequence)) and len(value) == 0)

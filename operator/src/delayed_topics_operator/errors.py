@@ -1,0 +1,74 @@
+"""What can go wrong in the operator. Each error's message says what is wrong, where, and what to do.
+
+DelayedTopicsError (core)
+└── OperatorError
+    ├── SpecInvalid             a manifest that the API server took and that can't be followed
+    ├── ConnectionUnusable      the connection of a resource can't be used now; `reason` is the condition's
+    ├── NotYet                  an action has to wait for something; it is tried again soon and nothing is wrong
+    └── KubeError
+        ├── KubeUnreachable     no answer, or the API server can't serve now; the same call may succeed later
+        └── KubeRefused         the API server answered no; `status` is the HTTP status
+            ├── Forbidden       a right is missing, or the namespace is being deleted
+            ├── NotFound
+            ├── Conflict        somebody else changed the object meanwhile
+            └── Invalid         the object breaks a rule, or changes what can't be changed
+"""
+
+from delayed_topics_core.errors import DelayedTopicsError
+from delayed_topics_core.reasons import Reason
+
+
+class OperatorError(DelayedTopicsError):
+    """Base of all errors of this member."""
+
+
+class SpecInvalid(OperatorError):
+    """The message names the field and the rule."""
+
+
+class ConnectionUnusable(OperatorError):
+    """Kafka can't be reached by this connection: it is missing, its Secrets are, or Kafka does not answer."""
+
+    def __init__(self, message: str, *, reason: Reason) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class NotYet(OperatorError):
+    """To be tried again soon."""
+
+
+class KubeError(OperatorError):
+    """A call to the API server that failed."""
+
+
+class KubeUnreachable(KubeError):
+    """Nothing is known about the outcome. `retry_after_seconds`: what the API server asked for, if it did."""
+
+    def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class KubeRefused(KubeError):
+    """The API server refused."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Forbidden(KubeRefused):
+    """403."""
+
+
+class NotFound(KubeRefused):
+    """404."""
+
+
+class Conflict(KubeRefused):
+    """409."""
+
+
+class Invalid(KubeRefused):
+    """422."""

@@ -1,0 +1,223 @@
+"""Walks a plan: one action after the other, each idempotent, so that being stopped between any two does no harm."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+from delayed_topics_core.errors import DelayedTopicsError
+from delayed_topics_kafka.errors import GroupActive, KafkaDoorError, TopicExists
+from delayed_topics_kafka.model import CommittedOffset
+
+from delayed_topics_operator import metrics
+from delayed_topics_operator.errors import Conflict, KubeError, NotFound, NotYet
+from delayed_topics_operator.explain import in_words, notice
+from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.gateways.recorder import Recorder
+from delayed_topics_operator.observe.children import Progress, refresh, rolling
+from delayed_topics_operator.plan import (
+    Action,
+    AddFinalizer,
+    AlterSettings,
+    ApplyChild,
+    CommitOffsets,
+    CreateTopics,
+    DeleteChild,
+    DeleteGroup,
+    DeleteTopics,
+    FenceWorkers,
+    GrowTopic,
+    RemoveFinalizer,
+    RemoveFromRegistry,
+    WriteRegistry,
+)
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator.store import Store
+from delayed_topics_operator.translate import FINALIZER
+
+log = logging.getLogger(__name__)
+
+STUCK_SECONDS = 180.0
+"""A rollout in which nothing changes for that long makes room for others."""
+KubeAction = AddFinalizer | RemoveFinalizer | ApplyChild | DeleteChild
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """The action that failed, and why."""
+
+    action: Action
+    error: DelayedTopicsError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """`done`: actions that were executed. `failures`: at most one at Kafka and one at Kubernetes."""
+
+    done: int
+    failures: tuple[Failure, ...] = ()
+
+
+class Executor:
+    """`rolling_at_once`: StatefulSets whose pods may be replaced at the same time."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        store: Store,
+        recorder: Recorder,
+        *,
+        rolling_at_once: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kube = kube
+        self._store = store
+        self._recorder = recorder
+        self._rolling_at_once = rolling_at_once
+        self._about_to_roll: set[tuple[str, str]] = set()
+        self._clock = clock
+        self._progress: dict[tuple[str, str], tuple[Progress, float]] = {}
+
+    async def execute(self, key: Key, actions: tuple[Action, ...], link: KafkaLink | None) -> Outcome:
+        """A failure at Kafka ends what is to be done there, not what is to be done in Kubernetes, and the other way round.
+
+        Neither rests on the other within one plan, except that nothing is claimed, and nothing let go, after a failure.
+        """
+        done, failures = 0, dict[bool, Failure]()
+        for action in actions:
+            at_kube = isinstance(action, (ApplyChild, DeleteChild))
+            if at_kube in failures or (failures and isinstance(action, (AddFinalizer, RemoveFinalizer))):
+                continue
+            name = type(action).__name__
+            try:
+                await self._one(key, action, link)
+            except (KafkaDoorError, KubeError, NotYet) as e:
+                metrics.ACTIONS.labels(name, "failed").inc()
+                failures[at_kube] = Failure(action=action, error=e)
+                if isinstance(action, AddFinalizer):
+                    break
+                continue
+            done += 1
+            metrics.ACTIONS.labels(name, "done").inc()
+            await self._tell(key, action)
+        return Outcome(done=done, failures=tuple(failures.values()))
+
+    def may_roll(self, namespace: str, name: str) -> bool:
+        """Whether few enough others are rolling their pods."""
+        others = (self._rolling() | self._about_to_roll) - {(namespace, name)}
+        return len(others) < self._rolling_at_once
+
+    def _rolling(self) -> set[tuple[str, str]]:
+        """Without those that are stuck: an image that can't be pulled must not stop everybody else."""
+        now, before = self._clock(), self._progress
+        self._progress = {}
+        for name, progress in rolling(self._store).items():
+            known, since = before.get(name, (progress, now))
+            self._progress[name] = (progress, since if known == progress else now)
+        return {name for name, (_, since) in self._progress.items() if now - since < STUCK_SECONDS}
+
+    async def _tell(self, key: Key, action: Action) -> None:
+        log.info("%s: %s", key, in_words(action))
+        said, resource = notice(action), self._store.get(*key)
+        if said is not None and resource is not None:
+            await self._recorder.record(resource, said)
+
+    async def _one(self, key: Key, action: Action, link: KafkaLink | None) -> None:
+        match action:
+            case AddFinalizer() | RemoveFinalizer():
+                await self._finalizer(key, add=isinstance(action, AddFinalizer))
+            case ApplyChild():
+                await self._apply(action)
+            case DeleteChild():
+                await self._delete(action)
+            case _:
+                assert link is not None, f"{action} needs Kafka"
+                await _at_kafka(action, link)
+
+    async def _finalizer(self, key: Key, *, add: bool) -> None:
+        resource = self._store.get(*key)
+        if resource is None:
+            return
+        meta = resource["metadata"]
+        others = [name for name in meta.get("finalizers", ()) if name != FINALIZER]
+        patch = {
+            "metadata": {
+                "finalizers": [*others, FINALIZER] if add else others,
+                "resourceVersion": meta["resourceVersion"],
+            }
+        }
+        try:
+            self._store.put(await self._kube.merge(*key, patch))
+        except Conflict as e:
+            await refresh(self._kube, self._store, *key)
+            raise NotYet(f"{key} was changed meanwhile") from e
+        except NotFound:
+            self._store.gone(resource)
+
+    async def _apply(self, action: ApplyChild) -> None:
+        meta = action.manifest["metadata"]
+        name = (meta["namespace"], meta["name"])
+        if action.change == "created" and await refresh(self._kube, self._store, action.kind, *name) is not None:
+            raise NotYet(f"{action.kind} {meta['name']} exists already")  # is it ours? the next pass looks
+        if action.rolls:
+            if not self.may_roll(*name):
+                raise NotYet(f"{self._rolling_at_once} others are rolling their workers")
+            self._about_to_roll.add(name)
+        try:
+            self._store.put(await self._kube.apply(action.manifest))
+        finally:
+            self._about_to_roll.discard(name)
+
+    async def _delete(self, action: DeleteChild) -> None:
+        propagation = "Orphan" if action.orphan else "Foreground" if action.kind == "StatefulSet" else "Background"
+        await self._kube.delete(action.kind, action.namespace, action.name, uid=action.uid, propagation=propagation)  # type: ignore[arg-type]
+        await refresh(self._kube, self._store, action.kind, action.namespace, action.name)
+
+
+KafkaAction = (
+    WriteRegistry
+    | RemoveFromRegistry
+    | CreateTopics
+    | GrowTopic
+    | AlterSettings
+    | CommitOffsets
+    | DeleteGroup
+    | FenceWorkers
+    | DeleteTopics
+)
+
+
+async def _at_kafka(action: KafkaAction, link: KafkaLink) -> None:  # noqa: C901  one case per action
+    match action:
+        case WriteRegistry():
+            await link.write([action.record])
+        case RemoveFromRegistry():
+            await link.remove(action.keys)
+        case CreateTopics():
+            try:
+                await link.create_topics(action.specs)
+            except TopicExists as e:
+                # An early producer had it made in this moment; the next pass completes it, for the claim noted it absent.
+                raise NotYet(str(e)) from e
+        case GrowTopic():
+            await link.create_partitions(action.topic, action.total)
+        case AlterSettings():
+            await link.alter_config(action.topic, action.settings)
+        case CommitOffsets():
+            try:
+                await link.commit(action.group, {key: CommittedOffset(at) for key, at in action.offsets.items()})
+            except GroupActive as e:
+                raise NotYet(str(e)) from e  # a worker has begun meanwhile, and commits itself
+        case DeleteGroup():
+            try:
+                await link.delete_group(action.group)
+            except GroupActive as e:
+                raise NotYet(str(e)) from e
+        case FenceWorkers():
+            await link.fence(action.transactional_ids)
+        case DeleteTopics():
+            await link.delete_topics(action.topics)
+        case _:
+            assert_never(action)

@@ -1,0 +1,1 @@
+"""The doors to Kubernetes and Kafka: nobody else calls either."""

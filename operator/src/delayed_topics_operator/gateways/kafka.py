@@ -1,0 +1,336 @@
+"""The door to one Kafka cluster: the blocking calls of delayed_topics_kafka, gathered, in threads of this connection's own.
+
+A cluster that does not answer blocks its own threads only.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+from delayed_topics_core.registry import RegistryRecord, RegistryState
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable
+from delayed_topics_kafka.events import EventFollower
+from delayed_topics_kafka.model import (
+    ClusterInfo,
+    CommittedOffset,
+    GroupInfo,
+    NewTopicSpec,
+    TopicInfo,
+    TopicPartitionKey,
+)
+from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
+from delayed_topics_kafka.system_topics import ensure_system_topics
+
+from delayed_topics_operator import metrics
+from delayed_topics_operator.eventlog import EventLog
+from delayed_topics_operator.gateways.gather import Gatherer
+from delayed_topics_operator.gateways.groups import Call, GroupCalls
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+FOLLOW_SECONDS = 1.0
+SYSTEM_REPLICATION = 3
+CLIENT_ID = "delayed-topics-operator"
+
+Committed = Mapping[TopicPartitionKey, CommittedOffset | KafkaDoorError | None]
+
+GroupPartitions = tuple[str, tuple[TopicPartitionKey, ...]]
+"""A group, and the partitions that are asked for."""
+
+
+class KafkaLink:
+    """One connection that is in use. Every call raises KafkaDoorError, for a single item too."""
+
+    def __init__(
+        self, connection: Connection, *, timeout_seconds: float, threads: int, woken: Callable[[set[str]], None]
+    ) -> None:
+        """`woken` is called with the front topics of which the registry or the events have news."""
+        self.connection = connection
+        self._timeout_seconds = timeout_seconds
+        self._woken = woken
+        self._admin = KafkaAdmin(connection, client_id=CLIENT_ID, timeout_seconds=timeout_seconds)
+        self._group_calls = GroupCalls(connection, client_id=CLIENT_ID, timeout_seconds=timeout_seconds)
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="kafka")
+        self._registry_thread = ThreadPoolExecutor(1, thread_name_prefix="registry")
+        self._follower: RegistryFollower | None = None
+        self._writer: RegistryWriter | None = None
+        self._events: EventFollower | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._closed = False
+        self.failure: KafkaDoorError | None = None
+        """Set when registry or events can't be followed any more: the link is to be made anew."""
+        self.event_log = EventLog()
+        self._topics = Gatherer(self._describe_topics)
+        self._configs = Gatherer(self._describe_configs)
+        self._groups = Gatherer(self._describe_groups)
+        self._committed = Gatherer(self._read_committed)
+        self._offsets = {
+            "earliest": Gatherer(partial(self._list_offsets, "earliest")),
+            "latest": Gatherer(partial(self._list_offsets, "latest")),
+        }
+        self._registry = Gatherer(self._catch_up)
+        self._writes = Gatherer(self._write_registry)
+        self._creates = Gatherer(self._create_topics)
+        self._grows = Gatherer(self._create_partitions)
+        self._alters = Gatherer(self._alter_configs)
+        self._deletes = Gatherer(self._delete_topics)
+        self._group_deletes = Gatherer(self._delete_groups)
+
+    async def open(self) -> ClusterInfo:
+        """Makes the system topics if they are missing, and begins to follow registry and events."""
+        cluster = await self.describe_cluster()
+        factor = min(SYSTEM_REPLICATION, len(cluster.brokers))
+        await self._blocking(
+            "ensure_system_topics", 3, lambda: ensure_system_topics(self._admin, replication_factor=factor)
+        )
+        await self._in_registry_thread("open_registry", 1, self._open_followers)
+        self._following = asyncio.get_running_loop().create_task(self._follow())
+        return cluster
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._following is not None:
+            self._following.cancel()
+        await asyncio.get_running_loop().run_in_executor(self._registry_thread, self._close_followers)
+        self._threads.shutdown(wait=False)
+        self._group_calls.close()
+        self._registry_thread.shutdown(wait=False)
+
+    async def describe_cluster(self) -> ClusterInfo:
+        return await self._blocking("describe_cluster", 1, self._admin.describe_cluster)
+
+    # reads, gathered over all resources that are looked at
+
+    async def registry(self) -> RegistryState:
+        """The registry as it is now. A copy: it does not change any more."""
+        return (await self._registry.ask({None: None}))[None]
+
+    async def topics(self, names: Iterable[str]) -> dict[str, TopicInfo | None]:
+        """None: there is no such topic."""
+        return _values(await self._topics.ask(dict.fromkeys(names)))
+
+    async def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        return _values(await self._configs.ask(dict.fromkeys(names)))
+
+    async def group(self, group: str) -> GroupInfo:
+        return _values(await self._groups.ask({group: None}))[group]
+
+    async def committed(
+        self, group: str, partitions: Sequence[TopicPartitionKey]
+    ) -> dict[TopicPartitionKey, CommittedOffset | None]:
+        """None: nothing is committed."""
+        if not partitions:
+            return {}
+        key = (group, tuple(partitions))
+        return _values(_values(await self._committed.ask({key: None}))[key])
+
+    async def offsets(
+        self, partitions: Sequence[TopicPartitionKey], which: Literal["earliest", "latest"]
+    ) -> dict[TopicPartitionKey, int]:
+        return _values(await self._offsets[which].ask(dict.fromkeys(partitions)))
+
+    async def offsets_at(self, times_ms: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int | None]:
+        """The first offset at or after that broker time; None: there is none yet."""
+        return _values(
+            await self._blocking("offsets_for_times", len(times_ms), lambda: self._admin.offsets_for_times(times_ms))
+        )
+
+    # writes
+
+    async def write(self, records: Sequence[RegistryRecord]) -> None:
+        """Returns when the registry has them and was read back."""
+        await self._writes.ask({record.key: record for record in records})
+
+    async def remove(self, keys: Sequence[str]) -> None:
+        await self._writes.ask(dict.fromkeys(keys))
+
+    async def create_topics(self, specs: Sequence[NewTopicSpec]) -> None:
+        """Returns when the topics can be used. Raises TopicExists."""
+        _values(await self._creates.ask({spec.name: spec for spec in specs}))
+
+    async def create_partitions(self, topic: str, total: int) -> None:
+        _values(await self._grows.ask({topic: total}))
+
+    async def alter_config(self, topic: str, settings: Mapping[str, str]) -> None:
+        _values(await self._alters.ask({topic: settings}))
+
+    async def delete_topics(self, names: Sequence[str]) -> None:
+        _values(await self._deletes.ask(dict.fromkeys(names)))
+
+    async def commit(self, group: str, offsets: Mapping[TopicPartitionKey, CommittedOffset]) -> None:
+        """Raises GroupActive if the group has members."""
+        _values(await self._in_helper("commit", len(offsets), group, dict(offsets)))
+
+    async def fence(self, transactional_ids: Sequence[str]) -> None:
+        """In the helper: its producers look for a coordinator, too."""
+        _values(await self._in_helper("fence", len(transactional_ids), list(transactional_ids)))
+
+    async def delete_group(self, group: str) -> None:
+        """Raises GroupActive if the group has members."""
+        _values(await self._group_deletes.ask({group: None}))
+
+    # the calls themselves
+
+    async def _describe_topics(self, items: dict[str, None]) -> Mapping[str, TopicInfo | KafkaDoorError | None]:
+        return await self._blocking("describe_topics", len(items), lambda: self._admin.describe_topics(list(items)))
+
+    async def _describe_configs(self, items: dict[str, None]) -> Mapping[str, dict[str, str] | KafkaDoorError]:
+        return await self._blocking("describe_configs", len(items), lambda: self._admin.topic_configs(list(items)))
+
+    async def _describe_groups(self, items: dict[str, None]) -> Mapping[str, GroupInfo | KafkaDoorError]:
+        return await self._in_helper("describe_groups", len(items), list(items))
+
+    async def _read_committed(
+        self, items: dict[GroupPartitions, None]
+    ) -> Mapping[GroupPartitions, Committed | KafkaDoorError]:
+        found = await self._in_helper("committed_of_groups", len(items), merged(items))
+        return {(group, partitions): _part(found[group], partitions) for group, partitions in items}
+
+    async def _list_offsets(
+        self, which: Literal["earliest", "latest"], items: dict[TopicPartitionKey, None]
+    ) -> Mapping[TopicPartitionKey, int | KafkaDoorError]:
+        return await self._blocking("list_offsets", len(items), lambda: self._admin.list_offsets(list(items), which))
+
+    async def _create_topics(self, items: dict[str, NewTopicSpec]) -> Mapping[str, TopicInfo | KafkaDoorError]:
+        return await self._blocking(
+            "create_topics", len(items), lambda: self._admin.create_topics(list(items.values()))
+        )
+
+    async def _create_partitions(self, items: dict[str, int]) -> Mapping[str, TopicInfo | KafkaDoorError]:
+        return await self._blocking("create_partitions", len(items), lambda: self._admin.create_partitions(items))
+
+    async def _alter_configs(self, items: dict[str, Mapping[str, str]]) -> Mapping[str, KafkaDoorError | None]:
+        return await self._blocking("alter_configs", len(items), lambda: self._admin.alter_topic_configs(items))
+
+    async def _delete_topics(self, items: dict[str, None]) -> Mapping[str, KafkaDoorError | None]:
+        return await self._blocking("delete_topics", len(items), lambda: self._admin.delete_topics(list(items)))
+
+    async def _delete_groups(self, items: dict[str, None]) -> Mapping[str, KafkaDoorError | None]:
+        return await self._in_helper("delete_groups", len(items), list(items))
+
+    async def _catch_up(self, items: dict[None, None]) -> Mapping[None, RegistryState]:
+        def read() -> RegistryState:
+            follower = self._opened()[0]
+            follower.catch_up(self._timeout_seconds)
+            return _copy(follower.state)
+
+        return dict.fromkeys(items, await self._in_registry_thread("read_registry", 1, read))
+
+    async def _write_registry(self, items: dict[str, RegistryRecord | None]) -> Mapping[str, None]:
+        def write() -> None:
+            writer = self._opened()[1]
+            records = [record for record in items.values() if record is not None]
+            removed = [key for key, record in items.items() if record is None]
+            if records:
+                writer.write(records)
+            if removed:
+                writer.remove(removed)
+
+        await self._in_registry_thread("write_registry", len(items), write)
+        return dict.fromkeys(items)
+
+    async def _follow(self) -> None:
+        def poll() -> set[str]:
+            follower, _, events = self._opened()
+            changed = {change.key.split("/")[1] for change in follower.poll(0) if change.key.count("/")}
+            for event in events.poll(0):
+                self.event_log.add(event)
+                changed.add(event.topic)
+            return changed
+
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(FOLLOW_SECONDS)
+            try:
+                changed = await loop.run_in_executor(self._registry_thread, poll)
+            except KafkaDoorError as e:
+                log.warning("the registry can't be followed: %s", e)
+                self.failure = e
+                return
+            except Exception as e:
+                log.exception("the registry can't be followed")
+                self.failure = KafkaUnreachable(f"the registry can't be followed: {e!r}; it is begun anew")
+                return
+            if changed:
+                self._woken(changed)
+
+    def _open_followers(self) -> None:
+        self._follower = RegistryFollower(self.connection, client_id=CLIENT_ID)
+        self._writer = RegistryWriter(
+            self._follower, self.connection, client_id=CLIENT_ID, timeout_seconds=self._timeout_seconds
+        )
+        self._events = EventFollower(self.connection, client_id=CLIENT_ID)
+        self._follower.catch_up(self._timeout_seconds)
+        for event in self._events.catch_up(self._timeout_seconds):
+            self.event_log.add(event)
+
+    def _close_followers(self) -> None:
+        for follower in (self._follower, self._events):
+            if follower is not None:
+                follower.close()
+
+    def _opened(self) -> tuple[RegistryFollower, RegistryWriter, EventFollower]:
+        assert self._follower is not None, "open() comes first"
+        assert self._writer is not None
+        assert self._events is not None
+        return self._follower, self._writer, self._events
+
+    async def _blocking(self, call: str, items: int, function: Callable[[], T]) -> T:
+        self._begin(call, items)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+
+    async def _in_helper(self, call: Call, items: int, *arguments: Any) -> dict[Any, Any]:
+        self._begin(call, items)
+        return await self._group_calls.call(call, *arguments)
+
+    async def _in_registry_thread(self, call: str, items: int, function: Callable[[], T]) -> T:
+        self._begin(call, items)
+        return await asyncio.get_running_loop().run_in_executor(self._registry_thread, function)
+
+    def _begin(self, call: str, items: int) -> None:
+        """A pass may go on with a link whose connection was changed or deleted meanwhile. Raises KafkaUnreachable."""
+        if self._closed:
+            raise KafkaUnreachable(f"{call}: the connection was changed or deleted meanwhile")
+        metrics.KAFKA_CALLS.labels(call).inc()
+        metrics.KAFKA_ITEMS.labels(call).inc(items)
+
+
+def merged(items: Iterable[GroupPartitions]) -> dict[str, list[TopicPartitionKey]]:
+    """Of one group several may ask at once, each for partitions of its own."""
+    wanted: dict[str, dict[TopicPartitionKey, None]] = {}
+    for group, partitions in items:
+        wanted.setdefault(group, {}).update(dict.fromkeys(partitions))
+    return {group: list(partitions) for group, partitions in wanted.items()}
+
+
+def _part(found: Committed | KafkaDoorError, partitions: tuple[TopicPartitionKey, ...]) -> Committed | KafkaDoorError:
+    return found if isinstance(found, KafkaDoorError) else {key: found[key] for key in partitions}
+
+
+K = TypeVar("K")
+
+
+def _values(outcomes: Mapping[K, T | KafkaDoorError]) -> dict[K, T]:
+    """Raises the first error."""
+    values: dict[K, T] = {}
+    for item, outcome in outcomes.items():
+        if isinstance(outcome, KafkaDoorError):
+            raise outcome
+        values[item] = outcome
+    return values
+
+
+def _copy(state: RegistryState) -> RegistryState:
+    return RegistryState(
+        claims=dict(state.claims),
+        layouts=dict(state.layouts),
+        topics=dict(state.topics),
+        audited=dict(state.audited),
+        next_offset=state.next_offset,
+    )

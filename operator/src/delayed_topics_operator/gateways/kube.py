@@ -1,0 +1,202 @@
+"""The door to the API server: plain dicts in and out, server-side apply, one error tree, every call counted.
+
+The generated methods of the official client send a strategic merge where an apply is meant, and its models refuse
+fields that they don't know; so only its configuration and transport are used.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import aiohttp
+from kubernetes import aio
+
+from delayed_topics_operator import metrics
+from delayed_topics_operator.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeError,
+    KubeRefused,
+    KubeUnreachable,
+    NotFound,
+)
+
+FIELD_MANAGER = "delayed-topics-operator"
+REQUEST_SECONDS = 20.0
+CONNECTIONS = 64
+
+Manifest = dict[str, Any]
+Propagation = Literal["Foreground", "Background", "Orphan"]
+
+
+@dataclass(frozen=True)
+class Api:
+    """Where objects of a kind are found."""
+
+    group_version: str
+    plural: str
+    namespaced: bool = True
+
+    def path(self, namespace: str | None, name: str | None = None, subresource: str | None = None) -> str:
+        root = "/api/v1" if self.group_version == "v1" else f"/apis/{self.group_version}"
+        scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        return root + scope + "/" + "/".join(part for part in (self.plural, name, subresource) if part)
+
+
+_OWN = "delayedtopics.io/v1alpha1"
+APIS: Mapping[str, Api] = {
+    "DelayedTopic": Api(_OWN, "delayedtopics"),
+    "DelayedTopicAudit": Api(_OWN, "delayedtopicaudits"),
+    "KafkaConnection": Api(_OWN, "kafkaconnections"),
+    "ClusterKafkaConnection": Api(_OWN, "clusterkafkaconnections", namespaced=False),
+    "Namespace": Api("v1", "namespaces", namespaced=False),
+    "ConfigMap": Api("v1", "configmaps"),
+    "Secret": Api("v1", "secrets"),
+    "Service": Api("v1", "services"),
+    "Event": Api("v1", "events"),
+    "Pod": Api("v1", "pods"),
+    "StatefulSet": Api("apps/v1", "statefulsets"),
+    "PodDisruptionBudget": Api("policy/v1", "poddisruptionbudgets"),
+    "Job": Api("batch/v1", "jobs"),
+}
+
+_REFUSALS: Mapping[int, type[KubeRefused]] = {403: Forbidden, 404: NotFound, 409: Conflict, 422: Invalid}
+_UNAVAILABLE = frozenset({429, 500, 502, 503, 504})
+
+
+class Kube:
+    """`await Kube.connect()` uses the kubeconfig if KUBECONFIG names one or the default one exists, else the pod's account."""
+
+    def __init__(self, client: aio.client.ApiClient) -> None:
+        self._client = client
+
+    @classmethod
+    async def connect(cls) -> "Kube":
+        configuration = type.__call__(aio.client.Configuration)
+        try:
+            aio.config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        except aio.config.ConfigException:
+            await aio.config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        configuration.connection_pool_maxsize = CONNECTIONS
+        return cls(aio.client.ApiClient(configuration))
+
+    async def close(self) -> None:
+        await self._client.close()  # type: ignore[no-untyped-call]
+
+    async def get(self, kind: str, namespace: str | None, name: str) -> Manifest:
+        """Raises NotFound."""
+        return await self._call("GET", kind, namespace, name)
+
+    async def list_all(self, kind: str, namespace: str | None = None, *, labels: str = "") -> list[Manifest]:
+        query = [("labelSelector", labels)] if labels else []
+        answer = await self._call("GET", kind, namespace, query=query, verb="LIST")
+        return list(answer["items"])
+
+    async def apply(
+        self, manifest: Manifest, *, subresource: str | None = None, field_manager: str = FIELD_MANAGER
+    ) -> Manifest:
+        """Server-side apply: creates the object, or makes the fields of `manifest`, and only those, what they are there.
+
+        Fields that this field manager applied before and that are no longer in `manifest` are removed.
+        """
+        meta = manifest["metadata"]
+        return await self._call(
+            "PATCH",
+            manifest["kind"],
+            meta.get("namespace"),
+            meta["name"],
+            subresource=subresource,
+            query=[("fieldManager", field_manager), ("force", "true")],
+            body=manifest,
+            content_type="application/apply-patch+yaml",
+            verb="APPLY",
+        )
+
+    async def merge(self, kind: str, namespace: str | None, name: str, patch: Manifest) -> Manifest:
+        """A JSON merge patch; with `metadata.resourceVersion` in it, Conflict if somebody was faster."""
+        return await self._call(
+            "PATCH", kind, namespace, name, body=patch, content_type="application/merge-patch+json",
+            query=[("fieldManager", FIELD_MANAGER)],
+        )  # fmt: skip
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        """Raises Conflict if it exists."""
+        query = [("fieldManager", FIELD_MANAGER)]
+        return await self._call(
+            "POST", manifest["kind"], manifest["metadata"].get("namespace"), body=manifest, query=query
+        )
+
+    async def delete(
+        self,
+        kind: str,
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str | None = None,
+        propagation: Propagation = "Background",
+    ) -> None:
+        """What isn't there counts as deleted, and so does an object of another `uid`."""
+        options: Manifest = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        try:
+            await self._call("DELETE", kind, namespace, name, body=options)
+        except NotFound:
+            return
+        except Conflict:
+            if uid is None:
+                raise
+
+    async def _call(
+        self,
+        method: str,
+        kind: str,
+        namespace: str | None,
+        name: str | None = None,
+        *,
+        subresource: str | None = None,
+        query: list[tuple[str, str]] | None = None,
+        body: Manifest | None = None,
+        content_type: str = "application/json",
+        verb: str | None = None,
+    ) -> Manifest:
+        path = APIS[kind].path(namespace, name, subresource)
+        counted = verb or method
+        what = f"{counted} {kind} {'/'.join(part for part in (namespace, name, subresource) if part)}"
+        try:
+            status, data, headers = await self._send(method, path, query or [], body, content_type)
+        except (aiohttp.ClientError, TimeoutError, OSError) as e:
+            metrics.KUBE_CALLS.labels(counted, kind, "none").inc()
+            raise KubeUnreachable(f"{what}: the API server does not answer ({e!r}); tried again later") from e
+        metrics.KUBE_CALLS.labels(counted, kind, str(status)).inc()
+        if status < 300:
+            return dict(json.loads(data))
+        raise _error(what, status, data, headers)
+
+    async def _send(
+        self, method: str, path: str, query: list[tuple[str, str]], body: Manifest | None, content_type: str
+    ) -> tuple[int, bytes, Mapping[str, str]]:
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        request = await self._client.param_serialize(
+            method, path, query_params=query, header_params=headers, body=body, auth_settings=["BearerToken"]
+        )
+        async with asyncio.timeout(REQUEST_SECONDS):
+            response = await self._client.call_api(*request, _request_timeout=REQUEST_SECONDS)
+            return response.status, await response.read(), response.headers  # type: ignore[no-untyped-call]
+
+
+def _error(what: str, status: int, data: bytes, headers: Mapping[str, str]) -> KubeError:
+    try:
+        message = str(json.loads(data)["message"])
+    except (ValueError, KeyError, TypeError):
+        message = data[:200].decode(errors="replace")
+    if status in _UNAVAILABLE:
+        asked = headers.get("Retry-After", "")
+        retry_after_seconds = float(asked) if asked.isdecimal() else None
+        return KubeUnreachable(
+            f"{what}: the API server can't serve now ({status}: {message})", retry_after_seconds=retry_after_seconds
+        )
+    return _REFUSALS.get(status, KubeRefused)(f"{what}: refused ({status}): {message}", status=status)

@@ -1,0 +1,73 @@
+"""Events for `kubectl describe`. What was said a short while ago is not said again; an Event that can't be written is only logged."""
+
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from delayed_topics_operator.errors import KubeError
+from delayed_topics_operator.gateways.kube import FIELD_MANAGER, Kube
+from delayed_topics_operator.plan import Notice
+
+log = logging.getLogger(__name__)
+
+SILENCE_SECONDS = 600.0
+MAX_MESSAGE = 1024
+"""The API server's limit."""
+
+
+class Recorder:
+    """`clock` counts monotonic seconds."""
+
+    def __init__(self, kube: Kube, clock: Callable[[], float] = time.monotonic) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._said: dict[tuple[str, str, str], float] = {}
+
+    async def record(self, resource: dict[str, Any], notice: Notice) -> None:
+        """`resource`: the object that it is about."""
+        meta = resource["metadata"]
+        now = self._clock()
+        self._said = {key: at for key, at in self._said.items() if now - at < SILENCE_SECONDS}
+        key = (meta["uid"], notice.reason, notice.message)
+        if key in self._said:
+            return
+        self._said[key] = now
+        log.log(
+            logging.WARNING if notice.type == "Warning" else logging.INFO,
+            "%s %s/%s: %s: %s", resource["kind"], meta.get("namespace", ""), meta["name"], notice.reason, notice.message,
+        )  # fmt: skip
+        try:
+            await self._kube.create(_event(resource, notice))
+        except KubeError as e:
+            log.warning("an Event could not be written: %s", e)
+
+
+def _event(resource: dict[str, Any], notice: Notice) -> dict[str, Any]:
+    meta = resource["metadata"]
+    namespace = meta.get("namespace") or "default"
+    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    message = notice.message if len(notice.message) <= MAX_MESSAGE else notice.message[: MAX_MESSAGE - 1] + "…"
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{meta['name'][:220]}.{uuid.uuid4().hex[:16]}", "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": resource["apiVersion"],
+            "kind": resource["kind"],
+            "name": meta["name"],
+            "namespace": meta.get("namespace"),
+            "uid": meta["uid"],
+            "resourceVersion": meta.get("resourceVersion"),
+        },
+        "type": notice.type,
+        "reason": notice.reason,
+        "message": message,
+        "source": {"component": FIELD_MANAGER},
+        "reportingComponent": FIELD_MANAGER,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+    }

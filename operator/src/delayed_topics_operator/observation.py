@@ -1,0 +1,150 @@
+"""What a pass over one DelayedTopic knows: values only, gathered by `observe`, judged by `reconcile`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from delayed_topics_core.layout import LayoutSpec
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.reasons import Reason
+from delayed_topics_core.registry import Claim, LayoutRecord, Owner, TopicsRecord
+from delayed_topics_crds import DelayedTopicStatus, Grant
+from delayed_topics_crds.delayed_topic import (
+    Compression,
+    DeletionPolicy,
+    Guarantee,
+    RebalanceProtocol,
+    WorkerTemplate,
+)
+from delayed_topics_crds.schedule import ScheduledAudit
+from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, TopicPartitionKey
+
+from delayed_topics_operator.eventlog import WorkerNews
+from delayed_topics_operator.queue import Key
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a manifest asks for, in the terms of core. Absent: the operator's default, which depends on the cluster."""
+
+    names: TopicNames
+    layout: LayoutSpec
+    retry_cap: int
+    front_partitions: int
+    replication_factor: int | None
+    dead_letter_retention_seconds: int
+    outage_budget_seconds: int
+    replicas: int
+    template: WorkerTemplate
+    protocol: RebalanceProtocol
+    guarantee: Guarantee
+    compression: Compression
+    deletion_policy: DeletionPolicy
+    paused: bool
+    connection: Key
+    audit: ScheduledAudit | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """The resource itself. `accepted_losses`: ids of topics that the user gave up by annotation."""
+
+    owner: Owner
+    uid: str
+    generation: int
+    has_finalizer: bool
+    deleting: bool
+    plan_only: bool
+    accepted_losses: frozenset[str]
+    status: DelayedTopicStatus
+    namespace_labels: Mapping[str, str]
+    namespace_terminating: bool
+    created_at: datetime | None = None
+
+    @property
+    def namespace(self) -> str:
+        return self.owner.namespace
+
+    @property
+    def name(self) -> str:
+        return self.owner.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usable:
+    """A connection that Kafka answered on. `files`: the Secret that workers mount. `grants` None: its own namespace may do all."""
+
+    brokers: int
+    broker_skew_ms: int
+    files: Mapping[str, str] = field(repr=False)
+    grants: tuple[Grant, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unusable:
+    """A connection that can't be used, since when, and why."""
+
+    reason: Reason
+    message: str
+    since: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registered:
+    """What the registry says of one topic. `holder`: whose claim counts for its names. `own`: the claim of this resource."""
+
+    holder: Claim | None
+    own: Claim | None
+    layout: LayoutRecord | None
+    topics: TopicsRecord | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaView:
+    """Kafka, as far as one delayed topic is concerned.
+
+    `earliest`, `latest`: of partitions that the registry has no start offset for. `committed`: of partitions not known to have begun.
+    """
+
+    registered: Registered
+    topics: Mapping[str, TopicInfo | None]
+    configs: Mapping[str, Mapping[str, str]]
+    earliest: Mapping[TopicPartitionKey, int]
+    latest: Mapping[TopicPartitionKey, int]
+    committed: Mapping[TopicPartitionKey, CommittedOffset | None]
+    group: GroupInfo
+    news: WorkerNews
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodSettings:
+    """What the operator itself brings into worker pods. `allowed`: it has rights in the namespace the pods belong to."""
+
+    image: str
+    image_pull_policy: str
+    home: str
+    allowed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """`children`: live objects by (kind, name). `may_roll`: whether few enough other resources are rolling their workers.
+
+    `audits`: those that were made for its schedule. `vanished`: names of pods beyond the wanted replicas that there were at the
+    last look and are no more.
+    """
+
+    now: datetime
+    gone_after_seconds: float
+    subject: Subject
+    wanted: Wanted
+    connection: Usable | Unusable
+    kafka: KafkaView | None
+    pods: PodSettings
+    children: Mapping[tuple[str, str], Manifest]
+    may_roll: bool = True
+    audits: tuple[Manifest, ...] = ()
+    vanished: tuple[str, ...] = ()

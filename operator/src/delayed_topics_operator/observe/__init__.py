@@ -1,0 +1,1 @@
+"""Gathers what a pass has to know: the only readers."""

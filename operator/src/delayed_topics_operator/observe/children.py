@@ -1,0 +1,82 @@
+"""The live objects of a resource in Kubernetes."""
+
+from collections.abc import Mapping
+
+from delayed_topics_operator.errors import NotFound
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.store import Manifest, Store
+
+WATCHED = ("ConfigMap", "Service", "PodDisruptionBudget", "StatefulSet")
+"""Kinds that are listed in the namespaces of workers. Secrets can't be: RBAC has no list of some only, so they are got by name."""
+
+
+def child_names(name: str) -> tuple[tuple[str, str], ...]:
+    """Kind and name of everything that is made around the StatefulSet `name`."""
+    return (
+        ("StatefulSet", name),
+        ("PodDisruptionBudget", name),
+        ("Service", name),
+        ("ConfigMap", f"{name}-worker"),
+        ("ConfigMap", f"{name}-layout"),
+        ("Secret", f"{name}-connection"),
+    )
+
+
+async def children(
+    kube: Kube, store: Store, *, home: str, name: str, secret_age_seconds: float
+) -> Mapping[tuple[str, str], Manifest]:
+    """By kind and name. The Secret is asked for when it was last seen longer ago than that. Raises KubeError."""
+    secret = f"{name}-connection"
+    if store.age_seconds("Secret", home, secret) > secret_age_seconds:
+        await refresh(kube, store, "Secret", home, secret)
+    found = {(kind, child): store.get(kind, home, child) for kind, child in child_names(name)}
+    return {key: manifest for key, manifest in found.items() if manifest is not None}
+
+
+class PodCounts:
+    """How many pods each StatefulSet had at the last look."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str], int] = {}
+
+    def vanished(self, home: str, name: str, live: Manifest | None, *, wanted: int) -> tuple[str, ...]:
+        """The names of those that nobody wants and that are no more. They are told of once."""
+        before = self._last.pop((home, name), 0)
+        there = ((live or {}).get("status") or {}).get("replicas", 0)
+        if there:
+            self._last[home, name] = there
+        return tuple(f"{name}-{number}" for number in range(max(there, wanted), before))
+
+
+async def refresh(kube: Kube, store: Store, kind: str, namespace: str, name: str) -> Manifest | None:
+    """The object as it is now. Raises KubeError."""
+    try:
+        manifest = await kube.get(kind, namespace, name)
+    except NotFound:
+        store.absent(kind, namespace, name)
+        return None
+    store.put(manifest)
+    return manifest
+
+
+Progress = tuple[object, ...]
+"""Of a rollout; any other value is progress."""
+
+
+def rolling(store: Store) -> dict[tuple[str, str], Progress]:
+    """StatefulSets of workers whose pods are being replaced, by namespace and name, and how far that is."""
+    found = (s for s in store.all("StatefulSet") if _rolls(s))
+    return {(s["metadata"]["namespace"], s["metadata"]["name"]): _progress(s) for s in found}
+
+
+def _progress(stateful_set: Manifest) -> Progress:
+    status = stateful_set.get("status") or {}
+    fields = ("updateRevision", "updatedReplicas", "readyReplicas", "replicas")
+    return (stateful_set["metadata"].get("generation"), *(status.get(field) for field in fields))
+
+
+def _rolls(stateful_set: Manifest) -> bool:
+    status = stateful_set.get("status") or {}
+    behind = status.get("observedGeneration", 0) < stateful_set["metadata"].get("generation", 0)
+    outdated = status.get("updatedReplicas", 0) < stateful_set["spec"].get("replicas", 1)
+    return behind or (outdated and status.get("currentRevision") != status.get("updateRevision"))

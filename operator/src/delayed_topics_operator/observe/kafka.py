@@ -1,0 +1,50 @@
+"""What Kafka and the registry know of one delayed topic. The reads of all resources that are looked at go out together."""
+
+import asyncio
+
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.registry import Claim, Owner, RegistryState, TopicsRecord
+
+from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.observation import KafkaView, Registered
+from delayed_topics_operator.reconcile.target import unbegun, unnoted
+
+
+async def kafka_view(link: KafkaLink, names: TopicNames, owner: Owner) -> KafkaView:
+    """Raises KafkaDoorError. Of topics that nobody claimed only their existence and settings are looked at, for adopting."""
+    state, topics, group = await asyncio.gather(link.registry(), link.topics(names.topics), link.group(names.group))
+    registered = _registered(state, names, owner)
+    ours = registered.own is not None
+    others = registered.holder is not None and not ours
+    existing = [name for name, info in topics.items() if info is not None and not others]
+    record = registered.topics or TopicsRecord(topic=names.front)
+    sources = (names.front, names.delays)
+    fresh = unnoted(record, topics, sources) if ours else []
+    pending = unbegun(record, topics, sources) if ours else []
+    adopted = registered.own is not None and registered.own.adopted
+    configs, earliest, latest, committed = await asyncio.gather(
+        link.configs(existing),
+        link.offsets(fresh, "earliest"),
+        link.offsets(fresh if adopted else [], "latest"),
+        link.committed(names.group, pending),
+    )
+    return KafkaView(
+        registered=registered,
+        topics=topics,
+        configs=configs,
+        earliest=earliest,
+        latest=latest,
+        committed=committed,
+        group=group,
+        news=link.event_log.news(names.front),
+    )
+
+
+def _registered(state: RegistryState, names: TopicNames, owner: Owner) -> Registered:
+    entry = state.claims.get(Claim(topic=names.front, owner=owner, absent=()).key)
+    return Registered(
+        holder=state.holder(names.front),
+        own=entry.claim if entry else None,
+        layout=state.layouts.get(names.front),
+        topics=state.topics.get(names.front),
+    )

@@ -1,0 +1,171 @@
+"""What is to be done: values that `execute` walks and `explain` prints."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_core.registry import RegistryRecord
+from delayed_topics_crds import DelayedTopicStatus
+from delayed_topics_kafka.model import NewTopicSpec
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddFinalizer:
+    """Before anything is made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoveFinalizer:
+    """After everything is removed, or left behind as the policy says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteRegistry:
+    """`why` is a phrase for people."""
+
+    record: RegistryRecord
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoveFromRegistry:
+    keys: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTopics:
+    specs: tuple[NewTopicSpec, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrowTopic:
+    """`total`: partitions afterwards."""
+
+    topic: str
+    present: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlterSettings:
+    """`settings`: those that differ. `present`: what they are now."""
+
+    topic: str
+    settings: Mapping[str, str]
+    present: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitOffsets:
+    """For the group, before it has members. `offsets`: by topic and partition."""
+
+    group: str
+    offsets: Mapping[tuple[str, int], int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteGroup:
+    group: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FenceWorkers:
+    """Those that are gone for good, by their transactional ids: what they left open holds readers back no longer."""
+
+    transactional_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteTopics:
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplyChild:
+    """`change`: created, repaired (it had drifted) or changed (something else is wanted). `rolls`: its pods are replaced."""
+
+    manifest: Manifest = field(repr=False)
+    change: Literal["created", "repaired", "changed"]
+    rolls: bool = False
+
+    @property
+    def kind(self) -> str:
+        return str(self.manifest["kind"])
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest["metadata"]["name"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteChild:
+    """`orphan`: what it made stays; a StatefulSet is made again around its pods."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    orphan: bool = False
+
+
+Action = (
+    AddFinalizer
+    | RemoveFinalizer
+    | WriteRegistry
+    | RemoveFromRegistry
+    | CreateTopics
+    | GrowTopic
+    | AlterSettings
+    | CommitOffsets
+    | DeleteGroup
+    | FenceWorkers
+    | DeleteTopics
+    | ApplyChild
+    | DeleteChild
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """One condition, before it is known since when it holds."""
+
+    status: Literal["True", "False", "Unknown"]
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notice:
+    """An Event for the resource."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+Conditions = Mapping[Condition, Said]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What one check found. `proceed`: later checks may go on."""
+
+    actions: tuple[Action, ...] = ()
+    conditions: Conditions = field(default_factory=dict)
+    notices: tuple[Notice, ...] = ()
+    proceed: bool = True
+    wake_seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Executed in order; the first failure ends it. `wake_seconds`: when to look again, beside the resync. `status` None: leave it."""
+
+    actions: tuple[Action, ...] = ()
+    status: DelayedTopicStatus | None = None
+    notices: tuple[Notice, ...] = ()
+    wake_seconds: float | None = None

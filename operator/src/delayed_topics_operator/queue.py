@@ -1,0 +1,111 @@
+"""The work queue: at most one pass per resource at a time, wakes of one resource are merged, the earliest counts."""
+
+import asyncio
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+FIRST_BACKOFF_SECONDS = 0.5
+MAX_BACKOFF_SECONDS = 30.0
+"""Half of the 60 s within which everything converges after an outage has healed."""
+
+
+class Key(NamedTuple):
+    """A resource. `namespace` is empty for cluster-scoped ones."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+@dataclass
+class _Item:
+    due: float
+    failures: int = 0
+    running: bool = False
+    woken_at: float | None = None
+    finished_at: float = float("-inf")
+
+
+@dataclass
+class WakeQueue:
+    """`interval_seconds`: least time between the end of a pass and one that an event causes. Belongs to one event loop."""
+
+    interval_seconds: float
+    clock: Callable[[], float]
+    _items: dict[Key, _Item] = field(default_factory=dict)
+    _heap: list[tuple[float, Key]] = field(default_factory=list)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def wake(self, key: Key, *, after_seconds: float = 0.0) -> None:
+        """A pass is wanted this soon. While one is running, another follows it."""
+        item = self._items.get(key)
+        if item is None:
+            item = self._items[key] = _Item(due=float("inf"))
+        due = max(self.clock() + after_seconds, item.finished_at + self.interval_seconds)
+        if item.running:
+            item.woken_at = due if item.woken_at is None else min(due, item.woken_at)
+        elif due < item.due:
+            self._schedule(key, item, due)
+
+    async def next(self) -> Key:
+        """Waits for the next resource whose pass is due, and marks it as running."""
+        while True:
+            key = self._pop_due()
+            if key is not None:
+                return key
+            self._changed.clear()
+            timeout = self._heap[0][0] - self.clock() if self._heap else None
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    def succeeded(self, key: Key, *, next_seconds: float | None) -> None:
+        """The pass ended; the next one in `next_seconds` at the latest. None: the resource is gone."""
+        item = self._items[key]
+        item.failures = 0
+        self._finish(key, item, next_seconds)
+
+    def failed(self, key: Key, *, at_least_seconds: float = 0.0) -> None:
+        """The pass failed; the next one comes later each time."""
+        item = self._items[key]
+        backoff = min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2**item.failures) * random.uniform(0.8, 1.0)
+        item.failures = min(item.failures + 1, 16)
+        self._finish(key, item, max(backoff, at_least_seconds))
+
+    def overdue_seconds(self) -> float:
+        """By how much the most urgent pass that has not begun is late."""
+        return max(0.0, self.clock() - self._heap[0][0]) if self._heap else 0.0
+
+    def _finish(self, key: Key, item: _Item, next_seconds: float | None) -> None:
+        now = self.clock()
+        item.running, item.finished_at = False, now
+        woken_at, item.woken_at = item.woken_at, None
+        if next_seconds is None and woken_at is None:
+            del self._items[key]
+            return
+        item.due = float("inf")
+        wanted = now + next_seconds if next_seconds is not None else float("inf")
+        self._schedule(key, item, min(wanted, max(woken_at, now + self.interval_seconds) if woken_at else wanted))
+
+    def _schedule(self, key: Key, item: _Item, due: float) -> None:
+        item.due = due
+        heapq.heappush(self._heap, (due, key))
+        self._changed.set()
+
+    def _pop_due(self) -> Key | None:
+        now = self.clock()
+        while self._heap and self._heap[0][0] <= now:
+            due, key = heapq.heappop(self._heap)
+            item = self._items.get(key)
+            if item is not None and not item.running and item.due == due:
+                item.running = True
+                return key
+        return None

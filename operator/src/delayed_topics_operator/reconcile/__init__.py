@@ -1,0 +1,68 @@
+"""From an observation to a plan. Pure: no clock, no door; a chain of small checks, each of which says what is to be done and what is so.
+
+The same checks answer "what is to be done?" and "is it ready?", so the two can't disagree.
+"""
+
+from collections.abc import Callable
+
+from delayed_topics_core.reasons import Condition, Reason
+
+from delayed_topics_operator.explain import explanation
+from delayed_topics_operator.observation import Observation
+from delayed_topics_operator.plan import Action, Finding, Notice, Plan, Said
+from delayed_topics_operator.reconcile import access, alarms, audits, claim, deletion, layout, status, topics, workers
+
+__all__ = ["reconcile"]
+
+CHECKS: tuple[Callable[[Observation], Finding], ...] = (
+    access.check,
+    claim.check,
+    topics.check,
+    layout.check,
+    workers.check,
+    alarms.check,
+    audits.check,
+)
+
+
+def reconcile(o: Observation) -> Plan:
+    """What is to be done next, and the status as it is before that."""
+    if o.subject.deleting:
+        return deletion.plan(o)
+    found = _found(o)
+    if o.subject.plan_only:
+        planned = Said(
+            status="True", reason=Reason.PLAN_ONLY, message=explanation(found.actions) or "nothing is to be done"
+        )
+        return Plan(status=status.of(o, {**found.conditions, Condition.PLANNED: planned}))
+    return Plan(
+        actions=found.actions,
+        status=status.of(o, found.conditions),
+        notices=found.notices,
+        wake_seconds=found.wake_seconds,
+    )
+
+
+def _found(o: Observation) -> Finding:
+    actions: list[Action] = []
+    notices: list[Notice] = []
+    conditions: dict[Condition, Said] = {}
+    wakes: list[float] = []
+    proceed = True
+    for check in CHECKS:
+        finding = check(o)
+        actions.extend(finding.actions)
+        notices.extend(finding.notices)
+        conditions.update(finding.conditions)
+        if finding.wake_seconds is not None:
+            wakes.append(finding.wake_seconds)
+        if not finding.proceed:
+            proceed = False
+            break
+    return Finding(
+        actions=tuple(actions),
+        conditions=conditions,
+        notices=tuple(notices),
+        proceed=proceed,
+        wake_seconds=min(wakes, default=None),
+    )

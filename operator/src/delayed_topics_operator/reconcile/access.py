@@ -1,0 +1,120 @@
+"""May this resource use this connection, and can the connection be used?"""
+
+from collections.abc import Mapping
+
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_crds import Grant
+from delayed_topics_crds.delayed_topic import MAX_PARTITIONS
+from delayed_topics_crds.pods import LabelSelector, LabelSelectorRequirement
+
+from delayed_topics_operator.observation import Observation, Unusable, Usable
+from delayed_topics_operator.plan import Finding, Said
+
+
+def check(o: Observation) -> Finding:
+    total = sum(o.wanted.layout.wanted().values())
+    if total > MAX_PARTITIONS:
+        message = f"spec: the delays topic must have at most {MAX_PARTITIONS} partitions, this makes {total}: use fewer lanes or delays"
+        said = Said(status="False", reason=Reason.SPEC_INVALID, message=message)
+        return Finding(conditions={Condition.TOPICS_READY: said}, proceed=False)
+    if isinstance(o.connection, Unusable):
+        said = Said(status="Unknown", reason=o.connection.reason, message=o.connection.message)
+        return Finding(conditions={Condition.CLAIMED: said, Condition.TOPICS_READY: said}, proceed=False)
+    refusal = refused(o, o.connection)
+    if refusal is None:
+        return Finding()
+    said = Said(status="False", reason=Reason.NOT_ALLOWED, message=refusal)
+    return Finding(conditions={Condition.CLAIMED: said}, proceed=False)
+
+
+def refused(o: Observation, connection: Usable) -> str | None:
+    """Why the connection's owner does not allow this resource, None if it is allowed."""
+    if not o.pods.allowed:
+        return (
+            f"the operator has no rights in namespace {o.pods.home}: a cluster administrator has to list it in the "
+            "chart's tenantNamespaces, or use a ClusterKafkaConnection"
+        )
+    if connection.grants is None:
+        return None
+    topic, where = o.wanted.names.front, _where(o)
+    of_namespace = [
+        grant for grant in connection.grants if selects(grant.namespace_selector, o.subject.namespace_labels)
+    ]
+    if not of_namespace:
+        return f"{where} allows namespace {o.subject.namespace} nothing: ask its owner for an entry of spec.allow"
+    of_topic = [grant for grant in of_namespace if topic.startswith(tuple(grant.topic_prefixes))]
+    if not of_topic:
+        prefixes = sorted({prefix for grant in of_namespace for prefix in grant.topic_prefixes})
+        return (
+            f"{where} allows namespace {o.subject.namespace} topics that begin with {', '.join(prefixes)}, and {topic} does not: "
+            "name the topic accordingly, or ask the connection's owner"
+        )
+    return _too_much(o, of_topic, _partitions(o))
+
+
+def growth_refused(o: Observation, connection: Usable, partitions: int) -> str | None:
+    """Why a topic may not become as large as that: what has come together over many edits counts, not only the last one."""
+    if connection.grants is None:
+        return None
+    return _too_much(o, [grant for grant in connection.grants if _covers(grant, o)], partitions)
+
+
+def may_adopt(o: Observation, connection: Usable) -> bool:
+    """Whether a front topic that exists already may be taken over; a connection of the own namespace has nobody to grant it."""
+    return any(
+        grant.adopt and _covers(grant, o) and _within(grant, o, _partitions(o)) for grant in connection.grants or ()
+    )
+
+
+def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """As Kubernetes reads a label selector: all requirements hold, and none is everything."""
+    return all(labels.get(key) == value for key, value in (selector.match_labels or {}).items()) and all(
+        _holds(requirement, labels) for requirement in selector.match_expressions or ()
+    )
+
+
+def _holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    match requirement.operator:
+        case "In":
+            return labels.get(requirement.key) in (requirement.values or ())
+        case "NotIn":
+            return labels.get(requirement.key) not in (requirement.values or ())
+        case "Exists":
+            return requirement.key in labels
+        case "DoesNotExist":
+            return requirement.key not in labels
+
+
+def _where(o: Observation) -> str:
+    return f"{o.wanted.connection.kind} {o.wanted.connection.name}"
+
+
+def _covers(grant: Grant, o: Observation) -> bool:
+    of_namespace = selects(grant.namespace_selector, o.subject.namespace_labels)
+    return of_namespace and o.wanted.names.front.startswith(tuple(grant.topic_prefixes))
+
+
+def _too_much(o: Observation, grants: list[Grant], partitions: int) -> str | None:
+    if any(_within(grant, o, partitions) for grant in grants):
+        return None
+    limits = "; or ".join(_limits(grant) for grant in grants)
+    return (
+        f"{_where(o)} allows namespace {o.subject.namespace} {limits}, and this asks for {partitions} partitions and "
+        f"{o.wanted.replicas} workers: ask for less, or ask the connection's owner"
+    )
+
+
+def _within(grant: Grant, o: Observation, partitions: int) -> bool:
+    fits_partitions = grant.max_partitions is None or partitions <= grant.max_partitions
+    return fits_partitions and (grant.max_workers is None or o.wanted.replicas <= grant.max_workers)
+
+
+def _partitions(o: Observation) -> int:
+    """Of the delays topic, and of front and ready: a limit would not be one if it could be passed by there."""
+    return max(sum(o.wanted.layout.wanted().values()), o.wanted.front_partitions)
+
+
+def _limits(grant: Grant) -> str:
+    partitions = "any number of" if grant.max_partitions is None else f"at most {grant.max_partitions}"
+    workers = "any number of" if grant.max_workers is None else f"at most {grant.max_workers}"
+    return f"{partitions} partitions and {workers} workers"

@@ -1,0 +1,79 @@
+"""Makes the audits of `spec.audit.schedule`, one after the other, and removes the oldest.
+
+A time that passed while the operator was away, or while an audit still ran, is made up for by one audit: each goes on where the
+one before ended, so nothing is left out however few they are.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from cronsim import CronSim
+from delayed_topics_crds import API_VERSION, to_dict
+from delayed_topics_crds.schedule import ScheduledAudit
+
+from delayed_topics_operator.manifests import MANAGED_BY
+from delayed_topics_operator.observation import Observation
+from delayed_topics_operator.plan import ApplyChild, DeleteChild, Finding
+
+Manifest = dict[str, Any]
+
+SCHEDULED_FOR = "delayedtopics.io/scheduled-for"
+MAX_NAME = 253
+RETRY_SECONDS = 10.0
+
+
+def check(o: Observation) -> Finding:
+    asked = o.wanted.audit
+    if asked is None:
+        return Finding()
+    done = sorted((audit for audit in o.audits if _verdict(audit)), key=_scheduled_for)
+    outdated = tuple(_delete(audit) for audit in done[: max(0, len(done) - asked.history_limit)])
+    if len(done) < len(o.audits):
+        return Finding(actions=outdated, wake_seconds=RETRY_SECONDS)
+    last = max((_made_for(audit) for audit in o.audits), default=o.subject.created_at or o.now)
+    due = next(CronSim(asked.schedule, last))
+    if due <= o.now:
+        return Finding(actions=(*outdated, ApplyChild(manifest=_audit(o, asked, due), change="created")))
+    return Finding(actions=outdated, wake_seconds=(due - o.now).total_seconds())
+
+
+def _scheduled_for(audit: Manifest) -> datetime:
+    at = (audit["metadata"].get("annotations") or {}).get(SCHEDULED_FOR) or audit["metadata"]["creationTimestamp"]
+    return datetime.fromisoformat(at)
+
+
+def _made_for(audit: Manifest) -> datetime:
+    """One audit stands for all times of the schedule that had passed when it was made."""
+    return max(_scheduled_for(audit), datetime.fromisoformat(audit["metadata"]["creationTimestamp"]))
+
+
+def _audit(o: Observation, asked: ScheduledAudit, at: datetime) -> Manifest:
+    """The name follows from the time, as a CronJob's does: an operator that is killed doesn't make it twice."""
+    suffix = f"-{int(at.timestamp()) // 60}"
+    owner = {"apiVersion": API_VERSION, "kind": "DelayedTopic", "name": o.subject.name, "uid": o.subject.uid}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "DelayedTopicAudit",
+        "metadata": {
+            "name": o.subject.name[: MAX_NAME - len(suffix)].rstrip("-.") + suffix,
+            "namespace": o.subject.namespace,
+            "labels": {"app.kubernetes.io/managed-by": MANAGED_BY},
+            "annotations": {SCHEDULED_FOR: at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")},
+            "ownerReferences": [{**owner, "controller": True}],
+        },
+        "spec": {
+            "delayedTopicRef": {"name": o.subject.name},
+            "window": {"sinceLast": True},
+            "maxLatenessMs": asked.max_lateness_ms,
+            "spark": to_dict(asked.spark),
+        },
+    }
+
+
+def _verdict(audit: Manifest) -> bool:
+    return "verdict" in (audit.get("status") or {})
+
+
+def _delete(audit: Manifest) -> DeleteChild:
+    meta = audit["metadata"]
+    return DeleteChild(kind="DelayedTopicAudit", namespace=meta["namespace"], name=meta["name"], uid=meta["uid"])

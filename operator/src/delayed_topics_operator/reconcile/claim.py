@@ -1,0 +1,94 @@
+"""Whose are these topics? The first claim in the registry, by offset."""
+
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_core.registry import Claim
+
+from delayed_topics_operator.observation import KafkaView, Observation, Usable
+from delayed_topics_operator.plan import Action, AddFinalizer, Finding, RemoveFromRegistry, Said, WriteRegistry
+from delayed_topics_operator.reconcile.access import may_adopt
+
+
+def check(o: Observation) -> Finding:
+    assert o.kafka is not None, "access is checked first"
+    assert isinstance(o.connection, Usable)
+    finalizer: tuple[Action, ...] = () if o.subject.has_finalizer else (AddFinalizer(),)
+    own, holder = o.kafka.registered.own, o.kafka.registered.holder
+    if own is None:
+        return _claim_anew(o, o.kafka, o.connection, finalizer)
+    if holder is not None and holder.owner != o.subject.owner:
+        withdraw = RemoveFromRegistry(
+            keys=(own.key,), why=f"withdraw the claim on {own.topic}, {_who(holder)} was first"
+        )
+        return Finding(actions=(withdraw,), conditions={Condition.CLAIMED: _held_by(holder)}, proceed=False)
+    return Finding(actions=finalizer, conditions={Condition.CLAIMED: _held(own)})
+
+
+def _claim_anew(o: Observation, kafka: KafkaView, connection: Usable, finalizer: tuple[Action, ...]) -> Finding:
+    names, holder = o.wanted.names, kafka.registered.holder
+    if holder is not None:
+        return _stop(_held_by(holder))
+    before = next((c for c in o.subject.status.conditions if c.type == Condition.CLAIMED), None)
+    if before and before.reason == Reason.CLAIMED_BY_OTHER and before.observed_generation == o.subject.generation:
+        # Who lost does not lie in wait: the next owner is who asks for it, not who happened to be refused before.
+        message = f"the topic {names.front} was held by another resource and is free now: edit this resource's spec to claim it"
+        return _stop(Said(status="False", reason=Reason.CLAIMED_BY_OTHER, message=message))
+    existing = [name for name in names.topics if kafka.topics.get(name) is not None]
+    adopting = existing == [names.front] and may_adopt(o, connection)
+    if existing and not adopting:
+        return _stop(_foreign(o, existing))
+    policy = kafka.configs.get(names.front, {}).get("cleanup.policy", "")
+    if adopting and "compact" in policy:
+        return _stop(_compacted(names.front, policy))
+    absent = tuple(name for name in names.topics if name not in existing)
+    claim = Claim(topic=names.front, owner=o.subject.owner, absent=absent, adopted=adopting)
+    how = ", adopting the front topic that exists" if adopting else ""
+    return Finding(
+        actions=(*finalizer, WriteRegistry(record=claim, why=f"claim {', '.join(names.topics)}{how}")),
+        conditions={
+            Condition.CLAIMED: Said(status="Unknown", reason=Reason.IN_PROGRESS, message="the claim is being written")
+        },
+        proceed=False,
+    )
+
+
+def _stop(said: Said) -> Finding:
+    return Finding(conditions={Condition.CLAIMED: said}, proceed=False)
+
+
+def _held(own: Claim) -> Said:
+    adopted = "; the front topic existed before and is never deleted" if own.adopted else ""
+    return Said(
+        status="True", reason=Reason.CLAIM_HELD, message=f"{own.topic} and its topics belong to this resource{adopted}"
+    )
+
+
+def _held_by(holder: Claim) -> Said:
+    message = (
+        f"the topics of {holder.topic} belong to {_who(holder)}: choose another spec.topic in a new resource, or have that one "
+        "deleted with deletionPolicy Delete, and then edit this one"
+    )
+    return Said(status="False", reason=Reason.CLAIMED_BY_OTHER, message=message)
+
+
+def _who(holder: Claim) -> str:
+    owner = holder.owner
+    return f"DelayedTopic {owner.namespace}/{owner.name} (Kubernetes cluster {owner.cluster})"
+
+
+def _foreign(o: Observation, existing: list[str]) -> Said:
+    message = f"{_topics(existing)} in Kafka and belong to nobody in the registry; they are left alone: choose another topic name"
+    if existing == [o.wanted.names.front]:
+        message += ", or ask the connection's owner to allow adopting it (spec.allow[].adopt)"
+    return Said(status="False", reason=Reason.TOPIC_FOREIGN, message=message)
+
+
+def _compacted(name: str, policy: str) -> Said:
+    message = (
+        f"the topic {name} exists already and has cleanup.policy={policy}: a delayed topic is deleted by time, which would cost "
+        "this one the values it keeps; it is left alone: choose another topic name"
+    )
+    return Said(status="False", reason=Reason.TOPIC_FOREIGN, message=message)
+
+
+def _topics(names: list[str]) -> str:
+    return f"the topic{'s' if len(names) > 1 else ''} {', '.join(names)} exist{'' if len(names) > 1 else 's'} already"

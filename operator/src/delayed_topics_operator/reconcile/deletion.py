@@ -1,0 +1,116 @@
+"""The resource is being deleted: workers, group, topics, claim, in this order, as far as the policy says."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_core.registry import Claim
+from delayed_topics_crds import DelayedTopicStatus
+
+from delayed_topics_operator.observation import KafkaView, Manifest, Observation, Unusable
+from delayed_topics_operator.plan import (
+    Action,
+    DeleteChild,
+    DeleteGroup,
+    DeleteTopics,
+    Notice,
+    Plan,
+    RemoveFinalizer,
+    RemoveFromRegistry,
+    Said,
+)
+from delayed_topics_operator.reconcile import status
+from delayed_topics_operator.reconcile.workers import fences, ours
+
+WAIT_SECONDS = 1.0
+
+
+def plan(o: Observation) -> Plan:
+    if not o.subject.has_finalizer:
+        return Plan()
+    children = {key: live for key, live in o.children.items() if ours(live, o.subject)}
+    if children:
+        return _waiting(o, "the workers stop", _delete_children(children))
+    if isinstance(o.connection, Unusable) or o.kafka is None:
+        return _without_kafka(o)
+    own, holder = o.kafka.registered.own, o.kafka.registered.holder
+    if own is None:
+        return Plan(actions=(RemoveFinalizer(),))
+    if holder is not None and holder.owner != o.subject.owner:
+        return Plan(
+            actions=(RemoveFromRegistry(keys=(own.key,), why=f"withdraw the claim on {own.topic}"), RemoveFinalizer())
+        )
+    if o.wanted.deletion_policy == "Retain":
+        return Plan(actions=(*fences(o), RemoveFinalizer()), notices=(_retained(o),))
+    return _delete_all(o, o.kafka, own)
+
+
+def _delete_children(children: Mapping[tuple[str, str], Manifest]) -> tuple[Action, ...]:
+    """The StatefulSet goes in the foreground: it is gone when its pods are."""
+    return tuple(
+        DeleteChild(kind=kind, namespace=live["metadata"]["namespace"], name=name, uid=live["metadata"]["uid"])
+        for (kind, name), live in sorted(children.items(), key=lambda entry: entry[0][0] != "StatefulSet")
+        if not live["metadata"].get("deletionTimestamp")
+    )
+
+
+def _without_kafka(o: Observation) -> Plan:
+    if not isinstance(o.connection, Unusable):
+        return _waiting(o, "Kafka is asked")
+    gone = o.connection
+    patience = timedelta(seconds=o.gone_after_seconds)
+    if o.subject.namespace_terminating or o.now - gone.since >= patience:
+        message = (
+            f"{gone.message}. Whatever is in Kafka stays there, as with deletionPolicy Retain: topics {', '.join(o.wanted.names.topics)}, "
+            f"group {o.wanted.names.group} and the claim of {o.subject.namespace}/{o.subject.name}"
+        )
+        notice = Notice(type="Warning", reason=gone.reason, message=message)
+        return Plan(actions=(RemoveFinalizer(),), notices=(notice,))
+    return _waiting(o, f"the connection is given {o.gone_after_seconds:g} s to come back ({gone.message})")
+
+
+def _delete_all(o: Observation, kafka: KafkaView, own: Claim) -> Plan:
+    if kafka.group.members:
+        return _waiting(o, f"the members of group {kafka.group.group} leave, or their sessions end")
+    group: tuple[Action, ...] = () if kafka.group.state == "Dead" else (DeleteGroup(group=kafka.group.group),)
+    doomed = tuple(name for name in o.wanted.names.topics if _is_ours(kafka, own, name))
+    topics: tuple[Action, ...] = (DeleteTopics(topics=doomed),) if doomed else ()
+    records = tuple(record.key for record in (kafka.registered.layout, kafka.registered.topics) if record is not None)
+    records += (f"audited/{own.topic}",) if records else ()
+    return Plan(
+        actions=(
+            *group,
+            *topics,
+            *((RemoveFromRegistry(keys=records, why=f"remove the layout of {own.topic}"),) if records else ()),
+            RemoveFromRegistry(keys=(own.key,), why=f"give up the claim on {own.topic}"),
+            RemoveFinalizer(),
+        ),
+        status=_deleting(o, "group, topics and claim are removed"),
+    )
+
+
+def _is_ours(kafka: KafkaView, own: Claim, name: str) -> bool:
+    """Not an adopted topic, and not one that somebody made under the name of one that was deleted."""
+    info = kafka.topics.get(name)
+    if info is None or (own.adopted and name == own.topic):
+        return False
+    noted = kafka.registered.topics.ids.get(name) if kafka.registered.topics else None
+    return info.id == noted if noted is not None else name in own.absent
+
+
+def _retained(o: Observation) -> Notice:
+    names = o.wanted.names
+    message = (
+        f"deletionPolicy is Retain: topics {', '.join(names.topics)}, group {names.group} and the claim stay; a DelayedTopic "
+        f"{o.subject.namespace}/{o.subject.name} with the same topic goes on where this one ended"
+    )
+    return Notice(type="Normal", reason="Retained", message=message)
+
+
+def _waiting(o: Observation, what: str, actions: tuple[Action, ...] = ()) -> Plan:
+    return Plan(actions=actions, status=_deleting(o, what), wake_seconds=WAIT_SECONDS)
+
+
+def _deleting(o: Observation, what: str) -> DelayedTopicStatus:
+    said = Said(status="False", reason=Reason.DELETING, message=f"being deleted: waiting until {what}")
+    return status.of(o, {Condition.READY: said})

@@ -1,0 +1,99 @@
+"""What the conditions say when an action failed. Pure."""
+
+from datetime import datetime
+from typing import assert_never
+
+from delayed_topics_core.errors import DelayedTopicsError
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_core.registry import Claim
+from delayed_topics_crds import Condition as StatusCondition
+from delayed_topics_crds import DelayedTopicStatus
+from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable
+
+from delayed_topics_operator.explain import in_words
+from delayed_topics_operator.plan import (
+    Action,
+    AddFinalizer,
+    AlterSettings,
+    ApplyChild,
+    CommitOffsets,
+    CreateTopics,
+    DeleteChild,
+    DeleteGroup,
+    DeleteTopics,
+    FenceWorkers,
+    GrowTopic,
+    RemoveFinalizer,
+    RemoveFromRegistry,
+    WriteRegistry,
+)
+
+SPEC_CODES = frozenset(
+    {
+        "INVALID_PARTITIONS",
+        "INVALID_REPLICATION_FACTOR",
+        "TOPIC_EXCEPTION",
+        "INVALID_TOPIC_EXCEPTION",
+        "POLICY_VIOLATION",
+    }
+)
+"""What Kafka says to numbers and names that it does not take."""
+
+
+def with_failure(
+    status: DelayedTopicStatus, action: Action, error: DelayedTopicsError, now: datetime
+) -> DelayedTopicStatus:
+    """The condition that the action is about, and Ready, are False, and say why."""
+    message = f"could not {in_words(action)}: {error}"
+    if isinstance(action, (DeleteGroup, DeleteTopics)):
+        message += "; or set spec.deletionPolicy to Retain, which lets this resource go and leaves them"
+    changed = {
+        kind: _failed(status, kind, reason_of(error), message, now) for kind in (_condition(action), Condition.READY)
+    }
+    kept = tuple(changed.pop(Condition(c.type), c) if c.type in changed else c for c in status.conditions)
+    return status.model_copy(update={"conditions": (*kept, *changed.values())})
+
+
+def reason_of(error: DelayedTopicsError) -> Reason:
+    """The reason of a condition that this error stands for."""
+    match error:
+        case KafkaUnreachable():
+            return Reason.KAFKA_UNREACHABLE
+        case KafkaRefused():
+            return Reason.SPEC_INVALID if error.code in SPEC_CODES else Reason.KAFKA_REFUSED
+        case _:
+            return Reason.IN_PROGRESS
+
+
+def _failed(
+    status: DelayedTopicStatus, kind: Condition, reason: Reason, message: str, now: datetime
+) -> StatusCondition:
+    before = next((c for c in status.conditions if c.type == kind), None)
+    return StatusCondition(
+        type=kind,
+        status="False",
+        reason=reason,
+        message=message,
+        last_transition_time=before.last_transition_time if before and before.status == "False" else now,
+        observed_generation=status.observed_generation,
+    )
+
+
+def _condition(action: Action) -> Condition:
+    match action:
+        case AddFinalizer() | RemoveFinalizer() | WriteRegistry(record=Claim()) | RemoveFromRegistry():
+            return Condition.CLAIMED
+        case (
+            WriteRegistry()
+            | CreateTopics()
+            | GrowTopic()
+            | AlterSettings()
+            | CommitOffsets()
+            | DeleteTopics()
+            | DeleteGroup()
+        ):
+            return Condition.TOPICS_READY
+        case ApplyChild() | DeleteChild() | FenceWorkers():
+            return Condition.WORKERS_READY
+        case _:
+            assert_never(action)

@@ -1,0 +1,133 @@
+"""Is the layout served, and does every partition have an offset to begin at?
+
+In this order, so that a stop between any two steps leaves nothing to guess: topic ids and start offsets are noted, the
+start offsets committed, that they were committed noted, the layout served.
+"""
+
+from dataclasses import replace
+
+from delayed_topics_core.layout import surplus
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_core.registry import TopicsRecord
+
+from delayed_topics_operator.observation import KafkaView, Observation
+from delayed_topics_operator.plan import Action, CommitOffsets, Finding, Said, WriteRegistry
+from delayed_topics_operator.reconcile.target import Target, noted, target, write_layout
+from delayed_topics_operator.reconcile.topics import complete
+
+BEGIN_WAKE_SECONDS = 5.0
+
+
+def check(o: Observation) -> Finding:
+    assert o.kafka is not None, "access is checked first"
+    t = target(o, o.kafka)
+    said = {
+        Condition.LAYOUT_CLAMPED: _clamped(o, t),
+        Condition.DURABILITY_REDUCED: _durability(o.kafka, t),
+    }
+    if not complete(o.kafka, t):
+        return Finding(conditions=said)
+    before = noted(o, o.kafka)
+    after = _note(o, o.kafka, t, before)
+    commits = _commits(o, o.kafka, after)
+    begun = _begun(o.kafka, after, commits)
+    actions: list[Action] = []
+    if after != before:
+        actions.append(WriteRegistry(record=after, why=f"note topic ids and start offsets of {after.topic}"))
+    if commits is not None:
+        actions.append(commits)
+    if begun != after:
+        actions.append(WriteRegistry(record=begun, why=f"note that all partitions of {after.topic} have begun"))
+    actions.extend(write_layout(o, o.kafka, t, complete=True))
+    waiting = any(begun.begun.get(name, 0) < len(offsets) for name, offsets in begun.start_offsets.items())
+    return Finding(actions=tuple(actions), conditions=said, wake_seconds=BEGIN_WAKE_SECONDS if waiting else None)
+
+
+def _sources(o: Observation) -> tuple[str, str]:
+    return (o.wanted.names.front, o.wanted.names.delays)
+
+
+def _note(o: Observation, kafka: KafkaView, t: Target, before: TopicsRecord) -> TopicsRecord:
+    """With the ids of all four topics, and a start offset for each partition of front and delays."""
+    ids = {name: info.id for name, info in kafka.topics.items() if info is not None}
+    starts, begun = dict(before.start_offsets), dict(before.begun)
+    own = kafka.registered.own
+    for name in _sources(o):
+        same = before.ids.get(name) == ids[name]
+        known = before.start_offsets.get(name, ()) if same else ()
+        if not same:
+            begun[name] = 0
+        info = kafka.topics[name]
+        assert info is not None, "the topics are complete"
+        # What was in an adopted topic before it was adopted is its owner's; later partitions are ours from the first record.
+        adopted = own is not None and own.adopted and name == own.topic and name not in before.ids
+        offsets = kafka.latest if adopted else kafka.earliest
+        # partitions beyond the layout's are somebody else's doing
+        count = min(info.partitions, t.layout.partition_count) if name == o.wanted.names.delays else info.partitions
+        starts[name] = (*known, *(offsets[name, p] for p in range(len(known), count)))
+    again = {name for name, noted_id in before.ids.items() if noted_id != ids.get(name, noted_id)}
+    made_again = tuple(sorted(again.union(before.made_again)))
+    return replace(before, ids=ids, start_offsets=starts, begun=begun, made_again=made_again)
+
+
+def _commits(o: Observation, kafka: KafkaView, record: TopicsRecord) -> CommitOffsets | None:
+    """Start offsets of the partitions that have none committed; with members in the group that is theirs to do."""
+    if kafka.group.members:
+        return None
+    offsets = {
+        (name, partition): start
+        for name, starts in record.start_offsets.items()
+        for partition, start in enumerate(starts)
+        if partition >= record.begun.get(name, 0) and kafka.committed.get((name, partition)) is None
+    }
+    return CommitOffsets(group=o.wanted.names.group, offsets=offsets) if offsets else None
+
+
+def _begun(kafka: KafkaView, record: TopicsRecord, commits: CommitOffsets | None) -> TopicsRecord:
+    begun = dict(record.begun)
+    for name, offsets in record.start_offsets.items():
+        count = begun.get(name, 0)
+        while count < len(offsets) and (
+            kafka.committed.get((name, count)) is not None or (commits is not None and (name, count) in commits.offsets)
+        ):
+            count += 1
+        begun[name] = count
+    return replace(record, begun=begun)
+
+
+def _clamped(o: Observation, t: Target) -> Said:
+    asked = o.wanted.layout.partitions
+    needed = sum(o.wanted.layout.wanted().values())
+    extra = surplus(t.layout, o.wanted.layout)
+    delays = t.names["delays"]
+    if needed > asked:
+        message = (
+            f"spec.partitions is {asked}; {delays} has {t.layout.partition_count} partitions, because each delay after the first "
+            f"needs {o.wanted.layout.lanes_per_delay} and the first at least one: raise spec.partitions to {needed} to agree"
+        )
+        return Said(status="True", reason=Reason.LAYOUT_CLAMPED, message=message)
+    if extra:
+        message = (
+            f"{delays} has {extra} partitions more than spec.partitions ({asked}): partitions are never taken away, those of delays "
+            "that left the list are served to their last record"
+        )
+        return Said(status="True", reason=Reason.COUNTS_ABOVE_SPEC, message=message)
+    return Said(status="False", reason=Reason.AS_DECLARED, message=f"{delays} has the partitions that were asked for")
+
+
+def _durability(kafka: KafkaView, t: Target) -> Said:
+    factors = {
+        name: info.replication_factor for name in t.names.values() if (info := kafka.topics.get(name)) is not None
+    }
+    lonely = sorted(name for name, factor in factors.items() if factor == 1)
+    if lonely or (not factors and t.replication_factor == 1):
+        message = (
+            f"one replica only: the loss of one broker's disk loses records of {', '.join(lonely) or 'all topics'}; "
+            "use 3 brokers and replicas"
+        )
+        return Said(status="True", reason=Reason.ONE_REPLICA, message=message)
+    return Said(
+        status="False",
+        reason=Reason.AS_DECLARED,
+        message="every record is on more than one broker before it counts as written",
+    )

@@ -1,0 +1,205 @@
+"""The status of a resource, from what was observed and what the checks said. Nothing in it is a counter or a time of writing."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from itertools import groupby
+
+from delayed_topics_core.layout import format_ranges
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_core.registry import LayoutRecord
+from delayed_topics_core.settings import TopicRole
+from delayed_topics_crds import (
+    MAX_MEMBERS,
+    DelayedTopicStatus,
+    GroupMember,
+    LastRebalance,
+    LayoutRange,
+    LayoutStatus,
+    RebalanceStatus,
+    TopicStatus,
+    WorkersStatus,
+)
+from delayed_topics_crds import Condition as StatusCondition
+from delayed_topics_crds.delayed_topic_status import GroupState
+from delayed_topics_kafka import model
+
+from delayed_topics_operator import manifests
+from delayed_topics_operator.eventlog import Rebalance
+from delayed_topics_operator.observation import KafkaView, Observation
+from delayed_topics_operator.plan import Conditions, Said
+from delayed_topics_operator.reconcile.alarms import HARMLESS, REASONS
+from delayed_topics_operator.reconcile.target import names_of
+from delayed_topics_operator.reconcile.workers import workers_name
+
+OWN_CONDITIONS = (
+    Condition.READY,
+    Condition.CLAIMED,
+    Condition.TOPICS_READY,
+    Condition.WORKERS_READY,
+    Condition.DURABILITY_REDUCED,
+    Condition.LAYOUT_CLAMPED,
+    Condition.ALARM,
+    Condition.PLANNED,
+)
+"""Others belong to other controllers and are left alone."""
+_SHOWN_ROLES: tuple[TopicRole, ...] = ("front", "delays", "ready", "dead-letter")
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def of(o: Observation, said: Conditions) -> DelayedTopicStatus:
+    before, names, kafka = o.subject.status, o.wanted.names, o.kafka
+    claimed = kafka is not None and kafka.registered.own is not None and kafka.registered.holder == kafka.registered.own
+    registered = kafka.registered.layout if kafka is not None and claimed else None
+    return DelayedTopicStatus(
+        observed_generation=o.subject.generation,
+        conditions=conditions(o, said),
+        topic=names.front,
+        produce_to=names.front,
+        consume_from=names.ready,
+        dead_letter_to=names.dead_letter,
+        delays=",".join(in_units(seconds) for seconds in o.wanted.layout.delay_seconds),
+        group=names.group,
+        layout=_layout(registered) if registered else before.layout,
+        topics=_topics(o, kafka) if kafka and claimed else before.topics,
+        workers=_workers(o),
+        rebalance=_rebalance(before.rebalance, kafka) if kafka and claimed else before.rebalance,
+    )
+
+
+def conditions(o: Observation, said: Conditions) -> tuple[StatusCondition, ...]:
+    """Those that nothing was said of stay as they are, with the generation that they were said of."""
+    before = {c.type: c for c in o.subject.status.conditions}
+    stays = {Condition(c.type): c for c in before.values() if c.type in OWN_CONDITIONS and c.type != Condition.PLANNED}
+    known = {
+        kind: Said(status=c.status, reason=REASONS[c.reason], message=c.message)
+        for kind, c in stays.items()
+        if c.reason in REASONS
+    }
+    all_said: dict[Condition, Said] = {**known, **said}
+    fresh = {**said, Condition.READY: _ready(o, all_said)}
+    made = {kind: _condition(o, kind, s, before.get(kind)) for kind, s in fresh.items()}
+    return tuple(found for kind in OWN_CONDITIONS if (found := made.get(kind) or stays.get(kind)) is not None)
+
+
+def in_units(seconds: int) -> str:
+    """60 → 1m, 90 → 90s: the largest unit that is exact."""
+    if seconds == 0:
+        return "0s"
+    size, unit = next((size, unit) for size, unit in _UNITS if seconds % size == 0)
+    return f"{seconds // size}{unit}"
+
+
+def _ready(o: Observation, said: Mapping[Condition, Said]) -> Said:
+    if o.subject.deleting:
+        return said.get(Condition.READY) or Said(status="False", reason=Reason.DELETING, message="being deleted")
+    for kind in (Condition.CLAIMED, Condition.TOPICS_READY, Condition.WORKERS_READY):
+        found = said.get(kind)
+        if found is None:
+            return Said(status="False", reason=Reason.IN_PROGRESS, message=f"{kind} is not known yet")
+        if found.status != "True":
+            return Said(status="False", reason=found.reason, message=found.message)
+    alarm = said.get(Condition.ALARM)
+    if alarm is not None and alarm.status == "True" and alarm.reason not in HARMLESS:
+        return Said(status="False", reason=alarm.reason, message=alarm.message)
+    if o.wanted.paused:
+        return Said(
+            status="True", reason=Reason.PAUSED, message="spec.paused: nothing is released, records stay where they are"
+        )
+    return Said(
+        status="True",
+        reason=Reason.AS_DECLARED,
+        message=f"produce to {o.wanted.names.front}, consume {o.wanted.names.ready}",
+    )
+
+
+def _condition(o: Observation, kind: Condition, said: Said, before: StatusCondition | None) -> StatusCondition:
+    same = before is not None and before.status == said.status
+    return StatusCondition(
+        type=kind,
+        status=said.status,
+        reason=said.reason,
+        message=said.message,
+        last_transition_time=before.last_transition_time if same and before is not None else o.now,
+        observed_generation=o.subject.generation,
+    )
+
+
+def _layout(record: LayoutRecord) -> LayoutStatus:
+    """Neighbouring partitions of one delay are one range."""
+    roles = {kind.delay_seconds: record.layout.role(kind) for kind in record.layout.kinds}
+    runs = groupby(enumerate(record.layout.partition_delays), key=lambda entry: entry[1])
+    return LayoutStatus(
+        generation=record.layout.generation,
+        state=record.state,
+        ranges=tuple(
+            LayoutRange(delay_seconds=seconds, partitions=format_ranges(p for p, _ in run), role=roles[seconds])
+            for seconds, run in runs
+        ),
+    )
+
+
+def _topics(o: Observation, kafka: KafkaView) -> tuple[TopicStatus, ...]:
+    names = names_of(o)
+    found = ((role, kafka.topics.get(names[role])) for role in _SHOWN_ROLES)
+    return tuple(
+        TopicStatus(
+            role=role,
+            name=info.name,
+            id=info.id,
+            partitions=info.partitions,
+            replication_factor=info.replication_factor,
+        )
+        for role, info in found
+        if info is not None
+    )
+
+
+def _workers(o: Observation) -> WorkersStatus:
+    live = o.children.get(("StatefulSet", workers_name(o)), {}).get("status") or {}
+    return WorkersStatus(
+        replicas=live.get("replicas", 0),
+        ready_replicas=live.get("readyReplicas", 0),
+        selector=manifests.selector(o.subject),
+    )
+
+
+def _rebalance(before: RebalanceStatus | None, kafka: KafkaView) -> RebalanceStatus:
+    group = kafka.group
+    state: GroupState = "Empty" if not group.members else "Stable" if group.settled else "Rebalancing"
+    last = before.last_rebalance if before else None
+    count = (before.generation if before else None) or 0
+    news = [r for r in kafka.news.rebalances if last is None or _at(r.started_at_ms) > last.started_at]
+    if state != "Rebalancing" and news:
+        count += len(news)
+        last = _last(news[-1], count)
+    elif last is not None:
+        current = next((r for r in kafka.news.rebalances if _at(r.started_at_ms) == last.started_at), None)
+        last = _last(current, last.generation) if current else last
+    members = sorted(group.members, key=lambda m: m.client_id)
+    return RebalanceStatus(
+        state=state,
+        protocol=group.protocol.lower() if group.members else None,
+        generation=count,
+        members=tuple(GroupMember(name=m.client_id, partitions=_assigned(m)) for m in members[:MAX_MEMBERS]),
+        member_count=len(members),
+        last_rebalance=last,
+    )
+
+
+def _last(found: Rebalance, generation: int) -> LastRebalance:
+    return LastRebalance(
+        generation=generation,
+        reason=found.reason,
+        started_at=_at(found.started_at_ms),
+        ended_at=_at(found.ended_at_ms),
+        moved_partitions=found.moved_partitions,
+    )
+
+
+def _at(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms // 1000, UTC)
+
+
+def _assigned(member: model.GroupMember) -> str:
+    topics = sorted({topic for topic, _ in member.assignment})
+    return " ".join(f"{t}:{format_ranges(sorted(p for u, p in member.assignment if u == t))}" for t in topics)

@@ -1,0 +1,183 @@
+"""What the topics of a resource are to be: computed by several checks, always the same way."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from delayed_topics_core.layout import Layout, LayoutSpec, evolve, initial
+from delayed_topics_core.registry import LayoutRecord, TopicsRecord
+from delayed_topics_core.settings import TopicRole, topic_settings
+from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
+
+from delayed_topics_operator.observation import KafkaView, Observation, Usable
+from delayed_topics_operator.plan import WriteRegistry
+
+ROLES: tuple[TopicRole, ...] = ("dead-letter", "ready", "delays", "front")
+"""In the order in which they are made: what is copied to exists before what is copied from."""
+
+DEFAULT_REPLICATION = 3
+DEFAULT_SKEW_MS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """`layout` and `partitions` (by role) as they are to be. `lost`: front or delays topics that were noted and are gone, or made again."""
+
+    names: Mapping[TopicRole, str]
+    layout: Layout
+    partitions: Mapping[TopicRole, int]
+    replication_factor: int
+    lost: tuple[str, ...]
+
+
+def target(o: Observation, kafka: KafkaView) -> Target:
+    names = names_of(o)
+    previous = kafka.registered.layout
+    served = previous if previous is not None and previous.state == "serving" else None
+    front = max(o.wanted.front_partitions, _known(o, kafka, names["front"]), served.front_partitions if served else 0)
+    ready = max(front, present(kafka, names["ready"]), served.ready_partitions if served else 0)
+    layout = _layout(previous, o.wanted.layout, _known(o, kafka, names["delays"]))
+    brokers = o.connection.brokers if isinstance(o.connection, Usable) else 1
+    ids = noted(o, kafka).ids
+    return Target(
+        names=names,
+        layout=layout,
+        partitions={
+            "front": front,
+            "ready": ready,
+            "delays": layout.partition_count,
+            "dead-letter": present(kafka, names["dead-letter"]) or ready,
+        },
+        replication_factor=o.wanted.replication_factor or min(DEFAULT_REPLICATION, brokers),
+        lost=tuple(
+            name
+            for name in (names["front"], names["delays"])
+            if name in ids and ids[name] != id_of(kafka.topics.get(name)) and ids[name] not in o.subject.accepted_losses
+        ),
+    )
+
+
+def _layout(previous: LayoutRecord | None, spec: LayoutSpec, known: int) -> Layout:
+    """The first table, or what follows from the previous one.
+
+    Into partitions that were only planned, and that Kafka never made, nobody wrote: they are planned anew, so that a growth
+    that Kafka refuses can be taken back.
+    """
+    if previous is None:
+        return initial(spec)
+    layout = previous.layout
+    if previous.state == "serving":
+        return evolve(layout, spec)
+    made = (replace(kind, partitions=tuple(p for p in kind.partitions if p < known)) for kind in layout.kinds)
+    following = evolve(replace(layout, kinds=tuple(kind for kind in made if kind.partitions)), spec)
+    same = (following.kinds, following.delay_seconds) == (layout.kinds, layout.delay_seconds)
+    return layout if same else replace(following, generation=layout.generation + 1)
+
+
+def _known(o: Observation, kafka: KafkaView, name: str) -> int:
+    """Partitions that a front or delays topic has, or once had."""
+    return max(present(kafka, name), len(noted(o, kafka).start_offsets.get(name, ())))
+
+
+def names_of(o: Observation) -> Mapping[TopicRole, str]:
+    names = o.wanted.names
+    return {"front": names.front, "delays": names.delays, "ready": names.ready, "dead-letter": names.dead_letter}
+
+
+def noted(o: Observation, kafka: KafkaView) -> TopicsRecord:
+    return kafka.registered.topics or TopicsRecord(topic=o.wanted.names.front)
+
+
+def present(kafka: KafkaView, name: str) -> int:
+    """Partitions that the topic has, 0 if there is none."""
+    info = kafka.topics.get(name)
+    return info.partitions if info else 0
+
+
+def id_of(info: TopicInfo | None) -> str | None:
+    return info.id if info else None
+
+
+def record(o: Observation, t: Target, state: Literal["planned", "serving"]) -> LayoutRecord:
+    """The layout record as it is to be."""
+    skew_ms = o.connection.broker_skew_ms if isinstance(o.connection, Usable) else DEFAULT_SKEW_MS
+    ready = t.partitions["ready"]
+    before = o.kafka.registered.layout if o.kafka is not None else None
+    return LayoutRecord(
+        topic=o.wanted.names.front,
+        owner=o.subject.owner,
+        state=state,
+        layout=t.layout,
+        retry_cap=o.wanted.retry_cap,
+        front_partitions=t.partitions["front"],
+        ready_partitions=ready,
+        group=o.wanted.names.group,
+        paused=o.wanted.paused,
+        compression=o.wanted.compression,
+        broker_skew_ms=skew_ms,
+        highest_retry_cap=max(before.highest_retry_cap if before else 0, o.wanted.retry_cap),
+        least_ready_partitions=min(before.least_ready_partitions if before else ready, ready),
+    )
+
+
+def settings(o: Observation, t: Target, role: TopicRole, replication_factor: int) -> dict[str, str]:
+    """The enforced settings of one topic."""
+    return topic_settings(
+        role=role,
+        delay_seconds=tuple(kind.delay_seconds for kind in t.layout.kinds),
+        outage_budget_seconds=o.wanted.outage_budget_seconds,
+        dead_letter_retention_seconds=o.wanted.dead_letter_retention_seconds,
+        replication_factor=replication_factor,
+    )
+
+
+def unnoted(
+    record: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: tuple[str, str]
+) -> list[TopicPartitionKey]:
+    """Partitions of front and delays that exist and that the registry has no start offset for, or only one of a topic that is gone."""
+    missing: list[TopicPartitionKey] = []
+    for name in names:
+        info = topics.get(name)
+        if info is not None:
+            begin = len(record.start_offsets.get(name, ())) if record.ids.get(name) == info.id else 0
+            missing += [(name, partition) for partition in range(begin, info.partitions)]
+    return missing
+
+
+def unbegun(
+    record: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: tuple[str, str]
+) -> list[TopicPartitionKey]:
+    """Partitions of front and delays that are not known to have had a committed offset."""
+    missing: list[TopicPartitionKey] = []
+    for name in names:
+        info = topics.get(name)
+        if info is not None:
+            begin = record.begun.get(name, 0) if record.ids.get(name) == info.id else 0
+            missing += [(name, partition) for partition in range(begin, info.partitions)]
+    return missing
+
+
+def write_layout(o: Observation, kafka: KafkaView, t: Target, *, complete: bool) -> tuple[WriteRegistry, ...]:
+    """Writes the layout record unless it is there.
+
+    It serves once Kafka has all partitions (`complete`), or if it served before with the same ones.
+    """
+    previous = kafka.registered.layout
+    serves = complete or (previous is not None and previous == replace(record(o, t, "serving"), **_policy(previous)))
+    wanted = record(o, t, "serving" if serves else "planned")
+    if previous == wanted:
+        return ()
+    what = f"layout generation {wanted.layout.generation} of {wanted.topic}"
+    return (WriteRegistry(record=wanted, why=f"{'serve' if serves else 'plan'} {what}: {summary(wanted)}"),)
+
+
+def summary(wanted: LayoutRecord) -> str:
+    """For people."""
+    delays = ", ".join(f"{ranges} → {seconds} s" for seconds, _, ranges in wanted.layout.ranges())
+    return f"partitions {delays}, retry cap {wanted.retry_cap}{', paused' if wanted.paused else ''}"
+
+
+def _policy(previous: LayoutRecord) -> dict[str, Any]:
+    """What may change at any time, without any partition."""
+    fields = ("retry_cap", "paused", "compression", "broker_skew_ms", "owner", "group")
+    return {name: getattr(previous, name) for name in fields}

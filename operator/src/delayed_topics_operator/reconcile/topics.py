@@ -1,0 +1,235 @@
+"""Are the four topics there, large enough, and set as the promises need it?"""
+
+from dataclasses import replace
+
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_core.settings import TopicRole
+from delayed_topics_crds.delayed_topic import MAX_PARTITIONS
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
+
+from delayed_topics_operator.observation import KafkaView, Observation, Usable
+from delayed_topics_operator.plan import (
+    Action,
+    AlterSettings,
+    CreateTopics,
+    Finding,
+    GrowTopic,
+    Notice,
+    Said,
+    WriteRegistry,
+)
+from delayed_topics_operator.reconcile.access import growth_refused
+from delayed_topics_operator.reconcile.target import (
+    ROLES,
+    Target,
+    id_of,
+    noted,
+    present,
+    settings,
+    target,
+    write_layout,
+)
+from delayed_topics_operator.translate import ACCEPT_LOSS
+
+NO_LEADER_WAKE_SECONDS = 2.0
+RETENTION = "retention.ms"
+MIN_ISR = "min.insync.replicas"
+FLOORS = frozenset({RETENTION, "max.message.bytes", MIN_ISR})
+"""Settings that are never lowered."""
+UNLIMITED = -1
+
+
+def check(o: Observation) -> Finding:
+    assert o.kafka is not None, "access is checked first"
+    t = target(o, o.kafka)
+    if t.lost:
+        return Finding(conditions={Condition.TOPICS_READY: _lost(o, o.kafka, t)})
+    refusal = _growth_refused(o, o.kafka, t)
+    if refusal is not None:
+        return Finding(conditions={Condition.TOPICS_READY: refusal})
+    created = tuple(spec for role in ROLES if (spec := _created(o, o.kafka, t, role)))
+    grown = tuple(growth for role in ROLES if (growth := _grown(o.kafka, t, role)))
+    made = (*((CreateTopics(specs=created),) if created else ()), *grown)
+    repaired = tuple(action for role in ROLES if (action := _repaired(o, o.kafka, t, role)))
+    planned = write_layout(o, o.kafka, t, complete=False) if made else ()
+    leaderless = any(info is not None and not info.leaders_known for info in o.kafka.topics.values())
+    names = (*(spec.name for spec in created), *(action.topic for action in grown))
+    return Finding(
+        actions=(*planned, *_noted_before_growth(o, o.kafka), *made, *repaired),
+        conditions={Condition.TOPICS_READY: _said(o, o.kafka, t, names, leaderless)},
+        notices=_made_again(o, o.kafka, t),
+        wake_seconds=NO_LEADER_WAKE_SECONDS if leaderless else None,
+    )
+
+
+def _noted_before_growth(o: Observation, kafka: KafkaView) -> tuple[WriteRegistry, ...]:
+    """Where the owner's records end in an adopted topic: in partitions that it is given later all records are ours."""
+    own, before = kafka.registered.own, noted(o, kafka)
+    if own is None or not own.adopted or own.topic in before.ids or (info := kafka.topics.get(own.topic)) is None:
+        return ()
+    starts = tuple(kafka.latest[own.topic, partition] for partition in range(info.partitions))
+    record = replace(
+        before,
+        ids={**before.ids, own.topic: info.id},
+        start_offsets={**before.start_offsets, own.topic: starts},
+    )
+    return (WriteRegistry(record=record, why=f"note where the adopted topic {own.topic} ended"),)
+
+
+def complete(kafka: KafkaView, t: Target) -> bool:
+    """Kafka has all that the layout needs."""
+    return not t.lost and all(
+        (info := kafka.topics.get(t.names[role])) is not None
+        and info.leaders_known
+        and info.partitions >= t.partitions[role]
+        for role in ROLES
+    )
+
+
+def _created(o: Observation, kafka: KafkaView, t: Target, role: TopicRole) -> NewTopicSpec | None:
+    name = t.names[role]
+    if present(kafka, name):
+        return None
+    return NewTopicSpec(
+        name=name,
+        partitions=t.partitions[role],
+        replication_factor=t.replication_factor,
+        config=settings(o, t, role, t.replication_factor),
+    )
+
+
+def _grown(kafka: KafkaView, t: Target, role: TopicRole) -> GrowTopic | None:
+    name, total = t.names[role], t.partitions[role]
+    have = present(kafka, name)
+    return GrowTopic(topic=name, present=have, total=total) if 0 < have < total else None
+
+
+def _growth_refused(o: Observation, kafka: KafkaView, t: Target) -> Said | None:
+    """The spec alone was judged before; partitions of former specs, and of a topic that its users grew, count too."""
+    assert isinstance(o.connection, Usable), "access is checked first"
+    before = kafka.registered.layout
+    had = dict[TopicRole, int]()
+    if before is not None and before.state == "serving":
+        had = {
+            "front": before.front_partitions,
+            "ready": before.ready_partitions,
+            "delays": before.layout.partition_count,
+        }
+    roles: tuple[TopicRole, ...] = ("front", "ready", "delays")
+    growing = [
+        t.partitions[role]
+        for role in roles
+        if t.partitions[role] > max(present(kafka, t.names[role]), had.get(role, 0))
+    ]
+    if not growing:
+        return None
+    if max(growing) > MAX_PARTITIONS:
+        message = (
+            f"a topic must have at most {MAX_PARTITIONS} partitions, this makes {max(growing)}, those of delays that left the "
+            "list included: use fewer lanes or delays"
+        )
+        return Said(status="False", reason=Reason.SPEC_INVALID, message=message)
+    refusal = growth_refused(o, o.connection, max(growing))
+    if refusal is None:
+        return None
+    message = f"{refusal} (partitions are never taken away: those of delays that left the list count)"
+    return Said(status="False", reason=Reason.NOT_ALLOWED, message=message)
+
+
+def _repaired(o: Observation, kafka: KafkaView, t: Target, role: TopicRole) -> Action | None:
+    name = t.names[role]
+    info, live = kafka.topics.get(name), kafka.configs.get(name)
+    if info is None or live is None:
+        return None
+    wanted = _wanted(o, t, role, info)
+    differ = {key: value for key, value in wanted.items() if not _holds(info, key, live.get(key), value)}
+    if not differ:
+        return None
+    return AlterSettings(topic=name, settings=differ, present={key: live.get(key) for key in differ})
+
+
+def _wanted(o: Observation, t: Target, role: TopicRole, info: TopicInfo) -> dict[str, str]:
+    """While replicas move, Kafka counts the old and the new ones: what is asked for bounds what is believed."""
+    return settings(o, t, role, min(t.replication_factor, info.replication_factor))
+
+
+def _holds(info: TopicInfo, key: str, live: str | None, wanted: str) -> bool:
+    """What somebody set beyond what the promises need stays: lowering a retention would delete records."""
+    if live is None or key not in FLOORS:
+        return live == wanted
+    if key == MIN_ISR and int(live) > info.replication_factor:
+        return False  # nothing could be written
+    return int(live) >= int(wanted) or (key == RETENTION and int(live) == UNLIMITED)
+
+
+def _said(o: Observation, kafka: KafkaView, t: Target, made: tuple[str, ...], leaderless: bool) -> Said:
+    delays = t.names["delays"]
+    if made:
+        return Said(status="False", reason=Reason.TOPICS_CREATING, message=f"being made or grown: {', '.join(made)}")
+    if leaderless:
+        return Said(
+            status="False", reason=Reason.TOPICS_CREATING, message="some partitions have no leader: look at the brokers"
+        )
+    if present(kafka, delays) > t.partitions["delays"]:
+        message = (
+            f"{delays} has {present(kafka, delays)} partitions, the layout {t.partitions['delays']}: somebody else grew it, and "
+            "records in the further ones wait for ever; raise spec.partitions by the difference to have them served at the first delay"
+        )
+        return Said(status="False", reason=Reason.PARTITIONS_FOREIGN, message=message)
+    return _replicas(o, kafka, t) or Said(
+        status="True",
+        reason=Reason.AS_DECLARED,
+        message=f"all four topics are as declared{_kept_longer(o, kafka, t)}",
+    )
+
+
+def _replicas(o: Observation, kafka: KafkaView, t: Target) -> Said | None:
+    """The operator moves no replicas: that copies all data, at a speed and to brokers that their owners choose."""
+    asked = o.wanted.replication_factor
+    differ = [
+        f"{name} has {info.replication_factor}"
+        for name in t.names.values()
+        if asked is not None and (info := kafka.topics.get(name)) is not None and info.replication_factor != asked
+    ]
+    if not differ:
+        return None
+    message = (
+        f"spec.replicationFactor is {asked} and {', '.join(differ)}: it is for topics that are made, those that exist keep their "
+        "replicas; move them with kafka-reassign-partitions.sh"
+    )
+    return Said(status="True", reason=Reason.REPLICATION_DIFFERS, message=message)
+
+
+def _kept_longer(o: Observation, kafka: KafkaView, t: Target) -> str:
+    longer = []
+    for role in ROLES:
+        name = t.names[role]
+        info, live = kafka.topics.get(name), kafka.configs.get(name, {}).get(RETENTION)
+        if info is not None and live is not None and live != (asked := _wanted(o, t, role, info)[RETENTION]):
+            longer.append(f"{RETENTION} of {name} is {live} and not {asked}")
+    return f"; kept for longer than that: {', '.join(longer)} (kafka-configs.sh lowers it)" if longer else ""
+
+
+def _lost(o: Observation, kafka: KafkaView, t: Target) -> Said:
+    name = t.lost[0]
+    old, new = noted(o, kafka).ids[name], id_of(kafka.topics.get(name))
+    what = f"was deleted and made again (its id was {old} and is {new})" if new else f"was deleted (its id was {old})"
+    message = (
+        f"topic {name} {what}, by somebody else; what waited in it is gone. It is not served by guess: to begin anew with an "
+        f"empty one, annotate this resource with {ACCEPT_LOSS}={old}"
+    )
+    return Said(status="False", reason=Reason.TOPIC_RECREATED if new else Reason.TOPIC_MISSING, message=message)
+
+
+def _made_again(o: Observation, kafka: KafkaView, t: Target) -> tuple[Notice, ...]:
+    """Ready and dead-letter topics that are not the noted ones are taken as they are: it is said, nothing waits in them."""
+    ids = noted(o, kafka).ids
+    return tuple(
+        Notice(
+            type="Warning",
+            reason=Reason.TOPIC_RECREATED if kafka.topics.get(name) else Reason.TOPIC_MISSING,
+            message=f"topic {name} (id {ids[name]}) was deleted by somebody else; records in it that were not consumed are gone",
+        )
+        for name in (t.names["ready"], t.names["dead-letter"])
+        if name in ids and ids[name] != id_of(kafka.topics.get(name))
+    )

@@ -1,0 +1,49 @@
+"""The Events that a change of status is worth. Pure."""
+
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_crds import Condition as StatusCondition
+from delayed_topics_crds import DelayedTopicStatus
+
+from delayed_topics_operator.plan import Notice
+
+WARNED = frozenset(
+    {
+        Reason.SPEC_INVALID,
+        Reason.CONNECTION_MISSING,
+        Reason.CREDENTIALS_MISSING,
+        Reason.KAFKA_UNREACHABLE,
+        Reason.KAFKA_REFUSED,
+        Reason.NOT_ALLOWED,
+        Reason.CLUSTER_CHANGED,
+        Reason.CLAIMED_BY_OTHER,
+        Reason.TOPIC_FOREIGN,
+        Reason.TOPIC_RECREATED,
+        Reason.TOPIC_MISSING,
+        Reason.PARTITIONS_FOREIGN,
+        Reason.WORKERS_FAILING,
+    }
+)
+
+
+def notices(before: DelayedTopicStatus, after: DelayedTopicStatus) -> tuple[Notice, ...]:
+    """Ready turned True, or False for another reason; an alarm was raised or cleared."""
+    found: list[Notice] = []
+    was, now = _of(before, Condition.READY), _of(after, Condition.READY)
+    if now is not None and now.status == "True" and (was is None or was.status != "True"):
+        found.append(Notice(type="Normal", reason="Ready", message=now.message))
+    if now is not None and now.reason in WARNED and (was is None or was.reason != now.reason):
+        found.append(Notice(type="Warning", reason=now.reason, message=now.message))
+    was, now = _of(before, Condition.ALARM), _of(after, Condition.ALARM)
+    if (
+        now is not None
+        and now.status == "True"
+        and (was is None or (was.status, was.reason) != (now.status, now.reason))
+    ):
+        found.append(Notice(type="Warning", reason=now.reason, message=now.message))
+    if now is not None and now.status == "False" and was is not None and was.status == "True":
+        found.append(Notice(type="Normal", reason="AlarmCleared", message=now.message))
+    return tuple(found)
+
+
+def _of(status: DelayedTopicStatus, kind: Condition) -> StatusCondition | None:
+    return next((c for c in status.conditions if c.type == kind), None)

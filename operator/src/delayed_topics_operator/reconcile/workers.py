@@ -1,0 +1,134 @@
+"""Are the workers, and what they need, there and as declared?"""
+
+from typing import Literal
+
+from delayed_topics_core.names import transactional_id
+from delayed_topics_core.reasons import Condition, Reason
+
+from delayed_topics_operator import manifests
+from delayed_topics_operator.drift import drifted
+from delayed_topics_operator.gateways.kube import FIELD_MANAGER
+from delayed_topics_operator.observation import Manifest, Observation, Subject, Usable
+from delayed_topics_operator.plan import Action, ApplyChild, DeleteChild, FenceWorkers, Finding, Said
+from delayed_topics_operator.reconcile.target import record, target
+
+ROLL_WAKE_SECONDS = 2.0
+STARTING_SECONDS = 120.0
+_IMMUTABLE = ("serviceName", "selector", "podManagementPolicy")
+
+
+def check(o: Observation) -> Finding:
+    assert o.kafka is not None, "access is checked first"
+    assert isinstance(o.connection, Usable)
+    name = workers_name(o)
+    live = o.children.get(("StatefulSet", name))
+    registered = o.kafka.registered.layout
+    if live is None and (registered is None or registered.state != "serving"):
+        said = Said(status="False", reason=Reason.WORKERS_STARTING, message="workers start when the topics are served")
+        return Finding(conditions={Condition.WORKERS_READY: said})
+    layout = registered or record(o, target(o, o.kafka), "planned")
+    wanted = manifests.children(
+        subject=o.subject, wanted=o.wanted, pods=o.pods, files=o.connection.files, layout=layout
+    )
+    strangers = [
+        m
+        for m in wanted
+        if (found := o.children.get((m["kind"], m["metadata"]["name"]))) and not ours(found, o.subject)
+    ]
+    if strangers:
+        return Finding(conditions={Condition.WORKERS_READY: _strange(strangers[0])})
+    actions = tuple(action for m in wanted if (action := _action(o, m)) is not None)
+    held_back = any(isinstance(a, ApplyChild) and a.rolls for a in actions) and not o.may_roll
+    if held_back:
+        actions = tuple(
+            a for a in actions if not (isinstance(a, ApplyChild) and a.kind in ("StatefulSet", "ConfigMap", "Secret"))
+        )
+    return Finding(
+        actions=(*actions, *fences(o)),
+        conditions={Condition.WORKERS_READY: _waits(o) if held_back else _said(o, live)},
+        wake_seconds=ROLL_WAKE_SECONDS if held_back else None,
+    )
+
+
+def fences(o: Observation) -> tuple[FenceWorkers, ...]:
+    """What a killed worker leaves open would hold readers back for up to 20 s, if no other of its name comes."""
+    if o.wanted.guarantee != "ExactlyOnce" or not o.vanished:
+        return ()
+    return (FenceWorkers(transactional_ids=tuple(transactional_id(o.wanted.names.group, pod) for pod in o.vanished)),)
+
+
+def workers_name(o: Observation) -> str:
+    return manifests.object_name(namespace=o.subject.namespace, name=o.subject.name, home=o.pods.home)
+
+
+def _action(o: Observation, wanted: Manifest) -> Action | None:
+    live = o.children.get((wanted["kind"], wanted["metadata"]["name"]))
+    if live is None:
+        return ApplyChild(manifest=wanted, change="created")
+    if live["metadata"].get("deletionTimestamp"):
+        return None  # somebody deleted it; it is made again when it is gone
+    if drifted(wanted, live) is None:
+        return None
+    if wanted["kind"] == "StatefulSet":
+        if any(drifted(wanted["spec"][field], live["spec"].get(field)) is not None for field in _IMMUTABLE):
+            meta = live["metadata"]
+            return DeleteChild(
+                kind="StatefulSet", namespace=meta["namespace"], name=meta["name"], uid=meta["uid"], orphan=True
+            )
+        rolls = drifted(wanted["spec"]["template"], live["spec"]["template"]) is not None
+    else:
+        rolls = False
+    return ApplyChild(manifest=wanted, change=_change(wanted, live), rolls=rolls)
+
+
+def _change(wanted: Manifest, live: Manifest) -> Literal["repaired", "changed"]:
+    applied = (live["metadata"].get("annotations") or {}).get(manifests.APPLIED)
+    return "repaired" if applied == wanted["metadata"]["annotations"][manifests.APPLIED] else "changed"
+
+
+def ours(live: Manifest, subject: Subject) -> bool:
+    """Nothing is taken over, or deleted, that somebody else made under the same name, or that is another resource's."""
+    has, wanted = live["metadata"].get("labels") or {}, manifests.labels(subject)
+    whose = {key for key in wanted if key.startswith("delayedtopics.io/")}
+    if whose & has.keys():
+        return all(has.get(key) == wanted[key] for key in whose)
+    managers = {entry.get("manager") for entry in live["metadata"].get("managedFields") or ()}
+    return FIELD_MANAGER in managers  # somebody took the labels away
+
+
+def _strange(manifest: Manifest) -> Said:
+    meta = manifest["metadata"]
+    message = (
+        f"{manifest['kind']} {meta['namespace']}/{meta['name']} exists and was not made by the operator; it is left alone: "
+        "rename or delete it"
+    )
+    return Said(status="False", reason=Reason.WORKERS_FAILING, message=message)
+
+
+def _waits(o: Observation) -> Said:
+    message = (
+        f"the workers of {o.wanted.names.front} are not as declared yet: replacing them waits until fewer other resources "
+        "replace theirs; those that run go on"
+    )
+    return Said(status="False", reason=Reason.WORKERS_STARTING, message=message)
+
+
+def _said(o: Observation, live: Manifest | None) -> Said:
+    wanted = o.wanted.replicas
+    if wanted == 0:
+        message = "spec.workers.replicas is 0: records stay where they are; kubectl scale brings workers back"
+        return Said(status="False", reason=Reason.SCALED_TO_ZERO, message=message)
+    status = (live or {}).get("status") or {}
+    current = live is not None and status.get("observedGeneration", 0) >= live["metadata"].get("generation", 0)
+    ready = status.get("readyReplicas", 0) if current else 0
+    updated = status.get("updatedReplicas", 0)
+    if current and ready >= wanted and updated >= wanted and status.get("replicas", 0) == wanted:
+        return Said(status="True", reason=Reason.AS_DECLARED, message=f"{wanted} of {wanted} workers are ready")
+    counts = f"{ready} of {wanted} workers are ready, {updated} of the wanted revision"
+    since = next(
+        (c for c in o.subject.status.conditions if c.type == Condition.WORKERS_READY and c.status == "False"), None
+    )
+    if since is not None and (o.now - since.last_transition_time).total_seconds() > STARTING_SECONDS:
+        where = f"kubectl --namespace {o.pods.home} describe pods --selector {manifests.selector(o.subject)}"
+        return Said(status="False", reason=Reason.WORKERS_FAILING, message=f"{counts}; see: {where}")
+    return Said(status="False", reason=Reason.WORKERS_STARTING, message=counts)

@@ -1,0 +1,192 @@
+"""Puts the parts together and lets them run: watches wake queues, queues run controllers, a resync compares everything."""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable
+
+from delayed_topics_crds import GROUP
+
+from delayed_topics_operator import metrics
+from delayed_topics_operator.audits.controller import Audits
+from delayed_topics_operator.controllers.base import Controller, Runner
+from delayed_topics_operator.controllers.connection import KINDS as CONNECTION_KINDS
+from delayed_topics_operator.controllers.connection import Connections
+from delayed_topics_operator.controllers.delayed_topic import DelayedTopics
+from delayed_topics_operator.errors import KubeError
+from delayed_topics_operator.gateways.kube import APIS, Kube
+from delayed_topics_operator.gateways.recorder import Recorder
+from delayed_topics_operator.installation import connection_of
+from delayed_topics_operator.manifests import SELECTOR_LABELS
+from delayed_topics_operator.observe.children import WATCHED
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator.settings import Settings
+from delayed_topics_operator.store import Manifest, Store
+
+log = logging.getLogger(__name__)
+
+CLUSTER_WIDE = ("Namespace", *CONNECTION_KINDS, "DelayedTopic", "DelayedTopicAudit")
+"""Kinds that are followed in all namespaces."""
+CONNECTION_PASSES = 16
+AUDIT_PASSES = 8
+
+
+class Runtime:
+    """Everything that one operator process has. `run` ends only by being cancelled."""
+
+    def __init__(self, *, settings: Settings, kube: Kube, cluster: str) -> None:
+        self.settings = settings
+        self.kube = kube
+        self.store = Store()
+        self.recorder = Recorder(kube)
+        self.synced = asyncio.Event()
+        """Set when everything was listed once."""
+        self.connections = Connections(
+            settings=settings,
+            kube=kube,
+            store=self.store,
+            changed=self._connection_changed,
+            doubted=self.wake,
+            news=self._connection_news,
+        )
+        topics = DelayedTopics(
+            settings=settings,
+            kube=kube,
+            store=self.store,
+            recorder=self.recorder,
+            connections=self.connections,
+            cluster=cluster,
+        )
+        audits = Audits(
+            settings=settings,
+            kube=kube,
+            store=self.store,
+            recorder=self.recorder,
+            connections=self.connections,
+            cluster=cluster,
+        )
+        connections = self._runner(self.connections, CONNECTION_PASSES)
+        self.runners: dict[str, Runner] = {
+            **dict.fromkeys(CONNECTION_KINDS, connections),
+            "DelayedTopic": self._runner(topics, settings.passes_at_once),
+            "DelayedTopicAudit": self._runner(audits, AUDIT_PASSES),
+        }
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._resync_for_ever())
+                await self.synced.wait()
+                for runner in set(self.runners.values()):
+                    tasks.create_task(runner.run())
+        finally:
+            await self.connections.close()
+
+    def seen(self, event: str | None, manifest: Manifest) -> None:
+        """A watch told of an object. Whoever may care is woken; nothing is decided here."""
+        if event == "DELETED":
+            self.store.gone(manifest)
+        elif not self.store.put(manifest) and event != "ADDED":
+            return  # of what the operator itself has made (an audit of a schedule) the answer may have come before the watch
+        for key in self._concerned(manifest):
+            self.wake(key)
+
+    def wake(self, key: Key) -> None:
+        runner = self.runners.get(key.kind)
+        if runner is not None:
+            runner.queue.wake(key)
+
+    def _runner(self, controller: Controller, passes_at_once: int) -> Runner:
+        return Runner(controller, passes_at_once=passes_at_once, interval_seconds=self.settings.pass_interval_seconds)
+
+    def _concerned(self, manifest: Manifest) -> Iterable[Key]:
+        kind, meta = manifest["kind"], manifest["metadata"]
+        if APIS[kind].group_version.startswith(GROUP):
+            yield Key(kind, meta.get("namespace", ""), meta["name"])
+        elif kind == "Namespace":
+            yield from (key for key in self._topics() if key.namespace == meta["name"])
+        else:
+            yield from self._owner(meta.get("labels") or {})
+
+    def _owner(self, labels: dict[str, str]) -> Iterable[Key]:
+        """Of a child; of those whose name is too long for a label all of the namespace are woken."""
+        namespace, name = labels.get("delayedtopics.io/namespace", ""), labels.get("delayedtopics.io/name", "")
+        if self.store.get("DelayedTopic", namespace, name) is not None:
+            yield Key("DelayedTopic", namespace, name)
+        elif len(name) == MAX_LABEL:
+            yield from (key for key in self._topics() if key.namespace == namespace)
+
+    def _topics(self) -> Iterable[Key]:
+        for manifest in self.store.all("DelayedTopic"):
+            yield Key("DelayedTopic", manifest["metadata"]["namespace"], manifest["metadata"]["name"])
+
+    def _connection_changed(self, connection: Key) -> None:
+        for manifest in self.store.all("DelayedTopic"):
+            if connection_of(manifest) == connection:
+                self.wake(Key("DelayedTopic", manifest["metadata"]["namespace"], manifest["metadata"]["name"]))
+
+    def _connection_news(self, connection: Key, topics: set[str]) -> None:
+        for manifest in self.store.all("DelayedTopic"):
+            topic = manifest["spec"].get("topic") or manifest["metadata"]["name"]
+            if topic in topics and connection_of(manifest) == connection:
+                self.wake(Key("DelayedTopic", manifest["metadata"]["namespace"], manifest["metadata"]["name"]))
+
+    async def _resync_for_ever(self) -> None:
+        while True:
+            complete = await self.resync()
+            if complete:
+                self.synced.set()
+            self._count()
+            await asyncio.sleep(self.settings.resync_seconds if complete else min(5.0, self.settings.resync_seconds))
+
+    async def resync(self) -> bool:
+        """Lists everything again, and wakes whoever has news: watches go silent and miss deletions.
+
+        Returns whether all that the operator itself needs was listed; a tenant's namespace that is gone, or lets it in no
+        longer, is the tenant's matter.
+        """
+        scopes = (
+            *((kind, None, "") for kind in CLUSTER_WIDE),
+            *((kind, namespace, SELECTOR_LABELS) for namespace in self.worker_namespaces for kind in WATCHED),
+        )
+        complete = True
+        for kind, namespace, labels in scopes:
+            try:
+                await self._list(kind, namespace, labels)
+            except KubeError as e:
+                log.warning("resync: %s", e)
+                complete = complete and namespace in self.settings.tenant_namespaces
+        return complete
+
+    @property
+    def worker_namespaces(self) -> tuple[str, ...]:
+        """Where workers may be: in each the operator has rights of its own."""
+        return tuple(dict.fromkeys((self.settings.namespace, *self.settings.tenant_namespaces)))
+
+    async def _list(self, kind: str, namespace: str | None, labels: str) -> None:
+        begun_at = time.monotonic()
+        listed = await self.kube.list_all(kind, namespace, labels=labels)
+        api = APIS[kind]
+        whole = [{"apiVersion": api.group_version, "kind": kind, **manifest} for manifest in listed]
+        before = {(m["metadata"].get("namespace", ""), m["metadata"]["name"]): m for m in self.store.all(kind)}
+        for name in self.store.replace(kind, whole, namespace=namespace, begun_at=begun_at):
+            manifest = self.store.get(kind, *name) or before.get(name)
+            if manifest is not None:
+                for key in self._concerned(manifest):
+                    self.wake(key)
+
+    def _count(self) -> None:
+        metrics.CONDITIONS.clear()
+        counts = Counter(
+            (kind, c["type"], c["status"], c["reason"])
+            for kind in (*CONNECTION_KINDS, "DelayedTopic", "DelayedTopicAudit")
+            for manifest in self.store.all(kind)
+            for c in (manifest.get("status") or {}).get("conditions", ())
+        )
+        for labels, count in counts.items():
+            metrics.CONDITIONS.labels(*labels).set(count)
+
+
+MAX_LABEL = 63

@@ -1,0 +1,40 @@
+"""Everything that can be set about the operator, with unit and reason."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """
+    namespace               where the operator runs: Secrets and workers of cluster connections live here
+    tenant_namespaces       namespaces that let the operator in for their own KafkaConnection
+    worker_image            image of the worker pods
+    audit_image             image of the audit Jobs
+    image_pull_policy       of both
+    http_port               /livez, /readyz and /metrics
+    resync_seconds          how often everything is compared; half of what drift may last (60 s)
+    gone_after_seconds      for how long a deletion waits for Kafka or its credentials before it leaves the topics as they are
+    kafka_timeout_seconds   for one call to Kafka; all of a batch share it
+    kafka_threads           blocking Kafka calls at once, for each connection
+    passes_at_once          resources that are looked at at once
+    rolling_at_once         resources whose workers are rolled at once, so that a change of image doesn't move everything
+    pass_interval_seconds   passes caused by events are at least this far apart, so that a fight is at most one write a second
+    """
+
+    namespace: str
+    worker_image: str
+    audit_image: str
+    tenant_namespaces: tuple[str, ...] = ()
+    image_pull_policy: str = "IfNotPresent"
+    http_port: int = 8080
+    resync_seconds: float = 30.0
+    gone_after_seconds: float = 300.0
+    kafka_timeout_seconds: float = 15.0
+    kafka_threads: int = 4
+    passes_at_once: int = 32
+    rolling_at_once: int = 5
+    pass_interval_seconds: float = 1.0
+
+    def may_use(self, namespace: str) -> bool:
+        """Whether the operator has rights on workers and Secrets in this namespace."""
+        return namespace == self.namespace or namespace in self.tenant_namespaces

@@ -1,0 +1,90 @@
+"""From the models of the resources to the terms of core. Nothing beyond knows what a manifest looks like."""
+
+from datetime import UTC, datetime
+
+from cronsim import CronSim, CronSimError
+from delayed_topics_core.errors import IllegalTopicName
+from delayed_topics_core.layout import LayoutSpec
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.registry import Owner
+from delayed_topics_crds import DelayedTopic
+from delayed_topics_crds.delayed_topic import WorkerTemplate
+
+from delayed_topics_operator.errors import SpecInvalid
+from delayed_topics_operator.observation import Subject, Wanted
+from delayed_topics_operator.queue import Key
+
+FINALIZER = "delayedtopics.io/finalizer"
+PLAN_ONLY = "delayedtopics.io/plan-only"
+ACCEPT_LOSS = "delayedtopics.io/accept-loss-of-topic-id"
+"""Annotation: ids, separated by commas, of front or delays topics that are gone and shall be begun anew."""
+
+
+def connection_key(resource: DelayedTopic) -> Key:
+    """The connection that a resource names."""
+    ref = resource.spec.connection_ref
+    namespace = resource.metadata.namespace or "" if ref.kind == "KafkaConnection" else ""
+    return Key(ref.kind, namespace, ref.name)
+
+
+def wanted(resource: DelayedTopic) -> Wanted:
+    """Raises SpecInvalid: the API server checks all of this, unless a CRD of another version is installed."""
+    spec = resource.spec
+    try:
+        names = TopicNames.of(spec.topic or resource.metadata.name)
+    except IllegalTopicName as e:
+        raise SpecInvalid(f"spec.topic: {e}") from e
+    if spec.audit is not None:
+        _check_schedule(spec.audit.schedule)
+    layout = LayoutSpec(
+        delay_seconds=spec.delay_seconds, partitions=spec.partitions, lanes_per_delay=spec.lanes_per_delay
+    )
+    return Wanted(
+        names=names,
+        layout=layout,
+        retry_cap=spec.retry_cap,
+        front_partitions=spec.front_partitions or layout.main_partitions,
+        replication_factor=spec.replication_factor,
+        dead_letter_retention_seconds=spec.dead_letter.retention_seconds,
+        outage_budget_seconds=spec.outage_budget_seconds,
+        replicas=spec.workers.replicas,
+        template=spec.workers.template or WorkerTemplate(),
+        protocol=spec.rebalance.protocol,
+        guarantee=spec.guarantee,
+        compression=spec.compression,
+        deletion_policy=spec.deletion_policy,
+        paused=spec.paused,
+        connection=connection_key(resource),
+        audit=spec.audit,
+    )
+
+
+def _check_schedule(schedule: str) -> None:
+    """CEL sees that there are five fields, not what they mean."""
+    try:
+        CronSim(schedule, datetime.now(UTC))
+    except CronSimError as e:
+        raise SpecInvalid(
+            f"spec.audit.schedule {schedule!r} is no cron expression ({e}): '0 3 * * *' is every day at 3:00"
+        ) from e
+
+
+def subject(
+    resource: DelayedTopic, *, cluster: str, namespace_labels: dict[str, str], namespace_terminating: bool
+) -> Subject:
+    """`cluster`: the UID of the kube-system namespace."""
+    meta = resource.metadata
+    annotations = meta.annotations or {}
+    return Subject(
+        owner=Owner(cluster, meta.namespace or "", meta.name),
+        uid=meta.uid or "",
+        generation=meta.generation or 0,
+        has_finalizer=FINALIZER in meta.finalizers,
+        deleting=meta.deletion_timestamp is not None,
+        plan_only=annotations.get(PLAN_ONLY) == "true",
+        accepted_losses=frozenset(part.strip() for part in annotations.get(ACCEPT_LOSS, "").split(",") if part.strip()),
+        status=resource.status,
+        namespace_labels=namespace_labels,
+        namespace_terminating=namespace_terminating,
+        created_at=meta.creation_timestamp,
+    )

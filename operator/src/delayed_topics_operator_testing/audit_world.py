@@ -1,0 +1,193 @@
+"""One DelayedTopicAudit and its DelayedTopic, as far as plans go: executes them on values, and plays Kubernetes' part."""
+
+import copy
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_never
+
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.reasons import Condition
+from delayed_topics_core.registry import AuditedRecord
+from delayed_topics_crds import Condition as StatusCondition
+from delayed_topics_crds import DelayedTopic, parse, to_dict
+from delayed_topics_operator.audits.manifests import job_name, window_name
+from delayed_topics_operator.audits.observation import AuditObservation, Blind, JobSettings, Waiting
+from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
+from delayed_topics_operator.audits.reconcile import reconcile
+from delayed_topics_operator.plan import AddFinalizer, ApplyChild, DeleteChild, Notice, RemoveFinalizer, WriteRegistry
+from delayed_topics_operator.translate import FINALIZER
+
+from delayed_topics_operator_testing.world import OPERATOR_NAMESPACE, Manifest, Stopped, resource
+
+BEGIN = datetime(2026, 1, 2, tzinfo=UTC)
+WINDOW = AuditWindow(
+    topic="orders",
+    topic_ids={},
+    partition_delays=(0, 10),
+    delay_seconds=(0, 10),
+    ready_partitions=1,
+    least_ready_partitions=1,
+    retry_cap=5,
+    max_lateness_ms=1000,
+    broker_skew_ms=0,
+    frozen_at_ms=int(BEGIN.timestamp() * 1000),
+    from_offsets={"orders": (0,)},
+    roots_from_offsets={},
+    committed_offsets={"orders": (10,)},
+    end_offsets={"orders": (12,)},
+    beginning_offsets={"orders": (0,)},
+)
+ACCOUNT = {"produced": 12, "released": 9, "dead_lettered": 1, "pending": 2, "lost": 0}
+
+
+def audit_resource(name: str = "orders-audit", **spec: Any) -> Manifest:
+    return {
+        "apiVersion": "delayedtopics.io/v1alpha1",
+        "kind": "DelayedTopicAudit",
+        "metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}", "generation": 1, "finalizers": []},
+        "spec": {"delayedTopicRef": {"name": "orders"}, **spec},
+        "status": {},
+    }
+
+
+def topic_resource() -> Manifest:
+    made = resource()
+    made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    return made
+
+
+@dataclass
+class AuditWorld:
+    """`home`: the Job's namespace. `expired`: the seconds that the Job was given to live."""
+
+    raw: Manifest = field(default_factory=audit_resource)
+    topic: Manifest | None = field(default_factory=topic_resource)
+    frozen: AuditWindow | Waiting | Blind = WINDOW
+    ahead: str | None = None
+    home: str = OPERATOR_NAMESPACE
+    config_map: Manifest | None = None
+    job: Manifest | None = None
+    pods: list[Manifest] = field(default_factory=list)
+    now: datetime = BEGIN
+    expired: int | None = None
+    audited: AuditedRecord | None = None
+    done: list[AuditAction] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+
+    @property
+    def job_name(self) -> str:
+        return job_name(self.raw["metadata"]["name"], self.raw["metadata"]["uid"])
+
+    @property
+    def status(self) -> Manifest:
+        return dict(self.raw["status"])
+
+    def condition(self, kind: Condition) -> StatusCondition:
+        found = parse("DelayedTopicAudit", self.raw).status.conditions
+        return next(c for c in found if c.type == kind)
+
+    def topic_model(self) -> DelayedTopic:
+        assert self.topic is not None
+        return parse("DelayedTopic", self.topic)
+
+    def observe(self) -> AuditObservation:
+        audit = parse("DelayedTopicAudit", copy.deepcopy(self.raw))
+        seen = FINALIZER in audit.metadata.finalizers
+        return AuditObservation(
+            now=self.now,
+            job_name=self.job_name,
+            audit=audit,
+            topic=self.topic_model() if self.topic else None,
+            job_settings=JobSettings(
+                image="audit:1", image_pull_policy="Never", home=self.home, secret="orders-connection"
+            ),
+            frozen=self.frozen,
+            ahead=self.ahead,
+            config_map=self.config_map if seen else None,
+            job=self.job if seen else None,
+            pods=tuple(self.pods) if seen else (),
+        )
+
+    def settle(self, *, actions: int | None = None) -> AuditPlan:
+        """Passes until nothing is to be done. Raises Stopped after that many actions, as if killed just then."""
+        for _ in range(10):
+            plan = reconcile(self.observe())
+            for action in plan.actions:
+                if actions is not None and len(self.done) >= actions:
+                    raise Stopped
+                self.execute(action)
+                self.done.append(action)
+            if not self._say(plan) and not plan.actions:
+                return plan
+            self.later(1)
+        raise AssertionError(f"still something to do: {plan}")
+
+    def later(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def _say(self, plan: AuditPlan) -> bool:
+        if plan.topic_status is not None and self.topic is not None:
+            self.topic["status"] = {**self.topic["status"], **to_dict(plan.topic_status)}
+        if plan.status is None or to_dict(plan.status) == self.raw["status"]:
+            return False
+        self.raw["status"] = to_dict(plan.status)
+        self.notices.extend(plan.notices)
+        return True
+
+    def execute(self, action: AuditAction) -> None:
+        match action:
+            case AddFinalizer():
+                self.raw["metadata"]["finalizers"] = [FINALIZER]
+            case RemoveFinalizer():
+                self.raw["metadata"]["finalizers"] = []
+            case ApplyChild(manifest=manifest):
+                live = copy.deepcopy(manifest)
+                live["metadata"]["uid"] = f"uid-{live['metadata']['name']}"
+                if action.kind == "Job":
+                    self.job = live
+                else:
+                    self.config_map = live
+            case DeleteChild(kind="Job"):
+                self.job = None
+            case DeleteChild():
+                self.config_map = None
+            case WriteRegistry(record=record):
+                assert isinstance(record, AuditedRecord)
+                self.audited = record
+            case Expire():
+                assert self.job is not None
+                assert (action.job, action.job_uid) == (self.job["metadata"]["name"], self.job["metadata"]["uid"])
+                assert action.config_map == window_name(self.job_name)
+                self.expired = action.seconds
+            case _:
+                assert_never(action)
+
+    def pod(self, state: Manifest, **status: Any) -> None:
+        """The Job's newest pod is like that."""
+        name = f"{self.job_name}-{len(self.pods)}"
+        at = f"2026-01-02T00:00:0{len(self.pods)}Z"
+        container = {"name": "audit", "state": state}
+        self.pods.append(
+            {
+                "metadata": {"name": name, "creationTimestamp": at},
+                "status": {"containerStatuses": [container], **status},
+            }
+        )
+
+    def job_ends(self, kind: str = "Complete", message: str = "") -> None:
+        assert self.job is not None
+        condition = {"type": kind, "status": "True", "message": message, "lastTransitionTime": "2026-01-02T01:00:00Z"}
+        done = {"completionTime": "2026-01-02T01:00:00Z"} if kind == "Complete" else {}
+        self.job["status"] = {"conditions": [condition], **done}
+
+    def job_reports(self, verdict: str, message: str = "a sentence", *, pending_since_ms: int | None = None) -> None:
+        body = {
+            "verdict": verdict,
+            "message": message,
+            "account": ACCOUNT,
+            "pending_since_ms": pending_since_ms,
+            "offenders": {"lost": ["f:0:1"]},
+        }
+        self.pod({"terminated": {"exitCode": 0, "reason": "Completed", "message": json.dumps(body)}})
+        self.job_ends()

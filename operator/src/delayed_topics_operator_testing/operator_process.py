@@ -1,0 +1,84 @@
+"""The operator as a real process, and what tests ask of it."""
+
+import os
+import re
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from delayed_topics_devcluster.processes import Process, died, start_detached
+from delayed_topics_devcluster.waiting import wait_until
+
+from delayed_topics_operator_testing.api_server import ApiServer, _free_ports
+
+SYSTEM_NAMESPACE = "delayed-topics-system"
+START_SECONDS = 30.0
+SHOWN_CHARACTERS = 20_000
+
+
+class OperatorProcess:
+    """`start`, `kill` and `stop` as often as wanted; all its output is in `log`."""
+
+    def __init__(self, api: ApiServer, *arguments: str) -> None:
+        self._api = api
+        self._arguments = arguments
+        self._port = _free_ports(1)[0]
+        self.log = Path(tempfile.mkstemp(prefix="delayed-topics-operator-", suffix=".log")[1])
+        self._process: Process | None = None
+
+    def start(self) -> None:
+        """Returns when it has listed everything."""
+        self._process = start_detached(
+            [
+                sys.executable, "-m", "delayed_topics_operator", "run", f"--namespace={SYSTEM_NAMESPACE}",
+                "--worker-image=worker:1", "--audit-image=audit:1", f"--http-port={self._port}", *self._arguments,
+            ],
+            log=self.log,
+            environment={"KUBECONFIG": str(self._api.kubeconfig), **_without_cluster()},
+        )  # fmt: skip
+        wait_until(self._ready, what=f"the operator is ready (see {self.log})", timeout_seconds=START_SECONDS)
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        if self._process is not None:
+            self._process.stop(timeout_seconds=15)
+            self._process = None
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def close(self) -> None:
+        self.kill()
+        print(self.log.read_text()[-SHOWN_CHARACTERS:])  # pytest shows it when the test has failed
+        self.log.unlink()
+
+    def counted(self, metric: str, **labels: str) -> float:
+        """The sum over all series of this metric that have these labels."""
+        total = 0.0
+        for line in self._get("/metrics").splitlines():
+            name, _, value = line.rpartition(" ")
+            if re.match(rf"{metric}(\{{|$)", name) and all(f'{k}="{v}"' in name for k, v in labels.items()):
+                total += float(value)
+        return total
+
+    def _get(self, path: str) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    def _ready(self) -> bool:
+        if self._process is None or not self._process.alive():
+            raise died("the operator", self.log)
+        try:
+            self._get("/readyz")
+        except (urllib.error.URLError, OSError):
+            return False
+        return True
+
+
+def _without_cluster() -> dict[str, str]:
+    """Tests may themselves run in a pod."""
+    return dict.fromkeys((name for name in os.environ if name.startswith("KUBERNETES_SERVICE_")), "")

@@ -1,0 +1,148 @@
+"""API server, broker and operator together, and the questions that tests ask most."""
+
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any
+
+from delayed_topics_core.registry import RegistryState
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.errors import NotInTimeError
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.registry import RegistryFollower
+
+from delayed_topics_operator_testing.api_server import ApiServer
+from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
+
+Manifest = dict[str, Any]
+_numbers = itertools.count(1)
+
+
+class Scene:
+    """`namespace` and `topic` are this test's own."""
+
+    def __init__(self, api: ApiServer, broker: Broker, operator: OperatorProcess) -> None:
+        self.api = api
+        self.broker = broker
+        self.operator = operator
+        number = next(_numbers)
+        self.namespace = f"shop-{number}"
+        self.topic = f"orders-{number}"
+        self.connection = Connection(bootstrap_servers=broker.bootstrap)
+        self.kafka = KafkaAdmin(self.connection, timeout_seconds=10)
+
+    def open(self, *, allow: list[Manifest] | None = None) -> None:
+        self.api.kubectl("create", "namespace", self.namespace)
+        self.api.apply(self.cluster_connection(allow=allow))
+        self.operator.start()
+
+    def close(self) -> None:
+        """Takes back what the test made, without asking an operator that may be dead."""
+        self.operator.kill()
+        for kind in ("DelayedTopicAudit", "DelayedTopic", "KafkaConnection", "ClusterKafkaConnection"):
+            for found in self.api.list_all(kind):
+                meta = found["metadata"]
+                where = ("--namespace", meta["namespace"]) if "namespace" in meta else ()
+                if meta.get("finalizers"):
+                    self.patch(
+                        kind, meta["name"], {"metadata": {"finalizers": None}}, namespace=meta.get("namespace", "")
+                    )
+                self.api.kubectl("delete", kind, meta["name"], *where, "--ignore-not-found", "--wait=false")
+        kinds = "statefulset,service,poddisruptionbudget,configmap,secret"
+        labels = "app.kubernetes.io/name=delayed-topics-worker"
+        self.api.kubectl("delete", kinds, f"--namespace={SYSTEM_NAMESPACE}", f"--selector={labels}", "--wait=false")
+        self.operator.close()
+
+    def cluster_connection(
+        self, name: str = "default", *, bootstrap: str = "", allow: list[Manifest] | None = None
+    ) -> Manifest:
+        return {
+            "apiVersion": "delayedtopics.io/v1alpha1",
+            "kind": "ClusterKafkaConnection",
+            "metadata": {"name": name},
+            "spec": {
+                "bootstrapServers": [bootstrap or self.broker.bootstrap],
+                "allow": [{"namespaceSelector": {}, "topicPrefixes": [""]}] if allow is None else allow,
+            },
+        }
+
+    def delayed_topic(
+        self, name: str = "", *, namespace: str = "", annotations: Manifest | None = None, **spec: Any
+    ) -> Manifest:
+        return {
+            "apiVersion": "delayedtopics.io/v1alpha1",
+            "kind": "DelayedTopic",
+            "metadata": {
+                "name": name or self.topic,
+                "namespace": namespace or self.namespace,
+                "annotations": annotations or {},
+            },
+            "spec": {"delaySeconds": [0, 10], **spec},
+        }
+
+    def connection_status(self, name: str = "default") -> Manifest:
+        return dict((self.api.get("ClusterKafkaConnection", name) or {}).get("status") or {})
+
+    def apply(self, **spec: Any) -> None:
+        """The DelayedTopic of this test."""
+        self.api.apply(self.delayed_topic(**spec))
+
+    def resource(self, name: str = "", namespace: str = "") -> Manifest | None:
+        return self.api.get("DelayedTopic", name or self.topic, namespace or self.namespace)
+
+    def condition(self, kind: str, name: str = "", namespace: str = "") -> Manifest:
+        """Empty if there is none (yet)."""
+        found = (self.resource(name, namespace) or {}).get("status", {}).get("conditions", [])
+        return next((c for c in found if c["type"] == kind), {})
+
+    def wait(self, condition: Callable[[], bool], what: str, *, seconds: float = 20) -> None:
+        wait_until(condition, what=f"{what} (operator: {self.operator.log})", timeout_seconds=seconds, poll_seconds=0.2)
+
+    def wait_for(
+        self, kind: str, status: str, reason: str = "", *, name: str = "", namespace: str = "", seconds: float = 20
+    ) -> None:
+        """Until the DelayedTopic has this condition."""
+
+        def met() -> bool:
+            found = self.condition(kind, name, namespace)
+            return found.get("status") == status and (not reason or found["reason"] == reason)
+
+        try:
+            self.wait(met, f"{kind} is {status} {reason}", seconds=seconds)
+        except NotInTimeError as e:
+            raise AssertionError(f"{e}; it is {self.condition(kind, name, namespace)}") from e
+
+    def wait_until_served(self, name: str = "", namespace: str = "", seconds: float = 20) -> None:
+        """Until topics, layout and workers are there; without nodes workers never become ready."""
+        self.wait_for("TopicsReady", "True", name=name, namespace=namespace, seconds=seconds)
+        self.wait(lambda: self.stateful_set(name, namespace) is not None, "there are workers", seconds=seconds)
+
+    def stateful_set(self, name: str = "", namespace: str = "") -> Manifest | None:
+        labels = {
+            "delayedtopics.io/name": name or self.topic,
+            "delayedtopics.io/namespace": namespace or self.namespace,
+        }
+        found = [s for s in self.api.list_all("StatefulSet") if labels.items() <= s["metadata"]["labels"].items()]
+        return found[0] if found else None
+
+    def events(self, reason: str) -> list[Manifest]:
+        """Of this test's namespace."""
+        return [e for e in self.api.list_all("Event", self.namespace) if e["reason"] == reason]
+
+    def registry(self) -> RegistryState:
+        with RegistryFollower(self.connection) as follower:
+            follower.catch_up(10)
+            return follower.state
+
+    def topics(self, topic: str = "") -> dict[str, int]:
+        """Partitions of those of the four topics that exist."""
+        front = topic or self.topic
+        names = [front, f"{front}.delays", f"{front}.ready", f"{front}.dead"]
+        found = self.kafka.describe_topics(names)
+        return {name: getattr(info, "partitions", 0) for name, info in found.items() if info is not None}
+
+    def patch(self, kind: str, name: str, patch: Manifest, *, namespace: str = "") -> None:
+        where = ("--namespace", namespace) if namespace else ()
+        self.api.kubectl("patch", kind, name, *where, "--type=merge", "-p", json.dumps(patch))

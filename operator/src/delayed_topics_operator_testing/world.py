@@ -1,0 +1,302 @@
+"""Kafka and Kubernetes as far as plans go: executes actions on values, and observes itself.
+
+A third interpreter of plans, next to `execute` and `explain`: with it a test can stop the operator after every single action,
+and compare where it ends up.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_never
+
+from delayed_topics_core.reasons import Condition
+from delayed_topics_core.registry import Claim, Owner, RegistryState, TopicsRecord, encode
+from delayed_topics_crds import Condition as StatusCondition
+from delayed_topics_crds import Grant, parse, to_dict
+from delayed_topics_kafka.model import CommittedOffset, GroupInfo, GroupMember, TopicInfo
+from delayed_topics_operator import manifests
+from delayed_topics_operator.eventlog import WorkerNews
+from delayed_topics_operator.observation import KafkaView, Observation, PodSettings, Registered, Unusable, Usable
+from delayed_topics_operator.plan import (
+    Action,
+    AddFinalizer,
+    AlterSettings,
+    ApplyChild,
+    CommitOffsets,
+    CreateTopics,
+    DeleteChild,
+    DeleteGroup,
+    DeleteTopics,
+    FenceWorkers,
+    GrowTopic,
+    Plan,
+    RemoveFinalizer,
+    RemoveFromRegistry,
+    WriteRegistry,
+)
+from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.reconcile.target import unbegun, unnoted
+from delayed_topics_operator.translate import FINALIZER, subject, wanted
+
+OPERATOR_NAMESPACE = "delayed-topics-system"
+CLUSTER = "0000-cluster"
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+Manifest = dict[str, Any]
+
+
+class Stopped(Exception):
+    """The operator was killed."""
+
+
+@dataclass
+class Topic:
+    id: str
+    partitions: int
+    replication_factor: int
+    config: dict[str, str]
+    ends: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class Kafka:
+    """One Kafka cluster, with the registry in it."""
+
+    topics: dict[str, Topic] = field(default_factory=dict)
+    committed: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
+    members: dict[str, tuple[GroupMember, ...]] = field(default_factory=dict)
+    registry: RegistryState = field(default_factory=RegistryState)
+    brokers: int = 3
+    made: int = 0
+
+    def create(
+        self, name: str, partitions: int, replication_factor: int = 3, config: Mapping[str, str] | None = None
+    ) -> None:
+        self.made += 1
+        self.topics[name] = Topic(f"id-{self.made}", partitions, replication_factor, dict(config or {}))
+
+    def delete(self, name: str) -> None:
+        """As Kafka does, with the offsets that groups have committed for it."""
+        del self.topics[name]
+        for offsets in self.committed.values():
+            for key in [key for key in offsets if key[0] == name]:
+                del offsets[key]
+
+    def write(self, key: str, value: bytes | None) -> None:
+        self.registry.apply(self.registry.next_offset, key, value)
+
+
+def resource(
+    name: str = "orders", namespace: str = "shop", *, uid: str = "", generation: int = 1, **spec: Any
+) -> Manifest:
+    """As the API server would hand it out."""
+    return {
+        "apiVersion": "delayedtopics.io/v1alpha1",
+        "kind": "DelayedTopic",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": uid or f"uid-{namespace}-{name}",
+            "generation": generation,
+            "finalizers": [],
+            "annotations": {},
+        },
+        "spec": {"delaySeconds": [0, 10, 60], **spec},
+        "status": {},
+    }
+
+
+def usable(*grants: Grant, brokers: int = 3) -> Usable:
+    """A connection; without grants it is a namespaced one, which allows its namespace everything."""
+    return Usable(brokers=brokers, broker_skew_ms=5, files={"bootstrap-servers": "k:9092"}, grants=grants or None)
+
+
+@dataclass
+class World:
+    """One DelayedTopic in its surroundings. `kafka` may be shared by several."""
+
+    raw: Manifest
+    kafka: Kafka = field(default_factory=Kafka)
+    children: dict[tuple[str, str], Manifest] = field(default_factory=dict)
+    connection: Usable | Unusable = field(default_factory=usable)
+    now: datetime = BEGIN
+    labels: dict[str, str] = field(default_factory=dict)
+    terminating: bool = False
+    may_roll: bool = True
+    news: WorkerNews = field(default_factory=WorkerNews)
+    vanished: tuple[str, ...] = ()
+    gone: bool = False
+    done: list[Action] = field(default_factory=list)
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(CLUSTER, self.raw["metadata"]["namespace"], self.raw["metadata"]["name"])
+
+    @property
+    def name(self) -> str:
+        """Of the StatefulSet."""
+        return manifests.object_name(namespace=self.owner.namespace, name=self.owner.name, home=OPERATOR_NAMESPACE)
+
+    def edit(self, **spec: Any) -> None:
+        self.raw["spec"].update(spec)
+        self.raw["metadata"]["generation"] += 1
+
+    def delete(self) -> None:
+        self.raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+    def condition(self, kind: Condition) -> StatusCondition:
+        found = parse("DelayedTopic", self.raw).status.conditions
+        return next(c for c in found if c.type == kind)
+
+    def observe(self) -> Observation:
+        model = parse("DelayedTopic", self.raw)
+        return Observation(
+            now=self.now,
+            gone_after_seconds=300,
+            subject=subject(
+                model, cluster=CLUSTER, namespace_labels=self.labels, namespace_terminating=self.terminating
+            ),
+            wanted=wanted(model),
+            connection=self.connection,
+            kafka=self._kafka_view() if isinstance(self.connection, Usable) else None,
+            pods=PodSettings(image="worker:1", image_pull_policy="IfNotPresent", home=OPERATOR_NAMESPACE, allowed=True),
+            children=copy.deepcopy(self.children),
+            may_roll=self.may_roll,
+            vanished=self.vanished,
+            audits=tuple(child for (kind, _), child in self.children.items() if kind == "DelayedTopicAudit"),
+        )
+
+    def settle(self, *, actions: int | None = None, passes: int = 30) -> Plan:
+        """Passes until nothing is to be done. Raises Stopped after that many actions, as if killed just then."""
+        for _ in range(passes):
+            plan = reconcile(self.observe())
+            if plan.status is not None:
+                self.raw["status"] = to_dict(plan.status)
+            if not plan.actions or self.gone:
+                return plan
+            for action in plan.actions:
+                if actions is not None and len(self.done) >= actions:
+                    raise Stopped
+                self.execute(action)
+                self.done.append(action)
+        raise AssertionError(f"still something to do after {passes} passes: {plan.actions}")
+
+    def later(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def workers_come_up(self) -> None:
+        """As the StatefulSet controller and the workers would."""
+        live = self.children["StatefulSet", self.name]
+        replicas = live["spec"]["replicas"]
+        live["status"] = {
+            "observedGeneration": live["metadata"]["generation"],
+            "replicas": replicas,
+            "readyReplicas": replicas,
+            "updatedReplicas": replicas,
+        }
+
+    def execute(self, action: Action) -> None:  # noqa: C901  one case per action
+        kafka = self.kafka
+        match action:
+            case AddFinalizer():
+                self.raw["metadata"]["finalizers"] = [FINALIZER]
+            case RemoveFinalizer():
+                self.raw["metadata"]["finalizers"] = []
+                self.gone = True
+            case WriteRegistry():
+                kafka.write(action.record.key, encode(action.record))
+            case RemoveFromRegistry():
+                for key in action.keys:
+                    kafka.write(key, None)
+            case CreateTopics():
+                for spec in action.specs:
+                    assert spec.name not in kafka.topics
+                    kafka.create(spec.name, spec.partitions, spec.replication_factor, spec.config)
+            case GrowTopic():
+                assert kafka.topics[action.topic].partitions == action.present < action.total
+                kafka.topics[action.topic].partitions = action.total
+            case AlterSettings():
+                kafka.topics[action.topic].config.update(action.settings)
+            case CommitOffsets():
+                assert not kafka.members.get(action.group)
+                kafka.committed.setdefault(action.group, {}).update(action.offsets)
+            case DeleteGroup():
+                kafka.committed.pop(action.group)
+            case FenceWorkers():
+                self.vanished = ()
+            case DeleteTopics():
+                for name in action.topics:
+                    kafka.delete(name)
+            case ApplyChild():
+                self._apply(action.manifest)
+            case DeleteChild():
+                del self.children[action.kind, action.name]
+            case _:
+                assert_never(action)
+
+    def _apply(self, manifest: Manifest) -> None:
+        key = (manifest["kind"], manifest["metadata"]["name"])
+        before = self.children.get(key)
+        live = copy.deepcopy(manifest)
+        live["metadata"]["uid"] = f"uid-{key}"
+        live["metadata"]["creationTimestamp"] = self.now.isoformat()
+        live["metadata"]["generation"] = before["metadata"]["generation"] + 1 if before else 1
+        live["status"] = before.get("status", {}) if before else {}
+        self.children[key] = live
+
+    def _kafka_view(self) -> KafkaView:
+        kafka, names = self.kafka, wanted(parse("DelayedTopic", self.raw)).names
+        topics = {name: self._info(name) for name in names.topics}
+        state = kafka.registry
+        entry = state.claims.get(Claim(topic=names.front, owner=self.owner, absent=()).key)
+        registered = Registered(
+            holder=state.holder(names.front),
+            own=entry.claim if entry else None,
+            layout=state.layouts.get(names.front),
+            topics=state.topics.get(names.front),
+        )
+        record = registered.topics or TopicsRecord(topic=names.front)
+        sources = (names.front, names.delays)
+        fresh = unnoted(record, topics, sources)
+        committed = kafka.committed.get(names.group, {})
+        members = kafka.members.get(names.group, ())
+        return KafkaView(
+            registered=replace(registered),
+            topics=topics,
+            configs={name: dict(kafka.topics[name].config) for name in names.topics if name in kafka.topics},
+            earliest=dict.fromkeys(fresh, 0),
+            latest={(name, p): kafka.topics[name].ends.get(p, 0) for name, p in fresh},
+            committed={
+                key: CommittedOffset(committed[key]) if key in committed else None
+                for key in unbegun(record, topics, sources)
+            },
+            group=GroupInfo(
+                group=names.group,
+                state="Stable" if members else "Empty" if names.group in kafka.committed else "Dead",
+                protocol="classic",
+                members=members,
+            ),
+            news=self.news,
+        )
+
+    def _info(self, name: str) -> TopicInfo | None:
+        topic = self.kafka.topics.get(name)
+        if topic is None:
+            return None
+        return TopicInfo(
+            name=name,
+            id=topic.id,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            leaders_known=True,
+        )
+
+
+def member(name: str, *assignment: tuple[str, int]) -> GroupMember:
+    return GroupMember(
+        member_id=f"{name}-1", instance_id=name, client_id=name, host="/10.0.0.1", assignment=assignment, target=None
+    )
+
+
+__all__ = ["Kafka", "Stopped", "Topic", "World", "member", "resource", "usable"]

@@ -1,0 +1,95 @@
+"""Whatever the API server accepts is understood, followed, and then left alone."""
+
+from typing import Any
+
+from delayed_topics_core.reasons import Condition
+from delayed_topics_crds import parse
+from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator_testing.world import World, resource
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+DELAYS = st.lists(st.integers(0, 2_592_000), min_size=1, max_size=8)
+LABELS = st.dictionaries(
+    st.from_regex(r"[a-z]{1,8}", fullmatch=True), st.from_regex(r"[a-z0-9]{0,8}", fullmatch=True), max_size=3
+)
+QUANTITIES = st.one_of(st.integers(1, 9), st.from_regex(r"[1-9][0-9]{0,2}(m|Mi|Gi|k|)", fullmatch=True))
+TOLERATIONS = st.lists(
+    st.fixed_dictionaries(
+        {"operator": st.sampled_from(["Exists", "Equal"])}, optional={"key": st.just("k"), "value": st.just("v")}
+    ),
+    max_size=2,
+)
+AFFINITIES = st.sampled_from(
+    [
+        {},
+        {"nodeAffinity": {}},
+        {
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone", "namespaceSelector": {}}]
+            }
+        },
+    ]
+)
+TEMPLATES = st.fixed_dictionaries(
+    {},
+    optional={
+        "labels": LABELS,
+        "annotations": LABELS,
+        "nodeSelector": LABELS,
+        "tolerations": TOLERATIONS,
+        "affinity": AFFINITIES,
+        "resources": st.fixed_dictionaries(
+            {}, optional={"limits": st.dictionaries(st.sampled_from(["cpu", "memory"]), QUANTITIES, max_size=2)}
+        ),
+        "priorityClassName": st.just("high"),
+    },
+)
+SPECS = st.fixed_dictionaries(
+    {"delaySeconds": DELAYS},
+    optional={
+        "partitions": st.integers(1, 40),
+        "lanesPerDelay": st.integers(1, 5),
+        "frontPartitions": st.integers(1, 20),
+        "replicationFactor": st.integers(1, 5),
+        "retryCap": st.integers(0, 1000),
+        "deadLetter": st.fixed_dictionaries({"retentionSeconds": st.integers(60, 315_360_000)}),
+        "outageBudgetSeconds": st.integers(60, 31_536_000),
+        "workers": st.fixed_dictionaries({"replicas": st.integers(0, 1000)}, optional={"template": TEMPLATES}),
+        "rebalance": st.fixed_dictionaries({"protocol": st.sampled_from(["classic", "consumer"])}),
+        "compression": st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]),
+        "guarantee": st.sampled_from(["AtLeastOnce", "ExactlyOnce"]),
+        "deletionPolicy": st.sampled_from(["Retain", "Delete"]),
+        "paused": st.booleans(),
+    },
+)
+
+
+def settled(world: World) -> None:
+    world.settle()
+    world.workers_come_up()
+    world.settle()
+    assert reconcile(world.observe()).actions == ()
+    parse("DelayedTopic", world.raw)
+    assert world.condition(Condition.TOPICS_READY).status == "True"
+
+
+@settings(max_examples=150, deadline=None)
+@given(specs=st.lists(SPECS, min_size=1, max_size=4))
+def test_any_manifest_and_any_series_of_edits_is_followed_to_its_end(specs: list[dict[str, Any]]) -> None:
+    world = World(resource(**specs[0]))
+    settled(world)
+    former: dict[int, int] = {}
+    for spec in specs[1:]:
+        world.raw["spec"] = {}
+        world.edit(**spec)
+        settled(world)
+        now = dict(enumerate(world.kafka.registry.layouts["orders"].layout.partition_delays))
+        assert former.items() <= now.items(), "a partition's delay never changes"
+        former = now
+        record = world.kafka.registry.layouts["orders"]
+        assert record.ready_partitions >= record.front_partitions == world.kafka.topics["orders"].partitions
+        assert world.kafka.topics["orders.delays"].partitions == record.layout.partition_count
+    world.delete()
+    world.settle()
+    assert world.gone

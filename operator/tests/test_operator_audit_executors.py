@@ -1,0 +1,46 @@
+"""An audit with executors: what Spark is told, the template of their pods, and that they are told of when they are stuck."""
+
+import json
+
+from delayed_topics_core.reasons import Condition
+from delayed_topics_operator_testing.audit_world import AuditWorld, audit_resource
+from delayed_topics_operator_testing.world import OPERATOR_NAMESPACE
+
+
+def test_with_executors_spark_makes_restricted_pods_by_the_operators_template_and_rights() -> None:
+    conf = {"spark.sql.shuffle.partitions": "8"}
+    world = AuditWorld(raw=audit_resource(spark={"executors": 2, "cores": 4, "memory": "2g", "conf": conf}))
+    world.settle()
+    assert world.job is not None
+    assert world.config_map is not None
+    pod = world.job["spec"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("delayed-topics-audit", True)
+    (container,) = pod["containers"]
+    settings = [a.removeprefix("--conf=") for a in container["args"] if a.startswith("--conf=")]
+    assert "--master=k8s://https://kubernetes.default.svc" in container["args"]
+    assert settings[0] == "spark.sql.shuffle.partitions=8"
+    assert {
+        "spark.executor.instances=2",
+        "spark.executor.cores=4",
+        "spark.executor.memory=2g",
+        f"spark.kubernetes.namespace={OPERATOR_NAMESPACE}",
+        "spark.kubernetes.container.image=audit:1",
+        "spark.kubernetes.authenticate.executor.serviceAccountName=delayed-topics-worker",
+        "spark.authenticate=true",
+    } <= set(settings)
+    assert container["resources"]["requests"]["cpu"] == "100m"
+    template = json.loads(world.config_map["data"]["executor.json"])
+    made = template["spec"]
+    assert (made["automountServiceAccountToken"], made["securityContext"]["runAsNonRoot"]) == (False, True)
+    assert made["containers"][0]["securityContext"] == container["securityContext"]
+    assert template["metadata"]["labels"]["delayedtopics.io/audit"] == world.job_name
+
+    world.pod({"running": {}})
+    waiting = {"name": "executor", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+    labels = {"spark-role": "executor"}
+    world.pods.append({"metadata": {"name": "e-1", "labels": labels}, "status": {"containerStatuses": [waiting]}})
+    world.settle()
+    assert "pod e-1: ErrImagePull: no such image" in world.condition(Condition.COMPLETE).message
+    world.job_reports("Verified")
+    world.settle()
+    assert world.status["verdict"] == "Verified"

@@ -1,0 +1,89 @@
+"""Where an audit's account goes: a claim or a bucket, and what the pods that write there are given."""
+
+import json
+from typing import Any
+
+import pytest
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_operator_testing.audit_world import AuditWorld, audit_resource
+
+S3 = {"bucket": "accounts", "prefix": "some/folder", "secretName": "accounts-s3"}
+
+
+def begun(output: dict[str, Any], **spec: Any) -> AuditWorld:
+    """In a namespace with a KafkaConnection of its own."""
+    world = AuditWorld(raw=audit_resource(output=output, **spec), home="shop")
+    world.settle()
+    return world
+
+
+def pod_of(world: AuditWorld) -> dict[str, Any]:
+    assert world.job is not None
+    return dict(world.job["spec"]["template"]["spec"])
+
+
+def test_the_account_is_kept_on_the_claim_that_it_is_given() -> None:
+    world = begun({"claimName": "accounts", "parquet": True})
+    pod = pod_of(world)
+    assert {"name": "output", "persistentVolumeClaim": {"claimName": "accounts"}} in pod["volumes"]
+    assert pod["securityContext"]["fsGroup"] == 10001
+    (container,) = pod["containers"]
+    (mount,) = [mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "output"]
+    assert {f"--output={mount}/{world.job_name}", "--parquet"} <= set(container["args"])
+    assert world.status["report"] == f"accounts:{world.job_name}/report.html"
+
+
+def test_the_account_is_kept_in_the_bucket_that_it_is_given() -> None:
+    own = {"endpoint": "https://minio.example.com:9000", "region": "eu-1"}
+    world = begun({"s3": {**S3, **own}})
+    pod = pod_of(world)
+    assert {"name": "output", "secret": {"secretName": "accounts-s3", "optional": True}} in pod["volumes"]
+    assert "fsGroup" not in pod["securityContext"]
+    (container,) = pod["containers"]
+    (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "output"]
+    assert mount["readOnly"] is True
+    environment = {variable["name"]: variable["value"] for variable in container["env"]}
+    assert environment["AWS_SHARED_CREDENTIALS_FILE"] == f"{mount['mountPath']}/credentials"
+    assert {
+        f"--output=s3a://accounts/some/folder/{world.job_name}",
+        "--conf=spark.hadoop.fs.s3a.endpoint=https://minio.example.com:9000",
+        "--conf=spark.hadoop.fs.s3a.path.style.access=true",
+        "--conf=spark.hadoop.fs.s3a.endpoint.region=eu-1",
+    } <= set(container["args"])
+    assert "--parquet" not in container["args"]
+    assert world.status["report"] == f"s3://accounts/some/folder/{world.job_name}/report.html"
+
+
+def test_amazons_own_s3_needs_a_bucket_and_a_secret_only() -> None:
+    world = begun({"s3": {**S3, "prefix": None}})
+    (container,) = pod_of(world)["containers"]
+    assert f"--output=s3a://accounts/{world.job_name}" in container["args"]
+    assert not [word for word in container["args"] if word.startswith("--conf")]
+
+
+@pytest.mark.parametrize("output", [{"claimName": "accounts"}, {"s3": S3}], ids=str)
+def test_no_storage_of_the_operators_namespace_is_written_to_for_a_tenant(output: dict[str, Any]) -> None:
+    world = AuditWorld(raw=audit_resource(output=output))
+    world.settle()
+    assert (world.job, world.status["verdict"]) == (None, "Unknown")
+    assert world.condition(Condition.COMPLETE).reason == Reason.NOT_ALLOWED
+    assert "must come with a KafkaConnection of namespace shop" in world.status["message"]
+
+
+@pytest.mark.parametrize("output", [{"claimName": "accounts"}, {"s3": S3}], ids=str)
+def test_executors_can_write_where_the_account_goes(output: dict[str, Any]) -> None:
+    world = begun({**output, "parquet": True}, spark={"executors": 2})
+    assert world.config_map is not None
+    driver = pod_of(world)
+    executor = json.loads(world.config_map["data"]["executor.json"])["spec"]
+    assert [volume for volume in driver["volumes"] if volume["name"] == "output"] == executor["volumes"]
+    assert executor["securityContext"] == driver["securityContext"]
+    (container,) = executor["containers"]
+    assert container["volumeMounts"][0] in driver["containers"][0]["volumeMounts"]
+    assert all(variable in driver["containers"][0]["env"] for variable in container["env"])
+
+
+def test_executors_have_nothing_to_write_without_parquet() -> None:
+    world = begun({"claimName": "accounts"}, spark={"executors": 2})
+    assert world.config_map is not None
+    assert json.loads(world.config_map["data"]["executor.json"])["spec"]["volumes"] == []

@@ -1,0 +1,345 @@
+"""A DelayedTopicAudit is applied: frozen, run, judged, said; and whatever happens in between."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_core.registry import AuditedRecord
+from delayed_topics_operator.audits.observation import Blind, Waiting
+from delayed_topics_operator.audits.plan import Expire
+from delayed_topics_operator.audits.reconcile import refused
+from delayed_topics_operator.errors import Forbidden
+from delayed_topics_operator_testing.audit_world import WINDOW, AuditWorld, audit_resource, topic_resource
+from delayed_topics_operator_testing.world import OPERATOR_NAMESPACE, Stopped
+
+CHAINABLE = replace(WINDOW, committed_offsets={"orders": (10,), "orders.delays": (4,)})
+
+
+def running(world: AuditWorld | None = None) -> AuditWorld:
+    world = world or AuditWorld()
+    world.settle()
+    assert world.job is not None
+    return world
+
+
+def test_a_window_is_frozen_and_a_job_reads_it() -> None:
+    world = running()
+    assert world.config_map is not None
+    assert AuditWindow.decode(world.config_map["data"]["window.json"]) == WINDOW
+    assert world.config_map["immutable"] is True
+    assert world.job is not None
+    pod = world.job["spec"]["template"]["spec"]
+    sources = {volume["name"]: volume for volume in pod["volumes"]}
+    assert sources["window"]["configMap"]["name"] == world.config_map["metadata"]["name"]
+    assert sources["connection"]["secret"]["secretName"] == "orders-connection"
+    complete = world.condition(Condition.COMPLETE)
+    assert (complete.status, complete.reason) == ("False", Reason.AUDIT_RUNNING)
+    assert world.status["startedAt"] == "2026-01-02T00:00:00Z"
+    assert world.status["jobName"] == f"{OPERATOR_NAMESPACE}/{world.job_name}"
+
+
+def test_the_pod_is_restricted_and_has_what_spec_spark_says() -> None:
+    world = running(AuditWorld(raw=audit_resource(spark={"cores": 4, "memory": "2g"})))
+    assert world.job is not None
+    assert world.job["spec"]["backoffLimit"] == 2
+    assert "ttlSecondsAfterFinished" not in world.job["spec"]
+    pod = world.job["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    (container,) = pod["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert container["resources"]["limits"] == {"memory": "2560Mi"}
+    assert container["resources"]["requests"] == {"cpu": "400m", "memory": "2560Mi"}
+    assert {"--master=local[4]", "--memory=2g", "--result=/dev/termination-log"} <= set(container["args"])
+    assert all("value" not in variable or variable["value"] == "/tmp" for variable in container["env"])
+
+
+@pytest.mark.parametrize(
+    ("verdict", "truth", "reason"),
+    [
+        ("Verified", "True", Reason.EVERY_RECORD_ACCOUNTED),
+        ("Violated", "False", Reason.PROMISE_BROKEN),
+        ("Unknown", "Unknown", Reason.CANNOT_SEE_EVERYTHING),
+    ],
+)
+def test_the_verdict_goes_to_the_audit_and_to_its_delayed_topic(verdict: str, truth: str, reason: Reason) -> None:
+    world = running(AuditWorld(raw=audit_resource(ttlSecondsAfterFinished=0)))
+    world.job_reports(verdict)
+    world.settle()
+    assert (world.status["verdict"], world.status["message"]) == (verdict, "a sentence")
+    assert world.status["account"] == {"produced": 12, "released": 9, "deadLettered": 1, "pending": 2, "lost": 0}
+    assert world.status["finishedAt"] == "2026-01-02T01:00:00Z"
+    verified = world.condition(Condition.VERIFIED)
+    assert (verified.status, verified.reason) == (truth, reason)
+    assert world.condition(Condition.COMPLETE).status == "True"
+    topic = world.topic_model().status
+    assert topic.last_audit is not None
+    assert (topic.last_audit.name, topic.last_audit.verdict) == ("orders-audit", verdict)
+    (delivery,) = topic.conditions
+    assert (delivery.type, delivery.status, delivery.reason) == (Condition.DELIVERY_VERIFIED, truth, reason)
+    assert delivery.message == "audit orders-audit: a sentence"
+    assert [n.type for n in world.notices if n.reason == verdict] == ["Normal" if verdict == "Verified" else "Warning"]
+
+
+def test_the_job_may_go_only_after_its_verdict_was_read() -> None:
+    world = running(AuditWorld(raw=audit_resource(ttlSecondsAfterFinished=60)))
+    assert not any(isinstance(action, Expire) for action in world.done)
+    world.job_reports("Verified")
+    world.settle()
+    assert world.expired == 60
+    assert world.raw["metadata"]["finalizers"] == []
+    done = len(world.done)
+    world.settle()
+    assert len(world.done) == done
+
+
+@pytest.mark.parametrize("boundary", range(6))
+def test_an_operator_killed_between_any_two_steps_ends_where_an_undisturbed_one_does(boundary: int) -> None:
+    undisturbed = running()
+    undisturbed.job_reports("Verified")
+    undisturbed.settle()
+    assert len(undisturbed.done) == 5
+    world = AuditWorld()
+    try:
+        world.settle(actions=boundary)
+        world.job_reports("Verified")
+        world.settle(actions=boundary)
+    except Stopped:
+        world.settle()
+        if not world.pods:
+            world.job_reports("Verified")
+        world.settle()
+    assert (world.status["verdict"], world.expired) == ("Verified", undisturbed.expired)
+    assert world.raw["metadata"]["finalizers"] == []
+    assert world.topic_model().status.last_audit is not None
+
+
+def test_an_audit_that_goes_on_from_the_last_notes_where_it_ended_before_it_says_its_verdict() -> None:
+    world = running(AuditWorld(raw=audit_resource(window={"sinceLast": True}), frozen=CHAINABLE))
+    world.job_reports("Violated", pending_since_ms=77)
+    with pytest.raises(Stopped):
+        world.settle(actions=len(world.done))
+    assert "verdict" not in world.status, "a chain may not lose a link that people can see"
+    world.settle()
+    assert world.audited == AuditedRecord(
+        topic="orders",
+        ids={},
+        offsets={"orders": (10,), "orders.delays": (4,)},
+        since_ms=77,
+        ready_partitions=1,
+    )
+
+
+def test_an_audit_of_everything_is_no_link_of_the_chain() -> None:
+    world = running(AuditWorld(frozen=CHAINABLE))
+    world.job_reports("Verified")
+    world.settle()
+    assert world.audited is None
+
+
+def test_two_audits_of_one_delayed_topic_take_turns() -> None:
+    world = AuditWorld(ahead="first")
+    world.settle()
+    assert world.config_map is None
+    complete = world.condition(Condition.COMPLETE)
+    assert (complete.status, complete.reason) == ("False", Reason.AUDIT_WAITING)
+    assert "audit first of the same DelayedTopic comes first" in complete.message
+    world.ahead = None
+    world.settle()
+    assert world.job is not None
+
+
+def test_an_older_verdict_does_not_replace_a_later_one() -> None:
+    first, second = running(AuditWorld(raw=audit_resource("first"))), running(AuditWorld(raw=audit_resource("second")))
+    second.topic = first.topic
+    second.job_reports("Violated")
+    assert second.job is not None
+    second.job["status"]["completionTime"] = "2026-01-02T02:00:00Z"
+    second.settle()
+    first.job_reports("Verified")
+    first.settle()
+    last = first.topic_model().status.last_audit
+    assert last is not None
+    assert (last.name, last.verdict) == ("second", "Violated")
+    second.settle()
+    assert first.topic_model().status.last_audit == last
+
+
+def test_the_verdict_on_a_deleted_delayed_topic_is_not_said_of_its_successor() -> None:
+    world = running()
+    world.job_reports("Verified")
+    successor = topic_resource()
+    successor["metadata"]["creationTimestamp"] = "2026-01-02T00:30:00Z"
+    world.topic = successor
+    world.settle()
+    assert world.status["verdict"] == "Verified"
+    assert world.topic_model().status.last_audit is None
+
+
+def test_it_waits_for_what_it_needs_and_says_so() -> None:
+    message = "Kafka does not answer"
+    world = AuditWorld(frozen=Waiting(reason=Reason.KAFKA_UNREACHABLE, message=message))
+    plan = world.settle()
+    complete = world.condition(Condition.COMPLETE)
+    assert (complete.status, complete.reason, complete.message) == ("False", Reason.KAFKA_UNREACHABLE, message)
+    assert plan.wake_seconds is not None
+    assert world.done == []
+    world.frozen = WINDOW
+    running(world)
+
+
+def test_an_audit_of_nothing_waits_for_it_to_come() -> None:
+    world = AuditWorld(topic=None)
+    world.settle()
+    assert "DelayedTopic shop/orders does not exist" in world.condition(Condition.COMPLETE).message
+    world.topic = topic_resource()
+    running(world)
+
+
+def test_what_no_audit_can_see_is_unknown_at_once() -> None:
+    world = AuditWorld(frozen=Blind(message="topic orders.ready was deleted and made again"))
+    world.settle()
+    assert world.status["verdict"] == "Unknown"
+    assert world.done == []
+    last = world.topic_model().status.last_audit
+    assert last is not None
+    assert last.verdict == "Unknown"
+
+
+def failed(world: AuditWorld) -> str:
+    world.job_ends("Failed", "Job has reached the specified backoff limit")
+    world.settle()
+    assert world.status["verdict"] == "Unknown"
+    assert world.condition(Condition.VERIFIED).reason == Reason.AUDIT_FAILED
+    assert world.expired is not None
+    return str(world.status["message"])
+
+
+def test_a_job_that_is_out_of_memory_says_what_to_do() -> None:
+    world = running()
+    world.pod({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})
+    assert "raise spec.spark.memory" in failed(world)
+
+
+def test_a_job_that_found_no_verdict_says_why() -> None:
+    world = running()
+    body = json.dumps({"verdict": "Unknown", "message": "Kafka at k:9092 did not answer in time"})
+    world.pod({"terminated": {"exitCode": 1, "reason": "Error", "message": body}})
+    assert failed(world) == "Kafka at k:9092 did not answer in time"
+
+
+def test_a_job_that_crashed_names_the_pod_with_the_logs() -> None:
+    world = running()
+    world.pod({"terminated": {"exitCode": 2, "reason": "Error", "message": "not JSON"}})
+    assert failed(world) == f"the container ended with exit code 2; see the logs of pod {world.job_name}-0"
+
+
+def test_an_evicted_pod_is_told() -> None:
+    world = running()
+    world.pod({}, reason="Evicted", message="The node was low on resource: ephemeral-storage.")
+    assert "low on resource: ephemeral-storage" in failed(world)
+
+
+def test_a_job_without_pods_says_what_kubernetes_says() -> None:
+    assert failed(running()) == "Job has reached the specified backoff limit"
+
+
+def test_a_verdict_that_is_gone_with_its_pod_is_unknown() -> None:
+    world = running()
+    world.job_ends()
+    world.settle()
+    assert (world.status["verdict"], "its pod is gone" in world.status["message"]) == ("Unknown", True)
+
+
+def test_a_later_pod_counts() -> None:
+    world = running()
+    world.pod({"terminated": {"exitCode": 1, "reason": "Error", "message": ""}})
+    world.job_reports("Verified")
+    world.settle()
+    assert world.status["verdict"] == "Verified"
+
+
+def test_a_pod_that_waits_for_somebody_says_what_for_and_goes_on() -> None:
+    world = running()
+    world.pod({"waiting": {"reason": "ErrImageNeverPull", "message": "image audit:1 is not present"}})
+    world.settle()
+    complete = world.condition(Condition.COMPLETE)
+    assert (complete.status, complete.reason) == ("False", Reason.AUDIT_WAITING)
+    assert "ErrImageNeverPull: image audit:1 is not present; correct the chart's images.audit" in complete.message
+    world.pods.clear()
+    world.pod({}, conditions=[{"type": "PodScheduled", "status": "False", "message": "Insufficient memory."}])
+    world.settle()
+    assert "Insufficient memory.; lower spec.spark or add room" in world.condition(Condition.COMPLETE).message
+    world.pods.clear()
+    world.job_reports("Verified")
+    world.settle()
+    assert world.status["verdict"] == "Verified"
+
+
+def test_a_job_that_gets_no_pod_points_to_its_events() -> None:
+    world = running()
+    assert world.job is not None
+    world.job["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
+    world.later(60)
+    world.settle()
+    assert (
+        f"kubectl describe job {world.job_name} -n {OPERATOR_NAMESPACE}" in world.condition(Condition.COMPLETE).message
+    )
+
+
+def test_a_job_that_somebody_removed_is_no_verdict() -> None:
+    world = running()
+    world.job = None
+    world.settle()
+    assert "was removed before it ended" in world.status["message"]
+    assert world.config_map is None
+    assert world.raw["metadata"]["finalizers"] == []
+
+
+def test_deleted_while_it_runs_it_takes_its_job_along() -> None:
+    world = running()
+    world.raw["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    world.settle()
+    assert (world.job, world.config_map, world.raw["metadata"]["finalizers"]) == (None, None, [])
+
+
+def test_a_delayed_topic_that_is_deleted_meanwhile_ends_the_audit() -> None:
+    world = running()
+    world.topic = None
+    world.settle()
+    assert "was deleted while it was audited" in world.status["message"]
+    assert world.job is None
+
+
+def test_in_a_tenants_own_namespace_kubernetes_cleans_up_by_itself() -> None:
+    world = running(AuditWorld(home="shop"))
+    assert world.job is not None
+    (owner,) = world.job["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"]) == ("DelayedTopicAudit", "orders-audit")
+    assert "serviceAccountName" not in world.job["spec"]["template"]["spec"]
+    elsewhere = running().job
+    assert elsewhere is not None
+    assert "ownerReferences" not in elsewhere["metadata"]
+
+
+def test_an_audit_made_again_under_its_name_gets_a_job_of_its_own() -> None:
+    again = audit_resource()
+    again["metadata"]["uid"] = "another"
+    assert AuditWorld(raw=again).job_name != AuditWorld().job_name
+
+
+@pytest.mark.parametrize("name", ["a" * 253, "9.lives", "with.dots-" + "x" * 60])
+def test_any_name_makes_a_legal_job_name(name: str) -> None:
+    made = AuditWorld(raw=audit_resource(name)).job_name
+    assert len(made) <= 54
+    assert made[0].isalpha()
+    assert made.replace("-", "").isalnum()
+
+
+def test_what_the_api_server_refuses_is_said_in_the_condition() -> None:
+    world = AuditWorld()
+    plan = refused(world.observe(), Forbidden("APPLY Job x: refused (403): exceeded quota", status=403))
+    assert plan.status is not None
+    assert plan.status.conditions[0].message == "APPLY Job x: refused (403): exceeded quota; tried again"

@@ -1,0 +1,216 @@
+"""An audit on a real API server and a real broker; the test plays the kubelet, whose pods end with a verdict."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.reasons import Reason
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.model import CommittedOffset
+from delayed_topics_kafka_testing.rights import AUTHORIZER, rule
+from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
+from delayed_topics_operator_testing.scene import Scene
+
+pytestmark = pytest.mark.broker
+
+Manifest = dict[str, Any]
+
+
+def apply_audit(scene: Scene, name: str = "first", **spec: Any) -> None:
+    scene.api.apply(
+        {
+            "apiVersion": "delayedtopics.io/v1alpha1",
+            "kind": "DelayedTopicAudit",
+            "metadata": {"name": name, "namespace": scene.namespace},
+            "spec": {"delayedTopicRef": {"name": scene.topic}, **spec},
+        }
+    )
+
+
+def status(scene: Scene, name: str = "first") -> Manifest:
+    return dict((scene.api.get("DelayedTopicAudit", name, scene.namespace) or {}).get("status") or {})
+
+
+def wait_said(scene: Scene, reason: Reason, *words: str, name: str = "first", seconds: float = 20) -> None:
+    """Until its condition Complete says so."""
+
+    def said() -> bool:
+        found: Manifest = next((c for c in status(scene, name).get("conditions", ()) if c["type"] == "Complete"), {})
+        return found.get("reason") == reason and all(word in found["message"] for word in words)
+
+    scene.wait(said, f"audit {name} says {reason} {words}", seconds=seconds)
+
+
+def child(scene: Scene, kind: str, field: str, name: str = "first") -> Manifest | None:
+    namespace, _, child_name = status(scene, name).get(field, "").partition("/")
+    return scene.api.get(kind, child_name, namespace) if child_name else None
+
+
+def wait_for_job(scene: Scene, name: str = "first") -> None:
+    scene.wait(lambda: child(scene, "Job", "jobName", name) is not None, "the audit's Job is there")
+
+
+def end_pod(scene: Scene, phase: str, terminated: Manifest, name: str = "first") -> None:
+    """As a kubelet would, when the container has ended."""
+    job = status(scene, name)["jobName"].partition("/")[2]
+
+    def pods() -> list[Manifest]:
+        found = scene.api.list_all("Pod", SYSTEM_NAMESPACE)
+        return [p for p in found if p["metadata"].get("labels", {}).get("batch.kubernetes.io/job-name") == job]
+
+    scene.wait(lambda: bool(pods()), "the Job has a pod")
+    container = {
+        "name": "audit", "image": "audit:1", "imageID": "", "ready": False, "restartCount": 0,
+        "state": {"terminated": {"finishedAt": "2026-01-01T00:00:00Z", **terminated}},
+    }  # fmt: skip
+    patch = {"status": {"phase": phase, "containerStatuses": [container]}}
+    pod = pods()[0]["metadata"]["name"]
+    where = (f"--namespace={SYSTEM_NAMESPACE}", "--subresource=status", "--type=merge")
+    scene.api.kubectl("patch", "pod", pod, *where, "-p", json.dumps(patch))
+
+
+def report(scene: Scene, verdict: str, name: str = "first") -> None:
+    body = json.dumps({"verdict": verdict, "message": "counted", "account": {"produced": 7, "lost": 1}})
+    end_pod(scene, "Succeeded", {"exitCode": 0, "reason": "Completed", "message": body}, name)
+
+
+def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(scene: Scene) -> None:
+    scene.apply(partitions=4)
+    scene.wait_until_served()
+    names = TopicNames.of(scene.topic)
+    assert scene.kafka.commit(names.group, {(scene.topic, 1): CommittedOffset(5, "")}) == {(scene.topic, 1): None}
+    apply_audit(scene, maxLatenessMs=77, sample={"oneIn": 3})
+    wait_for_job(scene)
+    config_map = child(scene, "ConfigMap", "windowConfigMap")
+    assert config_map is not None
+    window = AuditWindow.decode(config_map["data"]["window.json"])
+    assert window.topic_ids == {name: topic_id(scene.kafka, name) for name in names.topics}
+    assert window.from_offsets == {
+        names.front: (0,) * 3,
+        names.delays: (0,) * 4,
+        names.ready: (0,) * 3,
+        names.dead_letter: (0,) * 3,
+    }
+    assert window.committed_offsets == {names.front: (0, 5, 0), names.delays: (0,) * 4}
+    assert (window.partition_delays, window.delay_seconds) == ((0, 0, 0, 10), (0, 10))
+    assert (window.max_lateness_ms, window.sample_one_in) == (77, 3)
+
+    report(scene, "Violated")
+    scene.wait_for("DeliveryVerified", "False", "PromiseBroken")
+    found = status(scene)
+    assert (found["verdict"], found["account"]) == ("Violated", {"produced": 7, "lost": 1})
+    assert (scene.resource() or {})["status"]["lastAudit"]["verdict"] == "Violated"
+    scene.api.kubectl("wait", "dtaudit/first", f"--namespace={scene.namespace}", "--for=condition=Complete")
+
+    def let_go() -> bool:
+        audit, job, window_map = (
+            scene.api.get("DelayedTopicAudit", "first", scene.namespace) or {},
+            child(scene, "Job", "jobName"),
+            child(scene, "ConfigMap", "windowConfigMap"),
+        )
+        return (
+            not audit["metadata"].get("finalizers")
+            and job is not None
+            and job["spec"]["ttlSecondsAfterFinished"] == 86_400
+            and window_map is not None
+            and [o["kind"] for o in window_map["metadata"]["ownerReferences"]] == ["Job"]
+        )
+
+    scene.wait(let_go, "the Job may go, and its window with it")
+    assert scene.events("Violated")
+
+
+def topic_id(kafka: KafkaAdmin, name: str) -> str:
+    return str(getattr(kafka.describe_topics([name])[name], "id", ""))
+
+
+def test_an_audit_waits_for_its_delayed_topic_and_outlives_an_operator(scene: Scene) -> None:
+    apply_audit(scene)
+    scene.wait(lambda: bool(status(scene).get("conditions")), "the audit says that it waits")
+    assert f"DelayedTopic {scene.namespace}/{scene.topic} does not exist" in status(scene)["conditions"][0]["message"]
+    scene.apply()
+    wait_for_job(scene)
+    scene.operator.kill()
+    report(scene, "Verified")
+    scene.operator.start()
+    scene.wait_for("DeliveryVerified", "True", "EveryRecordAccounted")
+
+
+def test_an_audit_deleted_while_it_runs_leaves_nothing(scene: Scene) -> None:
+    scene.apply()
+    apply_audit(scene)
+    wait_for_job(scene)
+    job = status(scene)["jobName"].partition("/")[2]
+    scene.api.kubectl("delete", "dtaudit", "first", f"--namespace={scene.namespace}", "--timeout=20s")
+    scene.wait(lambda: scene.api.get("Job", job, SYSTEM_NAMESPACE) is None, "the Job is gone")
+    assert scene.api.get("ConfigMap", f"{job}-window", SYSTEM_NAMESPACE) is None
+
+
+def test_topics_made_again_and_offsets_that_are_gone_can_not_be_judged(scene: Scene) -> None:
+    scene.apply()
+    scene.wait_until_served()
+    names = TopicNames.of(scene.topic)
+    former = topic_id(scene.kafka, names.ready)
+    scene.kafka.delete_groups([names.group])
+    apply_audit(scene)
+    scene.wait(lambda: status(scene).get("verdict") == "Unknown", "the first audit has its verdict")
+    assert f"{names.group} has lost its committed offsets of {names.front} [0]" in status(scene)["message"]
+
+    scene.kafka.delete_topics([names.ready])
+    scene.wait(lambda: topic_id(scene.kafka, names.ready) not in ("", former), "the ready topic is made again")
+    scene.wait(lambda: bool(scene.registry().topics[scene.topic].made_again), "that it was made again is noted")
+    apply_audit(scene, "second")
+    scene.wait(lambda: status(scene, "second").get("verdict") == "Unknown", "the second audit has its verdict")
+    assert f"{names.ready} was deleted and made again" in status(scene, "second")["message"]
+
+
+def test_a_window_that_ends_in_the_future_is_waited_for_and_one_that_only_begins_there_is_none(scene: Scene) -> None:
+    scene.apply()
+    scene.wait_until_served()
+    later = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    apply_audit(scene, window={"to": later})
+    wait_said(scene, Reason.AUDIT_WAITING, "spec.window.to is", "it begins then")
+    apply_audit(scene, "second", window={"from": later})
+    wait_said(scene, Reason.CANNOT_SEE_EVERYTHING, "which is still to come", "begins earlier", name="second")
+    assert status(scene)["conditions"][0]["status"] == "False", "the first holds up no other, and waits on"
+
+
+def test_a_quota_that_refuses_the_job_is_waited_for_and_a_deleted_delayed_topic_ends_the_audit(scene: Scene) -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": SYSTEM_NAMESPACE}}
+    scene.api.kubectl("apply", "-f", "-", text_in=json.dumps({**quota, "spec": {"hard": {"count/jobs.batch": "0"}}}))
+    where = ("quota", "none", f"--namespace={SYSTEM_NAMESPACE}")
+    try:
+        scene.api.kubectl("wait", *where, "--for=jsonpath={.status.hard}", "--timeout=20s")
+        scene.apply(deletionPolicy="Delete")
+        apply_audit(scene)
+        wait_said(scene, Reason.AUDIT_WAITING, "exceeded quota: none", "tried again")
+    finally:
+        scene.api.kubectl("delete", *where)
+    wait_for_job(scene)
+
+    job = status(scene)["jobName"].partition("/")[2]
+    scene.api.kubectl("delete", "dtopic", scene.topic, f"--namespace={scene.namespace}", "--timeout=30s")
+    name = f"{scene.namespace}/{scene.topic}"
+    wait_said(scene, Reason.CANNOT_SEE_EVERYTHING, f"DelayedTopic {name} was deleted while it was audited")
+    scene.wait(lambda: scene.api.get("Job", job, SYSTEM_NAMESPACE) is None, "the Job is gone")
+    apply_audit(scene, "second")
+    wait_said(scene, Reason.AUDIT_WAITING, f"DelayedTopic {name} does not exist: make it", name="second")
+
+
+def test_what_kafka_forbids_and_that_it_is_away_is_waited_for_under_its_own_name(scene: Scene) -> None:
+    with Broker(settings=AUTHORIZER) as broker:
+        scene.api.apply(scene.cluster_connection("guarded", bootstrap=broker.bootstrap))
+        scene.apply(connectionRef={"name": "guarded"})
+        scene.wait_until_served()
+        group = TopicNames.of(scene.topic).group
+        guarded = Connection(bootstrap_servers=broker.bootstrap)
+        rule(guarded, ResourceType.GROUP, group, [AclOperation.DESCRIBE])
+        apply_audit(scene)
+        wait_said(scene, Reason.KAFKA_REFUSED, f"reading the offsets of group {group}", "grant it to the user")
+    wait_said(scene, Reason.KAFKA_UNREACHABLE, f"Kafka at {broker.bootstrap} did not answer in time", seconds=60)

@@ -1,0 +1,154 @@
+"""Where a window begins: at serving's begin, or where the chain of audits stands."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.layout import LayoutSpec, initial
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.registry import AuditedRecord, Claim, LayoutRecord, Owner, RegistryState, TopicsRecord, encode
+from delayed_topics_crds.audit import Window as Asked
+from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
+from delayed_topics_operator.audits.freeze import CLOCKS_MS, ended, freeze
+from delayed_topics_operator.audits.observation import Blind, Waiting
+from delayed_topics_operator.gateways.kafka import KafkaLink
+
+NAMES = TopicNames.of("orders")
+OWNER = Owner("cluster", "shop", "orders")
+IDS = {name: f"id-{name}" for name in NAMES.topics}
+LAYOUT = initial(LayoutSpec(delay_seconds=(0, 10), partitions=2))
+AUDITED = AuditedRecord(
+    topic="orders", ids=IDS, offsets={"orders": (40,), "orders.delays": (0, 30)}, since_ms=9_000_000, ready_partitions=1
+)
+
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+class Offsets:
+    """What Kafka says of a topic of two front partitions, the second of which is new: a value, behind the reads of a KafkaLink."""
+
+    def __init__(self, *records: Any) -> None:
+        self._registry = RegistryState()
+        for at, record in enumerate(records):
+            self._registry.apply(at, record.key, encode(record))
+        self.asked_ms: set[int] = set()
+
+    async def registry(self) -> RegistryState:
+        return self._registry
+
+    async def topics(self, names: Sequence[str]) -> dict[str, TopicInfo | None]:
+        return {
+            name: TopicInfo(name=name, id=IDS[name], partitions=2, replication_factor=1, leaders_known=True)
+            for name in names
+        }
+
+    async def committed(
+        self, group: str, partitions: Sequence[TopicPartitionKey]
+    ) -> dict[TopicPartitionKey, CommittedOffset | None]:
+        return dict.fromkeys(partitions, CommittedOffset(50))
+
+    async def offsets(self, partitions: Sequence[TopicPartitionKey], which: str) -> dict[TopicPartitionKey, int]:
+        return dict.fromkeys(partitions, 60 if which == "latest" else 0)
+
+    async def offsets_at(self, times_ms: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int | None]:
+        self.asked_ms |= set(times_ms.values())
+        return {key: 33 if key[1] == 0 else None for key in times_ms}
+
+
+def window(*chain: AuditedRecord, since_last: bool = True) -> AuditWindow:
+    frozen, link = freeze_it(Asked(since_last=since_last), *chain)
+    assert isinstance(frozen, AuditWindow), frozen
+    assert link.asked_ms <= {AUDITED.since_ms - CLOCKS_MS}
+    return frozen
+
+
+def freeze_it(asked: Asked, *chain: AuditedRecord) -> tuple[AuditWindow | Waiting | Blind, Offsets]:
+    layout = LayoutRecord(
+        topic="orders",
+        owner=OWNER,
+        state="serving",
+        layout=LAYOUT,
+        retry_cap=3,
+        front_partitions=2,
+        ready_partitions=2,
+        group=NAMES.group,
+        highest_retry_cap=5,
+        least_ready_partitions=1,
+    )
+    noted = TopicsRecord(
+        topic="orders",
+        ids=IDS,
+        start_offsets={"orders": (7, 0), "orders.delays": (0, 0)},
+        begun={"orders": 2, "orders.delays": 2},
+    )
+    link = Offsets(Claim(topic="orders", owner=OWNER, absent=()), layout, noted, *chain)
+    frozen = asyncio.run(freeze(cast(KafkaLink, link), NAMES, OWNER, asked=asked, max_lateness_ms=1000, now=NOW))
+    return frozen, link
+
+
+@pytest.mark.parametrize("since_last", [False, True])
+def test_the_first_audit_begins_where_serving_began(since_last: bool) -> None:
+    frozen = window(since_last=since_last)
+    assert (frozen.from_offsets["orders"], frozen.from_offsets["orders.ready"]) == ((7, 0), (0, 0))
+    assert frozen.roots_from_offsets == {}
+    assert (frozen.retry_cap, frozen.least_ready_partitions, frozen.ready_partitions) == (5, 1, 2)
+
+
+def test_the_next_one_begins_where_the_last_one_ended_and_new_partitions_where_they_began() -> None:
+    frozen = window(AUDITED)
+    assert frozen.from_offsets["orders"] == (40, 0)
+    assert frozen.from_offsets["orders.delays"] == (0, 30)
+    assert frozen.committed_offsets == {"orders": (50, 50), "orders.delays": (50, 50)}
+
+
+def test_it_reads_from_when_the_oldest_of_what_was_pending_began() -> None:
+    frozen = window(AUDITED)
+    assert frozen.roots_from_offsets == {"orders": (33, 0)}
+    assert frozen.from_offsets["orders.ready"] == (33, 60), "nothing is that new in the second: its end"
+
+
+def test_an_audit_of_everything_leaves_the_chain_aside() -> None:
+    assert window(AUDITED, since_last=False).from_offsets["orders"] == (7, 0)
+
+
+def test_a_topic_that_was_made_again_begins_a_chain_of_its_own() -> None:
+    before = AuditedRecord(
+        topic="orders", ids={**IDS, "orders": "former"}, offsets=AUDITED.offsets, since_ms=1, ready_partitions=1
+    )
+    assert window(before).from_offsets["orders"] == (7, 0)
+
+
+def test_windows_meet_where_one_ends_and_the_other_begins() -> None:
+    first = window(AUDITED)
+    link = ended(first, pending_since_ms=AUDITED.since_ms)
+    assert link.offsets == first.committed_offsets
+    assert window(link).from_offsets["orders"] == first.committed_offsets["orders"]
+    assert ended(first, None).since_ms == first.frozen_at_ms
+
+
+def test_a_window_between_two_times_ends_before_the_second_and_reads_from_where_its_attempts_began() -> None:
+    begin, end = NOW - timedelta(hours=2), NOW - timedelta(hours=1)
+    frozen, link = freeze_it(Asked(from_=begin, to=end))
+    assert isinstance(frozen, AuditWindow), frozen
+    begin_ms, end_ms = (int(at.timestamp() * 1000) for at in (begin, end))
+    assert link.asked_ms == {begin_ms, end_ms, begin_ms - 10_000 - CLOCKS_MS}
+    assert frozen.from_offsets["orders"] == (33, 60), "nothing in the second is that new: its end"
+    assert frozen.to_offsets == {"orders": (33, 60), "orders.delays": (33, 60)}
+    assert frozen.committed_offsets == {"orders": (33, 50), "orders.delays": (33, 50)}
+    assert frozen.roots_from_offsets == {"orders": (33, 60)}
+
+
+def test_a_window_without_a_begin_begins_where_serving_did() -> None:
+    frozen, _ = freeze_it(Asked(to=NOW))
+    assert isinstance(frozen, AuditWindow), frozen
+    assert frozen.from_offsets["orders"] == (7, 0)
+
+
+def test_a_window_that_ends_in_the_future_is_waited_for() -> None:
+    frozen, _ = freeze_it(Asked(to=NOW + timedelta(minutes=5)))
+    assert isinstance(frozen, Waiting), frozen
+    assert "2026-01-02 00:05:00 UTC" in frozen.message

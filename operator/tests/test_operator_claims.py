@@ -1,0 +1,231 @@
+"""Whose is a topic? The registry's first claim decides; what a namespace may own, the connection's owner."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_core.registry import Claim, Owner, encode
+from delayed_topics_crds import Grant
+from delayed_topics_operator.plan import GrowTopic, RemoveFromRegistry
+from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator_testing.world import Kafka, World, resource, usable
+
+
+def grant(**fields: object) -> Grant:
+    return Grant.model_validate({"namespaceSelector": {}, "topicPrefixes": [""], **fields})
+
+
+def claimed_by(kafka: Kafka, namespace: str, name: str, topic: str = "orders") -> None:
+    claim = Claim(topic=topic, owner=Owner("0000-cluster", namespace, name), absent=())
+    kafka.write(claim.key, encode(claim))
+
+
+def test_who_finds_the_topic_claimed_is_told_by_whom_and_writes_nothing() -> None:
+    kafka = Kafka()
+    claimed_by(kafka, "billing", "theirs")
+    world = World(resource(), kafka=kafka)
+    world.settle()
+    assert world.done == []
+    claimed = world.condition(Condition.CLAIMED)
+    assert (claimed.status, claimed.reason) == ("False", Reason.CLAIMED_BY_OTHER)
+    assert "billing/theirs" in claimed.message
+    assert world.condition(Condition.READY).reason == Reason.CLAIMED_BY_OTHER
+
+
+def test_who_claimed_second_withdraws_at_once() -> None:
+    kafka = Kafka()
+    claimed_by(kafka, "billing", "theirs")
+    claimed_by(kafka, "shop", "orders")
+    world = World(resource(), kafka=kafka)
+    world.settle()
+    assert [type(action) for action in world.done] == [RemoveFromRegistry]
+    assert [entry.claim.owner.namespace for entry in kafka.registry.claims.values()] == ["billing"]
+    assert kafka.topics == {}
+
+
+def test_of_two_that_claim_at_the_same_time_exactly_one_owns_the_topic() -> None:
+    kafka = Kafka()
+    first, second = World(resource(), kafka=kafka), World(resource(namespace="other"), kafka=kafka)
+    plans = [reconcile(world.observe()) for world in (first, second)]  # both have seen a free topic
+    for world, plan in zip((second, first), reversed(plans), strict=True):
+        for action in plan.actions:
+            world.execute(action)
+    first.settle()
+    second.settle()
+    assert second.condition(Condition.CLAIMED).status == "True"
+    assert first.condition(Condition.CLAIMED).reason == Reason.CLAIMED_BY_OTHER
+    assert "other/orders" in first.condition(Condition.CLAIMED).message
+
+
+def test_the_loser_does_not_lie_in_wait_but_may_claim_a_free_topic_when_it_is_edited() -> None:
+    kafka = Kafka()
+    claimed_by(kafka, "billing", "theirs")
+    world = World(resource(), kafka=kafka)
+    world.settle()
+    kafka.write("claim/orders/0000-cluster/billing/theirs", None)
+    world.settle()
+    assert world.condition(Condition.CLAIMED).reason == Reason.CLAIMED_BY_OTHER
+    assert "edit" in world.condition(Condition.CLAIMED).message
+    assert kafka.topics == {}
+    world.edit(retryCap=3)
+    world.settle()
+    assert world.condition(Condition.CLAIMED).status == "True"
+
+
+@pytest.mark.parametrize("theirs", ["orders.delays", "a_b"])
+def test_names_that_would_overlap_or_that_kafka_can_not_tell_apart_are_refused(theirs: str) -> None:
+    kafka = Kafka()
+    if theirs == "a_b":
+        claimed_by(kafka, "billing", "theirs", topic="a_b")
+        world = World(resource(topic="a.b"), kafka=kafka)
+    else:
+        claimed_by(kafka, "billing", "theirs", topic="orders")
+        world = World(resource(topic="orders"), kafka=kafka)
+    world.settle()
+    assert world.condition(Condition.CLAIMED).reason == Reason.CLAIMED_BY_OTHER
+
+
+@pytest.mark.parametrize("existing", ["orders", "orders.ready", "orders.dead", "orders.delays"])
+def test_a_topic_that_nobody_claimed_is_foreign_and_left_alone(existing: str) -> None:
+    world = World(resource())
+    world.kafka.create(existing, 7, config={"retention.ms": "1"})
+    before = dict(world.kafka.topics)
+    world.settle()
+    assert world.done == []
+    assert world.kafka.topics == before
+    assert world.condition(Condition.CLAIMED).reason == Reason.TOPIC_FOREIGN
+    assert existing in world.condition(Condition.CLAIMED).message
+
+
+def test_a_foreign_topic_that_is_gone_is_no_obstacle_any_more() -> None:
+    world = World(resource())
+    world.kafka.create("orders", 7)
+    world.settle()
+    world.kafka.delete("orders")
+    world.settle()
+    assert world.condition(Condition.CLAIMED).status == "True"
+
+
+def test_a_front_topic_is_adopted_where_the_connections_owner_allows_it_from_its_end_on() -> None:
+    world = World(resource(), connection=usable(grant(adopt=True)))
+    world.kafka.create("orders", 2)
+    world.kafka.topics["orders"].ends = {0: 100, 1: 200}
+    world.settle()
+    assert world.condition(Condition.CLAIMED).status == "True"
+    assert world.kafka.registry.topics["orders"].start_offsets["orders"] == (100, 200)
+    assert world.kafka.committed["delayedtopics.orders"]["orders", 1] == 200
+    world.edit(deletionPolicy="Delete")
+    world.delete()
+    world.settle()
+    assert world.gone
+    assert set(world.kafka.topics) == {"orders"}
+
+
+def test_the_limit_of_a_grant_holds_over_any_series_of_edits_and_refuses_only_growth() -> None:
+    world = World(resource(partitions=3, delaySeconds=[0, 1]), connection=usable(grant(maxPartitions=3)))
+    world.settle()
+    world.edit(delaySeconds=[0, 2])
+    world.settle()
+    assert {name: topic.partitions for name, topic in world.kafka.topics.items()}["orders.delays"] == 3
+    said = world.condition(Condition.TOPICS_READY)
+    assert (said.status, said.reason) == ("False", Reason.NOT_ALLOWED)
+    assert "this asks for 4 partitions" in said.message
+    world.edit(delaySeconds=[0, 1])
+    world.settle()
+    assert world.condition(Condition.TOPICS_READY).status == "True"
+    world.connection = usable(grant(maxPartitions=2))
+    world.edit(partitions=2)
+    world.kafka.delete("orders.dead")
+    world.settle()
+    assert world.condition(Condition.TOPICS_READY).status == "True"
+    assert world.kafka.topics["orders.dead"].partitions == 2
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_a_compacted_topic_is_never_adopted(policy: str) -> None:
+    world = World(resource(), connection=usable(grant(adopt=True)))
+    world.kafka.create("orders", 3, config={"cleanup.policy": policy, "retention.ms": "-1"})
+    world.settle()
+    assert world.done == []
+    claimed = world.condition(Condition.CLAIMED)
+    assert (claimed.status, claimed.reason) == ("False", Reason.TOPIC_FOREIGN)
+    assert f"cleanup.policy={policy}" in claimed.message
+
+
+def test_no_record_is_lost_from_partitions_that_an_adopted_topic_is_given() -> None:
+    world = World(resource(frontPartitions=6), connection=usable(grant(adopt=True)))
+    world.kafka.create("orders", 3)
+    world.kafka.topics["orders"].ends = {0: 100, 1: 100, 2: 100}
+    for _ in range(8):
+        for action in reconcile(world.observe()).actions:
+            world.execute(action)
+            if isinstance(action, GrowTopic) and action.topic == "orders":
+                world.kafka.topics["orders"].ends |= {3: 7, 4: 5, 5: 9}
+    committed = world.kafka.committed["delayedtopics.orders"]
+    assert [committed["orders", p] for p in range(6)] == [100, 100, 100, 0, 0, 0]
+
+
+def test_other_topics_than_the_front_are_never_adopted() -> None:
+    world = World(resource(), connection=usable(grant(adopt=True)))
+    world.kafka.create("orders.ready", 2)
+    world.settle()
+    assert world.condition(Condition.CLAIMED).reason == Reason.TOPIC_FOREIGN
+
+
+@pytest.mark.parametrize(
+    ("grants", "spec", "said"),
+    [
+        ((grant(namespaceSelector={"matchLabels": {"team": "b"}}),), {}, "allows namespace shop nothing"),
+        ((grant(topicPrefixes=["shop-", "b-"]),), {}, "begin with b-, shop-"),
+        ((grant(maxPartitions=4),), {"partitions": 5}, "at most 4 partitions"),
+        ((grant(maxPartitions=4),), {"partitions": 4, "frontPartitions": 9}, "at most 4 partitions"),
+        ((grant(maxWorkers=2),), {"workers": {"replicas": 3}}, "at most 2 workers"),
+        ((grant(maxWorkers=2, topicPrefixes=["x"]), grant(maxPartitions=2)), {"partitions": 5}, "at most 2 partitions"),
+    ],
+)
+def test_what_the_connections_owner_does_not_allow_is_refused_with_the_rule(
+    grants: tuple[Grant, ...], spec: dict[str, Any], said: str
+) -> None:
+    world = World(resource(**spec), connection=usable(*grants), labels={"team": "a"})
+    world.settle()
+    assert world.done == []
+    claimed = world.condition(Condition.CLAIMED)
+    assert (claimed.status, claimed.reason) == ("False", Reason.NOT_ALLOWED)
+    assert said in claimed.message
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {},
+        {"matchLabels": {"team": "a"}},
+        {"matchExpressions": [{"key": "team", "operator": "In", "values": ["a", "b"]}]},
+        {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["b"]}]},
+        {"matchExpressions": [{"key": "gone", "operator": "NotIn", "values": ["b"]}]},
+        {"matchExpressions": [{"key": "team", "operator": "Exists"}]},
+        {"matchExpressions": [{"key": "gone", "operator": "DoesNotExist"}]},
+    ],
+)
+def test_one_grant_that_fits_is_enough(selector: dict[str, object]) -> None:
+    grants = (grant(topicPrefixes=["no"]), grant(namespaceSelector=selector, topicPrefixes=["or"], maxPartitions=3))
+    world = World(resource(partitions=3), connection=usable(*grants), labels={"team": "a"})
+    world.settle()
+    assert world.condition(Condition.CLAIMED).status == "True"
+
+
+def test_a_connection_without_grants_allows_nobody() -> None:
+    world = World(resource(), connection=replace(usable(), grants=()))
+    world.settle()
+    assert world.condition(Condition.CLAIMED).reason == Reason.NOT_ALLOWED
+
+
+def test_a_grant_that_is_withdrawn_stops_changes_and_not_the_workers() -> None:
+    world = World(resource(), connection=usable(grant()))
+    world.settle()
+    children = dict(world.children)
+    world.connection = replace(usable(), grants=())
+    world.edit(workers={"replicas": 5})
+    world.settle()
+    assert world.condition(Condition.READY).reason == Reason.NOT_ALLOWED
+    assert world.children == children

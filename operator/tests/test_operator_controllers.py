@@ -1,0 +1,135 @@
+"""What controllers do with what they are told: connections that may not be used, writes that do not last."""
+
+import asyncio
+import base64
+from typing import Any
+
+import pytest
+from delayed_topics_core.reasons import Reason
+from delayed_topics_crds import KafkaConnectionSpec
+from delayed_topics_kafka.model import BrokerInfo, ClusterInfo
+from delayed_topics_operator.audits.controller import _topic
+from delayed_topics_operator.controllers.connection import Connections, same_cluster
+from delayed_topics_operator.controllers.delayed_topic import SOON_SECONDS, UNDONE_SECONDS, DelayedTopics
+from delayed_topics_operator.errors import ConnectionUnusable, NotYet
+from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.observation import Unusable
+from delayed_topics_operator.plan import ApplyChild, Plan
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator.settings import Settings
+from delayed_topics_operator.store import Store
+from delayed_topics_operator_testing.world import resource
+from pydantic import ValidationError
+
+OURS = Key("KafkaConnection", "shop", "ours")
+
+
+class Kubernetes:
+    """Has one Secret, and takes any status."""
+
+    async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
+        return {"kind": kind, "data": {"ca.crt": base64.b64encode(b"garbage").decode()}}
+
+    async def apply(self, body: dict[str, Any], **_: Any) -> dict[str, Any]:
+        return {**body, "metadata": {**body["metadata"], "generation": 1}}
+
+
+def connections(store: Store, **settings: Any) -> Connections:
+    return Connections(
+        settings=Settings(namespace="system", worker_image="w", audit_image="a", **settings),
+        kube=Kubernetes(),  # type: ignore[arg-type]
+        store=store,
+        changed=lambda _: None,
+        doubted=lambda _: None,
+        news=lambda *_: None,
+    )
+
+
+def stored(**spec: Any) -> Store:
+    store = Store()
+    store.put(
+        {
+            "apiVersion": "delayedtopics.io/v1alpha1",
+            "kind": "KafkaConnection",
+            "metadata": {"name": "ours", "namespace": "shop", "uid": "u", "generation": 1},
+            "spec": {"bootstrapServers": ["127.0.0.1:1"], **spec},
+        }
+    )
+    return store
+
+
+def test_in_a_namespace_that_is_not_listed_the_operator_connects_nowhere() -> None:
+    spec = KafkaConnectionSpec.model_validate({"bootstrapServers": ["10.0.0.1:22"]})
+    with pytest.raises(ConnectionUnusable, match="list it in the chart's tenantNamespaces") as refused:
+        asyncio.run(connections(Store())._connection(OURS, spec))
+    assert refused.value.reason == Reason.NOT_ALLOWED
+
+
+def test_a_certificate_that_is_none_is_a_condition_and_not_a_crash() -> None:
+    looked = connections(stored(tls={"caSecretRef": {"name": "ca"}}), tenant_namespaces=("shop",))
+    asyncio.run(looked.reconcile(OURS))
+    state, link = looked.look(OURS)
+    assert link is None
+    assert isinstance(state, Unusable)
+    assert state.reason == Reason.SPEC_INVALID
+    assert "correct its certificates" in state.message
+
+
+def test_who_waits_for_a_connection_that_nobody_gets_to_look_at_waits_no_longer_than_for_kafka() -> None:
+    with pytest.raises(NotYet):
+        connections(stored(), gone_after_seconds=300).look(OURS)
+    state, link = connections(stored(), gone_after_seconds=0).look(OURS)
+    assert link is None
+    assert isinstance(state, Unusable)
+
+
+def test_bootstrap_servers_that_lead_to_another_cluster_stop_the_connection() -> None:
+    cluster = ClusterInfo(cluster_id="new", brokers=(BrokerInfo(id=1, host="k", port=9092),), controller_id=1)
+    assert same_cluster(OURS, None, cluster) is same_cluster(OURS, "new", cluster) is cluster
+    with pytest.raises(ConnectionUnusable, match="lead to the Kafka cluster new, before to old") as refused:
+        same_cluster(OURS, "old", cluster)
+    assert refused.value.reason == Reason.CLUSTER_CHANGED
+
+
+ORDERS = Key("DelayedTopic", "shop", "orders")
+
+
+def controller(kind: type[DelayedTopics], kube: Any) -> DelayedTopics:
+    store = Store()
+    store.put(resource())
+    return kind(
+        settings=Settings(namespace="system", worker_image="w", audit_image="a"),
+        kube=kube,
+        store=store,
+        recorder=None,  # type: ignore[arg-type]
+        connections=connections(store),
+        cluster="c",
+    )
+
+
+def test_a_namespace_whose_labels_are_not_known_yet_is_waited_for() -> None:
+    assert asyncio.run(controller(DelayedTopics, None).reconcile(ORDERS)) == SOON_SECONDS
+
+
+def test_what_somebody_undoes_at_once_is_not_fought_over_in_a_loop() -> None:
+    class Undone(DelayedTopics):
+        async def _plan(self, key: Key, raw: dict[str, Any]) -> tuple[Plan, KafkaLink | None]:
+            manifest = {"kind": "ConfigMap", "metadata": {"namespace": "system", "name": "x"}}
+            return Plan(actions=(ApplyChild(manifest=manifest, change="changed"),)), None
+
+    written = []
+
+    class Counting(Kubernetes):
+        async def apply(self, body: dict[str, Any], **_: Any) -> dict[str, Any]:
+            written.append(body)
+            return body
+
+    assert asyncio.run(controller(Undone, Counting()).reconcile(ORDERS)) == UNDONE_SECONDS
+    assert len(written) == 1
+
+
+def test_an_audit_that_is_deleted_does_not_wait_for_a_delayed_topic_that_can_not_be_read() -> None:
+    unreadable = resource(delaySeconds="soon")
+    assert _topic(unreadable, deleting=True) is None
+    with pytest.raises(ValidationError):
+        _topic(unreadable, deleting=False)

@@ -1,0 +1,281 @@
+"""A served DelayedTopic is edited, or what it needs in Kafka is changed behind its back."""
+
+from typing import Any
+
+import pytest
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_operator.plan import AlterSettings, CreateTopics, GrowTopic, WriteRegistry
+from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.translate import ACCEPT_LOSS
+from delayed_topics_operator_testing.world import Stopped, World, member, resource
+
+
+def made(**spec: Any) -> World:
+    world = World(resource(**spec))
+    world.settle()
+    world.workers_come_up()
+    world.settle()
+    world.done.clear()
+    return world
+
+
+def written(world: World) -> list[str]:
+    return [a.record.state for a in world.done if isinstance(a, WriteRegistry) and hasattr(a.record, "state")]
+
+
+def test_a_new_delay_is_planned_then_given_a_partition_then_served() -> None:
+    world = made(partitions=4)
+    world.edit(delaySeconds=[0, 10, 60, 600], partitions=5)
+    world.settle()
+    steps = [type(action) for action in world.done]
+    assert steps.index(WriteRegistry) < steps.index(GrowTopic)
+    assert written(world) == ["planned", "serving"]
+    record = world.kafka.registry.layouts["orders"]
+    assert record.layout.ranges() == [(0, "main", "0-1"), (10, "delay", "2"), (60, "delay", "3"), (600, "delay", "4")]
+    assert world.kafka.topics["orders.delays"].partitions == 5
+    assert world.kafka.registry.topics["orders"].start_offsets["orders.delays"] == (0,) * 5
+
+
+def test_partitions_that_are_appended_to_a_live_group_are_left_for_its_workers_to_begin() -> None:
+    world = made(partitions=4)
+    world.kafka.members["delayedtopics.orders"] = (member("orders-0"),)
+    world.edit(delaySeconds=[0, 10, 60, 600])
+    world.settle()
+    record = world.kafka.registry.topics["orders"]
+    assert len(record.start_offsets["orders.delays"]) == 5
+    assert record.begun["orders.delays"] == 4
+    assert world.kafka.registry.layouts["orders"].state == "serving"
+
+
+def test_a_delay_that_left_the_list_is_served_on_and_comes_back_to_its_partitions() -> None:
+    world = made(partitions=3)
+    world.edit(delaySeconds=[0, 60])
+    world.settle()
+    assert (10, "retired", "1") in world.kafka.registry.layouts["orders"].layout.ranges()
+    assert world.condition(Condition.LAYOUT_CLAMPED).reason == Reason.COUNTS_ABOVE_SPEC
+    world.done.clear()
+    world.edit(delaySeconds=[0, 60, 10])
+    world.settle()
+    assert (10, "delay", "1") in world.kafka.registry.layouts["orders"].layout.ranges()
+    assert not any(isinstance(action, GrowTopic) for action in world.done)
+
+
+def test_growing_partitions_grows_the_ready_topic_before_the_front_topic() -> None:
+    world = made(partitions=3)
+    world.edit(partitions=8)
+    world.settle()
+    assert [a.topic for a in world.done if isinstance(a, GrowTopic)] == ["orders.ready", "orders.delays", "orders"]
+    assert world.kafka.topics["orders"].partitions == 6
+
+
+@pytest.mark.parametrize("boundary", range(6))
+def test_an_operator_killed_while_growing_goes_on_where_it_was(boundary: int) -> None:
+    undisturbed = made(partitions=3)
+    undisturbed.edit(partitions=8)
+    undisturbed.settle()
+    world = made(partitions=3)
+    world.edit(partitions=8)
+    with pytest.raises(Stopped):
+        world.settle(actions=boundary)
+    world.settle()
+    assert world.kafka.registry.layouts == undisturbed.kafka.registry.layouts
+    assert world.kafka.registry.topics == undisturbed.kafka.registry.topics
+    assert world.kafka.topics == undisturbed.kafka.topics
+
+
+def refused_growth(world: World, **spec: Any) -> None:
+    """As where Kafka, or a policy of it, does not take the number."""
+    world.edit(**spec)
+    plan = reconcile(world.observe())
+    for action in plan.actions:
+        if isinstance(action, WriteRegistry):
+            world.execute(action)
+
+
+@pytest.mark.parametrize(
+    ("refused", "back"),
+    [
+        ({"partitions": 5000}, {"partitions": 12}),
+        ({"frontPartitions": 5000}, {"frontPartitions": 9}),
+        ({"delaySeconds": [0, 10, 60, 600]}, {"delaySeconds": [0, 10, 60]}),
+        ({"delaySeconds": [0, 5, 600]}, {"delaySeconds": [0, 60], "lanesPerDelay": 2}),
+    ],
+)
+def test_a_growth_that_kafka_refuses_can_be_taken_back(refused: dict[str, Any], back: dict[str, Any]) -> None:
+    world = made(partitions=12)
+    served = world.kafka.registry.layouts["orders"]
+    refused_growth(world, **refused)
+    planned = world.kafka.registry.layouts["orders"]
+    assert planned.state == "planned"
+    world.edit(**back)
+    world.settle()
+    now = world.kafka.registry.layouts["orders"]
+    assert now.state == "serving"
+    assert now.layout.generation >= planned.layout.generation
+    assert now.layout.partition_delays[:12] == served.layout.partition_delays
+    assert now.layout.partition_count == world.kafka.topics["orders.delays"].partitions <= 13
+    assert now.front_partitions == world.kafka.topics["orders"].partitions <= 12
+    assert world.condition(Condition.TOPICS_READY).status == "True"
+
+
+def test_fewer_partitions_than_there_are_change_nothing_and_a_condition_says_so() -> None:
+    world = made(partitions=8)
+    world.edit(partitions=3)
+    world.settle()
+    assert world.kafka.topics["orders.delays"].partitions == 8
+    clamped = world.condition(Condition.LAYOUT_CLAMPED)
+    assert (clamped.status, clamped.reason) == ("True", Reason.COUNTS_ABOVE_SPEC)
+
+
+def test_fewer_partitions_than_the_delays_need_are_clamped_and_a_condition_says_so() -> None:
+    world = made(delaySeconds=[10, 20, 30], partitions=2)
+    assert world.kafka.topics["orders.delays"].partitions == 3
+    clamped = world.condition(Condition.LAYOUT_CLAMPED)
+    assert (clamped.status, clamped.reason) == ("True", Reason.LAYOUT_CLAMPED)
+    assert "raise spec.partitions to 3" in clamped.message
+    assert world.condition(Condition.READY).status == "True"
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "value"),
+    [
+        ({"retryCap": 9}, "retry_cap", 9),
+        ({"paused": True}, "paused", True),
+        ({"compression": "zstd"}, "compression", "zstd"),
+    ],
+)
+def test_cap_pause_and_compression_are_followed_live_without_touching_pods(
+    spec: dict[str, Any], field: str, value: object
+) -> None:
+    world = made()
+    pods = world.children["StatefulSet", world.name]["spec"]["template"]
+    world.edit(**spec)
+    world.settle()
+    record = world.kafka.registry.layouts["orders"]
+    assert getattr(record, field) == value
+    assert (record.state, record.layout.generation) == ("serving", 1)
+    assert world.children["StatefulSet", world.name]["spec"]["template"] == pods
+
+
+def test_a_paused_resource_is_ready_and_says_that_it_is_paused() -> None:
+    world = made()
+    world.edit(paused=True)
+    world.settle()
+    world.workers_come_up()
+    world.settle()
+    assert world.condition(Condition.READY).reason == Reason.PAUSED
+
+
+def test_a_longer_delay_lengthens_the_retention_of_what_waits() -> None:
+    world = made()
+    before = int(world.kafka.topics["orders.delays"].config["retention.ms"])
+    world.edit(delaySeconds=[0, 10, 60, 86_400])
+    world.settle()
+    assert int(world.kafka.topics["orders.delays"].config["retention.ms"]) == before + (86_400 - 60) * 1000
+
+
+@pytest.mark.parametrize("topic", ["orders", "orders.ready", "orders.delays", "orders.dead"])
+def test_settings_changed_by_hand_are_repaired_and_those_that_nobody_enforces_are_left(topic: str) -> None:
+    world = made()
+    live = world.kafka.topics[topic].config
+    wanted = dict(live)
+    live.update({"message.timestamp.type": "CreateTime", "retention.ms": "1000", "segment.bytes": "12345678"})
+    world.settle()
+    assert world.done == [
+        AlterSettings(
+            topic=topic,
+            settings={"message.timestamp.type": "LogAppendTime", "retention.ms": wanted["retention.ms"]},
+            present={"message.timestamp.type": "CreateTime", "retention.ms": "1000"},
+        )
+    ]
+    assert live == {**wanted, "segment.bytes": "12345678"}
+
+
+@pytest.mark.parametrize("topic", ["orders", "orders.ready", "orders.delays", "orders.dead"])
+@pytest.mark.parametrize("retention", ["-1", "99999999999999"])
+def test_what_somebody_set_beyond_the_promises_stays_and_no_record_goes_early(topic: str, retention: str) -> None:
+    world = made()
+    beyond = {"retention.ms": retention, "max.message.bytes": "99999999", "min.insync.replicas": "3"}
+    world.kafka.topics[topic].config.update(beyond)
+    world.settle()
+    assert world.done == []
+    said = world.condition(Condition.TOPICS_READY)
+    assert said.status == "True"
+    assert f"retention.ms of {topic} is {retention}" in said.message
+
+
+def test_replicas_that_are_being_moved_raise_no_least_number_in_sync() -> None:
+    world = made()
+    for topic in world.kafka.topics.values():
+        topic.replication_factor = 6
+    world.settle()
+    assert world.done == []
+
+
+def test_a_topic_with_fewer_replicas_than_have_to_be_in_sync_is_repaired() -> None:
+    world = made()
+    world.kafka.topics["orders"].replication_factor = 1
+    world.settle()
+    assert world.kafka.topics["orders"].config["min.insync.replicas"] == "1"
+
+
+def test_an_edit_of_the_replication_factor_is_answered_with_what_moves_replicas() -> None:
+    world = made(replicationFactor=3)
+    world.edit(replicationFactor=2)
+    world.settle()
+    assert world.done == []
+    said = world.condition(Condition.TOPICS_READY)
+    assert (said.status, said.reason) == ("True", Reason.REPLICATION_DIFFERS)
+    assert "orders.delays has 3" in said.message
+    assert "kafka-reassign-partitions" in said.message
+
+
+def test_partitions_of_the_delays_topic_that_somebody_added_are_said_until_the_layout_takes_them_in() -> None:
+    world = made(partitions=3)
+    world.kafka.topics["orders.delays"].partitions = 5
+    world.settle()
+    assert world.condition(Condition.TOPICS_READY).reason == Reason.PARTITIONS_FOREIGN
+    assert "raise spec.partitions" in world.condition(Condition.TOPICS_READY).message
+    world.edit(partitions=5)
+    world.settle()
+    assert world.condition(Condition.TOPICS_READY).status == "True"
+
+
+def test_a_front_topic_that_its_users_grew_is_followed() -> None:
+    world = made(partitions=3)
+    world.kafka.topics["orders"].partitions = 6
+    world.settle()
+    assert world.kafka.topics["orders.ready"].partitions == 6
+    record = world.kafka.registry.layouts["orders"]
+    assert (record.front_partitions, record.ready_partitions, record.state) == (6, 6, "serving")
+    assert world.kafka.registry.topics["orders"].start_offsets["orders"] == (0,) * 6
+
+
+@pytest.mark.parametrize("topic", ["orders", "orders.delays"])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_topic_with_waiting_records_that_is_gone_is_never_replaced_by_guess(topic: str, *, again: bool) -> None:
+    world = made()
+    old = world.kafka.topics[topic].id
+    world.kafka.delete(topic)
+    if again:
+        world.kafka.create(topic, 3)
+    world.settle()
+    assert world.done == []
+    said = world.condition(Condition.TOPICS_READY)
+    assert said.reason == (Reason.TOPIC_RECREATED if again else Reason.TOPIC_MISSING)
+    assert f"{ACCEPT_LOSS}={old}" in said.message
+    world.raw["metadata"]["annotations"][ACCEPT_LOSS] = old
+    world.settle()
+    assert world.kafka.registry.topics["orders"].ids[topic] == world.kafka.topics[topic].id != old
+    assert ("orders", 0) in world.kafka.committed["delayedtopics.orders"]
+    assert world.condition(Condition.TOPICS_READY).status == "True"
+    assert any(isinstance(action, CreateTopics) for action in world.done) is not again
+
+
+def test_more_partitions_than_kafka_takes_is_a_condition_and_nothing_is_done() -> None:
+    world = made()
+    world.edit(lanesPerDelay=6000)
+    world.settle()
+    assert world.done == []
+    assert world.condition(Condition.TOPICS_READY).reason == Reason.SPEC_INVALID
+    assert reconcile(world.observe()).actions == ()

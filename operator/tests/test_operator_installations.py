@@ -1,0 +1,109 @@
+"""Two installations in one cluster: each serves what uses its own connections, and neither touches the other's."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_operator.installation import INSTALLATION, connection_of, serves
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator.store import Store
+from delayed_topics_operator_testing.api_server import ApiServer
+from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
+from delayed_topics_operator_testing.scene import Manifest, Scene
+
+OTHER_NAMESPACE = "delayed-topics-second"
+
+
+def connection(name: str, installation: str | None = None) -> Manifest:
+    annotations = {INSTALLATION: installation} if installation else {}
+    return {"kind": "ClusterKafkaConnection", "metadata": {"name": name, "annotations": annotations}, "spec": {}}
+
+
+@pytest.mark.parametrize(
+    ("connections", "served_by"),
+    [
+        ([], {"first", "second"}),
+        ([connection("default")], {"first", "second"}),
+        ([connection("default", "first")], {"first"}),
+        ([connection("default", "first"), connection("theirs")], {"first"}),
+        ([connection("default", "first"), connection("theirs", "second")], {"second"}),
+        ([connection("theirs", "second")], {"second"}),
+    ],
+)
+def test_the_annotation_of_a_connection_says_who_serves_it_else_that_of_the_default(
+    connections: list[Manifest], served_by: set[str]
+) -> None:
+    store = Store()
+    for made in connections:
+        store.put(made)
+    topic = {"metadata": {"namespace": "shop"}, "spec": {"connectionRef": {"name": "theirs"}}}
+    assert connection_of(topic) == Key("ClusterKafkaConnection", "", "theirs")
+    assert {name for name in ("first", "second") if serves(store, connection_of(topic), namespace=name)} == served_by
+
+
+@pytest.fixture
+def two(api: ApiServer, broker: Broker, tmp_path: Path) -> Iterator[tuple[Scene, OperatorProcess]]:
+    """A scene whose operator comes with the default connection, and a second operator with a default connection to nowhere."""
+    made = Scene(api, broker, OperatorProcess(api))
+    ours, theirs = tmp_path / "ours.yaml", tmp_path / "theirs.yaml"
+    ours.write_text(yaml.safe_dump(made.cluster_connection()))
+    theirs.write_text(yaml.safe_dump(made.cluster_connection(bootstrap="127.0.0.1:1")))
+    made.operator = OperatorProcess(api, "--resync-seconds=3", f"--default-connection={ours}")
+    second = OperatorProcess(
+        api, "--resync-seconds=3", f"--default-connection={theirs}", f"--namespace={OTHER_NAMESPACE}"
+    )
+    api.kubectl("create", "namespace", made.namespace)
+    made.operator.start()
+    try:
+        yield made, second
+    finally:
+        second.close()
+        made.close()
+
+
+@pytest.mark.broker
+def test_a_second_installation_leaves_the_first_ones_connection_and_resources_alone(
+    two: tuple[Scene, OperatorProcess],
+) -> None:
+    scene, second = two
+    scene.apply()
+    scene.wait_until_served()
+    scene.operator.stop()  # from here on whatever is written is written by the second
+    before = scene.resource()
+
+    second.start()
+    scene.wait(lambda: "belongs to the installation" in second.log.read_text(), "the second operator says whose it is")
+    scene.wait(lambda: second.counted("delayed_topics_operator_reconciles_total") > 0, "it looks at the resource")
+    theirs = scene.cluster_connection("theirs")
+    theirs["metadata"]["annotations"] = {INSTALLATION: OTHER_NAMESPACE}
+    scene.api.apply(theirs)
+    scene.wait(lambda: bool(scene.connection_status("theirs")), "the second operator serves a connection of its own")
+
+    found = scene.api.get("ClusterKafkaConnection", "default")
+    assert found is not None
+    assert found["metadata"]["annotations"][INSTALLATION] == SYSTEM_NAMESPACE
+    assert found["spec"]["bootstrapServers"] == [scene.broker.bootstrap]
+    assert scene.api.list_all("StatefulSet", OTHER_NAMESPACE) == []
+    assert scene.resource() == before
+
+
+@pytest.mark.broker
+def test_a_default_connection_that_is_refused_is_said_and_holds_up_no_other(
+    api: ApiServer, broker: Broker, tmp_path: Path
+) -> None:
+    scene = Scene(api, broker, OperatorProcess(api))
+    invalid = scene.cluster_connection("invalid")
+    invalid["spec"]["bootstrapServers"] = []
+    file = tmp_path / "invalid.yaml"
+    file.write_text(yaml.safe_dump(invalid))
+    scene.operator = OperatorProcess(api, "--resync-seconds=3", f"--default-connection={file}")
+    api.kubectl("create", "namespace", scene.namespace)
+    try:
+        scene.operator.start()
+        scene.api.apply(scene.cluster_connection("valid"))
+        scene.wait(lambda: bool(scene.connection_status("valid")), "another connection is served")
+        assert "Correct the chart's value defaultConnection" in scene.operator.log.read_text()
+    finally:
+        scene.close()

@@ -1,0 +1,287 @@
+"""Queue, gatherer, store and event log: the machinery below the controllers."""
+
+import asyncio
+import json
+import pickle
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+from delayed_topics_core.errors import UnreadableRecord
+from delayed_topics_core.events import Event
+from delayed_topics_core.registry import decode
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import GroupActive, KafkaUnreachable
+from delayed_topics_kafka.model import CommittedOffset
+from delayed_topics_operator.eventlog import EventLog
+from delayed_topics_operator.gateways.gather import Gatherer
+from delayed_topics_operator.gateways.groups import _portable, _with_errors
+from delayed_topics_operator.gateways.kafka import KafkaLink, merged
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.queue import MAX_BACKOFF_SECONDS, Key, WakeQueue
+from delayed_topics_operator.runtime import Runtime
+from delayed_topics_operator.settings import Settings
+from delayed_topics_operator.store import Store
+
+A, B = Key("DelayedTopic", "shop", "a"), Key("DelayedTopic", "shop", "b")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def next_now(queue: WakeQueue) -> Key | None:
+    try:
+        async with asyncio.timeout(0.01):
+            return await queue.next()
+    except TimeoutError:
+        return None
+
+
+def test_many_wakes_are_one_pass_and_one_resource_has_one_pass_at_a_time() -> None:
+    async def story() -> None:
+        queue = WakeQueue(interval_seconds=0, clock=Clock())
+        for _ in range(10):
+            queue.wake(A)
+        assert await next_now(queue) == A
+        queue.wake(A)
+        queue.wake(B)
+        assert await next_now(queue) == B
+        assert await next_now(queue) is None
+        queue.succeeded(A, next_seconds=1000)
+        assert await next_now(queue) == A
+
+    asyncio.run(story())
+
+
+def test_two_who_ask_for_other_partitions_of_one_group_both_get_theirs() -> None:
+    one, other = ("g", (("orders", 0), ("orders", 1))), ("g", (("orders", 1), ("orders", 2)))
+    assert merged([one, other]) == {"g": [("orders", 0), ("orders", 1), ("orders", 2)]}
+
+
+@pytest.mark.parametrize("wrong", [{"topic": {}}, {"member": []}, {"at_ms": "1"}, {"at_ms": True}])
+def test_an_event_that_is_none_is_unreadable_and_ends_nothing(wrong: dict[str, object]) -> None:
+    event = {"kind": "rebalance", "topic": "t", "member": "m", "at_ms": 1, "detail": {}}
+    with pytest.raises(UnreadableRecord):
+        Event.decode(json.dumps({**event, **wrong}).encode())
+
+
+@pytest.mark.parametrize("topic", [7, None, "", "a b", "__x", "orders.ready"])
+def test_a_claim_on_what_can_not_be_a_topic_is_unreadable(topic: object) -> None:
+    body = {"topic": topic, "owner": "c/shop/orders", "absent": [], "adopted": False}
+    with pytest.raises(UnreadableRecord):
+        decode("claim/x/c/shop/orders", json.dumps(body).encode())
+
+
+def test_events_cause_at_most_one_pass_in_each_interval() -> None:
+    async def story() -> None:
+        clock = Clock()
+        queue = WakeQueue(interval_seconds=1, clock=clock)
+        queue.wake(A)
+        assert await next_now(queue) == A
+        queue.succeeded(A, next_seconds=30)
+        queue.wake(A)
+        assert await next_now(queue) is None
+        clock.now += 1
+        assert await next_now(queue) == A
+
+    asyncio.run(story())
+
+
+def test_a_failing_resource_is_tried_later_and_later_up_to_the_cap_and_at_once_after_success() -> None:
+    async def story() -> None:
+        clock = Clock()
+        queue = WakeQueue(interval_seconds=0, clock=clock)
+        queue.wake(A)
+        waits = []
+        for _ in range(9):
+            began = clock.now
+            while await next_now(queue) is None:
+                clock.now += 0.1
+            waits.append(clock.now - began)
+            queue.failed(A)
+        assert waits[1] < 0.7
+        assert waits[:7] == sorted(waits[:7])
+        assert 0.7 * MAX_BACKOFF_SECONDS < waits[-1] <= MAX_BACKOFF_SECONDS + 0.2
+        queue.wake(A)
+        assert await next_now(queue) == A
+        queue.succeeded(A, next_seconds=None)
+        assert await next_now(queue) is None
+
+    asyncio.run(story())
+
+
+def test_what_many_ask_for_at_once_is_one_call_and_each_gets_its_own_part() -> None:
+    async def story() -> None:
+        calls: list[dict[str, int]] = []
+
+        async def call(items: dict[str, int]) -> Mapping[str, int]:
+            calls.append(dict(items))
+            return {key: value * 2 for key, value in items.items()}
+
+        gatherer = Gatherer(call, window_seconds=0.01)
+        answers = await asyncio.gather(*(gatherer.ask({f"{n}": n, "shared": 7}) for n in range(5)))
+        assert calls == [{"shared": 7, **{f"{n}": n for n in range(5)}}]
+        assert answers[3] == {"3": 6, "shared": 14}
+        assert await gatherer.ask({}) == {}
+
+    asyncio.run(story())
+
+
+def test_what_comes_while_a_call_is_under_way_goes_with_the_next() -> None:
+    async def story() -> None:
+        calls: list[int] = []
+        answers = asyncio.Event()
+
+        async def call(items: dict[int, None]) -> Mapping[int, int]:
+            calls.append(len(items))
+            await answers.wait()
+            return dict.fromkeys(items, 0)
+
+        gatherer = Gatherer(call, window_seconds=0)
+        asked = [asyncio.create_task(gatherer.ask({0: None}))]
+        while not calls:
+            await asyncio.sleep(0)
+        for n in range(1, 10):
+            asked.append(asyncio.create_task(gatherer.ask({n: None})))
+            await asyncio.sleep(0.001)
+        answers.set()
+        await asyncio.gather(*asked)
+        assert calls == [1, 9]
+
+    asyncio.run(story())
+
+
+def test_a_call_that_fails_fails_for_all_who_asked_and_not_for_the_next() -> None:
+    async def story() -> None:
+        failing = True
+
+        async def call(items: dict[str, None]) -> Mapping[str, int]:
+            if failing:
+                raise OSError("away")
+            return dict.fromkeys(items, 1)
+
+        gatherer = Gatherer(call, window_seconds=0.01)
+        outcomes = await asyncio.gather(gatherer.ask({"a": None}), gatherer.ask({"b": None}), return_exceptions=True)
+        assert all(isinstance(outcome, OSError) for outcome in outcomes)
+        failing = False
+        assert await gatherer.ask({"a": None}) == {"a": 1}
+
+    asyncio.run(story())
+
+
+def thing(name: str, version: int, uid: str = "u") -> dict[str, Any]:
+    return {
+        "kind": "ConfigMap",
+        "metadata": {"namespace": "n", "name": name, "uid": uid, "resourceVersion": str(version)},
+    }
+
+
+def test_a_watch_that_lags_behind_an_answer_does_not_bring_back_the_past() -> None:
+    store = Store(clock=Clock())
+    assert store.put(thing("a", 5))
+    assert not store.put(thing("a", 3))
+    assert not store.put(thing("a", 5))
+    assert (store.get("ConfigMap", "n", "a") or {})["metadata"]["resourceVersion"] == "5"
+    assert store.put(thing("a", 2, uid="another")), "one that was made again begins anew"
+
+
+def test_a_list_tells_of_deletions_that_the_watch_missed_but_not_of_what_is_younger_than_itself() -> None:
+    clock = Clock()
+    store = Store(clock=clock)
+    store.put(thing("old", 1))
+    clock.now += 10
+    begun_at = clock.now
+    clock.now += 1
+    store.put(thing("young", 9))
+    news = store.replace("ConfigMap", [thing("other", 4)], namespace="n", begun_at=begun_at)
+    assert news == {("n", "old"), ("n", "other")}
+    assert {m["metadata"]["name"] for m in store.all("ConfigMap")} == {"young", "other"}
+
+
+def test_a_deletion_of_a_former_object_leaves_its_successor() -> None:
+    store = Store(clock=Clock())
+    store.put(thing("a", 7, uid="new"))
+    store.gone(thing("a", 6, uid="old"))
+    assert store.get("ConfigMap", "n", "a") is not None
+
+
+def event(kind: Any, at_ms: int, member: str = "w-0", **detail: Any) -> Event:
+    return Event(kind=kind, topic="orders", member=member, at_ms=at_ms, detail=detail)
+
+
+def test_alarms_are_raised_cleared_and_forgotten_with_their_worker() -> None:
+    log = EventLog()
+    log.add(event("alarm", 1, reason="CommitMissing", message="m", raised=True))
+    log.add(event("alarm", 2, member="w-1", reason="CommitMissing", message="n", raised=True))
+    assert [alarm.member for alarm in log.news("orders").alarms] == ["w-0", "w-1"]
+    log.add(event("alarm", 3, reason="CommitMissing", message="m", raised=False))
+    log.add(event("worker-started", 4, member="w-1"))
+    assert log.news("orders").alarms == ()
+    assert log.news("other").alarms == ()
+
+
+@pytest.mark.parametrize("parts", [1, 5])
+def test_what_several_workers_tell_of_one_rebalance_is_one_rebalance(parts: int) -> None:
+    log = EventLog()
+    log.add(event("worker-started", 0))
+    for n in range(parts):
+        log.add(event("rebalance", 1000 + n * 100, member=f"w-{n}", change="assigned", partitions=3))
+    log.add(event("rebalance", 90_000, change="revoked", partitions=3))
+    first, second = log.news("orders").rebalances
+    assert (first.started_at_ms, first.ended_at_ms, first.moved_partitions) == (
+        1000,
+        1000 + (parts - 1) * 100,
+        3 * parts,
+    )
+    assert first.reason == "WorkerJoined"
+    assert (second.moved_partitions, second.reason) == (0, "PartitionsMoved")
+
+
+def test_errors_of_group_calls_come_back_from_the_helper_as_they_were() -> None:
+    outcome = {
+        "g": GroupActive("members are in it", code="NON_EMPTY_GROUP"),
+        "h": {("orders", 0): KafkaUnreachable("away"), ("orders", 1): CommittedOffset(7)},
+        "i": None,
+    }
+    back = _with_errors(pickle.loads(pickle.dumps(_portable(outcome))))
+    assert back["i"] is None
+    assert back["h"]["orders", 1] == CommittedOffset(7)
+    assert (type(back["g"]), back["g"].code, str(back["g"])) == (GroupActive, "NON_EMPTY_GROUP", "members are in it")
+    assert isinstance(back["h"]["orders", 0], KafkaUnreachable)
+
+
+def test_calls_by_a_connection_that_was_closed_meanwhile_are_tried_again_later() -> None:
+    async def story() -> None:
+        link = KafkaLink(
+            Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": 0}),
+            timeout_seconds=1,
+            threads=1,
+            woken=lambda topics: None,
+        )
+        await link.close()
+        for call in (link.describe_cluster(), link.registry(), link.committed("group", [("orders", 0)])):
+            with pytest.raises(KafkaUnreachable, match="changed or deleted meanwhile"):
+                await call
+
+    asyncio.run(story())
+
+
+def test_what_the_operator_itself_has_made_is_begun_although_it_was_known_before_the_watch_told() -> None:
+    async def story() -> None:
+        settings = Settings(namespace="delayed-topics-system", worker_image="worker:1", audit_image="audit:1")
+        runtime = Runtime(settings=settings, kube=cast(Kube, None), cluster="cluster")
+        metadata = {"namespace": "shop", "name": "orders-1", "uid": "u", "resourceVersion": "7"}
+        audit = {"kind": "DelayedTopicAudit", "metadata": metadata}
+        runtime.store.put(audit)
+        queue = runtime.runners["DelayedTopicAudit"].queue
+        runtime.seen("MODIFIED", audit)
+        assert await next_now(queue) is None
+        runtime.seen("ADDED", audit)
+        assert await next_now(queue) == Key("DelayedTopicAudit", "shop", "orders-1")
+
+    asyncio.run(story())

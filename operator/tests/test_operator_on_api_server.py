@@ -1,0 +1,64 @@
+"""The whole operator on a real API server and a real broker, without nodes. What needs workers is told in e2e."""
+
+import pytest
+from confluent_kafka import Producer
+from delayed_topics_core.names import transactional_id
+from delayed_topics_operator_testing.scene import Scene
+
+pytestmark = pytest.mark.broker
+
+
+def test_a_manifest_becomes_topics_offsets_a_layout_and_workers(scene: Scene) -> None:
+    scene.apply(partitions=4)
+    scene.wait_until_served()
+    t = scene.topic
+    assert scene.topics() == {t: 3, f"{t}.delays": 4, f"{t}.ready": 3, f"{t}.dead": 3}
+    committed = scene.kafka.committed(f"delayedtopics.{t}")
+    assert len([at for at in committed.values() if at is not None]) == 7
+    assert scene.registry().layouts[t].state == "serving"
+    assert {"Claimed", "TopicsCreated", "LayoutServing", "WorkersCreated"} <= {
+        e["reason"] for e in scene.api.list_all("Event", scene.namespace)
+    }
+
+
+def test_edits_are_followed(scene: Scene) -> None:
+    scene.apply(partitions=2)
+    scene.wait_until_served()
+    scene.apply(partitions=6, delaySeconds=[0, 10, 60], retryCap=9)
+
+    def followed() -> bool:
+        record = scene.registry().layouts[scene.topic]
+        return record.state == "serving" and record.layout.partition_count == 6 and record.retry_cap == 9
+
+    scene.wait(followed, "the layout is served")
+    assert scene.topics()[f"{scene.topic}.ready"] == scene.topics()[scene.topic] == 4
+    scene.api.kubectl("scale", "delayedtopic", scene.topic, f"--namespace={scene.namespace}", "--replicas=3")
+    scene.wait(lambda: (scene.stateful_set() or {})["spec"]["replicas"] == 3, "three workers are wanted")
+
+
+def test_a_worker_that_was_scaled_away_holds_no_reader_back(scene: Scene) -> None:
+    """Its transaction would last for 60 seconds here."""
+
+    def pods() -> int:
+        return int(((scene.resource() or {})["status"].get("workers") or {}).get("replicas", 0))
+
+    def stable_end() -> object:
+        return scene.kafka.list_offsets([ready], "latest", isolation="read_committed")[ready]
+
+    scene.apply(guarantee="ExactlyOnce", workers={"replicas": 2})
+    scene.wait_until_served()
+    scene.wait(lambda: pods() == 2, "there are two pods")
+    ready = (f"{scene.topic}.ready", 0)
+    worker = (scene.stateful_set() or {})["metadata"]["name"] + "-1"
+    own_id = transactional_id(f"delayedtopics.{scene.topic}", worker)
+    gone = Producer({**scene.connection.client_config(), "transactional.id": own_id})
+    gone.init_transactions(10)
+    gone.begin_transaction()
+    gone.produce(ready[0], b"v", partition=0)
+    gone.flush(10)
+    assert stable_end() == 0
+
+    scene.api.kubectl("scale", "delayedtopic", scene.topic, f"--namespace={scene.namespace}", "--replicas=1")
+
+    scene.wait(lambda: stable_end() == 2, "the transaction is ended")
+    scene.wait(lambda: pods() == 1, "one pod is left")

@@ -1,0 +1,80 @@
+"""`spec.audit.schedule`: audits are made in time, one after the other, and the oldest go."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from delayed_topics_crds import parse
+from delayed_topics_operator.errors import SpecInvalid
+from delayed_topics_operator.translate import wanted
+from delayed_topics_operator_testing.world import Manifest, World, resource
+
+NOON = datetime(2026, 1, 2, 12, 0, 30, tzinfo=UTC)
+
+
+def scheduled(schedule: str = "0 * * * *", **audit: object) -> World:
+    world = World(raw=resource(audit={"schedule": schedule, **audit}), now=NOON)
+    world.raw["metadata"]["creationTimestamp"] = NOON.isoformat()
+    world.settle()
+    return world
+
+
+def audits(world: World) -> list[Manifest]:
+    return [child for (kind, _), child in sorted(world.children.items()) if kind == "DelayedTopicAudit"]
+
+
+def later(world: World, **duration: float) -> World:
+    world.now += timedelta(**duration)
+    world.settle()
+    return world
+
+
+def conclude(world: World) -> None:
+    for audit in audits(world):
+        audit["status"] = {"verdict": "Verified"}
+
+
+def test_an_audit_is_made_when_its_time_has_come_and_not_before() -> None:
+    world = scheduled(maxLatenessMs=50, spark={"memory": "2g"})
+    assert audits(world) == []
+    assert later(world, minutes=59).settle().wake_seconds == pytest.approx(30)
+    assert audits(world) == []
+    (audit,) = audits(later(world, seconds=30))
+    assert audit["metadata"]["name"] == f"{world.raw['metadata']['name']}-{int(world.now.timestamp()) // 60}"
+    assert audit["metadata"]["annotations"]["delayedtopics.io/scheduled-for"] == "2026-01-02T13:00:00Z"
+    assert audit["spec"]["window"] == {"sinceLast": True}
+    assert (audit["spec"]["maxLatenessMs"], audit["spec"]["spark"]["memory"]) == (50, "2g")
+    assert parse("DelayedTopicAudit", audit).spec.delayed_topic_ref.name == world.raw["metadata"]["name"]
+
+
+def test_a_time_that_comes_while_an_audit_runs_is_made_up_for_by_one_after_it() -> None:
+    world = later(scheduled(), hours=1)
+    assert len(audits(later(world, hours=3, minutes=5))) == 1
+    conclude(world)
+    world.settle()
+    assert len(audits(world)) == 2
+    conclude(world)
+    world.settle()
+    assert len(audits(world)) == 2, "the hours that were missed are in one"
+    assert len(audits(later(world, hours=1))) == 3
+
+
+def test_the_last_ones_are_kept_and_one_that_runs_is_never_removed() -> None:
+    world = scheduled(historyLimit=2)
+    for _ in range(4):
+        later(world, hours=1)
+        conclude(world)
+        world.settle()
+    kept = [audit["metadata"]["annotations"]["delayedtopics.io/scheduled-for"] for audit in audits(world)]
+    assert kept == ["2026-01-02T15:00:00Z", "2026-01-02T16:00:00Z"]
+
+
+def test_without_a_schedule_no_audit_is_made_and_those_that_were_made_stay() -> None:
+    world = later(scheduled(), hours=1)
+    del world.raw["spec"]["audit"]
+    assert len(audits(later(world, days=1))) == 1
+
+
+@pytest.mark.parametrize("schedule", ["61 * * * *", "0 0 31 2 *x", "* * * * 9"])
+def test_what_is_no_cron_expression_is_refused_with_an_example(schedule: str) -> None:
+    with pytest.raises(SpecInvalid, match=r"spec\.audit\.schedule .* is no cron expression .*every day at 3:00"):
+        wanted(parse("DelayedTopic", resource(audit={"schedule": schedule})))

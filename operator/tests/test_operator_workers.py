@@ -1,0 +1,362 @@
+"""The pods that move records: how they are made, kept as they are, replaced, and what is said of them."""
+
+import copy
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_operator import manifests
+from delayed_topics_operator.drift import drifted
+from delayed_topics_operator.eventlog import RaisedAlarm, WorkerNews
+from delayed_topics_operator.execute import STUCK_SECONDS, Executor
+from delayed_topics_operator.observation import Usable
+from delayed_topics_operator.observe.children import PodCounts
+from delayed_topics_operator.plan import ApplyChild, DeleteChild, FenceWorkers
+from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.store import Store
+from delayed_topics_operator_testing.world import World, member, resource
+
+
+def made(**spec: Any) -> World:
+    world = World(resource(**spec))
+    world.settle()
+    world.workers_come_up()
+    world.settle()
+    world.done.clear()
+    return world
+
+
+def stateful_set(world: World) -> dict[str, Any]:
+    return world.children["StatefulSet", world.name]
+
+
+def test_worker_pods_are_as_restricted_as_kubernetes_knows() -> None:
+    pod = stateful_set(made())["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert pod["automountServiceAccountToken"] is False
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "runAsNonRoot": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
+    assert [env["name"] for env in container["env"]] == ["POD_NAME"]
+
+
+def test_what_a_user_adds_to_the_pods_is_there_and_can_not_take_over_what_selects_them() -> None:
+    template = {
+        "labels": {"team": "a", "app.kubernetes.io/name": "mine"},
+        "annotations": {"note": "x"},
+        "resources": {"requests": {"cpu": "1000m"}, "limits": {"memory": "1Gi"}},
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "k", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "high",
+    }
+    world = made(workers={"replicas": 2, "template": template})
+    made_template = stateful_set(world)["spec"]["template"]
+    labels = made_template["metadata"]["labels"]
+    assert labels["team"] == "a"
+    assert labels["app.kubernetes.io/name"] == manifests.APP
+    assert made_template["metadata"]["annotations"]["note"] == "x"
+    pod = made_template["spec"]
+    assert pod["nodeSelector"] == {"disk": "fast"}
+    assert pod["containers"][0]["resources"]["limits"] == {"memory": "1Gi"}
+    assert pod["priorityClassName"] == "high"
+
+
+def test_the_memory_limit_bounds_the_windows() -> None:
+    world = made(workers={"template": {"resources": {"limits": {"memory": "1Gi"}}}})
+    config = json.loads(world.children["ConfigMap", f"{world.name}-worker"]["data"]["worker.json"])
+    assert config["window_bytes"] == (2**30 - manifests.BASE_MEMORY_BYTES) // 2
+    assert config["topics"] == ["orders"]
+
+
+def test_the_guarantee_reaches_the_workers_and_replaces_them() -> None:
+    world = made()
+    world.edit(guarantee="ExactlyOnce")
+    world.settle()
+    config = json.loads(world.children["ConfigMap", f"{world.name}-worker"]["data"]["worker.json"])
+    assert config["guarantee"] == "ExactlyOnce"
+    assert [a.kind for a in world.done if isinstance(a, ApplyChild) and a.rolls] == ["StatefulSet"]
+
+
+@pytest.mark.parametrize("memory", ["1e99999999", "1e-99999999", "9" * 40, "1e99999999999999999999", "1.2.3", "-5Gi"])
+def test_a_memory_limit_that_no_machine_has_holds_up_nobody(memory: str) -> None:
+    world = made(workers={"template": {"resources": {"limits": {"memory": memory}}}})
+    config = json.loads(world.children["ConfigMap", f"{world.name}-worker"]["data"]["worker.json"])
+    assert config["window_bytes"] == manifests.MIN_WINDOW_BYTES
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda s: s["spec"].update(replicas=9),
+        lambda s: s["spec"]["template"]["spec"]["containers"][0].update(image="evil"),
+        lambda s: s["metadata"]["labels"].clear(),
+        lambda s: s["spec"]["template"]["spec"].update(volumes=[]),
+    ],
+)
+def test_a_stateful_set_changed_by_hand_is_repaired(damage: Any) -> None:
+    world = made()
+    live = stateful_set(world)
+    live["metadata"]["managedFields"] = [{"manager": "delayed-topics-operator"}]
+    damage(live)
+    world.settle()
+    assert [(a.kind, a.change) for a in world.done if isinstance(a, ApplyChild)] == [("StatefulSet", "repaired")]
+    assert drifted(stateful_set(world), live) is not None
+
+
+def test_what_somebody_adds_to_the_workers_is_left_and_not_fought_over() -> None:
+    world = made()
+    live = stateful_set(world)
+    live["metadata"].setdefault("ownerReferences", []).append({"uid": "x", "kind": "App", "name": "x"})
+    pod = live["spec"]["template"]["spec"]
+    pod["containers"][0]["env"].insert(0, {"name": "FOO", "value": "bar"})
+    pod["containers"].insert(0, {"name": "sidecar", "image": "mesh"})
+    pod["volumes"].append({"name": "mesh", "emptyDir": {}})
+    assert reconcile(world.observe()).actions == ()
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "Secret", "Service", "PodDisruptionBudget", "StatefulSet"])
+def test_what_somebody_deleted_is_made_again(kind: str) -> None:
+    world = made()
+    before = copy.deepcopy(world.children)
+    for key in [key for key in world.children if key[0] == kind]:
+        del world.children[key]
+    world.settle()
+    assert world.children.keys() == before.keys()
+
+
+def test_an_object_that_somebody_else_made_under_the_same_name_is_left_alone() -> None:
+    world = World(resource())
+    key = ("Secret", f"{world.name}-connection")
+    theirs = {
+        "kind": "Secret",
+        "metadata": {"name": key[1], "namespace": "delayed-topics-system", "labels": {}},
+        "data": {},
+    }
+    world.children[key] = theirs
+    world.settle()
+    assert world.children == {key: theirs}
+    said = world.condition(Condition.WORKERS_READY)
+    assert "not made by the operator" in said.message
+
+
+def test_an_object_of_another_resource_is_neither_taken_over_nor_deleted() -> None:
+    world, other = World(resource()), made(name="pay")
+    key = ("Secret", f"{world.name}-connection")
+    theirs = copy.deepcopy(other.children["Secret", f"{other.name}-connection"])
+    theirs["metadata"] |= {"name": key[1], "managedFields": [{"manager": "delayed-topics-operator"}]}
+    world.children[key] = theirs
+    world.settle()
+    assert "not made by the operator" in world.condition(Condition.WORKERS_READY).message
+    world.delete()
+    world.settle()
+    assert world.gone
+    assert world.children == {key: theirs}
+
+
+def test_scaling_changes_the_replicas_and_replaces_no_pod() -> None:
+    world = made()
+    world.edit(workers={"replicas": 4})
+    world.settle()
+    actions = [a for a in world.done if isinstance(a, ApplyChild)]
+    assert [(a.kind, a.change, a.rolls) for a in actions] == [("StatefulSet", "changed", False)]
+    said = world.condition(Condition.WORKERS_READY)
+    assert (said.status, said.reason) == ("False", Reason.WORKERS_STARTING)
+    world.workers_come_up()
+    world.settle()
+    assert world.condition(Condition.WORKERS_READY).message == "4 of 4 workers are ready"
+
+
+def test_workers_that_were_scaled_away_leave_no_transaction_open() -> None:
+    counts = PodCounts()
+    world = made(guarantee="ExactlyOnce", workers={"replicas": 3})
+    vanished = counts.vanished("home", world.name, stateful_set(world), wanted=3)
+    assert vanished == ()
+    world.edit(workers={"replicas": 1})
+    world.settle()
+    assert counts.vanished("home", world.name, stateful_set(world), wanted=1) == ()
+    world.workers_come_up()
+    world.vanished = counts.vanished("home", world.name, stateful_set(world), wanted=1)
+    assert counts.vanished("home", world.name, stateful_set(world), wanted=1) == ()
+
+    world.settle()
+
+    ids = tuple(f"delayedtopics.orders.{world.name}-{number}" for number in (1, 2))
+    assert [a.transactional_ids for a in world.done if isinstance(a, FenceWorkers)] == [ids]
+
+
+def test_pods_that_are_replaced_are_left_alone_and_so_are_workers_without_transactions() -> None:
+    counts = PodCounts()
+    world = made(workers={"replicas": 2})
+    counts.vanished("home", world.name, stateful_set(world), wanted=2)
+    rolling = {"status": {"replicas": 1}}
+    assert counts.vanished("home", world.name, rolling, wanted=2) == ()
+    world.vanished = (f"{world.name}-1",)
+    world.settle()
+    assert not world.done
+
+
+def test_no_workers_at_all_is_said_and_is_not_ready() -> None:
+    world = made()
+    world.edit(workers={"replicas": 0})
+    world.settle()
+    assert world.condition(Condition.READY).reason == Reason.SCALED_TO_ZERO
+
+
+def test_a_new_password_replaces_the_pods_and_waits_its_turn() -> None:
+    world = made()
+    assert isinstance(world.connection, Usable)
+    world.connection = replace(world.connection, files={"bootstrap-servers": "k:9092", "password": "new"})
+    world.may_roll = False
+    plan = reconcile(world.observe())
+    assert plan.actions == ()
+    assert plan.wake_seconds is not None
+    world.may_roll = True
+    world.settle()
+    assert [a.kind for a in world.done if isinstance(a, ApplyChild) and a.rolls] == ["StatefulSet"]
+
+
+def test_a_rollout_that_is_held_back_is_said_and_not_as_declared() -> None:
+    world = made()
+    world.edit(rebalance={"protocol": "consumer"})
+    world.may_roll = False
+    world.settle()
+    said = world.condition(Condition.WORKERS_READY)
+    assert said.status == world.condition(Condition.READY).status == "False"
+    assert "waits until fewer other resources replace theirs" in said.message
+
+
+def test_rollouts_that_are_stuck_stop_nobody_elses() -> None:
+    store, now = Store(), 0.0
+    executor = Executor(None, store, None, rolling_at_once=2, clock=lambda: now)  # type: ignore[arg-type]
+
+    def roll(name: str, updated: int) -> None:
+        status = {"observedGeneration": 1, "updatedReplicas": updated, "currentRevision": "a", "updateRevision": "b"}
+        meta = {"namespace": "system", "name": name, "uid": name, "generation": 1}
+        store.put({"kind": "StatefulSet", "metadata": meta, "spec": {"replicas": 3}, "status": status})
+
+    roll("a", 0)
+    roll("b", 0)
+    assert not executor.may_roll("system", "c")
+    now += STUCK_SECONDS
+    roll("b", 1)
+    assert executor.may_roll("system", "c")
+    roll("a", 1)
+    assert not executor.may_roll("system", "c")
+
+
+def test_another_protocol_replaces_the_pods() -> None:
+    world = made()
+    world.edit(rebalance={"protocol": "consumer"})
+    world.settle()
+    assert any(isinstance(a, ApplyChild) and a.rolls for a in world.done)
+
+
+def test_a_stateful_set_with_what_can_not_be_changed_is_made_again_around_its_pods() -> None:
+    world = made()
+    stateful_set(world)["spec"]["podManagementPolicy"] = "OrderedReady"
+    plan = reconcile(world.observe())
+    assert [type(a) for a in plan.actions] == [DeleteChild]
+    assert isinstance(plan.actions[0], DeleteChild)
+    assert plan.actions[0].orphan
+    world.settle()
+    assert stateful_set(world)["spec"]["podManagementPolicy"] == "Parallel"
+
+
+def test_workers_that_do_not_come_up_for_two_minutes_are_said_to_fail_and_where_to_look() -> None:
+    world = World(resource())
+    world.settle()
+    assert world.condition(Condition.WORKERS_READY).reason == Reason.WORKERS_STARTING
+    world.later(121)
+    world.settle()
+    said = world.condition(Condition.WORKERS_READY)
+    assert said.reason == Reason.WORKERS_FAILING
+    assert "kubectl --namespace delayed-topics-system describe pods" in said.message
+
+
+def test_an_alarm_of_a_worker_becomes_a_condition_and_ends_ready_until_it_is_cleared() -> None:
+    world = made()
+    alarm = RaisedAlarm(member=f"{world.name}-0", reason=Reason.COMMIT_MISSING, message="orders [1] has no commit")
+    world.news = WorkerNews(alarms=(alarm,))
+    world.settle()
+    raised = world.condition(Condition.ALARM)
+    assert (raised.status, raised.reason) == ("True", Reason.COMMIT_MISSING)
+    assert "orders [1] has no commit" in raised.message
+    assert world.condition(Condition.READY).status == "False"
+    world.news = WorkerNews()
+    world.settle()
+    assert world.condition(Condition.ALARM).status == "False"
+    assert world.condition(Condition.READY).status == "True"
+
+
+def test_alarms_without_end_leave_a_status_that_can_be_written() -> None:
+    world = made()
+    alarms = (RaisedAlarm(member=f"{world.name}-0", reason=f"R{n}", message="x" * 40_000) for n in range(3))
+    world.news = WorkerNews(alarms=tuple(alarms))
+    world.settle()
+    assert len(world.condition(Condition.ALARM).message) == 4000
+    assert world.condition(Condition.ALARM).message.endswith("…")
+
+
+def test_an_alarm_of_a_worker_that_was_scaled_away_does_not_count() -> None:
+    world = made()
+    alarm = RaisedAlarm(member=f"{world.name}-7", reason=Reason.COMMIT_MISSING, message="old")
+    world.news = WorkerNews(alarms=(alarm,))
+    world.settle()
+    assert world.condition(Condition.ALARM).status == "False"
+
+
+def test_members_and_their_partitions_are_in_the_status_up_to_fifty() -> None:
+    world = made()
+    members = tuple(
+        member(f"{world.name}-{n:02}", ("orders", 0), ("orders", 1), ("orders.delays", 2)) for n in range(60)
+    )
+    world.kafka.members["delayedtopics.orders"] = members
+    world.settle()
+    rebalance = world.raw["status"]["rebalance"]
+    assert rebalance["memberCount"] == 60
+    assert len(rebalance["members"]) == 50
+    assert rebalance["members"][0] == {"name": f"{world.name}-00", "partitions": "orders:0-1 orders.delays:2"}
+    assert rebalance["state"] == "Stable"
+
+
+@pytest.mark.parametrize(
+    "name", ["orders", "o" * 200, "a.b.c", "9lives", "x" * 43 + "." + "y" * 9, "-".join("abcdefgh" * 6)]
+)
+def test_names_of_objects_are_short_legal_and_different(name: str) -> None:
+    there = manifests.object_name(namespace="shop", name=name, home="system")
+    here = manifests.object_name(namespace="shop", name=name, home="shop")
+    elsewhere = manifests.object_name(namespace="other", name=name, home="system")
+    assert len({there, here, elsewhere}) == (3 if here.endswith("-delay") else 2)
+    for made_name in (there, here, elsewhere):
+        assert len(made_name) <= manifests.MAX_NAME
+        assert made_name[0].isalpha()
+        assert made_name.replace("-", "").isalnum()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "live", "path"),
+    [
+        ({"a": 1}, {"a": 1, "b": 2}, None),
+        ({"a": {"b": [1, {"c": 2}]}}, {"a": {"b": [1, {"c": 3}]}}, ".a.b[1].c"),
+        ({"a": []}, {}, None),
+        ({"a": False}, {}, ".a"),
+        ({"resources": {"limits": {"cpu": "1000m"}}}, {"resources": {"limits": {"cpu": "1"}}}, None),
+        ({"resources": {"limits": {"memory": "1024Mi"}}}, {"resources": {"limits": {"memory": "1Gi"}}}, None),
+        ({"resources": {"limits": {"cpu": 1}}}, {"resources": {"limits": {"cpu": "2"}}}, ".resources.limits.cpu"),
+        ({"a": [1]}, {"a": [1, 2]}, ".a"),
+        ({"env": [{"name": "A", "value": "1"}]}, {"env": [{"name": "B"}, {"name": "A", "value": "1"}]}, None),
+        ({"env": [{"name": "A", "value": "1"}]}, {"env": [{"name": "A", "value": "2"}]}, ".env[0].value"),
+        ({"env": [{"name": "A", "value": "1"}]}, {"env": [{"name": "B", "value": "1"}]}, ".env[0].name"),
+        ({"keys": [{"key": "a"}]}, {"keys": [{"key": "a"}, {"key": "b"}]}, ".keys"),
+    ],
+)
+def test_drift_is_what_was_applied_and_is_otherwise_now(wanted: Any, live: Any, path: str | None) -> None:
+    assert drifted(wanted, live) == path
