@@ -1,0 +1,30 @@
+"""The Python client of delayed topics.
+
+from delayed_topics import DelayedTopic, Reject
+
+with DelayedTopic.connect("kafka:9092", "orders") as orders:
+    orders.send(b"…", key=b"42", delay_level=2)
+    orders.consume("shipping", ship)     # an exception means: again later; Reject: never again
+"""
+
+from delayed_topics_core.errors import DelayedTopicsError
+
+from delayed_topics.declaration import DeclaredHandler, delayed_topic
+from delayed_topics.errors import GroupInvalid, NotDelayedTopic, Reject, SendFailed
+from delayed_topics.record import Record
+from delayed_topics.records import Records
+from delayed_topics.topic import Consumer, DelayedTopic
+
+__all__ = [
+    "Consumer",
+    "DeclaredHandler",
+    "DelayedTopic",
+    "DelayedTopicsError",
+    "GroupInvalid",
+    "NotDelayedTopic",
+    "Record",
+    "Records",
+    "Reject",
+    "SendFailed",
+    "delayed_topic",
+]

@@ -1,0 +1,185 @@
+"""The command line, for people: look at a delayed topic, send to it, consume from it, print the manifest that a handler implies."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import click
+from delayed_topics_core.errors import DelayedTopicsError
+from delayed_topics_kafka.connection import Connection
+from rich.console import Console
+from rich.table import Table
+
+from delayed_topics.declaration import DeclaredHandler
+from delayed_topics.record import Record
+from delayed_topics.status import Backlog, TopicStatus, read_status
+from delayed_topics.topic import DelayedTopic
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _one_line(command: Callable[P, R]) -> Callable[P, R]:
+    """An error of ours is one line, not a traceback."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except DelayedTopicsError as e:
+            raise click.ClickException(str(e)) from e
+
+    return run
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--bootstrap", envvar="KAFKA_BOOTSTRAP", metavar="HOST:PORT,…", help="Kafka's address. [$KAFKA_BOOTSTRAP]"
+)
+@click.option(
+    "--config",
+    "properties_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of librdkafka properties (name=value), for security.",
+)
+@click.pass_context
+def main(context: click.Context, bootstrap: str | None, properties_file: Path | None) -> None:
+    """Records that come out later: delayed topics for Kafka, seen by their clients."""
+    properties = _properties(properties_file) if properties_file is not None else {}
+    if bootstrap is not None:
+        properties["bootstrap.servers"] = bootstrap
+    # librdkafka's own log would come between the lines; what matters is raised
+    context.obj = {"log_level": 0, **properties}
+
+
+@main.command()
+@click.argument("topic")
+@click.pass_obj
+@_one_line
+def status(properties: dict[str, Any], topic: str) -> None:
+    """The layout of TOPIC, and how many records are where."""
+    connection = Connection.from_properties(_reachable(properties))
+    with DelayedTopic.connect(connection, topic) as delayed:
+        found = read_status(connection, delayed.layout)
+    _print_status(found)
+
+
+@main.command()
+@click.argument("topic")
+@click.argument("values", nargs=-1, metavar="[VALUE]…")
+@click.option("--key", help="The key of each record.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; may be given many times.")
+@click.option("--delay-level", type=click.IntRange(min=1), help="The entry of the delay list to wait, from 1.")
+@click.option("--id", "record_id", help="An identity that stays with the record over all attempts.")
+@click.pass_obj
+@_one_line
+def send(
+    properties: dict[str, Any],
+    topic: str,
+    values: tuple[str, ...],
+    key: str | None,
+    headers: tuple[str, ...],
+    delay_level: int | None,
+    record_id: str | None,
+) -> None:
+    """Send each VALUE to TOPIC; without any, each line of the standard input."""
+    parsed = [(name, value.encode()) for name, _, value in (header.partition("=") for header in headers)]
+    lines = (line.rstrip("\n") for line in sys.stdin)
+    sent = 0
+    with DelayedTopic.connect(_reachable(properties), topic) as delayed:
+        for value in values or lines:
+            encoded_key = key.encode() if key is not None else None
+            try:
+                delayed.send(value.encode(), key=encoded_key, headers=parsed, delay_level=delay_level, id=record_id)
+            except ValueError as e:
+                raise click.UsageError(str(e)) from e
+            sent += 1
+    click.echo(f"{sent} sent to {topic}", err=True)
+
+
+@main.command()
+@click.argument("topic")
+@click.option("--group", required=True, help="The consumer group; its offsets are committed.")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after that many.")
+@click.pass_obj
+@_one_line
+def consume(properties: dict[str, Any], topic: str, group: str, count: int | None) -> None:
+    """Print the records of TOPIC as they come out, with their attempt and lateness, until interrupted."""
+    seen = 0
+
+    def show(record: Record) -> None:
+        nonlocal seen
+        seen += 1
+        click.echo(
+            f"{record.topic} [{record.partition}] {record.offset}  attempt {record.attempt}  late {record.late_ms} ms  "
+            f"id {record.id or '-'}  key {_shown(record.key)}  value {_shown(record.value)}"
+        )
+        if count is not None and seen >= count:
+            consumer.stop()
+
+    with DelayedTopic.connect(_reachable(properties), topic) as delayed:
+        consumer = delayed.consumer(group, show)
+        consumer.run_until_signal()
+
+
+@main.command()
+@click.argument("handler", metavar="MODULE:HANDLER")
+def manifest(handler: str) -> None:
+    """Print the DelayedTopic resource that a handler decorated with @delayed_topic implies."""
+    module, _, name = handler.partition(":")
+    sys.path.insert(0, "")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as e:
+        raise click.ClickException(f"{handler} can't be imported: {e}") from e
+    if not isinstance(found, DeclaredHandler):
+        raise click.ClickException(f"{handler} must be a function decorated with @delayed_topic, it is {found!r}")
+    click.echo(found.manifest(), nl=False)
+
+
+def _reachable(properties: dict[str, Any]) -> dict[str, Any]:
+    if "bootstrap.servers" not in properties:
+        raise click.UsageError(
+            "say where Kafka is: --bootstrap HOST:PORT, $KAFKA_BOOTSTRAP, or bootstrap.servers in --config"
+        )
+    return properties
+
+
+def _properties(file: Path) -> dict[str, Any]:
+    lines = [line.strip() for line in file.read_text().splitlines()]
+    entries = [line.partition("=") for line in lines if line and not line.startswith("#")]
+    for name, separator, _ in entries:
+        if not separator:
+            raise click.UsageError(f"{file}: {name!r} must be name=value")
+    return {name.strip(): value.strip() for name, _, value in entries}
+
+
+def _shown(content: bytes | None) -> str:
+    return "null" if content is None else content.decode("utf-8", "backslashreplace")
+
+
+def _print_status(found: TopicStatus) -> None:
+    layout = found.layout
+    console = Console()
+    console.print(
+        f"[bold]{layout.topic}[/bold]  generation {layout.layout.generation}, retry cap {layout.retry_cap}, "
+        f"{'paused' if layout.paused else 'releasing'}, of {layout.owner.namespace}/{layout.owner.name}"
+    )
+    table = Table()
+    for column in ("Delay", "Role", "Partitions"):
+        table.add_column(column)
+    for column in ("Waiting", "Due lag"):
+        table.add_column(column, justify="right")
+    table.add_row("", "front", f"0-{layout.front_partitions - 1}", *_numbers(found.front))
+    for kind in found.kinds:
+        table.add_row(f"{kind.delay_seconds} s", kind.role, kind.partitions, *_numbers(kind.backlog))
+    console.print(table)
+    console.print(f"Workers: {found.workers}")
+    console.print(f"Records in the ready topic: {found.ready}, dead letters: {found.dead_letters}")
+
+
+def _numbers(backlog: Backlog) -> tuple[str, str]:
+    return ("-" if backlog.waiting is None else str(backlog.waiting), "-" if backlog.due is None else str(backlog.due))

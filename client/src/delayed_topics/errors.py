@@ -1,0 +1,27 @@
+"""What a user of the client may have to catch. All of them, and those of the connection, are DelayedTopicsErrors."""
+
+from delayed_topics_core.errors import DelayedTopicsError
+
+
+class NotDelayedTopic(DelayedTopicsError):
+    """The topic isn't a delayed topic of this Kafka cluster, or isn't served yet, or is one no more."""
+
+
+class SendFailed(DelayedTopicsError):
+    """`failed` records did not arrive; the message has the first reason."""
+
+    def __init__(self, message: str, *, failed: int) -> None:
+        super().__init__(message)
+        self.failed = failed
+
+
+class GroupInvalid(DelayedTopicsError, ValueError):
+    """The name of a consumer group isn't one that the header of a retry can carry."""
+
+
+class Reject(Exception):
+    """Raised by a handler: the record goes to the dead-letter topic, whatever the retry cap. `reason` is for people."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -1,0 +1,92 @@
+"""A record of the ready topic, as a handler gets it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import Message
+from delayed_topics_core.headers import (
+    ATTEMPT,
+    CREATED_AT,
+    DUE_AT,
+    GROUP,
+    ID,
+    OWN_HEADERS,
+    RELEASED,
+    ROOT,
+    Header,
+    Root,
+    foreign,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """Times are milliseconds since the epoch, by the broker's clock.
+
+    key, value, headers   as they were produced; `headers` without those of delayed topics
+    attempt               how often it was handed out before: 0 the first time
+    id                    the same over all attempts
+    group                 the consumer group whose retry this is; None: it is for every group
+    due_at_ms             when it was to come out
+    released_at_ms        when it did, by the worker's cautious reckoning
+    appended_at_ms        when it was written to the ready topic
+    created_at_ms         when it was sent the first time, by the clock of the client that sent it; None if it didn't say
+    root                  where this attempt was first seen, and in which topic; None for a record that no worker released
+    """
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+    attempt: int = 0
+    id: str | None = None
+    group: str | None = None
+    due_at_ms: int
+    released_at_ms: int
+    appended_at_ms: int
+    created_at_ms: int | None = None
+    root: Root | None = None
+    topic: str
+    partition: int
+    offset: int
+
+    @property
+    def late_ms(self) -> int:
+        """From the due time to the append time in the ready topic."""
+        return self.appended_at_ms - self.due_at_ms
+
+
+def read_record(message: Message, headers: Sequence[Header]) -> Record:
+    """Own headers that are missing or don't parse are passed over: anybody may write to a ready topic."""
+    own = {name: value or b"" for name, value in headers if name in OWN_HEADERS}
+    appended_at_ms = message.timestamp()[1]
+    return Record(
+        key=message.key(),
+        value=message.value(),
+        headers=tuple(foreign(headers)),
+        attempt=_number(own.get(ATTEMPT)) or 0,
+        id=_text(own.get(ID)),
+        group=_text(own.get(GROUP)),
+        due_at_ms=_number(own.get(DUE_AT)) or appended_at_ms,
+        released_at_ms=_number(own.get(RELEASED, b"").partition(b":")[2]) or appended_at_ms,
+        appended_at_ms=appended_at_ms,
+        created_at_ms=_number(own.get(CREATED_AT)),
+        root=_root(own.get(ROOT)),
+        topic=message.topic() or "",
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+    )
+
+
+def _number(value: bytes | None) -> int | None:
+    return int(value) if value and value.isdigit() and len(value) < 20 else None
+
+
+def _text(value: bytes | None) -> str | None:
+    return value.decode() if value and value.isascii() else None
+
+
+def _root(value: bytes | None) -> Root | None:
+    try:
+        return Root.decode(value) if value else None
+    except ValueError:
+        return None

@@ -1,0 +1,178 @@
+"""What a consumer has done and not yet told Kafka: copies and the consumer's offsets, in one transaction.
+
+Copies are kept in memory until they are settled, so that a transaction lasts milliseconds however long a handler takes, and
+can be tried again with a new producer. When a producer's last transaction is in doubt, a new one with the same id ends it for
+good, and the group's committed offsets say whether it was done.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.deadline import Deadline
+from delayed_topics_kafka.errors import kafka_error
+from delayed_topics_kafka.transactions import send_offsets
+
+from delayed_topics.copies import BY_KEY, Copy, Outcome
+from delayed_topics.record import Record
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_SECONDS = 5.0
+TRANSACTION_TIMEOUT_MS = 10_000
+"""For how long a transaction that a SIGKILL left open may hold readers back, at most."""
+LARGEST_COPY_BYTES = 100_000_000
+"""Leave it to the broker what is too large: librdkafka's own limit of 1,000,000 bytes is below Kafka's."""
+
+
+class Settling:
+    """Belongs to the thread of its consumer."""
+
+    def __init__(self, connection: Connection, consumer: Consumer, ready: str, *, transactional_id: str) -> None:
+        self._consumer = consumer
+        self._ready = ready
+        self._next_offsets: dict[int, int] = {}
+        self._outcomes: list[Outcome] = []
+        self._undelivered: list[KafkaError] = []
+        self._producer: Producer | None = None
+        self._partitions: dict[str, int] = {}
+        self._in_doubt = False
+        self._producer_config: dict[str, Any] = {
+            **connection.client_config(),
+            "client.id": transactional_id,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            "partitioner": "murmur2_random",
+            "message.max.bytes": LARGEST_COPY_BYTES,
+            "compression.type": "lz4",
+            "linger.ms": 0,
+            "delivery.report.only.error": True,
+            "on_delivery": self._delivered,
+        }
+
+    @property
+    def clean(self) -> bool:
+        return not self._next_offsets
+
+    def done(self, record: Record, outcome: Outcome | None = None) -> None:
+        """The record needs no more handling: `outcome` has what is to be written for it, None: nothing."""
+        self._next_offsets[record.partition] = record.offset + 1
+        if outcome is not None:
+            self._outcomes.append(outcome)
+
+    def forget(self, partitions: Iterable[int]) -> None:
+        """They belong to another consumer now, which will do again what was not settled."""
+        gone = set(partitions)
+        self._next_offsets = {p: offset for p, offset in self._next_offsets.items() if p not in gone}
+        self._outcomes = [outcome for outcome in self._outcomes if outcome.record.partition not in gone]
+
+    def rejoined(self, consumer: Consumer) -> None:
+        """The member is another one now, and nothing that was not settled is its own."""
+        self._consumer = consumer
+        self._next_offsets.clear()
+        self._outcomes.clear()
+
+    def settle(self) -> bool:
+        """One try, which lasts a few seconds at most. False: try again. Never raises for what Kafka answers."""
+        try:
+            if self._in_doubt:
+                self._resolve_doubt()
+            if not self._outcomes:
+                self._commit(self._next_offsets)
+            elif not self._transact(self._outcomes, self._next_offsets):
+                # a batch with one record that is too large is refused whole
+                self._settle_one_by_one()
+        except KafkaException as e:
+            log.warning("offsets of %s are not committed yet: %s", self._ready, kafka_error(e))
+            return False
+        return self.clean
+
+    def _commit(self, offsets: dict[int, int]) -> None:
+        if offsets:
+            committed = self._consumer.commit(offsets=self._positions(offsets), asynchronous=False)
+            self._settled({tp.partition: tp.offset for tp in committed if tp.error is None})
+
+    def _settle_one_by_one(self) -> None:
+        for record, copies in list(self._outcomes):
+            offsets = {record.partition: record.offset + 1}
+            if not any(self._transact([Outcome(record, (copy,))], offsets) for copy in copies):
+                raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+        self._commit(self._next_offsets)
+
+    def _transact(self, outcomes: Sequence[Outcome], offsets: dict[int, int]) -> bool:
+        """False: a copy is too large. Raises KafkaException for any other failure."""
+        producer = self._producer or self._new_producer()
+        self._undelivered.clear()
+        try:
+            producer.begin_transaction()
+            for outcome in outcomes:
+                self._produce(producer, outcome.copies[0])
+            producer.flush(TIMEOUT_SECONDS)
+            if self._undelivered:
+                raise KafkaException(self._undelivered[0])
+            group = self._consumer.consumer_group_metadata()  # of this moment: an older generation is refused
+            send_offsets(producer, self._positions(offsets), group, TIMEOUT_SECONDS)
+            producer.commit_transaction(TIMEOUT_SECONDS)
+        except KafkaException as e:
+            self._end(producer)
+            if kafka_error(e).code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                return False
+            raise
+        self._settled(offsets)
+        return True
+
+    def _end(self, producer: Producer) -> None:
+        """After a failure a new producer is made: the old one may be fatally ill, or have a gap in its sequence numbers."""
+        self._producer = None
+        try:
+            producer.abort_transaction(TIMEOUT_SECONDS)
+        except KafkaException:
+            self._in_doubt = True
+            producer.purge()
+
+    def _new_producer(self) -> Producer:
+        producer = Producer(self._producer_config)
+        producer.init_transactions(TIMEOUT_SECONDS)
+        self._partitions.clear()
+        self._producer = producer
+        return producer
+
+    def _resolve_doubt(self) -> None:
+        self._producer or self._new_producer()
+        committed = self._consumer.committed(self._positions(self._next_offsets), TIMEOUT_SECONDS)
+        self._in_doubt = False
+        self._settled({tp.partition: tp.offset for tp in committed if tp.error is None and tp.offset >= 0})
+
+    def _settled(self, offsets: dict[int, int]) -> None:
+        """Everything below these is done and known to Kafka."""
+        self._next_offsets = {p: n for p, n in self._next_offsets.items() if n > offsets.get(p, -1)}
+        self._outcomes = [o for o in self._outcomes if o.record.offset >= offsets.get(o.record.partition, -1)]
+
+    def _positions(self, offsets: dict[int, int]) -> list[TopicPartition]:
+        return [TopicPartition(self._ready, partition, offset) for partition, offset in offsets.items()]
+
+    def _produce(self, producer: Producer, copy: Copy) -> None:
+        partition = BY_KEY if copy.partition == BY_KEY else copy.partition % self._partition_count(producer, copy.topic)
+        deadline = Deadline(TIMEOUT_SECONDS)
+        while True:
+            try:
+                producer.produce(copy.topic, copy.value, copy.key, partition, headers=[*copy.headers])
+                return
+            except BufferError as e:  # the queue is full
+                if deadline.over:
+                    raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from e
+                producer.poll(0.1)
+
+    def _partition_count(self, producer: Producer, topic: str) -> int:
+        if topic not in self._partitions:
+            described = producer.list_topics(topic, TIMEOUT_SECONDS).topics[topic]
+            if described.error is not None:
+                raise KafkaException(described.error)
+            self._partitions[topic] = len(described.partitions)
+        return self._partitions[topic]
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._undelivered.append(error)

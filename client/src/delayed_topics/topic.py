@@ -1,0 +1,260 @@
+"""A delayed topic, as an application uses it: send to it, and handle what comes out."""
+
+import logging
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from delayed_topics_core.headers import CREATED_AT, DELAY_LEVEL, ID, MAX_ID_BYTES, OWN_HEADERS, Header
+from delayed_topics_core.names import REGISTRY_TOPIC, TopicNames
+from delayed_topics_core.registry import LayoutRecord
+from delayed_topics_kafka.closing import Closing
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.deadline import Deadline
+from delayed_topics_kafka.registry import RegistryFollower
+
+from delayed_topics.errors import NotDelayedTopic, Reject, SendFailed
+from delayed_topics.record import Record
+from delayed_topics.records import Records
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Record], object]
+FOLLOW_SECONDS = 1.0
+LARGEST_RECORD_BYTES = 100_000_000
+
+
+class DelayedTopic(Closing):
+    """Made by `connect`; use it as a context. `send` may be called from many threads."""
+
+    def __init__(
+        self, connection: Connection, names: TopicNames, follower: RegistryFollower, layout: LayoutRecord
+    ) -> None:
+        self._connection = connection
+        self._names = names
+        self._follower = follower
+        self._following = threading.Lock()
+        self._followed_at = time.monotonic()
+        self._layout = layout
+        self._failing = threading.Lock()
+        self._failures: Counter[str] = Counter()
+        """By reason: many records may fail before anybody flushes."""
+        self._producer = Producer(
+            {
+                "compression.type": "lz4",
+                **connection.client_config(),
+                "enable.idempotence": True,
+                # Java's default partitioner, so that a key finds the same partition from either language
+                "partitioner": "murmur2_random",
+                "message.max.bytes": LARGEST_RECORD_BYTES,
+                "delivery.report.only.error": True,
+                "on_delivery": self._undelivered,
+            }
+        )
+
+    @classmethod
+    def connect(
+        cls, bootstrap: str | Mapping[str, Any] | Connection, topic: str, *, timeout_seconds: float = 30
+    ) -> "DelayedTopic":
+        """`bootstrap`: "host:port,…", or librdkafka properties, or a Connection. Returns when the topic is served.
+
+        Raises IllegalTopicName, KafkaDoorError, and NotDelayedTopic if this Kafka cluster has no such delayed topic.
+        """
+        names = TopicNames.of(topic)
+        connection = _connection(bootstrap)
+        deadline = Deadline(timeout_seconds)
+        # polled only by who sends: nobody would take the statistics of an application that doesn't
+        seldom_asked = replace(connection, further={**connection.further, "statistics.interval.ms": "0"})
+        follower = RegistryFollower(seldom_asked, client_id="delayed-topics-client")
+        try:
+            follower.catch_up(deadline.remaining_seconds)
+            while (layout := follower.state.layouts.get(topic)) is not None and layout.state != "serving":
+                if deadline.over:
+                    raise NotDelayedTopic(
+                        f"topic {topic} is planned and not served yet after {timeout_seconds:g} s: "
+                        f"see `kubectl describe dtopic {layout.owner.name} -n {layout.owner.namespace}`"
+                    )
+                follower.poll(0.1)
+            if layout is None:
+                raise _not_there(topic, connection)
+        except BaseException:
+            follower.close()
+            raise
+        return cls(connection, names, follower, layout)
+
+    @property
+    def names(self) -> TopicNames:
+        return self._names
+
+    @property
+    def layout(self) -> LayoutRecord:
+        """What the registry says now: delays, retry cap, partitions. Raises NotDelayedTopic once the topic was removed."""
+        self._follow()
+        return self._layout
+
+    def send(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Iterable[Header] = (),
+        delay_level: int | None = None,
+        id: str | None = None,  # noqa: A002  the header's name
+    ) -> None:
+        """To the front topic, without waiting: `flush` waits, and says what failed.
+
+        delay_level   the 1-based entry of the delay list that the record waits; above the last: the last; without: the first
+        id            stays with the record over all attempts; the worker gives it one if you don't
+
+        Raises ValueError for headers that are not yours to give, SendFailed for a record that no broker would take.
+        """
+        if time.monotonic() > self._followed_at + FOLLOW_SECONDS:
+            self._follow()
+        all_headers = [*_foreign(headers), (CREATED_AT, b"%d" % (time.time() * 1000))]
+        if delay_level is not None:
+            all_headers.append((DELAY_LEVEL, b"%d" % _level(delay_level)))
+        if id is not None:
+            all_headers.append((ID, _id(id)))
+        while True:
+            try:
+                self._producer.produce(self._names.front, value, key, headers=[*all_headers])
+                break
+            except BufferError:
+                self._producer.poll(0.1)  # the queue is full: wait for room, as Java's producer does
+            except KafkaException as e:
+                raise SendFailed(f"a record for {self._names.front} was not sent: {e.args[0]}", failed=1) from e
+        self._producer.poll(0)
+
+    def flush(self, timeout_seconds: float = 60) -> None:
+        """Returns when all that was sent has arrived. Raises SendFailed if something did not, or not yet."""
+        waiting = self._producer.flush(timeout_seconds)
+        with self._failing:
+            failures, self._failures = self._failures, Counter()
+        if failures:
+            raise SendFailed(
+                f"{failures.total()} records did not get to {self._names.front}, the first because: {next(iter(failures))}",
+                failed=failures.total(),
+            )
+        if waiting:
+            raise SendFailed(
+                f"{waiting} records for {self._names.front} are still under way after {timeout_seconds:g} s",
+                failed=waiting,
+            )
+
+    def records(self, group: str, *, member: str | None = None) -> Records:
+        """Joins a consumer group of the ready topic; see Records for `member`."""
+        return Records(self._connection, self._names, group, member=member)
+
+    def consumer(self, group: str, handler: Handler, *, member: str | None = None) -> "Consumer":
+        """As `records`, with a handler whose exceptions decide what becomes of a record."""
+        return Consumer(self.records(group, member=member), handler)
+
+    def consume(self, group: str, handler: Handler, *, member: str | None = None) -> None:
+        """Runs a consumer until SIGTERM or SIGINT; to be called in the main thread."""
+        self.consumer(group, handler, member=member).run_until_signal()
+
+    def close(self) -> None:
+        """Flushes. Raises SendFailed."""
+        try:
+            self.flush()
+        finally:
+            self._follower.close()
+
+    def _follow(self) -> None:
+        if not self._following.acquire(blocking=False):
+            return  # another thread does
+        try:
+            self._follower.poll(0)
+            self._followed_at = time.monotonic()
+            layout = self._follower.state.layouts.get(self._names.front)
+            if layout is None:
+                raise _not_there(self._names.front, self._connection)
+            if layout.state == "serving":
+                self._layout = layout
+        finally:
+            self._following.release()
+
+    def _undelivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            with self._failing:
+                self._failures[str(error)] += 1
+
+
+class Consumer:
+    """A handler at work. A handler that returns is done with the record; `Reject` makes a dead letter; any other exception a retry."""
+
+    def __init__(self, records: Records, handler: Handler) -> None:
+        self._records = records
+        self._handler = handler
+
+    def run(self) -> None:
+        """Until `stop`; then what is done is settled and the group left. Raises KafkaDoorError, as Records does."""
+        with self._records as records:
+            for record in records:
+                try:
+                    self._handler(record)
+                except Reject as e:
+                    records.reject(record, e.reason)
+                except Exception as e:  # noqa: BLE001  whatever a handler raises means: not this time
+                    log.info("%s [%d] offset %d is retried: %r", record.topic, record.partition, record.offset, e)
+                    records.retry(record, e)
+
+    def run_until_signal(self) -> None:
+        """As `run`, and SIGTERM and SIGINT stop it; to be called in the main thread."""
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            self.stop()
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            self.run()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def stop(self) -> None:
+        """Ends `run` after the record at hand. To be called from handlers, signal handlers and other threads."""
+        self._records.stop()
+
+
+def _connection(bootstrap: str | Mapping[str, Any] | Connection) -> Connection:
+    match bootstrap:
+        case Connection():
+            return bootstrap
+        case str():
+            return Connection(bootstrap_servers=bootstrap)
+        case _:
+            return Connection.from_properties(bootstrap)
+
+
+def _not_there(topic: str, connection: Connection) -> NotDelayedTopic:
+    return NotDelayedTopic(
+        f"topic {topic} is not in {REGISTRY_TOPIC} of Kafka at {connection.bootstrap_servers}: "
+        "create a DelayedTopic resource for it, or connect to the cluster that has it"
+    )
+
+
+def _foreign(headers: Iterable[Header]) -> list[Header]:
+    given = list(headers)
+    own = [name for name, _ in given if name in OWN_HEADERS]
+    if own:
+        raise ValueError(f"header {own[0]} is for delayed topics to write: use the arguments of send")
+    return given
+
+
+def _level(delay_level: int) -> int:
+    if delay_level < 1:
+        raise ValueError(f"delay_level must be 1 or more, it is {delay_level}: 1 is the first entry of the delay list")
+    return delay_level
+
+
+def _id(text: str) -> bytes:
+    if not text.isascii() or not 0 < len(text) <= MAX_ID_BYTES:
+        raise ValueError(f"id must be 1 to {MAX_ID_BYTES} ASCII characters, it is {text[:32]!r}")
+    return text.encode()

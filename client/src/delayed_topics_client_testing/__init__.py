@@ -1,0 +1,146 @@
+"""For tests: a delayed topic without workers. The registry says it is served, and records are released by hand. Not in the wheel."""
+
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from delayed_topics_core.headers import Header, OwnHeaders, Root, write_release
+from delayed_topics_core.layout import LayoutSpec, initial
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.registry import LayoutRecord, Owner
+from delayed_topics_core.settings import COPY_MAX_MESSAGE_BYTES
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec
+from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
+from delayed_topics_kafka.system_topics import ensure_system_topics
+
+FRONT_PARTITIONS = 3
+DUE_AT_MS = 1_700_000_000_000
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A record that was read, with its headers as a dictionary; none of those in these tests is there twice."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header]
+    said: dict[str, bytes | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Served:
+    """The topics of one delayed topic on a real broker."""
+
+    connection: Connection
+    names: TopicNames
+    layout: LayoutRecord
+
+    @property
+    def bootstrap(self) -> str:
+        return self.connection.bootstrap_servers
+
+    def write_layout(self, layout: LayoutRecord) -> None:
+        with RegistryFollower(self.connection) as follower:
+            RegistryWriter(follower, self.connection).write([layout])
+
+    def remove_layout(self) -> None:
+        with RegistryFollower(self.connection) as follower:
+            RegistryWriter(follower, self.connection).remove([self.layout.key])
+
+    def release(
+        self,
+        value: bytes | None,
+        *,
+        partition: int = 0,
+        key: bytes | None = b"k",
+        attempt: int = 0,
+        headers: tuple[Header, ...] = (),
+        group: bytes | None = None,
+        number: int = 0,
+    ) -> None:
+        """What a worker would write for the front record `number` of this partition."""
+        root = Root("f", partition, number, "topic-id")
+        own = OwnHeaders(attempt=attempt, group=group, created_at_ms=DUE_AT_MS - 5000)
+        released = write_release(
+            headers,
+            own,
+            root=root,
+            origin=b"f:%d:%d" % (partition, number),
+            due_at_ms=DUE_AT_MS,
+            released_at_ms=DUE_AT_MS + 1,
+        )
+        self.produce(self.names.ready, value, partition=partition, key=key, headers=released)
+
+    def produce(
+        self, topic: str, value: bytes | None, *, partition: int = 0, key: bytes | None = None, headers: list[Header]
+    ) -> None:
+        producer = Producer({**self.connection.client_config(), "message.max.bytes": 100_000_000})
+        producer.produce(topic, value, key, partition, headers=[*headers])
+        assert producer.flush(20) == 0
+
+    def read(self, topic: str) -> list[Copied]:
+        """All committed records of a topic."""
+        consumer = Consumer(
+            {
+                **self.connection.client_config(),
+                "group.id": "looks",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+            }
+        )
+        partitions = len(consumer.list_topics(topic, 10).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+        copied: list[Copied] = []
+        at_end = 0
+        while at_end < partitions:
+            message = consumer.poll(20)
+            assert message is not None
+            if message.error() is not None:
+                at_end += 1
+                continue
+            headers: list[Header] = [*(message.headers() or [])]
+            copied.append(Copied(message.partition() or 0, message.key(), message.value(), headers, dict(headers)))
+        consumer.close()
+        return copied
+
+    def committed(self, group: str) -> dict[int, int]:
+        """Next offsets by partition of the ready topic."""
+        partitions = [(self.names.ready, p) for p in range(FRONT_PARTITIONS)]
+        found = KafkaAdmin(self.connection).committed(group, partitions)
+        return {p: at.offset for (_, p), at in found.items() if isinstance(at, CommittedOffset)}
+
+
+def serve(connection: Connection, topic: str) -> Served:
+    """Topics and a registry record, as the operator makes them."""
+    names = TopicNames.of(topic)
+    admin = KafkaAdmin(connection)
+    ensure_system_topics(admin, replication_factor=1)
+    largest = {"max.message.bytes": str(COPY_MAX_MESSAGE_BYTES)}
+    log_append_time = {"message.timestamp.type": "LogAppendTime"}
+    counts = {names.front: FRONT_PARTITIONS, names.ready: FRONT_PARTITIONS, names.dead_letter: 2, names.delays: 4}
+    admin.create_topics(
+        [
+            NewTopicSpec(
+                name=name,
+                partitions=count,
+                replication_factor=1,
+                config=log_append_time if name == names.front else log_append_time | largest,
+            )
+            for name, count in counts.items()
+        ]
+    )
+    layout = LayoutRecord(
+        topic=topic,
+        owner=Owner("cluster", "shop", "orders"),
+        state="serving",
+        layout=initial(LayoutSpec(delay_seconds=(0, 10, 60), partitions=4)),
+        retry_cap=3,
+        front_partitions=FRONT_PARTITIONS,
+        ready_partitions=FRONT_PARTITIONS,
+        group=names.group,
+    )
+    served = Served(connection, names, layout)
+    served.write_layout(layout)
+    return served

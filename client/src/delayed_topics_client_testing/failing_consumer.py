@@ -1,0 +1,66 @@
+"""A consumer as a process of its own, which can be killed: `python -m delayed_topics_client_testing.failing_consumer …`.
+
+Every value that ends in 0 fails, every value that ends in 5 is rejected. With `--die-before STEP` the process kills itself
+right before that step of its first transaction, when the copies have been acknowledged.
+"""
+
+import os
+import signal
+import time
+from typing import Any
+
+import click
+from confluent_kafka import Producer
+from delayed_topics import DelayedTopic, Record, Reject, settling
+
+WORK_SECONDS = 0.005
+"""So that a kill finds work that is settled and work that isn't."""
+
+
+class DyingProducer(Producer):
+    """Ends the process with SIGKILL before `step`."""
+
+    step = ""
+
+    def send_offsets_to_transaction(self, *args: Any) -> None:
+        self._die_before("offsets")
+        super().send_offsets_to_transaction(*args)
+
+    def commit_transaction(self, *args: Any) -> None:
+        self._die_before("commit")
+        super().commit_transaction(*args)
+        self._die_before("more")
+
+    def _die_before(self, step: str) -> None:
+        if step == self.step:
+            self.flush(10)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def judge(record: Record) -> None:
+    value = record.value or b""
+    print(value.decode(), flush=True)
+    time.sleep(WORK_SECONDS)
+    if value.endswith(b"0"):
+        raise RuntimeError("not now")
+    if value.endswith(b"5"):
+        raise Reject("never")
+
+
+@click.command()
+@click.argument("bootstrap")
+@click.argument("topic")
+@click.option("--member")
+@click.option("--die-before", type=click.Choice(["offsets", "commit", "more"]))
+def main(bootstrap: str, topic: str, member: str | None, die_before: str | None) -> None:
+    if die_before is not None:
+        DyingProducer.step = die_before
+        module: Any = settling
+        module.Producer = DyingProducer
+    session = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
+    with DelayedTopic.connect({"bootstrap.servers": bootstrap, **session}, topic) as delayed:
+        delayed.consume("shipping", judge, member=member)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from delayed_topics import DelayedTopic
+from delayed_topics.cli import main
+from delayed_topics_client_testing import Served
+from delayed_topics_core.window import encode_metadata
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.model import CommittedOffset
+
+
+def run(*arguments: str, text: str | None = None, env: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(main, arguments, input=text, env={"COLUMNS": "120", "KAFKA_BOOTSTRAP": "", **(env or {})})
+
+
+@pytest.mark.broker
+def test_records_are_sent_from_arguments_and_from_lines(served: Served) -> None:
+    bootstrap, topic = ("--bootstrap", served.bootstrap), served.names.front
+    options = ("--key", "k", "--header", "trace=1=2", "--delay-level", "2", "--id", "order-7")
+    assert "1 sent to" in run(*bootstrap, "send", topic, "one", *options).output
+    assert "2 sent to" in run("send", topic, text="two\nthree\n", env={"KAFKA_BOOTSTRAP": served.bootstrap}).output
+    copies = {c.value: c for c in served.read(topic)}
+    assert set(copies) == {b"one", b"two", b"three"}
+    one = copies[b"one"]
+    del one.said["dt-created-at"]
+    assert (one.key, one.said) == (b"k", {"trace": b"1=2", "dt-delay-level": b"2", "dt-id": b"order-7"})
+
+
+@pytest.mark.broker
+def test_records_are_printed_with_attempt_and_lateness(served: Served) -> None:
+    served.release(b"v", attempt=2, number=7)
+    shown = run("--bootstrap", served.bootstrap, "consume", served.names.front, "--group", "looks", "--count", "1")
+    assert shown.exit_code == 0
+    pattern = rf"{served.names.ready} \[0\] 0  attempt 2  late \d+ ms  id f:0:7:topic-id  key k  value v\n"
+    assert re.fullmatch(pattern, shown.output)
+
+
+@pytest.mark.broker
+def test_the_status_counts_what_waits_and_what_is_due(served: Served) -> None:
+    """Layout: 0-1 → 0 s, 2 → 10 s, 3 → 60 s. Records made by hand wait from the moment they are produced."""
+    front, delays = served.names.front, served.names.delays
+    for partition, count in ((0, 3), (2, 5), (3, 2)):
+        for _ in range(count):
+            served.produce(delays, b"x", partition=partition, headers=[])
+    for _ in range(4):
+        served.produce(front, b"x", headers=[])
+    served.release(b"x")
+    starts = {(front, p): CommittedOffset(0) for p in range(3)} | {(delays, p): CommittedOffset(0) for p in range(3)}
+    # of the five in partition 2: offset 0 is done, and 2 and 3 are finished above it
+    starts[delays, 2] = CommittedOffset(1, encode_metadata(1, [2, 3]))
+    starts[front, 0] = CommittedOffset(3)
+    KafkaAdmin(served.connection).commit(served.layout.group, starts)
+    shown = run("--bootstrap", served.bootstrap, "status", front)
+    assert shown.exit_code == 0, shown.output
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.output.splitlines() if "│" in line]
+    assert rows == [
+        ["", "front", "0-2", "1", "1"],
+        ["0 s", "main", "0-1", "3", "3"],
+        ["10 s", "delay", "2", "2", "0"],
+        ["60 s", "delay", "3", "-", "-"],
+    ]
+    assert "generation 1, retry cap 3, releasing, of shop/orders" in shown.output
+    assert f"Workers: 0 in group {served.layout.group}" in shown.output
+    assert "Records in the ready topic: 1, dead letters: 0" in shown.output
+
+
+@pytest.mark.broker
+def test_the_marks_of_transactions_are_no_backlog(served: Served) -> None:
+    front = served.names.front
+    served.release(b"v")
+    with DelayedTopic.connect(served.bootstrap, front) as topic, topic.records("shipping") as records:
+        for record in records:
+            records.retry(record, TimeoutError("slow"))
+            records.stop()
+    (copy,) = served.read(front)
+    starts = {(front, p): CommittedOffset(0) for p in range(3)}
+    starts[front, copy.partition] = CommittedOffset(1)
+    KafkaAdmin(served.connection).commit(served.layout.group, starts)
+    ends = KafkaAdmin(served.connection).list_offsets([(front, copy.partition)], "latest")
+    assert ends == {(front, copy.partition): 2}  # the copy and the mark
+    shown = run("--bootstrap", served.bootstrap, "status", front).output
+    assert re.search(r"front │ 0-2 +│ +0 │ +0 │", shown)
+
+
+@pytest.mark.broker
+def test_properties_come_from_a_file(served: Served, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"# how to reach it\nbootstrap.servers={served.bootstrap}\n\nclient.id = shop\n")
+    assert run("--config", str(file), "send", served.names.front, "x").exit_code == 0
+    file.write_text("bootstrap.servers\n")
+    assert "'bootstrap.servers' must be name=value" in run("--config", str(file), "status", "x").output
+
+
+@pytest.mark.broker
+def test_an_error_is_one_line(served: Served) -> None:
+    shown = run("--bootstrap", served.bootstrap, "status", "nowhere")
+    assert shown.exit_code == 1
+    assert re.fullmatch(r"Error: topic nowhere is not in delayedtopics\.registry .*\n", shown.output)
+    assert (
+        "header dt-root is for delayed topics"
+        in run("--bootstrap", served.bootstrap, "send", served.names.front, "x", "--header", "dt-root=x").output
+    )
+
+
+def test_without_an_address_it_says_how_to_give_one() -> None:
+    shown = run("status", "orders")
+    assert shown.exit_code == 2
+    assert "--bootstrap HOST:PORT, $KAFKA_BOOTSTRAP, or bootstrap.servers in --config" in shown.output
+
+
+def test_the_manifest_of_a_handler_is_printed(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "from delayed_topics import delayed_topic\n"
+        "@delayed_topic(topic='orders', delay_seconds=[0, 10], retry_cap=2)\n"
+        "def ship(record): ...\n"
+        "def plain(record): ...\n"
+    )
+
+    def manifest(handler: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "delayed_topics", "manifest", handler]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert yaml.safe_load(manifest("shop:ship").stdout)["spec"] == {"delaySeconds": [0, 10], "retryCap": 2}
+    assert "must be a function decorated with @delayed_topic" in manifest("shop:plain").stderr
+    assert manifest("shop:absent").stderr.startswith("Error: shop:absent can't be imported")

@@ -1,0 +1,283 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from delayed_topics import DelayedTopic, Record, Reject
+from delayed_topics_client_testing import DUE_AT_MS, Served
+from delayed_topics_core.headers import Header, Root, read_front
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.errors import TopicMissing
+from delayed_topics_worker_testing.foreign_client import produce_with_raw_header_key
+
+pytestmark = pytest.mark.broker
+
+
+def handle_all(
+    served: Served, count: int, handler: Callable[[Record], object], group: str = "shipping"
+) -> list[Record]:
+    """Runs a consumer until it has seen that many records."""
+    seen: list[Record] = []
+
+    def counted(record: Record) -> None:
+        seen.append(record)
+        if len(seen) == count:
+            consumer.stop()
+        handler(record)
+
+    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
+        consumer = orders.consumer(group, counted)
+        consumer.run()
+    return seen
+
+
+def nothing(_: Record) -> None:
+    """A handler that is content."""
+
+
+def fail(_: Record) -> None:
+    raise RuntimeError("not now")
+
+
+def test_a_record_comes_with_all_that_is_known_of_it(served: Served) -> None:
+    headers: tuple[Header, ...] = (("trace", b"1"), ("trace", None), ("empty", b""))
+    served.release(b"v", partition=2, key=b"k", attempt=1, headers=headers, number=9)
+    served.release(None, partition=2, key=None)
+    record, bare = handle_all(served, 2, nothing)
+    assert (record.key, record.value, record.headers, record.attempt) == (b"k", b"v", headers, 1)
+    assert record.id == "f:2:9:topic-id"
+    assert record.root == Root("f", 2, 9, "topic-id")
+    assert (record.due_at_ms, record.released_at_ms) == (DUE_AT_MS, DUE_AT_MS + 1)
+    assert record.late_ms == record.appended_at_ms - DUE_AT_MS
+    assert (record.topic, record.partition, record.offset) == (served.names.ready, 2, 0)
+    assert (bare.key, bare.value, bare.headers) == (None, None, ())
+
+
+def test_what_is_done_is_not_handed_out_again(served: Served) -> None:
+    for n in range(10):
+        served.release(b"%d" % n, partition=n % 3)
+    handle_all(served, 10, nothing)
+    assert sum(served.committed("shipping").values()) == 10
+    served.release(b"later")
+    assert [r.value for r in handle_all(served, 1, nothing)] == [b"later"]
+    assert served.read(served.names.front) == []
+    assert len(handle_all(served, 11, nothing, group="billing")) == 11
+
+
+def test_a_client_that_knows_no_broker_any_more_is_replaced_and_nothing_is_skipped(served: Served) -> None:
+    for n in range(10):
+        served.release(b"%d" % n, partition=n % 3)
+    handled: set[bytes | None] = set()
+    with (
+        DelayedTopic.connect(served.bootstrap, served.names.front) as orders,
+        orders.records("shipping") as records,
+    ):
+        first = records._consumer
+        for record in records:
+            handled.add(record.value)
+            if len(handled) == 5:
+                records._stranded.set()
+            if len(handled) == 10:
+                records.stop()
+        assert records._consumer is not first
+    assert sum(served.committed("shipping").values()) == 10
+
+
+def test_an_exception_means_one_attempt_more(served: Served) -> None:
+    served.release(b"v", partition=1, attempt=2, headers=(("trace", b"1"), ("trace", b"2")))
+    before_ms = int(time.time() * 1000)
+    handle_all(served, 1, fail)
+    (copy,) = served.read(served.names.front)
+    assert (copy.key, copy.value, copy.partition) == (b"k", b"v", 1)
+    assert copy.headers[:2] == [("trace", b"1"), ("trace", b"2")]
+    own = read_front(copy.headers)
+    assert (own.attempt, own.group, own.id, own.error) == (3, b"shipping", b"f:1:0:topic-id", b"RuntimeError: not now")
+    assert own.created_at_ms == DUE_AT_MS - 5000
+    assert own.done_at_ms is not None
+    assert before_ms <= own.done_at_ms <= time.time() * 1000
+    assert not {"dt-root", "dt-origin", "dt-due-at", "dt-released", "dt-hops"} & copy.said.keys()
+    assert served.committed("shipping") == {1: 1}
+
+
+def test_above_the_cap_it_is_still_the_worker_who_decides(served: Served) -> None:
+    served.release(b"v", attempt=served.layout.retry_cap)
+    handle_all(served, 1, fail)
+    assert [c.said["dt-attempt"] for c in served.read(served.names.front)] == [b"4"]
+    assert served.read(served.names.dead_letter) == []
+
+
+def test_reject_means_dead_letter_with_its_ready_record_as_origin(served: Served) -> None:
+    served.release(b"x", partition=2)
+    served.release(b"v", partition=2, attempt=1, headers=(("trace", b"1"),), number=9)
+
+    def reject(record: Record) -> None:
+        if record.value == b"v":
+            raise Reject("no such customer: Zoë")
+
+    handle_all(served, 2, reject)
+    (copy,) = served.read(served.names.dead_letter)
+    assert (copy.key, copy.value, copy.partition) == (b"k", b"v", 0)  # partition 2 of the root, of 2 partitions
+    assert copy.said == {
+        "trace": b"1",
+        "dt-id": b"f:2:9:topic-id",
+        "dt-attempt": b"1",
+        "dt-created-at": b"%d" % (DUE_AT_MS - 5000),
+        "dt-root": b"f:2:9:topic-id",
+        "dt-origin": b"r:2:1",
+        "dt-reason": b"Rejected",
+        "dt-error": b"no such customer: Zo\\xeb",
+    }
+    assert served.read(served.names.front) == []
+    assert served.committed("shipping") == {2: 2}
+
+
+def test_the_retries_of_other_groups_are_skipped(served: Served) -> None:
+    served.release(b"first")
+    served.release(b"theirs", attempt=1, group=b"billing")
+    served.release(b"ours", attempt=1, group=b"shipping")
+    assert [(r.value, r.group) for r in handle_all(served, 2, nothing)] == [(b"first", None), (b"ours", "shipping")]
+    assert served.committed("shipping") == {0: 3}
+    assert [r.value for r in handle_all(served, 2, nothing, group="billing")] == [b"first", b"theirs"]
+
+
+def test_a_record_that_anybody_wrote_can_be_retried_too(served: Served) -> None:
+    served.produce(served.names.ready, b"v", key=b"k", headers=[("dt-attempt", b"many"), ("dt-root", b"?")])
+    (record,) = handle_all(served, 1, fail)
+    assert (record.attempt, record.id, record.root, record.late_ms) == (0, None, None, 0)
+    (copy,) = served.read(served.names.front)
+    assert copy.said["dt-attempt"] == b"1"
+    assert "dt-id" not in copy.said
+
+
+def test_a_header_name_that_is_not_utf8_is_a_dead_letter_and_neighbours_are_handled(served: Served) -> None:
+    produce_with_raw_header_key(
+        served.connection, served.names.ready, partition=0, key=b"k", value=b"bad", headers=[(b"caf\xe9", b"v")]
+    )
+    served.release(b"good")
+    assert [r.value for r in handle_all(served, 1, nothing)] == [b"good"]
+    (copy,) = served.read(served.names.dead_letter)
+    assert (copy.value, copy.said["dt-reason"], copy.said["dt-origin"]) == (b"bad", b"HeaderUnreadable", b"r:0:0")
+    assert served.committed("shipping") == {0: 2}
+
+
+def test_a_retry_too_large_for_the_front_topic_is_a_dead_letter_and_neighbours_are_retried(served: Served) -> None:
+    """The front topic takes Kafka's default of 1,048,588 bytes a batch: with more headers a record that just fits doesn't."""
+    large = os.urandom(1_048_500)
+    for value in (b"before", large, b"after"):
+        served.release(value)
+    handle_all(served, 3, fail)
+    assert [c.value for c in served.read(served.names.front)] == [b"before", b"after"]
+    (dead,) = served.read(served.names.dead_letter)
+    assert (dead.value, dead.said["dt-reason"], dead.said["dt-origin"]) == (large, b"TooLarge", b"r:0:1")
+    assert dead.said["dt-error"] == b"RuntimeError: not now"
+    assert served.committed("shipping") == {0: 3}
+
+
+def test_what_is_too_large_even_for_the_dead_letter_topic_leaves_its_headers_there(served: Served) -> None:
+    KafkaAdmin(served.connection).alter_topic_configs({served.names.dead_letter: {"max.message.bytes": "10000"}})
+    served.release(os.urandom(1_048_500), key=b"retried")
+    served.release(os.urandom(20_000), key=b"rejected")
+
+    def judge(record: Record) -> None:
+        raise Reject("no") if record.key == b"rejected" else RuntimeError("not now")
+
+    handle_all(served, 2, judge)
+    assert served.read(served.names.front) == []
+    dead = {c.key: c for c in served.read(served.names.dead_letter)}
+    assert {key: c.value for key, c in dead.items()} == {b"retried": None, b"rejected": None}
+    assert {c.said["dt-reason"] for c in dead.values()} == {b"TooLarge"}
+    assert served.committed("shipping") == {0: 2}
+
+
+def test_the_iteration_can_be_used_without_a_handler(served: Served) -> None:
+    for value in (b"good", b"bad", b"ugly", b"last"):
+        served.release(value)
+    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders, orders.records("shipping") as records:
+        for record in records:
+            match record.value:
+                case b"bad":
+                    records.retry(record, TimeoutError("slow"))
+                case b"ugly":
+                    records.reject(record, "ugly")
+                case b"last":
+                    records.stop()
+    assert [c.value for c in served.read(served.names.front)] == [b"bad"]
+    assert [c.value for c in served.read(served.names.dead_letter)] == [b"ugly"]
+    assert served.committed("shipping") == {0: 4}
+
+
+def test_a_record_at_hand_when_the_loop_is_left_comes_again(served: Served) -> None:
+    served.release(b"one")
+    served.release(b"two")
+    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
+        with orders.records("shipping") as records:
+            for record in records:
+                if record.value == b"two":
+                    break
+        assert served.committed("shipping") == {0: 1}
+    assert [r.value for r in handle_all(served, 1, nothing)] == [b"two"]
+
+
+def test_two_consumers_share_the_partitions_and_handle_each_record_once(served: Served) -> None:
+    values: list[bytes | None] = []
+    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
+        consumers = [orders.consumer("shipping", lambda record: values.append(record.value)) for _ in range(2)]
+        threads = [threading.Thread(target=consumer.run) for consumer in consumers]
+        for n in range(60):
+            served.release(b"%d" % n, partition=n % 3)
+            if n == 10:
+                threads[0].start()
+            if n == 30:
+                threads[1].start()
+        deadline = time.monotonic() + 60
+        while len(values) < 60 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for consumer in consumers:
+            consumer.stop()
+        for thread in threads:
+            thread.join()
+    assert sorted(values, key=str) == sorted((b"%d" % n for n in range(60)), key=str)
+    assert sum(served.committed("shipping").values()) == 60
+
+
+def test_a_ready_topic_that_is_gone_is_said(served: Served) -> None:
+    KafkaAdmin(served.connection).delete_topics([served.names.ready])
+    with (
+        DelayedTopic.connect(served.bootstrap, served.names.front) as orders,
+        pytest.raises(TopicMissing, match=f"reading {served.names.ready}"),
+    ):
+        orders.consumer("shipping", nothing).run()
+
+
+def test_sigterm_lets_the_handler_finish_and_commits(served: Served) -> None:
+    for n in range(3):
+        served.release(b"%d" % n)
+    child = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys, time\n"
+            "from delayed_topics import DelayedTopic\n"
+            "def slow(record):\n"
+            "    print('begun', record.value.decode(), flush=True)\n"
+            "    time.sleep(1)\n"
+            "    print('done', record.value.decode(), flush=True)\n"
+            "with DelayedTopic.connect(sys.argv[1], sys.argv[2]) as orders:\n"
+            "    orders.consume('shipping', slow)\n"
+            "print('left', flush=True)\n",
+            served.bootstrap,
+            served.names.front,
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "begun 0\n"
+    child.send_signal(signal.SIGTERM)
+    assert child.stdout.read() == "done 0\nleft\n"
+    assert child.wait(20) == 0
+    assert served.committed("shipping") == {0: 1}

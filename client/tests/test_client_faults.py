@@ -1,0 +1,157 @@
+"""Whatever ends a consumer, and whenever: each failed record has one retry, each rejected one a dead letter, nothing is skipped."""
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from delayed_topics_client_testing import Served, serve
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_kafka.closing import Closing
+from delayed_topics_kafka.connection import Connection
+
+pytestmark = pytest.mark.broker
+
+
+class Child(Closing):
+    """A consumer as a process, killed at the end of its with block; `handled` grows while it runs."""
+
+    def __init__(self, served: Served, *options: str) -> None:
+        module = "delayed_topics_client_testing.failing_consumer"
+        command = [sys.executable, "-m", module, served.bootstrap, served.names.front, *options]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.handled: list[str] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def close(self) -> None:
+        self._process.kill()
+        self.wait()
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """The exit code, when all that it printed has been read."""
+        code = self._process.wait(90)
+        self._reader.join()
+        return code
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        self.handled.extend(line.strip() for line in self._process.stdout)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def wait_for_work(served: Served, child: Child, *, handled: int, count: int) -> None:
+    """Until it has handled that many, or everything is done."""
+    wait_until(lambda: len(child.handled) > handled or done(served) == count)
+
+
+def release(served: Served, end: int, *, first: int = 0) -> None:
+    for n in range(first, end):
+        served.release(b"%d" % n, partition=n % 3, number=n // 3)
+
+
+def done(served: Served) -> int:
+    return sum(served.committed("shipping").values())
+
+
+def assert_each_once(served: Served, count: int) -> None:
+    retried = Counter(c.value for c in served.read(served.names.front))
+    dead = Counter(c.value for c in served.read(served.names.dead_letter))
+    assert retried == Counter(b"%d" % n for n in range(0, count, 10))
+    assert dead == Counter(b"%d" % n for n in range(5, count, 10))
+
+
+@pytest.mark.parametrize(("step", "committed"), [("offsets", 0), ("commit", 0), ("more", 1)])
+def test_sigkill_between_copy_and_commit_leaves_both_or_none(served: Served, step: str, committed: int) -> None:
+    served.release(b"0")
+    with Child(served, "--member", "pod-0", "--die-before", step) as child:
+        assert child.wait() == -signal.SIGKILL
+    # as a read_committed consumer of the front topic, and the worker is one, sees it
+    assert served.committed("shipping").get(0, 0) == committed
+    assert len(served.read(served.names.front)) == committed
+    served.release(b"5")
+    with Child(served, "--member", "pod-0") as restarted:
+        wait_until(lambda: served.committed("shipping").get(0) == 2)
+        restarted.send(signal.SIGTERM)
+        assert restarted.wait() == 0
+    assert [c.value for c in served.read(served.names.front)] == [b"0"]
+    assert [c.value for c in served.read(served.names.dead_letter)] == [b"5"]
+
+
+def test_sigkill_at_any_moment(served: Served) -> None:
+    seed = random.randrange(10**6)
+    chance = random.Random(seed)
+    count = 400
+    release(served, count)
+    kills = 0
+    while done(served) < count:
+        with Child(served, "--member", "pod-0") as child:
+            wait_for_work(served, child, handled=chance.randrange(50, 150), count=count)
+            time.sleep(chance.uniform(0, 0.1))
+        kills += 1
+        assert kills < 40, f"seed {seed}"
+    assert kills >= 2
+    assert_each_once(served, count)
+
+
+def test_sigterm_at_any_moment_repeats_nothing(served: Served) -> None:
+    count = 90
+    release(served, count)
+    handled: list[str] = []
+    while done(served) < count:
+        with Child(served, "--member", "pod-0") as child:
+            wait_for_work(served, child, handled=20, count=count)
+            child.send(signal.SIGTERM)
+            assert child.wait() == 0
+        handled += child.handled
+    assert Counter(handled) == Counter(str(n) for n in range(count))
+    assert_each_once(served, count)
+
+
+def test_a_broker_that_is_killed_and_comes_back_costs_no_copy_and_doubles_none() -> None:
+    with Broker() as broker:
+        served = serve(Connection(bootstrap_servers=broker.bootstrap), "orders")
+        count = 200
+        with Child(served) as child:
+            for n in range(count):
+                if n == 100:
+                    broker.kill()
+                    time.sleep(3)
+                    broker.start()
+                served.release(b"%d" % n, partition=n % 3, number=n // 3)
+            wait_until(lambda: done(served) == count, 240)  # on a busy machine each outage costs it a minute
+            child.send(signal.SIGTERM)
+            assert child.wait() == 0
+        assert_each_once(served, count)
+
+
+def test_a_consumer_that_slept_through_its_session_doubles_no_copy(served: Served) -> None:
+    count = 300
+    release(served, count // 3)
+    with Child(served) as sleeper:
+        wait_until(lambda: done(served) > 0)
+        sleeper.send(signal.SIGSTOP)
+        with Child(served) as heir:
+            release(served, count, first=count // 3)
+            wait_until(lambda: done(served) == count)
+            sleeper.send(signal.SIGCONT)
+            served.release(b"%d" % count, partition=0, number=count)
+            wait_until(lambda: done(served) == count + 1)
+            for child in (sleeper, heir):
+                child.send(signal.SIGTERM)
+                assert child.wait() == 0
+    assert_each_once(served, count + 1)

@@ -1,0 +1,110 @@
+import os
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from delayed_topics import DelayedTopic, NotDelayedTopic, SendFailed
+from delayed_topics_client_testing import Served
+from delayed_topics_core.errors import IllegalTopicName
+from delayed_topics_core.layout import LayoutSpec, evolve
+from delayed_topics_core.partitioner import partition_for_key
+from delayed_topics_kafka.deadline import Deadline
+from delayed_topics_kafka.errors import KafkaUnreachable
+
+pytestmark = pytest.mark.broker
+
+
+def send_until(deadline: Deadline, topic: DelayedTopic) -> None:
+    while not deadline.over:
+        topic.send(b"x")
+
+
+def test_records_arrive_with_what_was_said(served: Served) -> None:
+    before_ms = int(time.time() * 1000)
+    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
+        orders.send(b"plain")
+        orders.send(None, key=b"k", headers=[("trace", b"1"), ("trace", None)], delay_level=2, id="order-7")
+    plain, said = sorted(served.read(served.names.front), key=lambda c: c.value is None)
+    assert (plain.value, plain.key, list(plain.said)) == (b"plain", None, ["dt-created-at"])
+    assert said.headers[:2] == [("trace", b"1"), ("trace", None)]
+    assert (said.value, said.key, said.said["dt-delay-level"], said.said["dt-id"]) == (None, b"k", b"2", b"order-7")
+    created_at_ms = int(said.said["dt-created-at"] or b"0")
+    assert before_ms <= created_at_ms <= time.time() * 1000
+
+
+def test_keys_find_the_partitions_that_java_gives_them(served: Served) -> None:
+    keys = [b"key-%d" % n for n in range(100)]
+    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
+        for key in keys:
+            orders.send(b"x", key=key)
+    arrived = {c.key: c.partition for c in served.read(served.names.front)}
+    assert arrived == {key: partition_for_key(key, served.layout.front_partitions) for key in keys}
+
+
+def test_properties_and_connections_are_taken_as_well_as_an_address(served: Served) -> None:
+    for way in ({"bootstrap.servers": served.bootstrap, "client.id": "shop"}, served.connection):
+        with DelayedTopic.connect(way, served.names.front) as orders:
+            orders.send(b"x")
+    assert len(served.read(served.names.front)) == 2
+
+
+def test_flush_says_what_did_not_arrive(served: Served) -> None:
+    orders = DelayedTopic.connect(served.bootstrap, served.names.front)
+    orders.send(os.urandom(2_000_000))
+    with pytest.raises(
+        SendFailed, match=f"1 records did not get to {served.names.front}.*MSG_SIZE_TOO_LARGE"
+    ) as caught:
+        orders.flush()
+    assert caught.value.failed == 1
+    orders.send(b"small")
+    orders.close()
+    assert [c.value for c in served.read(served.names.front)] == [b"small"]
+
+
+def test_headers_and_levels_that_are_not_the_senders_to_give_are_refused(served: Served) -> None:
+    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
+        with pytest.raises(ValueError, match="header dt-root is for delayed topics to write"):
+            orders.send(b"x", headers=[("dt-root", b"f:0:0:x")])
+        with pytest.raises(ValueError, match="delay_level must be 1 or more"):
+            orders.send(b"x", delay_level=0)
+        with pytest.raises(ValueError, match="id must be 1 to 256 ASCII characters"):
+            orders.send(b"x", id="ü")
+    assert served.read(served.names.front) == []
+
+
+def test_what_is_no_delayed_topic_is_said_at_once(served: Served) -> None:
+    with pytest.raises(NotDelayedTopic, match=f"topic nowhere is not in .* {served.bootstrap}: create a DelayedTopic"):
+        DelayedTopic.connect(served.bootstrap, "nowhere")
+    with pytest.raises(IllegalTopicName):
+        DelayedTopic.connect(served.bootstrap, served.names.ready)
+    with pytest.raises(KafkaUnreachable):
+        DelayedTopic.connect({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, "orders", timeout_seconds=1)
+
+
+def test_a_planned_topic_is_waited_for(served: Served) -> None:
+    served.write_layout(replace(served.layout, state="planned"))
+    with pytest.raises(
+        NotDelayedTopic, match="planned and not served yet after 1 s: see `kubectl describe dtopic orders"
+    ):
+        DelayedTopic.connect(served.bootstrap, served.names.front, timeout_seconds=1)
+    soon = threading.Timer(1, served.write_layout, [served.layout])
+    soon.start()
+    DelayedTopic.connect(served.bootstrap, served.names.front).close()
+    soon.join()
+
+
+def test_the_registry_is_followed(served: Served) -> None:
+    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
+        assert orders.layout == served.layout
+        edited = replace(
+            served.layout, layout=evolve(served.layout.layout, LayoutSpec(delay_seconds=(0, 5), partitions=5))
+        )
+        served.write_layout(replace(edited, state="planned"))
+        served.write_layout(edited)
+        deadline = Deadline(20)
+        while orders.layout != edited:
+            assert not deadline.over
+        served.remove_layout()
+        with pytest.raises(NotDelayedTopic):
+            send_until(deadline, orders)

@@ -1,0 +1,102 @@
+import inspect
+
+import delayed_topics
+import pytest
+import yaml
+from delayed_topics import DelayedTopicsError, GroupInvalid, Record, Reject, delayed_topic
+from delayed_topics.copies import retry
+from delayed_topics.records import Records
+from delayed_topics_core.errors import IllegalTopicName
+from delayed_topics_core.names import TopicNames
+from delayed_topics_kafka.connection import Connection
+
+
+def test_nothing_leaks() -> None:
+    public = {
+        name for name, value in vars(delayed_topics).items() if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    assert public == set(delayed_topics.__all__)
+
+
+def test_every_public_name_is_documented() -> None:
+    undocumented = [name for name in delayed_topics.__all__ if not inspect.getdoc(getattr(delayed_topics, name))]
+    assert undocumented == []
+
+
+@pytest.mark.parametrize("group", ["", "größe", "g" * 250])
+def test_a_group_that_retries_could_not_carry_is_refused_at_once(group: str) -> None:
+    connection = Connection(bootstrap_servers="127.0.0.1:1")
+
+    with pytest.raises(GroupInvalid, match="group must be 1 to 249 ASCII characters"):
+        Records(connection, TopicNames.of("orders"), group)
+
+
+def test_a_dead_letter_gets_smaller_until_it_fits() -> None:
+    record = Record(
+        key=b"k" * 100,
+        value=b"v" * 100,
+        headers=(("h" * 100, b"x"),),
+        due_at_ms=1,
+        released_at_ms=1,
+        appended_at_ms=1,
+        topic="orders.ready",
+        partition=0,
+        offset=7,
+    )
+
+    _, whole, without_value, bare = retry(
+        record, TopicNames.of("orders"), group="g", error=ValueError("no"), done_at_ms=1
+    ).copies
+
+    assert (whole.key, whole.value) == (record.key, record.value)
+    assert (without_value.key, without_value.value) == (record.key, None)
+    assert (bare.key, bare.value, bare.partition) == (None, None, whole.partition)
+    assert bare.headers == [header for header in whole.headers if header not in record.headers]
+
+
+def test_a_rejection_is_an_outcome_and_no_error_of_the_client() -> None:
+    assert not issubclass(Reject, DelayedTopicsError)
+    assert str(Reject("no such customer")) == "no such customer"
+
+
+@delayed_topic(topic="Order_Events", delay_seconds=[0, 10, 60], retry_cap=5)
+def ship(record: Record) -> str:
+    """Ships."""
+    return f"shipped {record.value!r}"
+
+
+def test_a_declaration_prints_the_manifest_that_it_implies() -> None:
+    assert yaml.safe_load(ship.manifest()) == {
+        "apiVersion": "delayedtopics.io/v1alpha1",
+        "kind": "DelayedTopic",
+        "metadata": {"name": "order-events"},
+        "spec": {"topic": "Order_Events", "delaySeconds": [0, 10, 60], "retryCap": 5},
+    }
+
+
+def test_a_topic_that_can_be_a_name_is_not_said_twice() -> None:
+    declared = delayed_topic(topic="orders", delay_seconds=[5], retry_cap=0)(print)
+    assert yaml.safe_load(declared.manifest())["spec"] == {"delaySeconds": [5], "retryCap": 0}
+
+
+def test_a_declared_handler_is_still_a_function() -> None:
+    record = Record(
+        key=None,
+        value=b"x",
+        due_at_ms=1,
+        released_at_ms=1,
+        appended_at_ms=3,
+        topic="orders.ready",
+        partition=0,
+        offset=0,
+    )
+    assert ship(record) == "shipped b'x'"
+    assert ship.__doc__ == "Ships."
+    assert record.late_ms == 2
+
+
+def test_what_can_not_be_declared_is_refused() -> None:
+    with pytest.raises(IllegalTopicName):
+        delayed_topic(topic="orders.ready", delay_seconds=[0], retry_cap=5)(print)
+    with pytest.raises(ValueError, match="at least one entry"):
+        delayed_topic(topic="orders", delay_seconds=[], retry_cap=5)(print)
