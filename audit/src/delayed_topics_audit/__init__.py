@@ -1,0 +1,1 @@
+"""The audit: an account for every record, on Spark."""

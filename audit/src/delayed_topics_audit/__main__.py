@@ -1,0 +1,3 @@
+from delayed_topics_audit.cli import main
+
+main()

@@ -1,0 +1,196 @@
+"""The law and the promises, from places to small tables, as DataFrame → DataFrame. Nothing here reads, writes or collects."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from delayed_topics_audit import facts
+from delayed_topics_audit.place import chunk_of, line_of, name_of
+from delayed_topics_audit.places import FATES, FLAWS, flawed, has
+
+BARRIER_MS: Final = 100
+"""What a worker releases between two commits, and a crash may repeat."""
+ACKNOWLEDGED_MS: Final = 900
+"""Append times of what was released at once may lie that far apart: a broker takes its time, a worker waits a second for it."""
+MAX_REPEATED: Final = 5000
+
+EXACT_MS: Final = 64
+"""Latenesses are counted to the millisecond below this, to 1/32 above."""
+_STEPS_BITS: Final = 5
+
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 60 * MINUTE_MS
+
+
+def accounts(places: DataFrame) -> DataFrame:
+    """Per line (partition of front or delays): produced, and how many of each fate. Every term is counted."""
+    terms = [sf.count_if(sf.col("fate") == number).alias(fate) for number, fate in enumerate(FATES)]
+    return (
+        places.where("fate is not null")
+        .groupBy(line_of(sf.col("place")).alias("line"))
+        .agg(sf.count_if(has(facts.RECORD)).alias("produced"), *terms)
+    )
+
+
+def totals(places: DataFrame, *, longest_delay_ms: int) -> DataFrame:
+    """One row: how many have each flaw, copies beyond the first, what can't be judged, and how far the records reach."""
+    root_ms = sf.when(has(facts.HOP), sf.least("appended_ms", sf.col("due_ms") - longest_delay_ms)).otherwise(
+        sf.col("appended_ms")
+    )
+    released = has(facts.END_RELEASED) & (sf.col("judged_ends") > 0)
+    return places.agg(
+        *(sf.count_if(flawed(flaw)).alias(flaw) for flaw in FLAWS),
+        sf.coalesce(sf.sum(sf.when(flawed("doubled"), _extra())), sf.lit(0)).alias("extra"),
+        sf.max("late_ms").alias("max_late_ms"),
+        sf.count_if(released & has(facts.UNTIMED)).alias("untimed"),
+        sf.count_if(has(facts.REJECTION)).alias("rejected"),
+        sf.min("appended_ms").alias("first_ms"),
+        sf.greatest(sf.max("appended_ms"), sf.max("last_ms")).alias("last_ms"),
+        # where the next audit has to begin with its reading, so that it sees the roots of what is pending now
+        sf.min(sf.when(_pending(), root_ms)).alias("pending_since_ms"),
+    )
+
+
+def disorder(places: DataFrame) -> DataFrame:
+    """Neighbours whose first copies came out in the other order: place, first_at, and the same of the one before.
+
+    Neighbours are of one front partition (or of one delays partition, for direct writes), one delay, one ready partition and
+    one way: a hop that is made more than a second late takes another. A way of another delay than the record's own is such a
+    one and promises no order. Chunks of places are whole in a partition of Spark, so only their edges have to be moved.
+    """
+    of_line = ["line", "delay_ms", "way", "ready_line"]
+    lined = places.where(has(facts.END_RELEASED) & ~has(facts.MISPLACED) & sf.col("in_time")).select(
+        chunk_of(sf.col("place")).alias("chunk"),
+        line_of(sf.col("place")).alias("line"),
+        "delay_ms",
+        "way",
+        line_of(sf.col("first_at")).alias("ready_line"),
+        "place",
+        "first_at",
+    )
+    inside = Window.partitionBy("chunk", *of_line[1:]).orderBy("place")
+    neighbours = lined.select(
+        "place", "first_at", *(sf.lag(name).over(inside).alias(f"before_{name}") for name in ("place", "first_at"))
+    )
+    edges = lined.groupBy(*of_line, "chunk").agg(
+        sf.min("place").alias("place"),
+        sf.min_by("first_at", "place").alias("first_at"),
+        sf.max("place").alias("last_place"),
+        sf.max_by("first_at", "place").alias("last_at"),
+    )
+    across = Window.partitionBy(*of_line).orderBy("chunk")
+    crossing = edges.select(
+        "place",
+        "first_at",
+        sf.lag("last_place").over(across).alias("before_place"),
+        sf.lag("last_at").over(across).alias("before_first_at"),
+    )
+    return neighbours.unionAll(crossing).where("before_first_at > first_at")
+
+
+def lateness(places: DataFrame) -> DataFrame:
+    """Per delay, hour of the due time and bucket of lateness how many releases. Early ones have negative buckets."""
+    late = sf.col("late_ms")
+    octave = sf.floor(sf.log2(sf.greatest(late, sf.lit(EXACT_MS))))
+    step = sf.pow(2, octave - _STEPS_BITS).cast("long")
+    bucket = sf.when(late < EXACT_MS, late).otherwise(late - late % step)
+    hour = sf.col("due_ms") - sf.col("due_ms") % HOUR_MS
+    timed = places.where("late_ms is not null")
+    return timed.groupBy("delay_ms", hour.alias("hour_ms"), bucket.alias("bucket_ms")).count()
+
+
+def pending(places: DataFrame, *, step_ms: int = MINUTE_MS) -> DataFrame:
+    """How many records wait, by when they are due."""
+    due = sf.col("due_ms") - sf.col("due_ms") % step_ms
+    return places.where(_pending()).groupBy(due.alias("due_ms")).count()
+
+
+def timeline(places: DataFrame, *, step_ms: int) -> DataFrame:
+    """Per step of time: came in (front and direct writes), came out, came out late."""
+
+    def step(column: str) -> Column:
+        return (sf.col(column) - sf.col(column) % step_ms).alias("at_ms")
+
+    arrived = places.where(has(facts.RECORD) & ~has(facts.HOP) & sf.col("appended_ms").isNotNull())
+    came_in = arrived.groupBy(step("appended_ms")).agg(sf.count("*").alias("came_in"))
+    timed = places.where("late_ms is not null").groupBy(step("first_ms"))
+    came_out = timed.agg(sf.count("*").alias("came_out"), sf.count_if(flawed("late")).alias("late"))
+    return came_in.join(came_out, "at_ms", "full_outer").na.fill(0).orderBy("at_ms")
+
+
+def offenders(places: DataFrame, flaw: str) -> DataFrame:
+    """Their names, one column `record`; the worst first."""
+    found = places.where(flawed(flaw))
+    at, root, late = name_of(sf.col("first_at")), name_of(sf.col("place")), sf.col("late_ms").cast("string")
+    match flaw:
+        case "lost" | "foreign":
+            return found.orderBy("place").select(root.alias("record"))
+        case "early":
+            return found.orderBy("late_ms").select(sf.concat(at, sf.lit(" "), late, sf.lit(" ms")).alias("record"))
+        case "late":
+            return found.orderBy(sf.desc("late_ms")).select(
+                sf.concat(at, sf.lit(" "), late, sf.lit(" ms")).alias("record")
+            )
+        case "doubled":
+            last = name_of(sf.col("last_at"))
+            return found.orderBy("place").select(sf.concat_ws(" ", root, at, last).alias("record"))
+        case _:
+            where = name_of(sf.coalesce("first_at", "last_at"))
+            return found.orderBy("place").select(sf.concat_ws(" ", root, where).alias("record"))
+
+
+def disordered_names(breaks: DataFrame) -> DataFrame:
+    places = [name_of(sf.col(column)) for column in ("before_first_at", "first_at")]
+    return breaks.orderBy("place").select(sf.concat_ws(" before ", places[1], places[0]).alias("record"))
+
+
+def repeats(places: DataFrame) -> DataFrame:
+    """Per episode of doubled records, one crash of a worker: way, extra copies, and how many of these no crash explains.
+
+    Within promise 3 are at most MAX_REPEATED records of one partition, first released in one barrier interval, and written anew
+    by the worker that came after: not a copy that is the same to the last byte. Of what was hopped twice the releases lie as
+    far apart as the records came in, so only their number counts.
+    """
+    found = places.where(flawed("doubled"))
+    episode = sf.session_window(sf.timestamp_millis("first_ms"), f"{BARRIER_MS + ACKNOWLEDGED_MS} milliseconds")
+    once_hopped_ms = sf.when(~sf.col("two_ways"), sf.col("first_ms"))
+    span_ms = sf.max(once_hopped_ms) - sf.min(once_hopped_ms)
+    grouped = found.groupBy("way", episode).agg(
+        sf.sum(_extra()).alias("extra"),
+        sf.sum(sf.when(~sf.col("wrote_apart"), _extra()).otherwise(0)).alias("copied"),
+        sf.count("*").alias("records"),
+        sf.coalesce(span_ms, sf.lit(0)).alias("span_ms"),
+        sf.min("first_ms").alias("from_ms"),
+    )
+    too_many = (sf.col("records") > MAX_REPEATED) | (sf.col("span_ms") > BARRIER_MS + ACKNOWLEDGED_MS)
+    beyond = sf.when(too_many, sf.col("extra")).otherwise(sf.col("copied"))
+    return grouped.select("way", "from_ms", "extra", beyond.alias("beyond"))
+
+
+def chains(places: DataFrame) -> DataFrame:
+    """Per failure chain, the retries of one `dt-id` by one group: attempts, waited_ms, end, forks (the same attempt twice)."""
+    links = places.where(has(facts.RETRY | facts.REJECTION) & sf.col("chain").isNotNull())
+    end = sf.when(has(facts.REJECTION), "rejected").otherwise(
+        sf.element_at(sf.array(*map(sf.lit, FATES)), (sf.col("fate") + 1).cast("int"))
+    )
+    per_attempt = links.groupBy("chain", "attempt").agg(
+        sf.count_if(has(facts.RETRY)).alias("n"),
+        sf.max(sf.col("delay_ms")).alias("waited_ms"),
+        sf.max_by(end, "place").alias("end"),
+        sf.max("place").alias("last"),
+    )
+    return per_attempt.groupBy("chain").agg(
+        sf.max("attempt").alias("attempts"),
+        sf.sum("waited_ms").alias("waited_ms"),
+        sf.max_by("end", sf.coalesce("attempt", sf.lit(2**31 - 1))).alias("end"),
+        sf.sum(sf.greatest(sf.col("n") - 1, sf.lit(0))).alias("forks"),
+    )
+
+
+def _extra() -> Column:
+    return sf.least("judged_ends", sf.col("ends") - 1)
+
+
+def _pending() -> Column:
+    return sf.col("fate") == FATES.index("pending")

@@ -1,0 +1,108 @@
+"""The command line `delayed-topics-audit`."""
+
+import os
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import click
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.errors import DelayedTopicsError
+from delayed_topics_kafka.connection import Connection
+from pyspark.sql import SparkSession
+
+from delayed_topics_audit import session
+from delayed_topics_audit.account import Result
+from delayed_topics_audit.executor import command
+from delayed_topics_audit.job import audit
+from delayed_topics_audit.output import SETTINGS, Output
+from delayed_topics_audit.report import render
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+
+def _settings(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    parts = [text.partition("=") for text in given]
+    if not all(separator for _, separator, _ in parts):
+        raise click.BadParameter("must be NAME=VALUE")
+    return {name: value for name, _, value in parts}
+
+
+@click.group()
+def main() -> None:
+    """An account for every record of a delayed topic."""
+
+
+@main.command()
+@click.option("--window", type=_FILE, required=True, help="The frozen offsets (JSON).")
+@click.option(
+    "--connection", type=_DIRECTORY, required=True, help="Folder of the connection's files, a mounted Secret."
+)
+@click.option(
+    "--result", type=click.Path(dir_okay=False, path_type=Path), required=True, help="Where the verdict goes (JSON)."
+)
+@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs: local[N], k8s://…")
+@click.option("--memory", default="1g", show_default=True, help="Heap of the Java machine.")
+@click.option(
+    "--jars",
+    type=_DIRECTORY,
+    default=Path("/opt/spark-jars"),
+    envvar="SPARK_EXTRA_JARS_DIR",
+    show_default=True,
+    show_envvar=True,
+    help="Folder of the jars with which Spark reads Kafka and writes to S3.",
+)
+@click.option(
+    "--conf",
+    callback=_settings,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of Spark; the last one of a name counts.",
+)
+@click.option("--output", "folder", help="Also write the account into this folder, for people: a path, or s3a://…")
+@click.option("--parquet", is_flag=True, help="With --output: also the account of every record, as Parquet.")
+def run(
+    window: Path,
+    connection: Path,
+    result: Path,
+    master: str,
+    memory: str,
+    jars: Path,
+    conf: Mapping[str, str],
+    folder: str | None,
+    parquet: bool,
+) -> None:
+    """Judge one frozen window. Exits with 0 whenever a verdict was reached, also when it is Violated or Unknown."""
+
+    output = Output(folder=folder, parquet=parquet) if folder is not None else None
+
+    @cache
+    def spark() -> SparkSession:
+        click.echo(f"starting Spark on {master}")
+        return session.start(master=master, jars=jars, memory=memory, settings={**SETTINGS, **conf})
+
+    try:
+        frozen = AuditWindow.decode(window.read_text())
+        reached = audit(frozen, Connection.from_directory(connection), spark, click.echo, output)
+        verdict = reached.result
+        if output is not None:
+            output.write_page(spark(), render(frozen, verdict, reached.findings))
+    except DelayedTopicsError as e:
+        result.write_text(Result(verdict="Unknown", message=str(e)).encode())
+        click.echo(f"no verdict: {e}", err=True)
+        sys.exit(1)
+    session.stop()
+    result.write_text(verdict.encode())
+    click.echo(f"{verdict.verdict}: {verdict.message}")
+    for kind, names in verdict.offenders.items():
+        if names:
+            click.echo(f"{kind}: {', '.join(names)}")
+
+
+@main.command()
+def executor() -> None:
+    """Take part in an audit that runs on several pods: what Spark starts such a pod with."""
+    java = command(os.environ)
+    os.execvp(java[0], java)

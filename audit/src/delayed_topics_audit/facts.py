@@ -1,0 +1,357 @@
+"""Rows of Kafka, as Spark reads them, made into facts: each says something about one place, a record of front or delays.
+
+A row of the ready topic says that the record it was made from, its origin, came out, and that the attempt that began at its
+root has ended. So it makes two facts, or one when both are the same place. All facts have these columns:
+
+place     what it is about (see place)
+bits      what it says, see below
+at        where it says so: the place of the row itself
+at_ms     append time of the row
+due_ms    of a hop and of an end: when it was promised to be due
+attempt   of a record: the attempt that its own headers make it; of an end: the one that it says
+level     of a record: its `dt-delay-level`
+link      of a record and of an outcome: the root; of an end: its origin
+content   of a root and of an end: a hash of key, value and foreign headers
+chain     of a retry and of a rejection: a hash of `dt-id` and `dt-group`
+wrote_ms  of an end: by `dt-released`, when the worker that wrote it did so
+
+Column expressions only, and such as Spark compiles, but for one that passes over the headers of a record. Times are the
+broker's, in milliseconds. What doesn't parse is null.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from delayed_topics_core import headers as own
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from delayed_topics_audit.place import DEAD_LETTER, DELAYS, FRONT, READY, by_line, offset_of, pack, partition_of
+
+RECORD: Final = 1 << 0  # the record itself was read, and belongs to the window
+ROOT: Final = 1 << 1  # the record itself was read, perhaps from below the window, for what it says of its releases
+HOP: Final = 1 << 2  # of a record: a worker's copy
+RELEASED: Final = 1 << 3
+DEAD_LETTERED: Final = 1 << 4
+HOPPED: Final = 1 << 5
+END: Final = 1 << 6  # released or dead-lettered, said to the root
+END_RELEASED: Final = 1 << 7
+JUDGED: Final = 1 << 8  # of an end: its origin belongs to this window, not to one before
+MISPLACED: Final = 1 << 9  # of an end: in another ready partition than its root's
+OVER_CAP: Final = 1 << 10  # of an end
+UNTIMED: Final = 1 << 11  # of an end or a stranger's: not the broker's time
+FOREIGN: Final = 1 << 12  # in the ready topic, and not a worker's
+REJECTION: Final = 1 << 13  # in the dead-letter topic, by a consumer
+RETRY: Final = 1 << 14  # of a record: its attempt is above 0
+
+OUTCOMES: Final = RELEASED | DEAD_LETTERED | HOPPED
+
+_TYPES: Final = {
+    "place": "long", "bits": "int", "at": "long", "at_ms": "long", "due_ms": "long", "attempt": "int", "level": "int",
+    "link": "long", "content": "long", "chain": "long", "wrote_ms": "long",
+}  # fmt: skip
+_MAX_SMALL: Final = 1_000_000
+
+_OF_RECORD: Final = (own.ID, own.GROUP, own.ATTEMPT, own.RELEASED, own.DELAY_LEVEL)
+"""What a record's own headers say of it."""
+
+# the copies of a row that become facts
+_BOTH, _OUTCOME, _END, _STRANGER, _RECORD = range(5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """What belongs to the window, by partition: from `…_from` on, and settled below `…_committed`.
+
+    `…_to`: not from here on; empty: all that is read belongs to it. `ready_partitions`: the least and the most that there
+    were. `retry_cap`: the highest that there was. `one_in`: of so many roots one is looked at, with all that is said of it.
+    """
+
+    front_from: Sequence[int]
+    front_committed: Sequence[int]
+    delays_from: Sequence[int]
+    delays_committed: Sequence[int]
+    ready_partitions: tuple[int, int]
+    retry_cap: int
+    front_to: Sequence[int] = ()
+    delays_to: Sequence[int] = ()
+    one_in: int = 1
+
+    def sampled(self, rows: DataFrame, root: Column) -> DataFrame:
+        """Before anything dear is done to them. What has no root is looked at: it is nobody's copy, and rare.
+
+        The law holds of a sample as of all: a record, its hops and its outcomes have one root. An outcome that says another
+        root than its origin's leaves its origin lost, or is forged, so it is found by either.
+        """
+        if self.one_in == 1:
+            return rows
+        return rows.where(root.isNull() | (sf.pmod(sf.xxhash64(root), sf.lit(self.one_in)) == 0))
+
+    def belongs(self, place: Column) -> Column:
+        if not self.front_to:
+            return self.begun(place)
+        return self.begun(place) & (offset_of(place) < by_line(place, self.front_to, self.delays_to))
+
+    def begun(self, place: Column) -> Column:
+        """Not below the window."""
+        return offset_of(place) >= by_line(place, self.front_from, self.delays_from)
+
+    def settled(self, place: Column) -> Column:
+        return offset_of(place) < by_line(place, self.front_committed, self.delays_committed)
+
+
+def of_front(rows: DataFrame, bounds: Bounds) -> DataFrame:
+    parsed = _texts(bounds.sampled(rows, _at(FRONT)), *_OF_RECORD).select(
+        *_itself(FRONT), *_as_record(), _content(_foreign_of_record()).alias("content")
+    )
+    bits, at_ms = sf.lit(ROOT) + _record_bits(bounds), _believed_ms()
+    return _facts(
+        parsed,
+        place="at",
+        bits=bits,
+        at_ms=at_ms,
+        attempt="attempt",
+        level="level",
+        link="at",
+        content="content",
+        chain="chain",
+    )
+
+
+def of_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
+    """A hop never carries `dt-released`, every copy of a ready record does: a retry that was written directly is none."""
+    texts = _texts(rows, *_OF_RECORD, own.DUE_AT, own.ORIGIN, own.ROOT)
+    places = texts.select(
+        "*", _number(own.DUE_AT).alias("due_ms"), _place(own.ROOT).alias("root"), _place(own.ORIGIN).alias("origin")
+    )
+    promised = sf.col("due_ms").isNotNull() & _text(own.RELEASED).isNull()
+    hop = promised & sf.col("origin").isNotNull() & sf.col("root").isNotNull()
+    hopped = bounds.sampled(places.withColumn("hop", hop), sf.when(hop, sf.col("root")).otherwise(_at(DELAYS)))
+    parsed = hopped.select(
+        *_itself(DELAYS),
+        *_as_record(),
+        sf.when(~sf.col("hop"), _content(_foreign_of_record())).alias("content"),
+        "hop",
+        *(sf.when(sf.col("hop"), sf.col(name)).alias(name) for name in ("due_ms", "root", "origin")),
+    )
+    judged = _true(bounds.begun(sf.col("origin")) & bounds.settled(sf.col("origin")))
+    copies = sf.when(judged, _copies(_RECORD, _OUTCOME)).otherwise(_copies(_RECORD))
+    as_record = sf.col("copy") == _RECORD
+    record = sf.lit(ROOT) + _record_bits(bounds) + _bit(HOP, sf.col("hop"))
+    return _facts(
+        parsed.withColumn("copy", sf.explode(copies)),
+        place=sf.when(as_record, sf.col("at")).otherwise(sf.col("origin")),
+        bits=sf.when(as_record, record).otherwise(HOPPED),
+        at_ms=_believed_ms(),
+        due_ms=sf.when(as_record, sf.col("due_ms")),
+        attempt=sf.when(as_record, sf.col("attempt")),
+        level=sf.when(as_record, sf.col("level")),
+        link=sf.coalesce("root", "at"),
+        content="content",
+        chain=sf.when(as_record & ~sf.col("hop"), sf.col("chain")),
+    )
+
+
+def of_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
+    copies = _as_copies(_texts(rows, own.ID, own.ATTEMPT, own.ROOT, own.ORIGIN, own.DUE_AT, own.RELEASED), bounds)
+    parsed = copies.select(
+        *_itself(READY),
+        "origin",
+        "root",
+        _small(_text(own.ATTEMPT)).alias("attempt"),
+        _number(own.DUE_AT).alias("due_ms"),
+        _long(sf.substring_index(_text(own.RELEASED), ":", -1)).alias("wrote_ms"),
+        _content(_foreign_of_copy()).alias("content"),
+    )
+    known = sf.col("root").isNotNull() & sf.col("attempt").isNotNull() & sf.col("due_ms").isNotNull()
+    end = (
+        sf.lit(END | END_RELEASED)
+        + _bit(MISPLACED, _misplaced(bounds.ready_partitions))
+        + _bit(OVER_CAP, sf.col("attempt") > bounds.retry_cap)
+    )
+    return _ends(parsed, bounds, known=known, end=end, outcome=RELEASED, stranger=FOREIGN, strange=sf.lit(True))
+
+
+def of_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
+    """A consumer's rejection names a ready record as its origin, or none."""
+    unsaid = (sf.lit(None).alias(name) for name in ("attempt", "due_ms", "wrote_ms", "content"))
+    parsed = _as_copies(_texts(rows, own.ID, own.GROUP, own.ROOT, own.ORIGIN), bounds).select(
+        *_itself(DEAD_LETTER), "origin", "root", *unsaid, _chain().alias("chain")
+    )
+    end, known = sf.lit(END), sf.col("root").isNotNull()
+    rejection = sf.col("chain").isNotNull()
+    return _ends(parsed, bounds, known=known, end=end, outcome=DEAD_LETTERED, stranger=REJECTION, strange=rejection)
+
+
+def _ends(
+    parsed: DataFrame, bounds: Bounds, *, known: Column, end: Column, outcome: int, stranger: int, strange: Column
+) -> DataFrame:
+    """What is above the commit is the next audit's; what is below the window says only that its root had ended before."""
+    origin, copy = sf.col("origin"), sf.col("copy")
+    copies = (
+        sf.when(~_true(known & origin.isNotNull()), sf.when(strange, _copies(_STRANGER)).otherwise(_copies()))
+        .when(~_true(bounds.settled(origin)), _copies())
+        .when(~bounds.begun(origin), _copies(_END))
+        .when(origin == sf.col("root"), _copies(_BOTH))
+        .otherwise(_copies(_OUTCOME, _END))
+    )
+    ends = copy.isin(_BOTH, _END)
+    end_bits = end + _bit(JUDGED, bounds.begun(origin)) + _untimed()
+    return _facts(
+        parsed.withColumn("copy", sf.explode(copies)),
+        place=sf.when(ends, sf.col("root")).when(copy == _OUTCOME, origin).otherwise(sf.col("at")),
+        bits=sf.when(copy == _BOTH, end_bits + outcome)
+        .when(copy == _END, end_bits)
+        .when(copy == _OUTCOME, outcome)
+        .otherwise(sf.lit(stranger) + _untimed()),
+        due_ms=sf.when(ends, sf.col("due_ms")),
+        attempt=sf.when(ends, sf.col("attempt")),
+        link=sf.when(ends, origin).when(copy == _OUTCOME, sf.col("root")),
+        content=sf.when(ends, sf.col("content")),
+        chain=sf.when(copy == _STRANGER, sf.col("chain")) if stranger == REJECTION else None,
+        wrote_ms=sf.when(ends, sf.col("wrote_ms")),
+    )
+
+
+def _facts(rows: DataFrame, **columns: Column | str | None) -> DataFrame:
+    made: Mapping[str, Column | str | None] = {"at": "at", "at_ms": "at_ms", **columns}
+
+    def column(name: str) -> Column:
+        value = made.get(name)
+        return sf.lit(None) if value is None else sf.col(value) if isinstance(value, str) else value
+
+    return rows.select(*(column(name).cast(kind).alias(name) for name, kind in _TYPES.items()))
+
+
+def _at(door: int) -> Column:
+    return pack(door, sf.col("partition"), sf.col("offset"))
+
+
+def _itself(door: int) -> tuple[Column, ...]:
+    return (
+        _at(door).alias("at"),
+        sf.unix_millis("timestamp").alias("at_ms"),
+        (sf.col("timestampType") == 1).alias("log_append"),
+    )
+
+
+def _as_record() -> tuple[Column, ...]:
+    """A copy whose attempt isn't above that of the release it was made from counts as one higher."""
+    raised = _small(sf.substring_index(_text(own.RELEASED), ":", 1)) + 1
+    attempt = sf.greatest(sf.coalesce(_small(_text(own.ATTEMPT)), sf.lit(0)), sf.coalesce(raised, sf.lit(0)))
+    level = _small(_text(own.DELAY_LEVEL))
+    return attempt.alias("attempt"), level.alias("level"), sf.when(attempt > 0, _chain()).alias("chain")
+
+
+def _as_copies(texts: DataFrame, bounds: Bounds) -> DataFrame:
+    same = _text(own.ROOT).startswith(sf.concat(_text(own.ORIGIN), sf.lit(":")))
+    placed = texts.withColumn("origin", _place(own.ORIGIN))
+    rooted = placed.withColumn("root", sf.when(same, sf.col("origin")).otherwise(_place(own.ROOT)))
+    return bounds.sampled(rooted, sf.col("root"))
+
+
+def _record_bits(bounds: Bounds) -> Column:
+    return _bit(RECORD, bounds.belongs(sf.col("at"))) + _bit(RETRY, sf.col("attempt") > 0)
+
+
+def _believed_ms() -> Column:
+    return sf.when(sf.col("log_append"), sf.col("at_ms"))
+
+
+def _misplaced(ready_partitions: tuple[int, int]) -> Column:
+    """A direct write's partition is its key's, by a hash that Spark doesn't have. Partitions grow: any count that there was is right."""
+    least, most = ready_partitions
+    at, root = partition_of(sf.col("at")), partition_of(sf.col("root"))
+    if least < most:
+        any_of_them = sf.exists(sf.sequence(sf.lit(least), sf.lit(most)), lambda count: root % count == at)
+        return _from_front(sf.col("root")) & ~any_of_them
+    return _from_front(sf.col("root")) & (at != root % most)
+
+
+def _from_front(place: Column) -> Column:
+    return place < pack(DELAYS, sf.lit(0), sf.lit(0))
+
+
+def _untimed() -> Column:
+    return _bit(UNTIMED, ~sf.col("log_append"))
+
+
+def _chain() -> Column:
+    return sf.when(_position(own.ID) > 0, sf.xxhash64(_text(own.ID), _text(own.GROUP)))
+
+
+def _content(foreign: Column) -> Column:
+    return sf.xxhash64(sf.col("key").isNull(), "key", sf.col("value").isNull(), "value", foreign)
+
+
+def _foreign_of_record() -> Column:
+    """A client mixes our headers with its own."""
+    return sf.filter(
+        "headers", lambda header: ~(header["key"].startswith(own.PREFIX) & header["key"].isin(*own.OWN_HEADERS))
+    )
+
+
+def _foreign_of_copy() -> Column:
+    """A worker writes the foreign ones first, then its own, of which `dt-id` is the first."""
+    at = _position(own.ID).cast("int")
+    return sf.when(at > 0, sf.slice("headers", sf.lit(1), at - 1)).otherwise(sf.col("headers"))
+
+
+def _position(name: str) -> Column:
+    """From 1; 0 if there is none. Unlike a filter over the headers, Spark compiles it."""
+    return sf.array_position("keys", name)
+
+
+def _texts(rows: DataFrame, *names: str) -> DataFrame:
+    """With the text of the first header of each name, in a column of that name; null if there is none.
+
+    In steps: what is mentioned ten times is ten times in the code that Spark makes, unless an earlier step has made a column
+    of it. A field of an array's structs it inlines even so; `concat`, which does nothing here, keeps it from that.
+    """
+    lists = rows.select("*", *(sf.concat(sf.col("headers")[part]).alias(f"{part}s") for part in ("key", "value")))
+    return lists.select(
+        "*", *(sf.get("values", (_position(name) - 1).cast("int")).cast("string").alias(name) for name in names)
+    )
+
+
+def _text(name: str) -> Column:
+    return sf.col(f"`{name}`")
+
+
+def _number(name: str) -> Column:
+    return _long(_text(name))
+
+
+def _long(text: Column) -> Column:
+    number = text.try_cast("long")
+    return sf.when(number >= 0, number)
+
+
+def _small(text: Column) -> Column:
+    """An attempt or a level: above the last entry of any list, and of any cap, all are alike."""
+    number = text.try_cast("long")
+    return sf.when(number > _MAX_SMALL, _MAX_SMALL).when(number >= 0, number).cast("int")
+
+
+def _place(name: str) -> Column:
+    """`f|d:<partition>:<offset>`, and whatever follows after another colon."""
+    text = _text(name)
+    door = sf.when(text.startswith("f:"), FRONT).when(text.startswith("d:"), DELAYS)
+    to_partition = sf.substring_index(text, ":", 2)
+    partition = sf.substring_index(to_partition, ":", -1).try_cast("int")
+    offset = sf.substring_index(sf.substring_index(text, ":", 3), ":", -1).try_cast("long")
+    return sf.when(door.isNotNull() & (to_partition != text), pack(door, partition, offset))
+
+
+def _copies(*which: int) -> Column:
+    return sf.array(*map(sf.lit, which)).cast("array<int>")
+
+
+def _bit(bit: int, condition: Column) -> Column:
+    return sf.when(condition, bit).otherwise(0)
+
+
+def _true(condition: Column) -> Column:
+    """Null is no."""
+    return sf.coalesce(condition, sf.lit(False))

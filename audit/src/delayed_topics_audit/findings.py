@@ -1,0 +1,110 @@
+"""Counts the places of a window, and says what was found in small tables."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from delayed_topics_core.audit_window import AuditWindow
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from delayed_topics_audit import blame, checks
+from delayed_topics_audit.account import MAX_OFFENDERS, Counted, Flaws, PartitionAccount
+from delayed_topics_audit.blame import Cause
+from delayed_topics_audit.lateness import percentiles
+from delayed_topics_audit.place import DOORS, PARTITION_BITS
+from delayed_topics_audit.places import FLAWS
+from delayed_topics_audit.session import table
+
+Progress = Callable[[str], None]
+Row = Mapping[str, Any]
+
+TIMELINE_STEPS: Final = 120
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """What was counted, and small tables of it for the report: rows as `checks` names their columns."""
+
+    counted: Counted
+    lateness: Sequence[Row] = ()
+    pending: Sequence[Row] = ()
+    timeline: Sequence[Row] = ()
+    chains: Sequence[Row] = ()
+    causes: Sequence[Cause] = ()
+    blamed: Mapping[int | None, int] = field(default_factory=dict)
+    step_ms: int = checks.MINUTE_MS
+
+
+def count(
+    spark: SparkSession, places: DataFrame, window: AuditWindow, events: Sequence[Cause], say: Progress
+) -> Findings:
+    """`places` is gone over several times, it should be persisted."""
+    partitions = [_partition(row.asDict()) for row in checks.accounts(places).collect()]
+    say(f"{sum(p.produced for p in partitions):,} records accounted for")
+    longest_ms = 1000 * max(window.partition_delays)
+    totals = checks.totals(places, longest_delay_ms=longest_ms).collect()[0].asDict()
+    say(", ".join(f"{totals[flaw]:,} {flaw}" for flaw in FLAWS if totals[flaw]) or "no record has a flaw")
+    breaks = checks.disorder(places).persist(StorageLevel.MEMORY_AND_DISK)
+    disordered = breaks.count()
+    say(f"{disordered:,} out of order")
+    beyond = _sum(checks.repeats(places), "beyond") if totals["doubled"] else 0
+    lateness = _rows(checks.lateness(places))
+    offenders = {flaw: _names(checks.offenders(places, flaw)) for flaw in FLAWS if totals[flaw]}
+    if disordered:
+        offenders["out_of_order"] = _names(checks.disordered_names(breaks))
+    breaks.unpersist()
+    step_ms = _step(totals["first_ms"], totals["last_ms"])
+    flaws = {name: value for name, value in totals.items() if name in Flaws.__dataclass_fields__}
+    counted = Counted(
+        topic=window.topic,
+        one_in=window.sample_one_in,
+        partitions=partitions,
+        flaws=Flaws(**flaws, beyond=beyond, disordered=disordered),
+        percentiles_ms=percentiles((row["bucket_ms"], row["count"]) for row in lateness),
+        pending_since_ms=totals["pending_since_ms"],
+        offenders=offenders,
+    )
+    return Findings(
+        counted=counted,
+        lateness=lateness,
+        pending=_rows(checks.pending(places, step_ms=step_ms)),
+        timeline=_rows(checks.timeline(places, step_ms=step_ms)),
+        chains=_rows(checks.chains(places).groupBy("attempts", "end", "forks").count())
+        if window.sample_one_in == 1
+        else (),  # each attempt has a root of its own
+        causes=events,
+        blamed=_blamed(spark, places, events) if totals["late"] else {},
+        step_ms=step_ms,
+    )
+
+
+def _blamed(spark: SparkSession, places: DataFrame, events: Sequence[Cause]) -> dict[int | None, int]:
+    known = table(spark, blame.rows(events), blame.CAUSES)
+    return {row.nr: row.records for row in blame.explained(places, known).collect()}
+
+
+def _partition(row: Row) -> PartitionAccount:
+    terms = {name: value for name, value in row.items() if name != "line"}
+    return PartitionAccount(
+        door=DOORS[row["line"] >> PARTITION_BITS], partition=row["line"] % (1 << PARTITION_BITS), **terms
+    )
+
+
+def _step(first_ms: int | None, last_ms: int | None) -> int:
+    """Whole seconds, so that the window has about TIMELINE_STEPS of them."""
+    span_ms = (last_ms or 0) - (first_ms or 0)
+    return max(1, span_ms // TIMELINE_STEPS // 1000) * 1000
+
+
+def _rows(small: DataFrame) -> list[Row]:
+    return [row.asDict() for row in small.collect()]
+
+
+def _names(offenders: DataFrame) -> list[str]:
+    return [row.record for row in offenders.limit(MAX_OFFENDERS).collect()]
+
+
+def _sum(small: DataFrame, column: str) -> int:
+    return int(small.agg(sf.coalesce(sf.sum(column), sf.lit(0))).collect()[0][0])

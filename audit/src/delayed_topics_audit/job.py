@@ -1,0 +1,152 @@
+"""One audit: look, read, count, look again, judge."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.names import TopicNames
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.events import EventFollower
+from py4j.protocol import Py4JError
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from delayed_topics_audit import blame, facts, session, sources
+from delayed_topics_audit.account import Result, judge, unseen
+from delayed_topics_audit.blame import Cause
+from delayed_topics_audit.errors import AuditFailed
+from delayed_topics_audit.facts import Bounds
+from delayed_topics_audit.findings import Findings, Progress, count
+from delayed_topics_audit.output import Output
+from delayed_topics_audit.place import MAX_OFFSET
+from delayed_topics_audit.places import Promise, places_of
+from delayed_topics_audit.sight import Sight, look
+
+FACTS_IN_A_SHUFFLE_PARTITION: Final = 250_000
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+MAX_EVENT_SECONDS: Final = 30.0
+
+_WHAT_TO_DO: Final = {
+    "AuthorizationException": "grant Read to the user of this connection, see docs/security.md",
+}
+"""By what Java calls it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audited:
+    """`findings` is None if nothing was read."""
+
+    result: Result
+    findings: Findings | None = None
+
+
+def audit(
+    window: AuditWindow,
+    connection: Connection,
+    started: Callable[[], SparkSession],
+    progress: Progress,
+    output: Output | None = None,
+) -> Audited:
+    """Raises AuditFailed if no verdict was reached. `started` is asked for a session only if there is something to read."""
+    admin = KafkaAdmin(connection, client_id="delayed-topics-audit")
+    before = look(admin, window)
+    if not before.readable:
+        return Audited(result=unseen(before.spots))
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        progress(f"[{time.monotonic() - began:6.1f} s] {text}")
+
+    try:
+        spark = started()
+        if output is not None:
+            output.prepare(spark)
+        say(f"reading {_offsets(window, before):,} offsets of {window.topic} and its three topics")
+        places = _places(spark, connection, window, before)
+        findings = count(spark, places, window, _causes(connection, window.topic, say), say)
+        if output is not None and output.parquet:
+            output.write_places(places)
+            say(f"every record's account is in {output.folder}")
+        places.unpersist()
+    except (PySparkException, Py4JError, ConnectionError) as e:
+        after = look(admin, window)
+        if after.spots:  # it is known why nobody could read that
+            return Audited(result=unseen(after.spots))
+        raise AuditFailed(
+            f"Spark could not read or count the records of {window.topic}: {session.reason(e, _WHAT_TO_DO)}"
+        ) from e
+    after = look(admin, window)
+    spots = list({spot.sentence: spot for spot in (*before.spots, *after.spots)}.values())
+    return Audited(result=judge(findings.counted, spots), findings=findings)
+
+
+def _places(spark: SparkSession, connection: Connection, window: AuditWindow, sight: Sight) -> DataFrame:
+    names = TopicNames.of(window.topic)
+    bounds, promise = bounds_of(window, sight.starts), promise_of(window)
+    makers = {
+        names.front: facts.of_front,
+        names.delays: facts.of_delays,
+        names.ready: facts.of_ready,
+        names.dead_letter: facts.of_dead_letters,
+    }
+    made = [
+        maker(sources.read(spark, connection, topic, sight.starts[topic], window.end_offsets[topic]), bounds)
+        for topic, maker in makers.items()
+    ]
+    context = spark.sparkContext
+    shuffle_partitions = max(context.defaultParallelism, _offsets(window, sight) // FACTS_IN_A_SHUFFLE_PARTITION)
+    if context.getConf().get(SHUFFLE_PARTITIONS) is None:
+        # Spark's own 200 are 200 tasks for each look at a cached table: 5 to 10 s of a small audit
+        spark.conf.set(SHUFFLE_PARTITIONS, shuffle_partitions)
+    places = places_of(made, bounds, promise, shuffle_partitions=shuffle_partitions)
+    return places.persist(StorageLevel.MEMORY_AND_DISK)
+
+
+def bounds_of(window: AuditWindow, starts: Mapping[str, Sequence[int]]) -> Bounds:
+    names = TopicNames.of(window.topic)
+    if max(max(ends, default=0) for ends in window.end_offsets.values()) > MAX_OFFSET:
+        raise AuditFailed(f"{window.topic} has offsets above {MAX_OFFSET:,}: no audit can count so far")
+
+    def begin(topic: str) -> list[int]:
+        """What retention removed is told as such, not counted."""
+        return [max(pair) for pair in zip(window.from_offsets[topic], starts[topic], strict=True)]
+
+    return Bounds(
+        front_from=begin(names.front),
+        front_committed=window.committed_offsets[names.front],
+        delays_from=begin(names.delays),
+        delays_committed=window.committed_offsets[names.delays],
+        ready_partitions=(window.least_ready_partitions, window.ready_partitions),
+        retry_cap=window.retry_cap,
+        front_to=window.to_offsets.get(names.front, ()),
+        delays_to=window.to_offsets.get(names.delays, ()),
+        one_in=window.sample_one_in,
+    )
+
+
+def promise_of(window: AuditWindow) -> Promise:
+    return Promise(
+        list_ms=[seconds * 1000 for seconds in window.delay_seconds],
+        partition_delays_ms=[seconds * 1000 for seconds in window.partition_delays],
+        skew_ms=window.broker_skew_ms,
+        max_lateness_ms=window.max_lateness_ms,
+    )
+
+
+def _causes(connection: Connection, topic: str, say: Progress) -> list[Cause]:
+    """Without a right to read the events the audit goes on, and nobody is blamed."""
+    try:
+        with EventFollower(connection, client_id="delayed-topics-audit-events") as follower:
+            return blame.causes(follower.catch_up(MAX_EVENT_SECONDS), topic)
+    except KafkaDoorError as e:
+        say(f"what happened to the workers is not known: {e}")
+        return []
+
+
+def _offsets(window: AuditWindow, sight: Sight) -> int:
+    return sum(sum(window.end_offsets[topic]) - sum(starts) for topic, starts in sight.starts.items())

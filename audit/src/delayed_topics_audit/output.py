@@ -1,0 +1,85 @@
+"""Where the whole account goes: a folder that Hadoop can write to, on a mounted volume or in a bucket of S3."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from delayed_topics_audit import session
+from delayed_topics_audit.errors import AuditFailed
+
+_CLOUD: Final = "org.apache.spark.internal.io.cloud"
+SETTINGS: Final = {
+    # It reads the file that AWS_SHARED_CREDENTIALS_FILE names: no setting of Spark's, which it tells about, has the secret.
+    "spark.hadoop.fs.s3a.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider",
+    # A storage that is away is waited for 3 minutes at most, by its defaults for a multiple of that.
+    "spark.hadoop.fs.s3a.attempts.maximum": "1",
+    "spark.hadoop.fs.s3a.connection.establish.timeout": "5s",
+    "spark.hadoop.fs.s3a.connection.timeout": "15s",
+    "spark.hadoop.fs.s3a.retry.limit": "4",
+    # Spark's usual way is to rename what a task wrote. S3 can't, and a copy in its place is neither quick nor all or nothing.
+    "spark.hadoop.fs.s3a.committer.name": "magic",
+    "spark.sql.sources.commitProtocolClass": f"{_CLOUD}.PathOutputCommitProtocol",
+    "spark.sql.parquet.output.committer.class": f"{_CLOUD}.BindingParquetOutputCommitter",
+}
+"""Of Spark, where it writes the account. What the bucket needs beside is told by --conf."""
+
+_SECRET: Final = (
+    "the Secret must be there, and its key credentials have aws_access_key_id and aws_secret_access_key below [default]"
+)
+_ENDPOINT: Final = "correct the endpoint, or try again when it answers"
+_AWAY: Final = ("ConnectException", "ConnectTimeoutException", "SocketTimeoutException", "UnknownHostException")
+_WHAT_TO_DO: Final = {
+    **dict.fromkeys(("NoAuthWithAWSException", "Expected a profile", "Expected an '='"), _SECRET),
+    "AccessDeniedException": "the key in the Secret must be right, and allow to read and write there",
+    "UnknownStoreException": "make the bucket, or correct its name",
+    "PKIX": "the endpoint's certificate must be from an authority that the image trusts",
+    **dict.fromkeys(_AWAY, _ENDPOINT),
+    "No space left": "make room on the claim",
+}
+"""By a word of what Java says, none that a stack trace has anyway."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """`folder`: a path, or a URL as s3a://bucket/folder. Whatever can't be written raises AuditFailed."""
+
+    folder: str
+    parquet: bool
+
+    def prepare(self, spark: SparkSession) -> None:
+        """Before hours of reading rather than after."""
+        with self._said():
+            path, files = _hadoop(spark, self.folder)
+            if not files.mkdirs(path):  # of a folder on a volume Java says no more
+                raise AuditFailed(f"the account could not be written to {self.folder}: the claim must be writable")
+
+    def write_places(self, places: DataFrame) -> None:
+        with self._said():
+            places.write.mode("overwrite").parquet(f"{self.folder}/places")
+
+    def write_page(self, spark: SparkSession, page: str) -> None:
+        with self._said():
+            path, files = _hadoop(spark, f"{self.folder}/report.html")
+            stream = files.create(path)
+            stream.write(bytearray(page.encode()))
+            stream.close()
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
+        except (PySparkException, Py4JError, ConnectionError) as e:
+            reason = session.reason(e, _WHAT_TO_DO)
+            raise AuditFailed(f"the account could not be written to {self.folder}: {reason}") from e
+
+
+def _hadoop(spark: SparkSession, place: str) -> tuple[Any, Any]:
+    """Path and FileSystem, of Hadoop."""
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(place)
+    return path, path.getFileSystem(spark._jsc.hadoopConfiguration())

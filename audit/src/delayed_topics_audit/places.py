@@ -1,0 +1,202 @@
+"""All facts about a place in one row: what became of the record there, and of the attempt that began there.
+
+One shuffle by integers, one aggregation of integers. Neighbours stay together, chunk by chunk, so that whoever looks at order
+need not move them again. The columns of a place:
+
+place, bits            all facts' bits together; see facts
+appended_ms, due_ms    of the record: the broker's time, and when it is due
+delay_ms               that it had to wait; null if its root was not read, and of a hop
+attempt, chain         of the record
+ends, judged_ends      how often the attempt that began here ended; how often of these in this window
+first_at, last_at      the places where it did, or of its outcomes; first_ms, last_ms the times
+way                    the partition (see place.line_of) that it was released from; two_ways: it was hopped twice
+in_time                it came the way of a record that was read in time, so that its order is promised
+late_ms                first release after its due time; null if it wasn't released, or one of both times can't be believed
+wrote_apart            its copies were written at different times
+fate                   of a record of the window: a number, see below; of anything else null
+flaws                  what is wrong, as bits
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from delayed_topics_audit import facts
+from delayed_topics_audit.facts import Bounds
+from delayed_topics_audit.place import by_line, chunk_of, line_of, longs
+
+PENDING: Final = "pending"
+LOST: Final = "lost"
+FATES: Final = ("released", "dead_lettered", "hopped", PENDING, LOST)
+"""A record that has outcomes of two kinds is in the account of the first. `doubled` tells of the second."""
+
+FLAWS: Final = (
+    "lost",
+    "forged",
+    "early",
+    "late",
+    "doubled",
+    "changed",
+    "wrong_partition",
+    "wrong_attempt",
+    "over_cap",
+    "foreign",
+)
+"""The bit of a flaw is 1 << its index."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """What a release is held against.
+
+    list_ms              the delay list, if it was never edited; else empty, and any of `partition_delays_ms` may have applied
+    partition_delays_ms  of the delays topic
+    """
+
+    list_ms: Sequence[int]
+    partition_delays_ms: Sequence[int]
+    skew_ms: int
+    max_lateness_ms: int
+
+
+def places_of(
+    all_facts: Sequence[DataFrame], bounds: Bounds, promise: Promise, *, shuffle_partitions: int
+) -> DataFrame:
+    together = reduce(DataFrame.unionAll, all_facts)
+    near = together.repartition(shuffle_partitions, chunk_of(sf.col("place")))
+    known = _gather(near)
+    timed = known.withColumn("delay_ms", _delay(promise))
+    timed = timed.withColumn("due_ms", _due()).withColumn("late_ms", _late())
+    timed = timed.withColumn("way", line_of(sf.col("origin"))).withColumn("in_time", _in_time(promise))
+    fated = timed.withColumn("fate", _fate(bounds))
+    return fated.withColumn("flaws", _flaws(promise)).select(*COLUMNS)
+
+
+COLUMNS: Final = (
+    "place", "bits", "appended_ms", "due_ms", "delay_ms", "attempt", "chain", "ends", "judged_ends",
+    "first_at", "last_at", "first_ms", "last_ms", "way", "in_time", "two_ways", "late_ms", "wrote_apart", "fate", "flaws",
+)  # fmt: skip
+
+
+def has(bits: int) -> Column:
+    """Whether one of them is set in `bits`."""
+    return sf.col("bits").bitwiseAND(sf.lit(bits)) != 0
+
+
+def flawed(flaw: str) -> Column:
+    return sf.col("flaws").bitwiseAND(sf.lit(1 << FLAWS.index(flaw))) != 0
+
+
+def _gather(near: DataFrame) -> DataFrame:
+    record, end, outcome = has(facts.ROOT), has(facts.END), has(facts.OUTCOMES)
+
+    def of(condition: Column, column: str) -> Column:
+        return sf.when(condition, sf.col(column))
+
+    root = of(outcome, "link")  # where one fact is outcome and end, origin and root are the same
+    return near.groupBy(chunk_of(sf.col("place")).alias("chunk"), "place").agg(
+        sf.bit_or("bits").alias("bits"),
+        sf.max(of(record, "at_ms")).alias("appended_ms"),
+        sf.max(of(record, "due_ms")).alias("hop_due_ms"),
+        sf.max(of(record, "attempt")).alias("attempt"),
+        sf.max("level").alias("level"),
+        sf.max(of(record, "link")).alias("record_root"),
+        sf.max(of(record, "content")).alias("record_content"),
+        sf.max("chain").alias("chain"),
+        sf.min(root).alias("least_root"),
+        sf.max(root).alias("most_root"),
+        sf.count_if(end).alias("ends"),
+        sf.count_if(end & has(facts.JUDGED)).alias("judged_ends"),
+        sf.min(of(end, "at")).alias("first_at"),
+        sf.max(of(~record, "at")).alias("last_at"),
+        sf.min(of(end, "at_ms")).alias("first_ms"),
+        sf.max(of(end, "at_ms")).alias("last_ms"),
+        sf.min(of(end, "due_ms")).alias("least_due_ms"),
+        sf.min(of(end, "attempt")).alias("least_attempt"),
+        sf.max(of(end, "attempt")).alias("most_attempt"),
+        sf.min(of(end, "content")).alias("least_content"),
+        sf.max(of(end, "content")).alias("most_content"),
+        sf.min(of(end, "link")).alias("origin"),
+        (sf.min(of(end, "link")) != sf.max(of(end, "link"))).alias("two_ways"),
+        (sf.min(of(end, "wrote_ms")) != sf.max(of(end, "wrote_ms"))).alias("wrote_apart"),
+    )
+
+
+def _delay(promise: Promise) -> Column:
+    """Of a direct write its partition's; of a front record that of its level or attempt, or, when the list was edited, the least
+    of all delays there were that fulfils what its release says."""
+    direct = by_line(sf.col("place"), (), promise.partition_delays_ms)
+    if promise.list_ms:
+        entry = sf.least(sf.coalesce("level", sf.col("attempt") + 1), sf.lit(len(promise.list_ms)))
+        front = sf.get(longs(promise.list_ms), sf.greatest(entry, sf.lit(1)) - 1)
+    else:
+        front = _least_fulfilling(sorted(set(promise.partition_delays_ms)))
+    return sf.when(has(facts.ROOT) & ~has(facts.HOP), sf.coalesce(direct, front))
+
+
+def _least_fulfilling(kinds_ms: Sequence[int]) -> Column:
+    front = sf.lit(kinds_ms[-1]).cast("long")
+    for ms in reversed(kinds_ms[:-1]):
+        front = sf.when(sf.col("appended_ms") + ms >= sf.col("least_due_ms"), sf.lit(ms).cast("long")).otherwise(front)
+    return front
+
+
+def _due() -> Column:
+    """What the release itself says is believed only where its root can't be seen."""
+    own_due = sf.when(has(facts.HOP), sf.col("hop_due_ms")).otherwise(sf.col("appended_ms") + sf.col("delay_ms"))
+    return sf.coalesce(own_due, "least_due_ms")
+
+
+def _late() -> Column:
+    first_is_ours = (sf.col("judged_ends") > 0) & (sf.col("judged_ends") == sf.col("ends"))
+    believed = has(facts.END_RELEASED) & ~has(facts.UNTIMED) & first_is_ours
+    return sf.when(believed, sf.col("first_ms") - sf.col("due_ms"))
+
+
+def _in_time(promise: Promise) -> Column:
+    """From the partition of its own delay: what is read late takes the way that makes it the least late."""
+    delay_ms = by_line(sf.col("origin"), (), promise.partition_delays_ms)
+    return sf.coalesce(delay_ms, sf.lit(0)) == sf.col("delay_ms")
+
+
+def _fate(bounds: Bounds) -> Column:
+    """A record at or above the commit is pending, whatever became of it since: the next audit judges it. A place that has an
+    outcome and whose record was never seen has a fate too, so that the law can fail."""
+    released, dead_lettered, hopped, pending, lost = range(len(FATES))
+    settled = (
+        sf.when(has(facts.RELEASED), released)
+        .when(has(facts.DEAD_LETTERED), dead_lettered)
+        .when(has(facts.HOPPED), hopped)
+    )
+    seen = sf.when(has(facts.RECORD), sf.when(bounds.settled(sf.col("place")), lost).otherwise(pending))
+    return sf.coalesce(settled, seen)
+
+
+def _flaws(promise: Promise) -> Column:
+    lost = sf.col("fate") == FATES.index(LOST)
+    strange_link = (sf.col("least_root") != sf.col("record_root")) | (sf.col("most_root") != sf.col("record_root"))
+    forged = has(facts.OUTCOMES) & (~has(facts.RECORD) | strange_link)
+    judged = sf.col("judged_ends") > 0
+    seen = judged & has(facts.ROOT)
+    changed = (sf.col("least_content") != sf.col("record_content")) | (
+        sf.col("most_content") != sf.col("record_content")
+    )
+    attempt = (sf.col("least_attempt") != sf.col("attempt")) | (sf.col("most_attempt") != sf.col("attempt"))
+    conditions = {
+        "lost": lost,
+        "forged": forged,
+        "early": sf.col("late_ms") < -promise.skew_ms,
+        "late": sf.col("late_ms") > promise.max_lateness_ms,
+        "doubled": judged & (sf.col("ends") > 1),
+        "changed": seen & changed,
+        "wrong_partition": judged & has(facts.MISPLACED),
+        "wrong_attempt": seen & attempt,
+        "over_cap": judged & has(facts.OVER_CAP),
+        "foreign": has(facts.FOREIGN),
+    }
+    bits = [sf.when(conditions[flaw], 1 << at).otherwise(0) for at, flaw in enumerate(FLAWS)]
+    return reduce(Column.bitwiseOR, bits)

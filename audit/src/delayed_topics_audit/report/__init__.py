@@ -1,0 +1,150 @@
+"""The account as one HTML page that needs nothing else: verdict, law, lateness, what waits, what happened, offenders."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from delayed_topics_core.audit_window import AuditWindow
+from jinja2 import Environment, PackageLoader, select_autoescape
+
+from delayed_topics_audit.account import Account, Result
+from delayed_topics_audit.findings import Findings, Row
+from delayed_topics_audit.lateness import percentiles
+from delayed_topics_audit.report import svg
+
+MAX_PARTITIONS: Final = 500
+"""Rows of the table of partitions; the page stays small however large the topic is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """A promise, and how many records broke it."""
+
+    promise: str
+    broken: int
+    remark: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DelayRow:
+    """Lateness of the releases of one delay."""
+
+    name: str
+    releases: int
+    percentiles_ms: Mapping[str, int]
+    histogram: str
+
+
+def render(window: AuditWindow, result: Result, findings: Findings | None) -> str:
+    environment = Environment(
+        loader=PackageLoader("delayed_topics_audit.report", "."),
+        autoescape=select_autoescape(default=True),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(number=_number, time=_time, ms=duration)
+    page = environment.get_template("page.html.jinja")
+    shown = _shown(window, result.account, findings) if findings is not None and result.account is not None else {}
+    return page.render(window=window, result=result, account=result.account, **shown)
+
+
+def _shown(window: AuditWindow, account: Account, findings: Findings) -> dict[str, object]:
+    partitions = sorted(findings.counted.partitions, key=lambda p: (p.door != "f", p.partition))
+    worst_first = sorted(partitions, key=lambda p: -p.lost)[:MAX_PARTITIONS]
+    return {
+        "flaws": findings.counted.flaws,
+        "percentiles": findings.counted.percentiles_ms,
+        "flow": svg.flow(account),
+        "checks": checks(window, account),
+        "delays": _delays(findings.lateness),
+        "hours": _hours(findings.lateness),
+        "pending": svg.bars(
+            [(row["due_ms"], row["count"]) for row in _ordered(findings.pending, "due_ms")], step_ms=findings.step_ms
+        ),
+        "timeline": svg.timeline(_ordered(findings.timeline, "at_ms"), findings.causes, step_ms=findings.step_ms),
+        "blamed": _blamed(findings),
+        "chains": _ordered(findings.chains, "attempts"),
+        "partitions": sorted(worst_first, key=lambda p: (p.door != "f", p.partition)),
+        "left_out": len(partitions) - len(worst_first),
+    }
+
+
+def checks(window: AuditWindow, account: Account) -> list[Check]:
+    within = account.doubled - account.doubled_beyond_promise
+    repeated = f"{within:,} more were repeated after a crash, as promise 3 allows" if within else ""
+    return [
+        Check(promise="Never lost", broken=account.lost),
+        Check(promise="Never early", broken=account.early),
+        Check(promise="Nothing forged", broken=account.forged),
+        Check(promise="No doubles beyond the promise", broken=account.doubled_beyond_promise, remark=repeated),
+        Check(promise="In order", broken=account.out_of_order),
+        Check(promise="In the right partition", broken=account.wrong_partition),
+        Check(promise="Key, value and headers unchanged", broken=account.changed),
+        Check(promise="The right attempt", broken=account.wrong_attempt),
+        Check(promise=f"At most {window.retry_cap} retries", broken=account.over_cap),
+        Check(
+            promise=f"Late by no more than {duration(window.max_lateness_ms)}",
+            broken=account.late,
+            remark="no promise, a wish",
+        ),
+    ]
+
+
+def duration(ms: float) -> str:
+    """As 7 ms, 1.5 s, 3 min, 2 h, 5 d."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if abs(ms) >= size:
+            return f"{ms / size:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{ms:.0f} ms"
+
+
+def _delays(lateness: Sequence[Row]) -> list[DelayRow]:
+    by_delay: dict[int | None, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for row in lateness:
+        by_delay[row["delay_ms"]][row["bucket_ms"]] += row["count"]
+    known = sorted(by_delay.items(), key=lambda entry: (entry[0] is None, entry[0] or 0))
+    most = max((bound for buckets in by_delay.values() for bound in buckets), default=1)
+    return [
+        DelayRow(
+            name="delay not known" if delay_ms is None else duration(delay_ms),
+            releases=sum(buckets.values()),
+            percentiles_ms={**percentiles(buckets.items()), "max": max(buckets)},
+            histogram=svg.histogram(buckets, most_ms=most),
+        )
+        for delay_ms, buckets in known
+    ]
+
+
+def _hours(lateness: Sequence[Row]) -> list[dict[str, object]]:
+    by_hour: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for row in lateness:
+        by_hour[row["hour_ms"]][row["bucket_ms"]] += row["count"]
+    return [
+        {"hour_ms": hour_ms, "releases": sum(buckets.values()), **percentiles(buckets.items()), "max": max(buckets)}
+        for hour_ms, buckets in sorted(by_hour.items())[-48:]
+    ]
+
+
+def _blamed(findings: Findings) -> list[tuple[str, int]]:
+    """Of every cause how many were late by it, the worst first; what nothing explains comes last."""
+    known = {nr: count for nr, count in findings.blamed.items() if nr is not None}
+    said = [
+        (f"{findings.causes[nr].what} at {_time(findings.causes[nr].from_ms)}", count)
+        for nr, count in sorted(known.items(), key=lambda entry: -entry[1])
+    ]
+    unexplained = findings.blamed.get(None, 0)
+    return [*said[:10], *([("unexplained", unexplained)] if unexplained else [])]
+
+
+def _ordered(rows: Sequence[Row], column: str) -> list[Row]:
+    return sorted(rows, key=lambda row: (row[column] is None, row[column] or 0))
+
+
+def _number(value: int) -> str:
+    return f"{value:,}"
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

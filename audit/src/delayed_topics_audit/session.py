@@ -1,0 +1,87 @@
+"""The Spark session of an audit: small, quiet, with the jars that it needs; and small tables in it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from delayed_topics_audit.errors import AuditFailed
+
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+
+_JAVA = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -XX:-DontCompileHugeMethods"
+"""Spark makes one method of a stage. Java leaves those of more than 8,000 bytes uncompiled otherwise, 30 times as slow."""
+
+
+_OUT_OF_MEMORY = (52, -9)
+"""Exit codes of the Java machine: Spark's own word for it, and the kernel's."""
+_MORE_HEAP = "give it more heap: spec.spark.memory"
+_END_SECONDS = 20.0
+
+
+def _exit_code() -> int:
+    """Of the Java machine, which has stopped answering. Raises subprocess.TimeoutExpired if it goes on regardless."""
+    gateway = SparkContext._gateway
+    assert gateway is not None, "there was no session"
+    return int(gateway.proc.wait(_END_SECONDS))
+
+
+def start(*, master: str, jars: Path, memory: str = "1g", settings: Mapping[str, str] | None = None) -> SparkSession:
+    """`memory`: heap of the Java machine, as 1g. `jars`: the folder that `make spark-jars` prints. Raises AuditFailed."""
+    if not any(jars.glob("spark-sql-kafka-*.jar")):
+        raise AuditFailed(
+            f"{jars} must hold Spark's jars for Kafka and S3: `make spark-jars` fetches them and prints their folder"
+        )
+    every = {
+        "spark.driver.memory": memory,
+        "spark.driver.extraClassPath": f"{jars}/*",
+        "spark.executor.extraClassPath": f"{jars}/*",
+        "spark.driver.extraJavaOptions": _JAVA,
+        "spark.executor.extraJavaOptions": _JAVA,
+        "spark.sql.session.timeZone": "UTC",
+        # for each expression it would ask Java where in Python it was made: 2 of 3 s of an audit's planning
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # the account is looked at a dozen times and thrown away: packing it takes a fifth of an audit
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **(settings or {}),
+    }
+    builder = SparkSession.builder.master(master).appName("delayed-topics-audit")
+    for name, value in every.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def reason(error: Exception, remedies: Mapping[str, str]) -> str:
+    """What a failed call of Spark or Java comes from, in one line. `remedies`: what to do, by a word of the whole error."""
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        code = _exit_code()
+        what = _MORE_HEAP if code in _OUT_OF_MEMORY else "the Job's logs say why"
+        return f"Spark's Java machine ended with exit code {code}; {what}"
+    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    said = [line for line in lines if line and not line.startswith("An error occurred while calling")]
+    line = causes[-1] if causes else said[0]
+    known = {"OutOfMemoryError": _MORE_HEAP, **remedies}
+    return line + next((f"; {what}" for name, what in known.items() if name in str(error)), "")
+
+
+def stop() -> None:
+    """Whatever session there is. Spark removes its executors' pods then, not when Java just ends with Python."""
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        active.stop()
+
+
+def table(spark: SparkSession, rows: Sequence[Mapping[str, object]], schema: str) -> DataFrame:
+    """A small table of JSON values (binary ones in base64), schema as "partition: int, offset: long".
+
+    `spark.createDataFrame` would start Python workers to read it, which takes longer than a small audit.
+    """
+    parsed = sf.from_json(sf.lit(json.dumps(rows)), f"array<struct<{schema}>>")
+    return spark.range(1).select(sf.inline(parsed))

@@ -1,0 +1,101 @@
+"""What the audit can't see in a window: topics made again, records removed, a topic that compacts. Asked before and after reading."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.layout import format_ranges
+from delayed_topics_core.names import TopicNames
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused
+
+from delayed_topics_audit.account import BlindSpot
+from delayed_topics_audit.errors import AuditFailed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sight:
+    """`starts`: by topic and partition the first offset of the window that is still there. `readable`: reading makes sense."""
+
+    spots: Sequence[BlindSpot]
+    starts: Mapping[str, tuple[int, ...]]
+    readable: bool
+
+
+def look(admin: KafkaAdmin, window: AuditWindow) -> Sight:
+    """Raises AuditFailed if Kafka doesn't answer."""
+    names = TopicNames.of(window.topic).topics
+    changed = _changed(admin, window, names)
+    if changed:
+        return Sight(spots=changed, starts={}, readable=False)
+    starts, removed = _starts(admin, window, names)
+    return Sight(spots=[*_compacted(admin, names), *removed], starts=starts, readable=True)
+
+
+def _changed(admin: KafkaAdmin, window: AuditWindow, names: Sequence[str]) -> list[BlindSpot]:
+    spots = []
+    for name, info in admin.describe_topics(names).items():
+        if isinstance(info, KafkaDoorError):
+            spots.append(_refused(info))
+        elif info is None:
+            spots.append(_blind(f"topic {name} doesn't exist any more"))
+        elif info.id != window.topic_ids.get(name):
+            spots.append(
+                _blind(
+                    f"topic {name} was deleted and made again: its id was {window.topic_ids.get(name)}, it is {info.id} now"
+                )
+            )
+    return spots
+
+
+def _compacted(admin: KafkaAdmin, names: Sequence[str]) -> list[BlindSpot]:
+    spots = []
+    for name, settings in admin.topic_configs(names).items():
+        if isinstance(settings, KafkaDoorError):
+            spots.append(_refused(settings))
+        elif "compact" in settings.get("cleanup.policy", ""):
+            spots.append(
+                _blind(
+                    f"topic {name} has cleanup.policy={settings['cleanup.policy']}: records disappear, it must be delete"
+                )
+            )
+    return spots
+
+
+def _starts(
+    admin: KafkaAdmin, window: AuditWindow, names: Sequence[str]
+) -> tuple[dict[str, tuple[int, ...]], list[BlindSpot]]:
+    partitions = [(name, p) for name in names for p in range(len(window.end_offsets[name]))]
+    earliest = admin.list_offsets(partitions, "earliest")
+    starts, spots = {}, []
+    for name in names:
+        wanted = window.read_from(name)
+        found = [_offset(earliest[name, p]) for p in range(len(wanted))]
+        frozen = window.beginning_offsets[name]
+        starts[name] = tuple(map(min, window.end_offsets[name], map(max, wanted, frozen, found)))
+        cut = [p for p, (first, start) in enumerate(zip(wanted, starts[name], strict=True)) if start > first]
+        if cut:
+            worst = max(cut, key=lambda p: starts[name][p] - wanted[p])
+            spots.append(
+                _blind(
+                    f"retention has removed records of {name}, partitions {format_ranges(cut)}: "
+                    f"partition {worst} begins at offset {starts[name][worst]}, the window at {wanted[worst]}"
+                )
+            )
+    return starts, spots
+
+
+def _offset(found: int | KafkaDoorError) -> int:
+    if isinstance(found, KafkaDoorError):
+        raise AuditFailed(f"the offsets can't be read: {found}") from found
+    return found
+
+
+def _refused(error: KafkaDoorError) -> BlindSpot:
+    if isinstance(error, KafkaRefused):
+        return _blind(str(error))
+    raise AuditFailed(str(error)) from error
+
+
+def _blind(sentence: str) -> BlindSpot:
+    return BlindSpot(sentence=sentence, hides_outcomes=True)

@@ -1,0 +1,76 @@
+"""Kafka as a source of Spark: the frozen offsets of one topic, read_committed, with headers."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from delayed_topics_kafka.connection import Connection
+from pyspark.sql import DataFrame, SparkSession
+
+from delayed_topics_audit.errors import AuditFailed
+
+_LOGIN_MODULES: Mapping[str, str] = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+def read(
+    spark: SparkSession, connection: Connection, topic: str, starts: Sequence[int], ends: Sequence[int]
+) -> DataFrame:
+    """The rows of `topic` from `starts` up to, not including, `ends`, by partition. Records that went meanwhile fail the read."""
+    options = {
+        **{f"kafka.{name}": value for name, value in java_client(connection).items()},
+        "kafka.isolation.level": "read_committed",
+        "kafka.max.poll.records": "5000",
+        "assign": json.dumps({topic: list(range(len(ends)))}),
+        "startingOffsets": _by_partition(topic, starts),
+        "endingOffsets": _by_partition(topic, ends),
+        "includeHeaders": "true",
+        "failOnDataLoss": "true",
+        # a topic of one partition still uses all cores
+        "minPartitions": str(spark.sparkContext.defaultParallelism),
+    }
+    return spark.read.format("kafka").options(**options).load()
+
+
+def java_client(connection: Connection) -> dict[str, str]:
+    """The connection as properties of Kafka's Java client. Raises AuditFailed for what Java can't use."""
+    properties = {
+        "bootstrap.servers": connection.bootstrap_servers,
+        "security.protocol": connection.security_protocol,
+    }
+    if connection.sasl_mechanism is not None:
+        properties["sasl.mechanism"] = connection.sasl_mechanism
+        properties["sasl.jaas.config"] = _jaas(connection)
+    if connection.ca_pem is not None:
+        properties["ssl.truststore.type"] = "PEM"
+        properties["ssl.truststore.certificates"] = connection.ca_pem
+    if connection.certificate_pem is not None and connection.key_pem is not None:
+        if "-----BEGIN PRIVATE KEY-----" not in connection.key_pem:
+            raise AuditFailed(
+                "the connection's tls.key must be an unencrypted PKCS#8 key, Java reads no other: "
+                "convert it with `openssl pkcs8 -topk8 -nocrypt`"
+            )
+        properties["ssl.keystore.type"] = "PEM"
+        properties["ssl.keystore.certificate.chain"] = connection.certificate_pem
+        properties["ssl.keystore.key"] = connection.key_pem
+    return properties
+
+
+def _jaas(connection: Connection) -> str:
+    module = _LOGIN_MODULES.get(connection.sasl_mechanism or "")
+    if module is None:
+        raise AuditFailed(
+            f"the connection's SASL mechanism {connection.sasl_mechanism} must be one of {', '.join(_LOGIN_MODULES)}"
+        )
+    return f"{module} required username={_quoted(connection.username)} password={_quoted(connection.password)};"
+
+
+def _quoted(text: str | None) -> str:
+    escaped = (text or "").replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _by_partition(topic: str, offsets: Sequence[int]) -> str:
+    return json.dumps({topic: {str(partition): offset for partition, offset in enumerate(offsets)}})

@@ -1,0 +1,211 @@
+"""What a flawless worker would have left behind in the four topics, as rows that Spark would read from Kafka.
+
+Record i goes to front partition i mod P. Its place in its partition chooses the entry of the delay list, a third by level, the
+others by attempt; a few are above the retry cap. All places follow from i, so no table has to be joined to make another.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from delayed_topics_audit.facts import Bounds
+from delayed_topics_audit.places import Promise
+from delayed_topics_core import headers as own
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+BEGAN_MS = 1_700_000_000_000
+PER_MS = 100
+"""Records that come in in a millisecond."""
+LATE_MS = 3
+CAP = 4
+DEAD_EVERY = 1000
+"""Of so many records of a partition and the first delay one is above the cap."""
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """`pending`: how many places at the end of each partition are above the commit, and have no outcome."""
+
+    spark: SparkSession
+    records: int
+    partitions: int = 4
+    delays_ms: tuple[int, ...] = (0, 10_000, 60_000)
+    value_bytes: int = 100
+    late_ms: int = LATE_MS
+    pending: int = 5
+
+    def __post_init__(self) -> None:
+        if self.records % (self.partitions * len(self.delays_ms)):
+            raise ValueError("records must be a multiple of partitions x delays")
+
+    @property
+    def per_partition(self) -> int:
+        return self.records // self.partitions
+
+    def is_dead(self, offset: int) -> bool:
+        kinds = len(self.delays_ms)
+        return offset % kinds == 0 and offset // kinds % DEAD_EVERY == DEAD_EVERY - 1
+
+    @property
+    def released_below(self) -> int:
+        """All records below this have come out."""
+        return (self.bounds.front_committed[0] - self.pending - len(self.delays_ms)) * self.partitions
+
+    @property
+    def bounds(self) -> Bounds:
+        committed = self.per_partition - self.pending
+        kinds = len(self.delays_ms)
+        hopped = committed // kinds * self.partitions  # of whole rounds; the rest of the last one is pending too
+        return Bounds(
+            front_from=[0] * self.partitions,
+            front_committed=[committed // kinds * kinds] * self.partitions,
+            delays_from=[0] * kinds,
+            delays_committed=[0, *[hopped - self.pending] * (kinds - 1)],
+            ready_partitions=(self.partitions, self.partitions),
+            retry_cap=CAP,
+        )
+
+    @property
+    def promise(self) -> Promise:
+        return Promise(list_ms=self.delays_ms, partition_delays_ms=self.delays_ms, skew_ms=0, max_lateness_ms=1000)
+
+    @cached_property
+    def all(self) -> DataFrame:
+        """i, with everything that follows from it."""
+        i, kinds = sf.col("id"), len(self.delays_ms)
+        offset = sf.floor(i / self.partitions)
+        kind = (offset % kinds).cast("int")
+        dead = (kind == 0) & (sf.floor(offset / kinds) % DEAD_EVERY == DEAD_EVERY - 1)
+        came_ms = sf.lit(BEGAN_MS) + sf.floor(i / PER_MS)
+        delay_ms = sf.get(sf.array(*(sf.lit(ms).cast("long") for ms in self.delays_ms)), kind)
+        lane_offset = sf.floor(offset / kinds) * self.partitions + i % self.partitions
+        by_level = (kind == 0) | (i % 3 == 0)
+        made = self.spark.range(self.records).select(
+            i,
+            (i % self.partitions).cast("int").alias("partition"),
+            offset.alias("offset"),
+            kind.alias("kind"),
+            dead.alias("dead"),
+            sf.when(dead, CAP + 1).when(by_level, 0).otherwise(kind).alias("attempt"),
+            by_level.alias("by_level"),
+            came_ms.alias("came_ms"),
+            (came_ms + delay_ms).alias("due_ms"),
+            lane_offset.alias("lane_offset"),
+        )
+        return made.withColumn("value", sf.rpad(i.cast("string"), self.value_bytes, ".").cast("binary"))
+
+    def front(self) -> DataFrame:
+        level = _when(sf.col("by_level") & (sf.col("kind") > 0), header(own.DELAY_LEVEL, sf.col("kind") + 1))
+        attempt = _when(sf.col("attempt") > 0, header(own.ATTEMPT, sf.col("attempt")), header(own.ID, _identity()))
+        return self._rows(
+            self.all, sf.col("partition"), sf.col("offset"), sf.col("came_ms"), [_foreign(), level, attempt]
+        )
+
+    def delays(self) -> DataFrame:
+        """The worker hops a millisecond after it came."""
+        hopped = self.all.where(_hops() & self._settled())
+        headers = [
+            _foreign(),
+            _own_identity(),
+            _root(),
+            _origin(sf.lit("f"), "partition", "offset"),
+            _due(),
+            _hop_count(),
+        ]
+        return self._rows(hopped, sf.col("kind"), sf.col("lane_offset"), sf.col("came_ms") + 1, headers)
+
+    def ready(self) -> DataFrame:
+        """Offsets with gaps, as transactions leave them."""
+        committed = sf.get(sf.array(*map(sf.lit, self.bounds.delays_committed)), sf.col("kind"))
+        released = self.all.where(~sf.col("dead") & self._settled() & (~_hops() | (sf.col("lane_offset") < committed)))
+        at_ms = sf.col("due_ms") + self.late_ms
+        offset = (at_ms - BEGAN_MS) * 1024 + sf.col("kind") * PER_MS + sf.col("id") % PER_MS
+        origin = [
+            _when(~_hops(), *_origin_headers(sf.lit("f"), "partition", "offset")),
+            _when(_hops(), *_origin_headers(sf.lit("d"), "kind", "lane_offset")),
+        ]
+        wrote = sf.array(header(own.RELEASED, sf.concat_ws(":", "attempt", sf.col("due_ms"))))
+        hops = sf.array(header(own.HOPS, _hops().cast("int")))
+        headers = [_foreign(), _own_identity(), _root(), *origin, _due(), wrote, hops]
+        return self._rows(released, sf.col("partition"), offset, at_ms, headers)
+
+    def dead_letters(self) -> DataFrame:
+        dead = self.all.where(sf.col("dead") & self._settled())
+        reason = sf.array(header(own.REASON, sf.lit("RetryCapExceeded")), header(own.ERROR, sf.lit("")))
+        headers = [_foreign(), _own_identity(), _root(), _origin(sf.lit("f"), "partition", "offset"), reason]
+        return self._rows(
+            dead,
+            sf.col("partition"),
+            sf.floor(sf.col("offset") / (DEAD_EVERY * len(self.delays_ms))),
+            sf.col("came_ms") + 1,
+            headers,
+        )
+
+    def _settled(self) -> Column:
+        return sf.col("offset") < self.bounds.front_committed[0]
+
+    def _rows(
+        self, rows: DataFrame, partition: Column, offset: Column, at_ms: Column, headers: list[Column]
+    ) -> DataFrame:
+        return rows.select(
+            "id",
+            sf.concat(sf.lit("k"), (sf.col("id") % 97).cast("string")).cast("binary").alias("key"),
+            "value",
+            partition.cast("int").alias("partition"),
+            offset.cast("long").alias("offset"),
+            sf.timestamp_millis(at_ms).alias("timestamp"),
+            sf.lit(1).alias("timestampType"),
+            sf.concat(*headers).alias("headers"),
+        )
+
+
+def _hops() -> Column:
+    return (sf.col("kind") > 0) & ~sf.col("dead")
+
+
+def header(name: str, value: Column) -> Column:
+    return sf.struct(sf.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
+
+
+def _when(condition: Column, *headers: Column) -> Column:
+    none = sf.array().cast("array<struct<key:string,value:binary>>")
+    return sf.when(condition, sf.array(*headers)).otherwise(none)
+
+
+def _foreign() -> Column:
+    return sf.array(header("trace", sf.col("id") * 31), header("source", sf.lit("made")))
+
+
+def _identity() -> Column:
+    """A chain for every record that says an attempt."""
+    return sf.concat(sf.lit("chain-"), sf.col("id").cast("string"))
+
+
+def _root_text() -> Column:
+    return sf.concat_ws(":", sf.lit("f"), "partition", "offset", sf.lit(TOPIC_ID))
+
+
+def _own_identity() -> Column:
+    identity = sf.when(sf.col("attempt") > 0, _identity()).otherwise(_root_text())
+    return sf.array(header(own.ID, identity), header(own.ATTEMPT, sf.col("attempt")))
+
+
+def _root() -> Column:
+    return sf.array(header(own.ROOT, _root_text()))
+
+
+def _origin_headers(door: Column, partition: str, offset: str) -> list[Column]:
+    return [header(own.ORIGIN, sf.concat_ws(":", door, partition, offset))]
+
+
+def _origin(door: Column, partition: str, offset: str) -> Column:
+    return sf.array(*_origin_headers(door, partition, offset))
+
+
+def _due() -> Column:
+    return sf.array(header(own.DUE_AT, sf.col("due_ms")))
+
+
+def _hop_count() -> Column:
+    return sf.array(header(own.HOPS, sf.lit(1)))

@@ -1,0 +1,241 @@
+"""Ten things done to a flawless window, each to one record at a random place, and what an auditor has to say to each.
+
+python -m delayed_topics_audit_testing.mutations --records 1000000 --seeds 0:100
+"""
+
+import json
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+from delayed_topics_audit import checks, facts, session
+from delayed_topics_audit.place import name_of
+from delayed_topics_audit.places import FATES, FLAWS, flawed, places_of
+from delayed_topics_core import headers as own
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from delayed_topics_audit_testing.made import CAP, LATE_MS, Made, header
+
+MUTATIONS: Final = (
+    "removed", "doubled", "early", "late", "swapped", "misplaced", "header", "value", "forged", "over the cap",
+)  # fmt: skip
+FREE_OFFSET: Final = 512
+"""Above an offset of the ready topic, where Made leaves gaps, nothing is."""
+CONTENT: Final = ("trace", "source")
+
+Found = Mapping[str, frozenset[str]]
+"""Per flaw the names of the records."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """Record `i` of a Made window, and the names of its places."""
+
+    i: int
+    made: Made
+
+    @property
+    def partition(self) -> int:
+        return self.i % self.made.partitions
+
+    @property
+    def offset(self) -> int:
+        return self.i // self.made.partitions
+
+    @property
+    def kind(self) -> int:
+        return self.offset % len(self.made.delays_ms)
+
+    @property
+    def root(self) -> str:
+        return f"f:{self.partition}:{self.offset}"
+
+    @property
+    def origin(self) -> str:
+        lane_offset = self.offset // len(self.made.delays_ms) * self.made.partitions + self.partition
+        return f"d:{self.kind}:{lane_offset}" if self.kind else self.root
+
+    @property
+    def following(self) -> "Record":
+        """The next one of its partition and delay."""
+        return Record(i=self.i + self.made.partitions * len(self.made.delays_ms), made=self.made)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tampered:
+    """The topics, and what is to be found."""
+
+    front: DataFrame
+    ready: DataFrame
+    expected: Found
+
+
+def tamper(made: Made, front: DataFrame, ready: DataFrame, seed: int) -> Tampered:
+    """`front` and `ready` are those of `made`, persisted."""
+    chance = random.Random(seed)
+    victims = dict(zip(MUTATIONS, _victims(made, chance), strict=True))
+    capped = victims["over the cap"]
+    target = _other(made, victims, chance)
+    swapped, after = victims["swapped"], victims["swapped"].following
+    early_ms, late_ms = chance.randrange(1, 500), chance.randrange(1001, 100_000)
+    ids = sf.col("id")
+    at_ms = sf.unix_millis("timestamp")
+
+    def shifted(ms: Column | int) -> Column:
+        return sf.timestamp_millis(at_ms + ms)
+
+    distance = sf.when(ids == swapped.i, 1).when(ids == after.i, -1)
+    swap = _swap_of(ready, swapped, after)
+    over = _replaced(own.ATTEMPT, str(CAP + 1))
+    altered = ready.where(ids != victims["removed"].i).withColumns(
+        {
+            "timestamp": sf.when(ids == victims["early"].i, shifted(-made.late_ms - early_ms))
+            .when(ids == victims["late"].i, shifted(late_ms))
+            .otherwise(sf.col("timestamp")),
+            "offset": sf.when(distance.isNotNull(), sf.col("offset") + distance * swap)
+            .when(ids == victims["misplaced"].i, sf.col("offset") + FREE_OFFSET)
+            .otherwise(sf.col("offset")),
+            "partition": sf.when(ids == victims["misplaced"].i, (sf.col("partition") + 1) % made.partitions).otherwise(
+                sf.col("partition")
+            ),
+            "value": sf.when(ids == victims["value"].i, sf.lit(b"altered")).otherwise(sf.col("value")),
+            "headers": sf.when(ids == victims["header"].i, _replaced(chance.choice(CONTENT), "altered"))
+            .when(ids == victims["forged"].i, _replaced(own.ORIGIN, target.origin))
+            .when(ids == capped.i, over)
+            .otherwise(sf.col("headers")),
+        }
+    )
+    again = ready.where(ids == victims["doubled"].i).withColumn("offset", sf.col("offset") + FREE_OFFSET)
+    return Tampered(
+        front=front.withColumn("headers", sf.when(ids == capped.i, over).otherwise(sf.col("headers"))),
+        ready=altered.unionByName(again),
+        expected={
+            "lost": frozenset({victims["removed"].origin, victims["forged"].origin}),
+            "doubled": frozenset({victims["doubled"].root}),
+            "early": frozenset({victims["early"].root}),
+            "late": frozenset({victims["late"].root}),
+            "out_of_order": frozenset({after.root}),
+            "wrong_partition": frozenset({victims["misplaced"].root}),
+            "changed": frozenset({victims["header"].root, victims["value"].root}),
+            "forged": frozenset({target.origin}),
+            "over_cap": frozenset({capped.root}),
+        },
+    )
+
+
+def found(made: Made, *, front: DataFrame, delays: DataFrame, ready: DataFrame, dead: DataFrame) -> Found:
+    """What the auditor says."""
+    bounds = made.bounds
+    every = [
+        facts.of_front(front, bounds),
+        facts.of_delays(delays, bounds),
+        facts.of_ready(ready, bounds),
+        facts.of_dead_letters(dead, bounds),
+    ]
+    places = places_of(
+        every, bounds, made.promise, shuffle_partitions=made.spark.sparkContext.defaultParallelism
+    ).persist()
+    names: dict[str, set[str]] = {}
+    flaws = sf.array_compact(sf.array(*(sf.when(flawed(flaw), flaw) for flaw in FLAWS)))
+    for row in (
+        places.where("flaws <> 0").select(name_of(sf.col("place")).alias("name"), flaws.alias("flaws")).collect()
+    ):
+        for flaw in row.flaws:
+            names.setdefault(flaw, set()).add(row.name)
+    for row in checks.disorder(places).select(name_of(sf.col("place")).alias("name")).collect():
+        names.setdefault("out_of_order", set()).add(row.name)
+    for row in checks.accounts(places).collect():
+        terms = row.asDict()
+        if terms["produced"] != sum(terms[fate] for fate in FATES):
+            names.setdefault("does not add up", set()).add(str(terms))
+    places.unpersist()
+    return {flaw: frozenset(of_it) for flaw, of_it in names.items()}
+
+
+def _victims(made: Made, chance: random.Random) -> list[Record]:
+    """Ten released records, each far from the others. The last is a retry of the longest delay, so that its time stays its own."""
+    kinds, reach = len(made.delays_ms), made.partitions * len(made.delays_ms) * 2
+    chosen: list[Record] = []
+    while len(chosen) < len(MUTATIONS):
+        record = Record(i=chance.randrange(made.released_below), made=made)
+        last = len(chosen) == len(MUTATIONS) - 1
+        fits = not last or (record.kind == kinds - 1 and record.i % 3)
+        apart = all(abs(record.i - other.i) > reach for other in chosen)
+        if fits and apart and not made.is_dead(record.offset) and not made.is_dead(record.following.offset):
+            chosen.append(record)
+    return chosen
+
+
+def _other(made: Made, victims: Mapping[str, Record], chance: random.Random) -> Record:
+    """A record that nothing was done to, for another to be forged onto."""
+    near = {record.i for victim in victims.values() for record in (victim, victim.following)}
+    while True:
+        record = Record(i=chance.randrange(made.released_below), made=made)
+        if record.i not in near and not made.is_dead(record.offset):
+            return record
+
+
+def _swap_of(ready: DataFrame, one: Record, other: Record) -> int:
+    """How far apart their offsets are."""
+    offsets = {
+        row.id: row.offset for row in ready.where(sf.col("id").isin(one.i, other.i)).select("id", "offset").collect()
+    }
+    return int(offsets[other.i] - offsets[one.i])
+
+
+def _replaced(name: str, value: str) -> Column:
+    replacement = header(name, sf.lit(value))
+    return sf.transform("headers", lambda h: sf.when(h["key"] == name, replacement).otherwise(h))
+
+
+def run(spark: SparkSession, *, records: int, seeds: range, say: Callable[[str], None]) -> dict[str, int]:
+    """How many of the seeds found each flaw just where it is, and how many clean windows were called clean."""
+    right = dict.fromkeys((*FLAWS, "out_of_order", "clean"), 0)
+    for seed in seeds:
+        began = time.monotonic()
+        chance = random.Random(seed)
+        made = Made(
+            spark=spark, records=records, late_ms=chance.randrange(LATE_MS, 500), pending=chance.randrange(1, 1000)
+        )
+        topics = {"front": made.front(), "delays": made.delays(), "ready": made.ready(), "dead": made.dead_letters()}
+        kept = {name: rows.persist() for name, rows in topics.items()}
+        clean = found(made, **kept)
+        right["clean"] += not clean
+        tampered = tamper(made, kept["front"], kept["ready"], seed)
+        said = found(made, **{**kept, "front": tampered.front, "ready": tampered.ready})
+        for flaw in tampered.expected:
+            right[flaw] += said.get(flaw) == tampered.expected[flaw]
+        wrong = {flaw: sorted(names) for flaw, names in said.items() if names != tampered.expected.get(flaw)}
+        missed = sorted(tampered.expected.keys() - said.keys())
+        for rows in kept.values():
+            rows.unpersist()
+        say(
+            f"seed {seed}: {time.monotonic() - began:.1f} s, clean {clean or 'yes'}, wrong {wrong or 'none'}, missed {missed or 'none'}"
+        )
+    return {flaw: count for flaw, count in right.items() if flaw not in ("foreign", "wrong_attempt")}
+
+
+@click.command()
+@click.option("--records", default=1_200_000, show_default=True)
+@click.option("--seeds", default="0:100", show_default=True, help="From, and up to but not including.")
+@click.option("--jars", type=click.Path(path_type=Path), required=True, help="What `make spark-jars` prints.")
+@click.option("--results", type=click.Path(path_type=Path), help="Write the table there (JSON).")
+def main(records: int, seeds: str, jars: Path, results: Path | None) -> None:
+    """The mutation test: nothing that is done to a record goes unnoticed, and nothing is noticed that wasn't done."""
+    first, last = map(int, seeds.split(":"))
+    spark = session.start(master="local[*]", jars=jars, memory="3g")
+    table = run(spark, records=records, seeds=range(first, last), say=click.echo)
+    for flaw, count in table.items():
+        click.echo(f"{flaw:16} {count} of {last - first}")
+    if results is not None:
+        results.write_text(json.dumps({"records": records, "seeds": [first, last], "right": table}, indent=2) + "\n")
+    raise SystemExit(any(count != last - first for count in table.values()))
+
+
+if __name__ == "__main__":
+    main()

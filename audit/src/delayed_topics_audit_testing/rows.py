@@ -1,0 +1,172 @@
+"""Rows as Kafka gives them to Spark, with headers as core writes them; and what a small window makes of them."""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from delayed_topics_audit import checks, facts
+from delayed_topics_audit.facts import Bounds
+from delayed_topics_audit.place import DOORS, PARTITION_BITS, name_of
+from delayed_topics_audit.places import FATES, FLAWS, Promise, flawed, places_of
+from delayed_topics_audit.session import table
+from delayed_topics_core.headers import (
+    NO_OWN_HEADERS,
+    Header,
+    OwnHeaders,
+    Root,
+    origin,
+    write_dead_letter,
+    write_hop,
+    write_release,
+)
+from delayed_topics_core.reasons import DeadLetterReason
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+AT_MS = 1_700_000_000_000
+KAFKA = (
+    "partition: int, offset: long, at_ms: long, timestampType: int, key: binary, value: binary, "
+    "headers: array<struct<key: string, value: binary>>"
+)
+Place = tuple[str, int, int]
+Row = tuple[int, int, int, Sequence[Header]]
+"""Partition, offset, milliseconds after AT_MS, headers."""
+
+DELAYS_MS = (0, 10_000, 60_000)
+BOUNDS = Bounds(
+    front_from=(0, 0), front_committed=(100, 100), delays_from=(0, 0, 0), delays_committed=(100, 100, 100),
+    ready_partitions=(2, 2), retry_cap=5,
+)  # fmt: skip
+PROMISE = Promise(list_ms=DELAYS_MS, partition_delays_ms=DELAYS_MS, skew_ms=0, max_lateness_ms=1000)
+
+
+def kafka(spark: SparkSession, rows: Sequence[Row], *, stamped_by_broker: bool = True) -> DataFrame:
+    made = [
+        {
+            "partition": partition,
+            "offset": offset,
+            "at_ms": AT_MS + ms,
+            "timestampType": 1 if stamped_by_broker else 0,
+            "key": None,
+            "value": base64.b64encode(b"value").decode(),
+            "headers": [{"key": n, "value": None if v is None else base64.b64encode(v).decode()} for n, v in headers]
+            or None,
+        }
+        for partition, offset, ms, headers in rows
+    ]
+    return table(spark, made, KAFKA).withColumn("timestamp", sf.timestamp_millis("at_ms"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """The four topics and what is promised of them."""
+
+    spark: SparkSession
+    front: Sequence[Row] = ()
+    delays: Sequence[Row] = ()
+    ready: Sequence[Row] = ()
+    dead: Sequence[Row] = ()
+    bounds: Bounds = BOUNDS
+    promise: Promise = PROMISE
+    ready_stamped: bool = True
+    ready_values: dict[int, bytes] = field(default_factory=dict)
+    """By offset, those that aren't as they were produced."""
+
+    def committed(self, front: int, delays: int = 100) -> "Window":
+        bounds = replace(self.bounds, front_committed=(front, front), delays_committed=(delays, delays, delays))
+        return replace(self, bounds=bounds)
+
+    @cached_property
+    def places(self) -> DataFrame:
+        ready = kafka(self.spark, self.ready, stamped_by_broker=self.ready_stamped)
+        for offset, value in self.ready_values.items():
+            ready = ready.withColumn(
+                "value", sf.when(sf.col("offset") == offset, sf.lit(value)).otherwise(sf.col("value"))
+            )
+        made = [
+            facts.of_front(kafka(self.spark, self.front), self.bounds),
+            facts.of_delays(kafka(self.spark, self.delays), self.bounds),
+            facts.of_ready(ready, self.bounds),
+            facts.of_dead_letters(kafka(self.spark, self.dead), self.bounds),
+        ]
+        return places_of(made, self.bounds, self.promise, shuffle_partitions=1).persist()
+
+
+def release(
+    place: Place,
+    due_ms: int = 0,
+    *,
+    root: Place | None = None,
+    attempt: int = 0,
+    foreign: Sequence[Header] = (),
+    wrote_ms: int = 0,
+) -> list[Header]:
+    return write_release(
+        foreign,
+        OwnHeaders(attempt=attempt),
+        root=Root(*(root or place), "id"),
+        origin=origin(*place),
+        due_at_ms=AT_MS + due_ms,
+        released_at_ms=AT_MS + (wrote_ms or due_ms),
+    )
+
+
+def hop(place: Place, due_ms: int = 0, *, root: Place | None = None) -> list[Header]:
+    return write_hop(
+        [], NO_OWN_HEADERS, root=Root(*(root or place), "id"), origin=origin(*place), due_at_ms=AT_MS + due_ms
+    )
+
+
+def dead_letter(place: Place, *, attempt: int = 0) -> list[Header]:
+    return write_dead_letter(
+        [],
+        OwnHeaders(attempt=attempt),
+        root=Root(*place, "id"),
+        origin=origin(*place),
+        reason=DeadLetterReason.TOO_LARGE,
+        error="e",
+    )
+
+
+def level(number: int) -> list[Header]:
+    return [("dt-delay-level", b"%d" % number)]
+
+
+def retry(attempt: int, chain: str = "c", group: str = "g") -> list[Header]:
+    return [("dt-attempt", b"%d" % attempt), ("dt-id", chain.encode()), ("dt-group", group.encode())]
+
+
+def fates(window: Window) -> dict[str, str]:
+    rows = window.places.where("fate is not null").select(name_of(sf.col("place")).alias("name"), "fate").collect()
+    return {row.name: FATES[row.fate] for row in rows}
+
+
+def accounts(window: Window) -> dict[str, dict[str, int]]:
+    rows = [row.asDict() for row in checks.accounts(window.places).collect()]
+    return {f"{DOORS[row['line'] >> PARTITION_BITS]}:{row.pop('line') % (1 << PARTITION_BITS)}": row for row in rows}
+
+
+def flaws(window: Window) -> dict[str, list[str]]:
+    """The places of every flaw."""
+    columns = [sf.collect_list(sf.when(flawed(flaw), name_of(sf.col("place")))).alias(flaw) for flaw in FLAWS]
+    found = window.places.orderBy("place").agg(*columns).collect()[0].asDict()
+    return {flaw: names for flaw, names in found.items() if names}
+
+
+def totals(window: Window) -> dict[str, Any]:
+    found: dict[str, Any] = checks.totals(window.places, longest_delay_ms=60_000).collect()[0].asDict()
+    return found
+
+
+def named(window: Window, flaw: str) -> list[str]:
+    return [row.record for row in checks.offenders(window.places, flaw).collect()]
+
+
+def front_of(count: int, headers: Sequence[Header] = ()) -> list[Row]:
+    return [(0, offset, offset, headers) for offset in range(count)]
+
+
+def ready_of(*offsets: int) -> list[Row]:
+    return [(0, at, offset, release(("f", 0, offset), offset)) for at, offset in enumerate(offsets)]

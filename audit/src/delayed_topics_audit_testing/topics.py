@@ -1,0 +1,105 @@
+"""A Made window in a real Kafka: the four topics, written by Spark in the order that their places ask for."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from delayed_topics_audit.sources import java_client
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.names import TopicNames
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
+from pyspark.sql import DataFrame
+
+from delayed_topics_audit_testing.made import Made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """Topics that hold a Made window, perhaps tampered with. Append times are the broker's, so all releases are late."""
+
+    made: Made
+    names: TopicNames
+    connection: Connection
+    ids: Mapping[str, str]
+
+    @classmethod
+    def of(cls, made: Made, connection: Connection, topic: str) -> "Written":
+        names = TopicNames.of(topic)
+        counts = {names.delays: len(made.delays_ms)}
+        config = {"message.timestamp.type": "LogAppendTime"}
+        specs = [
+            NewTopicSpec(name=name, partitions=counts.get(name, made.partitions), replication_factor=1, config=config)
+            for name in names.topics
+        ]
+        created = KafkaAdmin(connection).create_topics(specs)
+        ids = {name: info.id for name, info in created.items() if isinstance(info, TopicInfo)}
+        return cls(made=made, names=names, connection=connection, ids=ids)
+
+    def write(self, *, front: DataFrame, delays: DataFrame, ready: DataFrame, dead: DataFrame) -> None:
+        """One after the other, so that nothing comes out before it came in."""
+        every = {
+            self.names.front: front,
+            self.names.delays: delays,
+            self.names.ready: ready,
+            self.names.dead_letter: dead,
+        }
+        options = {f"kafka.{name}": value for name, value in java_client(self.connection).items()}
+        for topic, rows in every.items():
+            # a task writes whole partitions, in order: what one of them was to be at is where it will be
+            ordered = rows.repartition(self.made.partitions, "partition").sortWithinPartitions("partition", "offset")
+            columns = ordered.select("key", "value", "headers", "partition")
+            columns.write.format("kafka").options(**options).option("topic", topic).option(
+                "kafka.compression.type", "lz4"
+            ).option("kafka.linger.ms", "20").option("kafka.batch.size", "262144").save()
+
+    def freeze(self, *, max_lateness_ms: int) -> AuditWindow:
+        made, names = self.made, self.names
+        counts = dict.fromkeys(names.topics, made.partitions) | {names.delays: len(made.delays_ms)}
+        places = [(name, p) for name, count in counts.items() for p in range(count)]
+        ends = KafkaAdmin(self.connection).list_offsets(places, "latest")
+        return whole_window(
+            names,
+            topic_ids=self.ids,
+            delay_seconds=[ms // 1000 for ms in made.delays_ms],
+            retry_cap=made.bounds.retry_cap,
+            max_lateness_ms=max_lateness_ms,
+            committed_offsets={names.front: made.bounds.front_committed, names.delays: made.bounds.delays_committed},
+            end_offsets={
+                name: [end for p in range(count) if isinstance(end := ends[name, p], int)]
+                for name, count in counts.items()
+            },
+        )
+
+
+def whole_window(
+    names: TopicNames,
+    *,
+    topic_ids: Mapping[str, str],
+    delay_seconds: Sequence[int],
+    retry_cap: int,
+    max_lateness_ms: int,
+    committed_offsets: Mapping[str, Sequence[int]],
+    end_offsets: Mapping[str, Sequence[int]],
+) -> AuditWindow:
+    """From the begin of every partition. `delay_seconds`: the list, and of as many delays partitions."""
+    zeros = {name: (0,) * len(ends) for name, ends in end_offsets.items()}
+    ready_partitions = len(end_offsets[names.ready])
+    return AuditWindow(
+        topic=names.front,
+        topic_ids=dict(topic_ids),
+        partition_delays=tuple(delay_seconds),
+        delay_seconds=tuple(delay_seconds),
+        ready_partitions=ready_partitions,
+        least_ready_partitions=ready_partitions,
+        retry_cap=retry_cap,
+        max_lateness_ms=max_lateness_ms,
+        broker_skew_ms=0,
+        frozen_at_ms=int(time.time() * 1000),
+        from_offsets=zeros,
+        roots_from_offsets={},
+        committed_offsets={name: tuple(offsets) for name, offsets in committed_offsets.items()},
+        end_offsets={name: tuple(ends) for name, ends in end_offsets.items()},
+        beginning_offsets=zeros,
+    )

@@ -1,0 +1,111 @@
+"""From counts to a verdict and a sentence."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from delayed_topics_audit.account import (
+    MAX_RESULT_BYTES,
+    BlindSpot,
+    Counted,
+    Flaws,
+    PartitionAccount,
+    judge,
+    unseen,
+)
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+FRONT = PartitionAccount(
+    door="f", partition=3, produced=100, released=60, hopped=30, dead_lettered=4, pending=6, lost=0
+)
+ON_TIME = Flaws(max_late_ms=7)
+CLEAN = Counted(topic="orders", partitions=[FRONT], flaws=ON_TIME)
+LOST = replace(CLEAN, partitions=[replace(FRONT, released=59, lost=1)], offenders={"lost": ["f:3:17"]})
+CUT = BlindSpot(sentence="retention has removed records of orders", hides_outcomes=True)
+
+
+def test_a_clean_run_is_verified_and_says_what_it_counted() -> None:
+    result = judge(CLEAN)
+    assert result.verdict == "Verified"
+    assert (
+        "100 records in orders and orders.delays: 60 released, 30 hopped, 4 dead-lettered, 6 pending" in result.message
+    )
+
+
+def test_an_empty_topic_is_verified() -> None:
+    assert judge(Counted(topic="orders", partitions=[], flaws=Flaws())).verdict == "Verified"
+
+
+def test_a_loss_violates_and_is_named() -> None:
+    result = judge(LOST)
+    assert result.verdict == "Violated"
+    assert result.message.startswith("1 lost (f:3:17): committed")
+    assert json.loads(result.encode())["offenders"] == {"lost": ["f:3:17"]}
+
+
+def test_a_double_that_a_crash_explains_is_told_and_any_other_violates() -> None:
+    within = judge(replace(CLEAN, flaws=replace(ON_TIME, extra=2)))
+    assert within.verdict == "Verified"
+    assert "2 doubled within the promise" in within.message
+    beyond = judge(replace(CLEAN, flaws=replace(ON_TIME, extra=2, beyond=1)))
+    assert beyond.verdict == "Violated"
+    assert beyond.message.startswith("1 doubled: same root and attempt again")
+
+
+@pytest.mark.parametrize(
+    "flaw", ["forged", "early", "disordered", "changed", "wrong_partition", "wrong_attempt", "over_cap"]
+)
+def test_whatever_is_not_as_promised_violates(flaw: str) -> None:
+    result = judge(replace(CLEAN, flaws=replace(ON_TIME, **{flaw: 1})))
+    assert (result.verdict, result.message[:2]) == ("Violated", "1 ")
+
+
+def test_late_records_are_told_and_break_no_promise() -> None:
+    result = judge(replace(CLEAN, flaws=replace(ON_TIME, late=5, max_late_ms=65_000)))
+    assert result.verdict == "Verified"
+    assert "5 late, the latest by 65,000 ms" in result.message
+
+
+def test_a_partition_that_does_not_add_up_violates_and_is_named() -> None:
+    result = judge(replace(CLEAN, partitions=[FRONT, replace(FRONT, door="d", partition=1, released=61)]))
+    assert result.verdict == "Violated"
+    assert "partition orders.delays-1 doesn't add up: 100 produced, 101 accounted for" in result.message
+
+
+def test_what_hides_outcomes_makes_a_loss_uncertain() -> None:
+    result = judge(LOST, [CUT])
+    assert result.verdict == "Unknown"
+    assert CUT.sentence in result.message
+
+
+def test_what_is_hidden_does_not_excuse_what_is_seen() -> None:
+    assert judge(replace(CLEAN, flaws=replace(ON_TIME, extra=1, beyond=1)), [CUT]).verdict == "Violated"
+
+
+def test_a_foreign_writer_makes_it_unknown_but_hides_no_loss() -> None:
+    foreign = replace(ON_TIME, foreign=1)
+    assert judge(replace(CLEAN, flaws=foreign)).verdict == "Unknown"
+    assert judge(replace(LOST, flaws=foreign)).verdict == "Violated"
+
+
+def test_releases_without_the_brokers_time_make_it_unknown() -> None:
+    result = judge(replace(CLEAN, flaws=replace(ON_TIME, untimed=3)))
+    assert result.verdict == "Unknown"
+    assert "LogAppendTime" in result.message
+
+
+def test_a_window_that_can_not_be_read_is_unknown() -> None:
+    assert (unseen([CUT]).verdict, unseen([CUT]).message) == ("Unknown", CUT.sentence)
+
+
+@example(["\U0001f4a3" * 300] * 10, [BlindSpot(sentence="\U0001f4a3" * 3000, hides_outcomes=True)])
+@given(
+    st.lists(st.text(min_size=1, max_size=300), max_size=10),
+    st.lists(st.text(max_size=3000).map(lambda s: BlindSpot(sentence=s, hides_outcomes=True)), max_size=5),
+)
+def test_the_result_fits_a_termination_message_and_keeps_the_verdict(names: list[str], spots: list[BlindSpot]) -> None:
+    counted = replace(LOST, offenders=dict.fromkeys(("lost", "early", "late", "doubled"), names))
+    text = judge(counted, spots).encode()
+    assert len(text.encode()) <= MAX_RESULT_BYTES
+    assert json.loads(text)["account"]["lost"] == 1

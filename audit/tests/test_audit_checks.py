@@ -1,0 +1,324 @@
+"""The law and the promises on small tables: one test for each thing that a record can suffer."""
+
+from dataclasses import replace
+
+import pytest
+from delayed_topics_audit import checks
+from delayed_topics_audit_testing.rows import (
+    BOUNDS,
+    PROMISE,
+    Row,
+    Window,
+    accounts,
+    dead_letter,
+    fates,
+    flaws,
+    front_of,
+    hop,
+    level,
+    named,
+    ready_of,
+    release,
+    retry,
+    totals,
+)
+from delayed_topics_core.headers import Header
+from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def ten(spark: SparkSession, *released: int) -> Window:
+    """Ten records, of which offset 1 hopped and offset 2 is a dead letter; below 9 is committed."""
+    front = front_of(10)
+    front[1] = (0, 1, 1, level(2))
+    delays = [(1, 0, 2, hop(("f", 0, 1), 10_001))]
+    window = Window(
+        spark=spark, front=front, delays=delays, ready=ready_of(*released), dead=[(0, 0, 2, dead_letter(("f", 0, 2)))]
+    )
+    return window.committed(9, 0)
+
+
+def test_every_record_has_one_fate(spark: SparkSession) -> None:
+    window = ten(spark, 0, 3, 4, 5, 6, 7, 8)
+    assert fates(window) == {
+        **{f"f:0:{offset}": "released" for offset in (0, 3, 4, 5, 6, 7, 8)},
+        "f:0:1": "hopped",
+        "f:0:2": "dead_lettered",
+        "f:0:9": "pending",
+        "d:1:0": "pending",
+    }
+    assert flaws(window) == {}
+
+
+def test_what_came_in_after_the_window_belongs_to_another(spark: SparkSession) -> None:
+    """Offset 1 hopped within the window, and its copy is above it."""
+    window = replace(ten(spark, 0, 3, 4, 5, 6), bounds=replace(BOUNDS, front_to=(5, 5), delays_to=(0, 0, 0)))
+    window = window.committed(5, 0)
+    kinds = {1: "hopped", 2: "dead_lettered"}
+    assert fates(window) == {f"f:0:{offset}": kinds.get(offset, "released") for offset in range(5)}
+    assert flaws(window) == {}
+
+
+def test_a_sample_follows_its_records_through_all_topics_and_finds_their_losses(spark: SparkSession) -> None:
+    def sampled(window: Window) -> Window:
+        return replace(window, bounds=replace(window.bounds, one_in=2))
+
+    whole, sample = fates(ten(spark, 0, 3, 4, 5, 6, 7, 8)), fates(sampled(ten(spark, 0, 3, 4, 5, 6, 7, 8)))
+    assert {} != sample.items() < whole.items()
+    assert ("f:0:1" in sample) == ("d:1:0" in sample)
+    assert flaws(sampled(ten(spark, 0, 3, 4, 5, 6, 7, 8))) == {}
+    assert flaws(sampled(ten(spark)))["lost"] == sorted(name for name, fate in sample.items() if fate == "released")
+
+
+def test_a_committed_record_without_outcome_is_lost(spark: SparkSession) -> None:
+    assert flaws(ten(spark, 0, 3, 5, 6, 7, 8)) == {"lost": ["f:0:4"]}
+
+
+def test_a_record_above_the_commit_is_pending_even_if_it_came_out_already(spark: SparkSession) -> None:
+    assert fates(ten(spark, 0, 3, 4, 5, 6, 7, 8, 9))["f:0:9"] == "pending"
+
+
+def test_an_outcome_without_its_record_is_forged_and_lets_the_law_fail(spark: SparkSession) -> None:
+    window = ten(spark, 0, 3, 4, 5, 6, 7, 8, 10, 12).committed(11, 0)
+    assert flaws(window) == {"lost": ["f:0:9"], "forged": ["f:0:10"]}
+    front = accounts(window)["f:0"]
+    assert (front["produced"], front["released"]) == (10, 8)
+
+
+def test_a_record_that_hopped_and_came_out_directly_is_counted_once(spark: SparkSession) -> None:
+    assert fates(ten(spark, 0, 1, 3, 4, 5, 6, 7, 8))["f:0:1"] == "released"
+
+
+def test_accounts_are_per_partition_and_every_term_is_counted(spark: SparkSession) -> None:
+    zero = dict.fromkeys(("released", "dead_lettered", "hopped", "pending", "lost"), 0)
+    assert accounts(ten(spark, 0, 3, 5, 6, 7, 8)) == {
+        "f:0": {"produced": 10, "released": 6, "dead_lettered": 1, "hopped": 1, "pending": 1, "lost": 1},
+        "d:1": {**zero, "produced": 1, "pending": 1},
+    }
+
+
+def test_a_retry_written_directly_into_delays_is_no_hop(spark: SparkSession) -> None:
+    """It carries the headers of the release that it was made from."""
+    copied = release(("f", 0, 1))
+    window = Window(spark=spark, front=front_of(8), delays=[(0, 0, 0, copied), (0, 1, 0, hop(("f", 0, 7)))]).committed(
+        8, 0
+    )
+    assert [name for name, fate in fates(window).items() if fate == "hopped"] == ["f:0:7"]
+
+
+def test_a_consumers_rejection_is_no_outcome_of_a_waiting_record(spark: SparkSession) -> None:
+    rejected = [(name, b"r:0:5" if name == "dt-origin" else value) for name, value in release(("f", 0, 1))]
+    window = Window(spark=spark, front=front_of(2), dead=[(0, 0, 0, rejected), (0, 1, 0, [("dt-reason", b"Broken")])])
+    assert set(fates(window).values()) == {"lost"}
+    assert totals(window)["rejected"] == 1
+
+
+def test_an_origin_that_does_not_parse_is_a_foreign_record(spark: SparkSession) -> None:
+    origins = [b"f:0", b"f:0:-1", b"x:0:1", b"f:\xff:1", b"f:0:99999999999999999999", b"r:0:1", None]
+    good = release(("f", 0, 1))
+    bad = [[(name, value if name == "dt-origin" else kept) for name, kept in good] for value in origins]
+    window = Window(
+        spark=spark, front=front_of(2), ready=[(0, at, 1, headers) for at, headers in enumerate([good, *bad])]
+    )
+    assert totals(window)["foreign"] == len(origins)
+
+
+def test_two_releases_that_name_each_others_origin_are_forged(spark: SparkSession) -> None:
+    delays = [(1, at, 0, hop(("f", 0, at), 10_000)) for at in range(2)]
+    ready = [(0, at, 10_000, release(("d", 1, 1 - at), 10_000, root=("f", 0, at))) for at in range(2)]
+    window = Window(spark=spark, front=[(0, at, 0, level(2)) for at in range(2)], delays=delays, ready=ready).committed(
+        2, 2
+    )
+    assert flaws(window) == {"forged": ["d:1:0", "d:1:1"]}
+
+
+def test_early_and_late_are_by_the_brokers_time_to_the_millisecond(spark: SparkSession) -> None:
+    front: list[Row] = [(0, at, 0, []) for at in range(4)]
+    ready = [(0, at, ms, release(("f", 0, at))) for at, ms in enumerate((0, 1000, 1001, -1))]
+    window = Window(spark=spark, front=front, ready=ready)
+    found = totals(window)
+    assert (found["early"], found["late"], found["max_late_ms"]) == (1, 1, 1001)
+    assert named(window, "early") == ["r:0:3 -1 ms"]
+    assert named(window, "late") == ["r:0:2 1001 ms"]
+
+
+@pytest.mark.parametrize(("skew_ms", "early"), [(4, 1), (5, 0)])
+def test_what_brokers_clocks_may_differ_by_is_not_early(spark: SparkSession, skew_ms: int, early: int) -> None:
+    promise = replace(PROMISE, skew_ms=skew_ms)
+    window = Window(spark=spark, front=front_of(1), ready=[(0, 0, -5, release(("f", 0, 0)))], promise=promise)
+    assert totals(window)["early"] == early
+
+
+def test_a_due_time_that_is_not_the_roots_time_and_its_delay_convinces_nobody(spark: SparkSession) -> None:
+    """Level or attempt choose the delay; each record is released when it says that it is due, on time and a millisecond before."""
+    cases: list[tuple[list[Header], int, int]] = [
+        ([], 0, 0),
+        (retry(1), 1, 10_000),
+        (retry(5), 5, 60_000),
+        (level(2), 0, 10_000),
+        ([*level(9), *retry(1)], 1, 60_000),
+    ]
+    front = [(0, at, 0, headers) for at, (headers, _, _) in enumerate(cases)]
+
+    def released(sooner_ms: int) -> list[Row]:
+        return [
+            (0, at, delay_ms - sooner_ms, release(("f", 0, at), delay_ms - sooner_ms, attempt=attempt))
+            for at, (_, attempt, delay_ms) in enumerate(cases)
+        ]
+
+    assert flaws(Window(spark=spark, front=front, ready=released(0))) == {}
+    assert totals(Window(spark=spark, front=front, ready=released(1)))["early"] == len(cases)
+
+
+def test_after_an_edit_of_the_list_any_delay_there_was_will_do_and_no_other(spark: SparkSession) -> None:
+    front: list[Row] = [(0, 0, 0, []), (0, 1, 0, [])]
+    ready = [(0, 0, 10_000, release(("f", 0, 0), 10_000)), (0, 1, 9_000, release(("f", 0, 1), 9_000))]
+    window = Window(spark=spark, front=front, ready=ready, promise=replace(PROMISE, list_ms=()))
+    assert named(window, "early") == ["r:0:1 -1000 ms"]
+
+
+def test_a_direct_write_waits_for_the_delay_of_its_partition(spark: SparkSession) -> None:
+    delays = [(1, at, 0, [("dt-generation", b"1")]) for at in range(2)]
+    ready = [(0, 0, 10_000, release(("d", 1, 0), 10_000)), (0, 1, 9_999, release(("d", 1, 1)))]
+    assert flaws(Window(spark=spark, delays=delays, ready=ready)) == {"early": ["d:1:1"]}
+
+
+def test_where_the_root_is_not_seen_the_promised_time_counts(spark: SparkSession) -> None:
+    delays = [(1, 0, 0, hop(("f", 0, 77), 5_000))]
+    ready = [(0, 0, 4_999, release(("d", 1, 0), 5_000, root=("f", 0, 77)))]
+    bounds = replace(BOUNDS, front_from=(78, 78))
+    assert flaws(Window(spark=spark, delays=delays, ready=ready, bounds=bounds)) == {"early": ["f:0:77"]}
+
+
+def test_releases_without_the_brokers_time_are_told_and_not_judged(spark: SparkSession) -> None:
+    window = Window(spark=spark, front=front_of(1), ready=[(0, 0, -9, release(("f", 0, 0)))], ready_stamped=False)
+    found = totals(window)
+    assert (found["untimed"], found["early"]) == (1, 0)
+
+
+def test_the_same_root_and_attempt_twice_is_one_double(spark: SparkSession) -> None:
+    """A hop that was made twice, a release that was made three times, and a dead letter that was made twice."""
+    front = [(0, offset, 0, level(2) if offset == 1 else []) for offset in range(4)]
+    delays = [(1, at, 1, hop(("f", 0, 1), 10_000)) for at in (4, 5)]
+    ready = [
+        (0, 2, 2, release(("f", 0, 2))),
+        (0, 3, 3, release(("f", 0, 2))),
+        (0, 4, 4, release(("f", 0, 2))),
+        (0, 5, 10_000, release(("d", 1, 4), 10_000, root=("f", 0, 1))),
+        (0, 6, 10_001, release(("d", 1, 5), 10_000, root=("f", 0, 1))),
+        (0, 7, 10_002, release(("f", 0, 0))),
+    ]
+    dead = [(0, at, 9, dead_letter(("f", 0, 3))) for at in (0, 7)]
+    window = Window(spark=spark, front=front, delays=delays, ready=ready, dead=dead)
+    assert named(window, "doubled") == [
+        "f:0:1 r:0:5 r:0:6",
+        "f:0:2 r:0:2 r:0:4",
+        "f:0:3 dead-letter:0:0 dead-letter:0:7",
+    ]
+    assert totals(window)["extra"] == 4
+
+
+def beyond(window: Window) -> tuple[int, int]:
+    rows = checks.repeats(window.places).collect()
+    return sum(row.extra for row in rows), sum(row.beyond for row in rows)
+
+
+def test_what_a_crash_repeats_is_within_the_promise_and_a_copy_by_hand_is_not(spark: SparkSession) -> None:
+    def repeated(spread_ms: int, wrote_ms: int) -> Window:
+        front: list[Row] = [(0, at, at * spread_ms, []) for at in range(3)]
+        ready = [(0, at, at * spread_ms, release(("f", 0, at), at * spread_ms)) for at in range(3)]
+        again = [(0, 3 + at, 5_000, release(("f", 0, at), at * spread_ms, wrote_ms=wrote_ms)) for at in range(3)]
+        return Window(spark=spark, front=front, ready=[*ready, *again])
+
+    assert beyond(repeated(40, wrote_ms=5_000)) == (3, 0)
+    assert beyond(repeated(0, wrote_ms=0)) == (3, 3), "the same to the last byte: no worker wrote it"
+    assert beyond(repeated(900, wrote_ms=5_000)) == (3, 3), (
+        "released over 1.8 s: a worker would have committed the first"
+    )
+
+
+def test_a_double_whose_first_copy_was_in_the_window_before_is_counted_in_this_one(spark: SparkSession) -> None:
+    delays = [(1, at, 1, hop(("f", 0, 0), 10_000)) for at in (4, 5)]
+    ready = [(0, at, 10_000 + at, release(("d", 1, 4 + at), 10_000, root=("f", 0, 0))) for at in range(2)]
+    window = Window(spark=spark, front=[(0, 0, 0, level(2))], delays=delays, ready=ready)
+    bounds = replace(window.bounds, front_from=(1, 1), delays_from=(0, 5, 0))
+    following = replace(window, bounds=bounds)
+    assert totals(following)["extra"] == 1
+    assert fates(following) == {"d:1:5": "released"}
+    before = replace(window, bounds=replace(window.bounds, delays_committed=(0, 5, 0)))
+    assert totals(before)["extra"] == 0
+
+
+@pytest.mark.parametrize(
+    ("produced", "released"),
+    [
+        ([("trace", b"1")], [("trace", b"2")]),
+        ([("trace", b"1")], []),
+        ([("a", b"1"), ("b", b"2")], [("b", b"2"), ("a", b"1")]),
+        ([], [("added", None)]),
+    ],
+)
+def test_a_header_that_changed(spark: SparkSession, produced: list[Header], released: list[Header]) -> None:
+    ready = [(0, 0, 0, release(("f", 0, 0), foreign=released))]
+    assert flaws(Window(spark=spark, front=[(0, 0, 0, produced)], ready=ready)) == {"changed": ["f:0:0"]}
+
+
+def test_foreign_headers_pass_and_do_not_confuse_it(spark: SparkSession) -> None:
+    foreign: list[Header] = [
+        ("", b""),
+        ("trace", None),
+        ("trace", b"\xff"),
+        ("DT-ORIGIN", b"f:9:9"),
+        ("dt-origin-x", b"f:8:8"),
+    ]
+    produced = [*foreign[:2], ("dt-created-at", b"7"), *foreign[2:], ("dt-delay-level", b"1")]
+    window = Window(spark=spark, front=[(0, 0, 0, produced)], ready=[(0, 0, 0, release(("f", 0, 0), foreign=foreign))])
+    assert (fates(window.committed(1)), flaws(window)) == ({"f:0:0": "released"}, {})
+
+
+def test_a_value_that_changed(spark: SparkSession) -> None:
+    window = Window(spark=spark, front=front_of(3), ready=ready_of(0, 1, 2), ready_values={1: b"VALUE"})
+    assert flaws(window) == {"changed": ["f:0:1"]}
+    assert named(window, "changed") == ["f:0:1 r:0:1"]
+
+
+def test_a_ready_partition_that_is_not_the_roots(spark: SparkSession) -> None:
+    ready = [(1, 0, 0, release(("f", 0, 0))), (0, 1, 1, release(("f", 0, 1)))]
+    window = Window(spark=spark, front=front_of(2), ready=ready)
+    assert flaws(window) == {"wrong_partition": ["f:0:0"]}
+
+
+def test_the_ready_partition_before_the_topic_grew_is_right_too(spark: SparkSession) -> None:
+    ready = [(p, p, p, release(("f", 1, p))) for p in range(2)]
+    window = Window(spark=spark, front=[(1, at, at, []) for at in range(2)], ready=ready)
+    assert flaws(window) == {"wrong_partition": ["f:1:0"]}
+    assert flaws(replace(window, bounds=replace(BOUNDS, ready_partitions=(1, 2)))) == {}
+
+
+def test_an_attempt_that_is_not_the_records(spark: SparkSession) -> None:
+    """A copy whose attempt isn't above that of the release that it was made from counts as one higher."""
+    copied = [*release(("f", 1, 9), attempt=1)]
+    front = [(0, 0, 0, retry(1)), (0, 1, 1, copied), (0, 2, 2, retry(1))]
+    ready = [
+        (0, 0, 10_000, release(("f", 0, 0), 10_000, attempt=1)),
+        (0, 1, 60_001, release(("f", 0, 1), 60_001, attempt=2)),
+        (0, 2, 60_002, release(("f", 0, 2), 10_002, attempt=2)),
+    ]
+    assert flaws(Window(spark=spark, front=front, ready=ready))["wrong_attempt"] == ["f:0:2"]
+
+
+def test_a_release_beyond_the_cap(spark: SparkSession) -> None:
+    ready = [(0, at, 60_000, release(("f", 0, at), 60_000, attempt=5 + at)) for at in range(2)]
+    window = Window(spark=spark, front=[(0, at, 0, retry(5 + at)) for at in range(2)], ready=ready)
+    assert flaws(window)["over_cap"] == ["f:0:1"]
+
+
+def test_an_attempt_and_a_level_as_large_as_they_get_are_just_records(spark: SparkSession) -> None:
+    largest: list[list[Header]] = [retry(2**31 - 1), level(2**63 - 1), [("dt-released", b"2147483647:1")]]
+    front: list[Row] = [(0, at, 0, headers) for at, headers in enumerate(largest)]
+    dead = [(0, at, 1, dead_letter(("f", 0, at), attempt=2**31 - 1)) for at in (0, 2)]
+    ready = [(0, 0, 60_000, release(("f", 0, 1), 60_000))]
+    window = Window(spark=spark, front=front, ready=ready, dead=dead)
+    assert flaws(window) == {}
+    assert fates(window) == {"f:0:0": "dead_lettered", "f:0:1": "released", "f:0:2": "dead_lettered"}

@@ -1,0 +1,49 @@
+"""A connection, as Kafka's Java client takes it."""
+
+from typing import Any
+
+import pytest
+from delayed_topics_audit.errors import AuditFailed
+from delayed_topics_audit.sources import java_client
+from delayed_topics_kafka.connection import Connection
+
+
+def secure(**fields: Any) -> Connection:
+    return Connection(bootstrap_servers="kafka:9093", **fields)
+
+
+def test_a_plain_connection() -> None:
+    assert java_client(secure()) == {"bootstrap.servers": "kafka:9093", "security.protocol": "PLAINTEXT"}
+
+
+def test_a_password_with_quotes_stays_one_password() -> None:
+    properties = java_client(
+        secure(
+            security_protocol="SASL_SSL",
+            sasl_mechanism="SCRAM-SHA-512",
+            username="audit",
+            password='a"b\\c; required',
+            ca_pem="CA",
+        )
+    )
+    assert properties["sasl.mechanism"] == "SCRAM-SHA-512"
+    assert properties["sasl.jaas.config"] == (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        'username="audit" password="a\\"b\\\\c; required";'
+    )
+    assert (properties["ssl.truststore.type"], properties["ssl.truststore.certificates"]) == ("PEM", "CA")
+
+
+def test_a_client_certificate() -> None:
+    key = "-----BEGIN PRIVATE KEY-----\nx"
+    properties = java_client(secure(security_protocol="SSL", certificate_pem="C", key_pem=key))
+    assert properties["ssl.keystore.type"] == "PEM"
+    assert properties["ssl.keystore.certificate.chain"] == "C"
+    assert properties["ssl.keystore.key"] == key
+
+
+def test_what_java_can_not_use_is_said_with_what_to_do() -> None:
+    with pytest.raises(AuditFailed, match="openssl pkcs8"):
+        java_client(secure(security_protocol="SSL", certificate_pem="C", key_pem="-----BEGIN RSA PRIVATE KEY-----"))
+    with pytest.raises(AuditFailed, match="OAUTHBEARER must be one of PLAIN"):
+        java_client(secure(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER"))

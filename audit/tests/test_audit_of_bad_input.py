@@ -1,0 +1,97 @@
+"""An audit that can't come to a verdict says why, and what to do: topics that may not be read, a heap that is too small."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AclOperation, AclPermissionType, ResourceType
+from delayed_topics_audit.errors import AuditFailed
+from delayed_topics_audit.job import audit
+from delayed_topics_audit_testing.topics import whole_window
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.names import TopicNames
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
+from delayed_topics_kafka_testing.rights import AUTHORIZER, rule
+from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+HUGE_BYTES = 300 << 20
+"""Zeros, which Kafka keeps as some kilobytes."""
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[Connection]:
+    with Broker(settings=AUTHORIZER) as broker:
+        yield Connection(bootstrap_servers=broker.bootstrap)
+
+
+def one_record(connection: Connection, topic: str, *, size: int = 1) -> AuditWindow:
+    """Of `size` bytes, in the front topic, not yet committed."""
+    names = TopicNames.of(topic)
+    config = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": "10000000"}
+    specs = [NewTopicSpec(name=name, partitions=1, replication_factor=1, config=config) for name in names.topics]
+    made = KafkaAdmin(connection).create_topics(specs)
+    producer = Producer({**connection.client_config(), "message.max.bytes": 2 * HUGE_BYTES, "compression.type": "zstd"})
+    producer.produce(names.front, bytes(size), partition=0)
+    assert producer.flush(30) == 0
+    return whole_window(
+        names,
+        topic_ids={name: info.id for name, info in made.items() if isinstance(info, TopicInfo)},
+        delay_seconds=[0],
+        retry_cap=3,
+        max_lateness_ms=1000,
+        committed_offsets={names.front: [0], names.delays: [0]},
+        end_offsets={**dict.fromkeys(names.topics, (0,)), names.front: (1,)},
+    )
+
+
+def allow_only(connection: Connection, topic: str, *operations: AclOperation) -> None:
+    rule(connection, ResourceType.TOPIC, topic, operations, AclPermissionType.ALLOW)
+
+
+def test_a_topic_that_may_not_be_seen_makes_it_unknown(connection: Connection) -> None:
+    window = one_record(connection, "unseen")
+    allow_only(connection, "unseen.ready", AclOperation.DESCRIBE_CONFIGS)
+
+    def no_session() -> SparkSession:
+        raise AssertionError("there is nothing to read")
+
+    result = audit(window, connection, no_session, print).result
+    assert result.verdict == "Unknown"
+    assert "describing topic unseen.ready" in result.message
+    assert "grant it to the user of this connection" in result.message
+
+
+def test_a_topic_that_may_not_be_read_is_named(connection: Connection, spark: SparkSession) -> None:
+    window = one_record(connection, "unread")
+    allow_only(connection, "unread", AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+    with pytest.raises(AuditFailed, match=r"Not authorized to access topics: \[unread\]; grant Read to the user"):
+        audit(window, connection, lambda: spark, print)
+
+
+def test_a_heap_that_is_too_small_is_said(
+    connection: Connection, spark_jars: Path, quick_java: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "window.json").write_text(one_record(connection, "huge", size=HUGE_BYTES).encode())
+    (tmp_path / "bootstrap-servers").write_text(connection.bootstrap_servers)
+    result = tmp_path / "result.json"
+    where = [f"--window={tmp_path}/window.json", f"--connection={tmp_path}", f"--jars={spark_jars}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "delayed_topics_audit", "run", *where, f"--result={result}", "--memory=512m"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **quick_java},
+    )
+    assert done.returncode == 1, done.stderr
+    message = json.loads(result.read_text())["message"]
+    assert "give it more heap: spec.spark.memory" in message, message

@@ -1,0 +1,348 @@
+"""An audit of 1,600 records on a real broker: clean, one lost, one doubled, and what can't be seen."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from delayed_topics_audit.account import Account, Result
+from delayed_topics_audit.job import audit
+from delayed_topics_audit_testing.topics import whole_window
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.headers import (
+    Header,
+    Root,
+    origin,
+    read_delays,
+    read_front,
+    write_dead_letter,
+    write_hop,
+    write_release,
+)
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.reasons import DeadLetterReason
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
+from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+RECORDS = 1_600
+PARTITIONS = 2
+DELAYS = (0, 1)
+DEAD = 100
+"""Every hundredth record is dead-lettered."""
+
+
+@dataclass(kw_only=True)
+class Relayed:
+    """A delayed topic whose every record but the last of each front partition was relayed by this test."""
+
+    connection: Connection
+    names: TopicNames
+    admin: KafkaAdmin
+    ids: dict[str, str]
+    committed: dict[str, list[int]] = field(default_factory=dict)
+    rejecting: Producer
+    """A consumer's, amid a transaction that began before the first dead letter: what is stable of that topic ends there."""
+
+    def produce(self, records: Iterable[tuple[str, int, bytes, list[Header]]], transaction: str | None = None) -> None:
+        """Topic, partition, value, headers. In a transaction: committed in three parts, each after an aborted one."""
+        config = {"bootstrap.servers": self.connection.bootstrap_servers, "linger.ms": 20}
+        if transaction is None:
+            self._send(Producer(config), records)
+            return
+        producer = Producer({**config, "transactional.id": transaction})
+        producer.init_transactions()
+        every = list(records)
+        for part in range(3):
+            producer.begin_transaction()
+            self._send(producer, every[:50])
+            producer.abort_transaction()
+            producer.begin_transaction()
+            self._send(producer, every[part::3])
+            producer.commit_transaction()
+
+    def _send(self, producer: Producer, records: Iterable[tuple[str, int, bytes, list[Header]]]) -> None:
+        for topic, partition, value, headers in records:
+            producer.produce(topic, value, partition=partition, headers=list(headers))
+            producer.poll(0)
+        assert producer.flush(30) == 0
+
+    def ends(self, topic: str) -> list[int]:
+        partitions = [(topic, p) for p in range(PARTITIONS)]
+        found = self.admin.list_offsets(partitions, "latest")
+        return [end for key in partitions if isinstance(end := found[key], int)]
+
+    def read(self, topic: str) -> list[Message]:
+        """Every committed record of the topic, by partition."""
+        config = {
+            "bootstrap.servers": self.connection.bootstrap_servers,
+            "group.id": "none",
+            "enable.partition.eof": True,
+        }
+        consumer = Consumer(config)
+        consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+        messages, ended = [], 0
+        while ended < PARTITIONS:
+            for message in consumer.consume(1000, 1.0):
+                ended += message.error() is not None
+                messages.append(message)
+        consumer.close()
+        return [message for message in messages if message.error() is None]
+
+    def freeze(self) -> AuditWindow:
+        return whole_window(
+            self.names,
+            topic_ids=self.ids,
+            delay_seconds=DELAYS,
+            retry_cap=3,
+            max_lateness_ms=60_000,
+            committed_offsets=self.committed,
+            end_offsets={topic: self.ends(topic) for topic in self.names.topics},
+        )
+
+
+def headers_of(message: Message) -> list[Header]:
+    return cast("list[Header]", message.headers() or [])
+
+
+def place(message: Message) -> tuple[int, int]:
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return partition, offset
+
+
+def relay_front(relayed: Relayed, messages: Sequence[Message]) -> None:
+    """Level 1 is released, level 2 hops, every hundredth is dead-lettered."""
+    copies: list[tuple[str, int, bytes, list[Header]]] = []
+    for message in messages:
+        partition, offset = place(message)
+        own = read_front(headers_of(message))
+        root, by = Root("f", partition, offset, relayed.ids[relayed.names.front]), origin("f", partition, offset)
+        due_at_ms = message.timestamp()[1] + DELAYS[(own.delay_level or 1) - 1] * 1000
+        foreign, value = headers_of(message), message.value() or b""
+        if int(value) % DEAD == 0:
+            reason = DeadLetterReason.TOO_LARGE
+            letter = write_dead_letter(foreign, own, root=root, origin=by, reason=reason, error="")
+            copies.append((relayed.names.dead_letter, partition, value, letter))
+        elif own.delay_level == 2:
+            copies.append(
+                (relayed.names.delays, 1, value, write_hop(foreign, own, root=root, origin=by, due_at_ms=due_at_ms))
+            )
+        else:
+            release = write_release(foreign, own, root=root, origin=by, due_at_ms=due_at_ms, released_at_ms=due_at_ms)
+            copies.append((relayed.names.ready, partition, value, release))
+    relayed.produce(copies)
+
+
+def relay_delays(relayed: Relayed) -> None:
+    copies: list[tuple[str, int, bytes, list[Header]]] = []
+    latest_due_ms = 0
+    for message in relayed.read(relayed.names.delays):
+        own = read_delays(headers_of(message))
+        assert own.root is not None
+        assert own.due_at_ms is not None
+        latest_due_ms = max(latest_due_ms, own.due_at_ms)
+        by = origin("d", *place(message))
+        release = write_release(
+            headers_of(message),
+            own,
+            root=own.root,
+            origin=by,
+            due_at_ms=own.due_at_ms,
+            released_at_ms=own.due_at_ms,
+        )
+        copies.append((relayed.names.ready, own.root.partition, message.value() or b"", release))
+    while time.time() * 1000 <= latest_due_ms:  # broker and test have one clock here
+        time.sleep(0.01)
+    relayed.produce(copies)
+
+
+@pytest.fixture(scope="module")
+def relayed(broker: Broker) -> Relayed:
+    connection = Connection(bootstrap_servers=broker.bootstrap)
+    admin = KafkaAdmin(connection)
+    names = TopicNames.of(f"audited-{uuid.uuid4().hex[:8]}")
+    config = {"message.timestamp.type": "LogAppendTime"}
+    made = admin.create_topics(
+        [NewTopicSpec(name=name, partitions=PARTITIONS, replication_factor=1, config=config) for name in names.topics]
+    )
+    ids = {name: info.id for name, info in made.items() if isinstance(info, TopicInfo)}
+    rejecting = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": names.dead_letter})
+    rejecting.init_transactions()
+    rejecting.begin_transaction()
+    rejecting.produce(names.dead_letter, b"rejected", partition=0, headers=[("dt-origin", b"r:0:1")])
+    assert rejecting.flush(30) == 0
+    topic = Relayed(connection=connection, names=names, admin=admin, ids=ids, rejecting=rejecting)
+    records: list[tuple[str, int, bytes, list[Header]]] = [
+        (names.front, i % PARTITIONS, str(i).encode(), [("dt-delay-level", b"%d" % (1 + i // 2 % 2)), ("trace", None)])
+        for i in range(RECORDS)
+    ]
+    topic.produce(records, transaction=names.front)
+    came_in = topic.read(names.front)
+    last = {message.partition(): place(message) for message in came_in}
+    relay_front(topic, [message for message in came_in if last[message.partition()] != place(message)])
+    relay_delays(topic)
+    topic.committed = {names.front: [last[p][1] for p in range(PARTITIONS)], names.delays: topic.ends(names.delays)}
+    return topic
+
+
+@pytest.fixture
+def judged(spark: SparkSession, relayed: Relayed) -> Callable[[AuditWindow], Result]:
+    return lambda window: audit(window, relayed.connection, lambda: spark, print).result
+
+
+def copy_of_a_release(relayed: Relayed) -> Message:
+    """Appends a ready record once more, byte for byte."""
+    released = relayed.read(relayed.names.ready)[17]
+    partition, _ = place(released)
+    relayed.produce([(relayed.names.ready, partition, released.value() or b"", headers_of(released))])
+    return released
+
+
+def test_a_clean_run_is_called_clean_and_one_lost_and_one_doubled_are_found(
+    relayed: Relayed, judged: Callable[[AuditWindow], Result]
+) -> None:
+    window = relayed.freeze()
+    relayed.rejecting.abort_transaction()
+    clean = judged(window)
+    dead = RECORDS // DEAD
+    hopped = RECORDS // 2 - PARTITIONS  # the last of each partition is of level 2, no hundredth one is
+    assert clean.verdict == "Verified", clean.message
+    assert clean.account == Account(
+        produced=RECORDS + hopped,
+        released=RECORDS - dead - PARTITIONS,
+        hopped=hopped,
+        dead_lettered=dead,
+        pending=PARTITIONS,
+    ), clean
+
+    # a worker that was stopped, somebody who moved its offset, and a copy
+    lost_at = relayed.committed[relayed.names.front][1]
+    relayed.committed[relayed.names.front][1] += 1
+    doubled = copy_of_a_release(relayed)
+    result = judged(relayed.freeze())
+    assert result.verdict == "Violated"
+    assert clean.account is not None
+    assert result.account == replace(clean.account, lost=1, doubled=1, doubled_beyond_promise=1, pending=PARTITIONS - 1)
+    assert result.offenders["lost"] == [f"f:1:{lost_at}"]
+    (double,) = result.offenders["doubled"]
+    root = Root.decode(dict(headers_of(doubled))["dt-root"] or b"")
+    ready_partition, first = place(doubled)
+    second = relayed.ends(relayed.names.ready)[ready_partition] - 1
+    assert double == f"f:{root.partition}:{root.offset} r:{ready_partition}:{first} r:{ready_partition}:{second}"
+
+
+def test_the_command_writes_the_verdict_and_succeeds(
+    relayed: Relayed, spark_jars: Path, quick_java: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "window.json").write_text(relayed.freeze().encode())
+    for file, text in relayed.connection.to_files().items():
+        (tmp_path / file).write_text(text)
+    result = tmp_path / "result.json"
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "delayed_topics_audit",
+        "run",
+        "--master",
+        "local[2]",
+        "--memory",
+        "512m",
+    ]
+    files: list[str | Path] = [
+        "--window",
+        tmp_path / "window.json",
+        "--connection",
+        tmp_path,
+        "--result",
+        result,
+        "--jars",
+        spark_jars,
+    ]
+    environment = {**os.environ, **quick_java}
+    parquet: list[str | Path] = ["--parquet", "--output", tmp_path]
+    done = subprocess.run(
+        [*command, *files, *parquet], capture_output=True, text=True, check=False, env=environment, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    body = json.loads(result.read_text())
+    assert f"{body['verdict']}: {body['message']}" in done.stdout
+    assert body["account"]["produced"] == RECORDS + RECORDS // 2 - PARTITIONS
+    assert "ERROR" not in done.stderr
+    assert list((tmp_path / "places").glob("*.parquet"))
+    page = (tmp_path / "report.html").read_text()
+    assert "<strong>" + body["verdict"] in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+def test_kafka_away_is_no_verdict(relayed: Relayed, spark_jars: Path, tmp_path: Path) -> None:
+    (tmp_path / "window.json").write_text(relayed.freeze().encode())
+    (tmp_path / "bootstrap-servers").write_text("127.0.0.1:1")
+    result = tmp_path / "result.json"
+    files: list[str | Path] = [
+        "--window",
+        tmp_path / "window.json",
+        "--connection",
+        tmp_path,
+        "--result",
+        result,
+        "--jars",
+        spark_jars,
+    ]
+    command: list[str | Path] = [sys.executable, "-m", "delayed_topics_audit", "run"]
+    done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "no verdict: " in done.stderr
+    assert "127.0.0.1:1 did not answer in time" in json.loads(result.read_text())["message"]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_foreign_record_in_the_ready_topic_is_told(relayed: Relayed, judged: Callable[[AuditWindow], Result]) -> None:
+    relayed.produce([(relayed.names.ready, 0, b"by hand", [])])
+    assert f"1 records of {relayed.names.ready} are not a worker's" in judged(relayed.freeze()).message
+
+
+def test_records_that_retention_removed_make_it_unknown(
+    relayed: Relayed, judged: Callable[[AuditWindow], Result]
+) -> None:
+    """Before the window was frozen, or between freezing and reading: the window says the same."""
+    window = relayed.freeze()
+    kafka = AdminClient(relayed.connection.client_config())
+    cut = TopicPartition(relayed.names.dead_letter, 0, 10)
+    for future in kafka.delete_records([cut]).values():
+        future.result()
+    message = judged(window).message
+    assert f"retention has removed records of {relayed.names.dead_letter}, partitions 0" in message
+    assert "partition 0 begins at offset 10, the window at 0" in message
+    honest = dict.fromkeys(relayed.names.topics, (0,) * PARTITIONS) | {relayed.names.front: (5, 0)}
+    assert "retention has removed" in judged(replace(window, beginning_offsets=honest)).message
+
+
+def test_a_compacted_topic_is_told(relayed: Relayed, judged: Callable[[AuditWindow], Result]) -> None:
+    relayed.admin.alter_topic_configs({relayed.names.dead_letter: {"cleanup.policy": "compact,delete"}})
+    assert "records disappear, it must be delete" in judged(relayed.freeze()).message
+    relayed.admin.alter_topic_configs({relayed.names.dead_letter: {"cleanup.policy": "delete"}})
+
+
+def test_a_topic_that_was_made_again_is_not_read(relayed: Relayed, judged: Callable[[AuditWindow], Result]) -> None:
+    window = relayed.freeze()
+    other_id = replace(window, topic_ids={**window.topic_ids, relayed.names.ready: "AAAAAAAAAAAAAAAAAAAAAA"})
+    result = judged(other_id)
+    assert (result.verdict, result.account) == ("Unknown", None)
+    assert "was deleted and made again" in result.message
+    relayed.admin.delete_topics([relayed.names.ready])
+    assert f"topic {relayed.names.ready} doesn't exist any more" in judged(window).message

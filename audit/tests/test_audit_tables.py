@@ -1,0 +1,120 @@
+"""Order, chains, lateness, what waits and whom to blame, on small tables."""
+
+from dataclasses import replace
+
+import pytest
+from delayed_topics_audit import checks
+from delayed_topics_audit.blame import CAUSES, Cause, causes, explained, rows
+from delayed_topics_audit.lateness import percentiles
+from delayed_topics_audit.session import table
+from delayed_topics_audit_testing.rows import (
+    AT_MS,
+    BOUNDS,
+    Row,
+    Window,
+    dead_letter,
+    flaws,
+    front_of,
+    hop,
+    level,
+    ready_of,
+    release,
+    retry,
+    totals,
+)
+from delayed_topics_core.events import Event
+from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def disorder(window: Window) -> list[str]:
+    return [row.record for row in checks.disordered_names(checks.disorder(window.places)).collect()]
+
+
+def test_neighbours_of_one_partition_and_delay_that_came_out_in_the_other_order(spark: SparkSession) -> None:
+    assert disorder(Window(spark=spark, front=front_of(4), ready=ready_of(0, 2, 1, 3))) == ["r:0:1 before r:0:2"]
+    assert disorder(Window(spark=spark, front=front_of(4), ready=ready_of(0, 2, 3))) == []
+
+
+def test_order_holds_over_the_edge_of_a_chunk(spark: SparkSession) -> None:
+    front: list[Row] = [(0, offset, 0, []) for offset in (4095, 4096)]
+    bounds = replace(BOUNDS, front_committed=(5000, 5000))
+    ready = [(0, 1, 0, release(("f", 0, 4095))), (0, 0, 0, release(("f", 0, 4096)))]
+    assert disorder(Window(spark=spark, front=front, ready=ready, bounds=bounds)) == ["r:0:0 before r:0:1"]
+
+
+def test_a_shorter_delay_may_overtake_and_so_may_what_was_read_late(spark: SparkSession) -> None:
+    """The first waits longer than the second, and the third was read when less than a second remained."""
+    front = [(0, 0, 0, level(2)), (0, 1, 0, []), (0, 2, 0, level(2))]
+    delays = [(1, 0, 1, hop(("f", 0, 0), 10_000))]
+    ready = [
+        (0, 0, 0, release(("f", 0, 1))),
+        (0, 1, 10_000, release(("f", 0, 2), 10_000)),
+        (0, 2, 10_000, release(("d", 1, 0), 10_000, root=("f", 0, 0))),
+    ]
+    window = Window(spark=spark, front=front, delays=delays, ready=ready)
+    assert (disorder(window), flaws(window)) == ([], {})
+
+
+def test_a_failure_chain_has_its_attempts_its_waits_its_end_and_its_forks(spark: SparkSession) -> None:
+    front = [
+        (0, 0, 0, retry(1, "a")), (0, 1, 20_000, retry(2, "a")), (0, 2, 20_001, retry(2, "a")),
+        (0, 3, 0, retry(1, "b")), (0, 4, 0, retry(1, "b", group="other")), (0, 5, 0, retry(6, "c")),
+    ]  # fmt: skip
+    ready = [
+        (0, at, 90_000 + at, release(("f", 0, at), 10_000, attempt=attempt))
+        for at, attempt in ((0, 1), (1, 2), (2, 2), (3, 1), (4, 1))
+    ]
+    window = Window(spark=spark, front=front, ready=ready, dead=[(0, 0, 0, dead_letter(("f", 0, 5), attempt=6))])
+    found = checks.chains(window.places).collect()
+    assert sorted((row.attempts, row.waited_ms, row.end, row.forks) for row in found) == [
+        (1, 10_000, "released", 0),
+        (1, 10_000, "released", 0),
+        (2, 70_000, "released", 1),
+        (6, 60_000, "dead_lettered", 0),
+    ]
+
+
+def test_lateness_is_counted_per_delay_and_hour_in_buckets_of_three_per_cent(spark: SparkSession) -> None:
+    late_ms = (0, 3, 3, 63, 64, 65, 1000, 1001, 50_000)
+    front: list[Row] = [(0, at, 0, []) for at in range(len(late_ms))]
+    ready = [(0, at, ms, release(("f", 0, at))) for at, ms in enumerate(late_ms)]
+    found = checks.lateness(Window(spark=spark, front=front, ready=ready).places).collect()
+    counted = {row.bucket_ms: row["count"] for row in found}
+    assert counted == {0: 1, 3: 2, 63: 1, 64: 2, 992: 2, 49_152: 1}
+    assert {(row.delay_ms, row.hour_ms % checks.HOUR_MS) for row in found} == {(0, 0)}
+    assert percentiles(counted.items()) == {"p50": 64, "p90": 49_152, "p99": 49_152, "p99.9": 49_152}
+
+
+def test_pending_by_due_time_and_the_timeline(spark: SparkSession) -> None:
+    front = [(0, 0, 0, []), (0, 1, 500, level(2)), (0, 2, 1_000, level(2)), (0, 3, 0, level(3))]
+    delays = [(1, 0, 501, hop(("f", 0, 1), 10_500))]
+    window = Window(spark=spark, front=front, delays=delays, ready=[(0, 0, 2_000, release(("f", 0, 0)))]).committed(
+        2, 0
+    )
+    waiting = {row.due_ms - AT_MS: row["count"] for row in checks.pending(window.places, step_ms=1000).collect()}
+    assert waiting == {10_000: 1, 11_000: 1, 60_000: 1}
+    steps = [
+        (row.at_ms - AT_MS, row.came_in, row.came_out, row.late)
+        for row in checks.timeline(window.places, step_ms=1000).collect()
+    ]
+    assert steps == [(0, 3, 0, 0), (1_000, 1, 0, 0), (2_000, 0, 1, 1)]
+    assert totals(window)["pending_since_ms"] == AT_MS - 49_500
+
+
+def test_late_records_are_blamed_on_what_happened_in_their_time(spark: SparkSession) -> None:
+    detail = {"change": "assigned", "took_ms": 3_000}
+    events = [
+        Event(kind="rebalance", topic="orders", member=member, at_ms=AT_MS + ms, detail=detail)
+        for member, ms in (("a", 8_000), ("b", 8_500))
+    ]
+    other = Event(kind="worker-stopped", topic="invoices", member="c", at_ms=AT_MS + 30_000, detail={})
+    known = causes([*events, other], "orders")
+    assert known == [Cause(what="rebalance", from_ms=AT_MS + 5_000, to_ms=AT_MS + 8_500)]
+    late = [(0, 9_000), (4_000, 9_001), (30_000, 40_000)]
+    front: list[Row] = [(0, at, ms, []) for at, (ms, _) in enumerate(late)]
+    ready = [(0, at, out_ms, release(("f", 0, at), ms)) for at, (ms, out_ms) in enumerate(late)]
+    places = Window(spark=spark, front=front, ready=ready).places
+    found = explained(places, table(spark, rows(known), CAUSES)).collect()
+    assert {row.nr: row.records for row in found} == {0: 2, None: 1}

@@ -1,0 +1,61 @@
+"""Windows that chain, and the mutation test with one seed: `make audit-mutations` has a hundred."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from delayed_topics_audit import facts
+from delayed_topics_audit.place import name_of
+from delayed_topics_audit.places import FATES, PENDING, places_of
+from delayed_topics_audit_testing.made import Made
+from delayed_topics_audit_testing.mutations import run
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+pytestmark = pytest.mark.spark
+
+RECORDS = 2_400
+
+
+def cuts(committed: list[int], chance: random.Random, windows: int) -> list[list[int]]:
+    """Offsets per window, ascending for each partition, from 0 to what is committed at last."""
+    per_partition = [[0, *sorted(chance.randrange(end + 1) for _ in range(windows - 1)), end] for end in committed]
+    return [list(of_window) for of_window in zip(*per_partition, strict=True)]
+
+
+def test_windows_that_chain_account_for_every_offset_exactly_once(spark: SparkSession) -> None:
+    chance, windows = random.Random(1), 3
+    made = Made(spark=spark, records=RECORDS, partitions=2)
+    topics = (made.front(), made.delays(), made.ready(), made.dead_letters())
+    makers = (facts.of_front, facts.of_delays, facts.of_ready, facts.of_dead_letters)
+    front = cuts(list(made.bounds.front_committed), chance, windows)
+    delays = cuts(list(made.bounds.delays_committed), chance, windows)
+    settled: dict[str, str] = {}
+    pending: set[str] = set()
+    for window in range(windows):
+        bounds = replace(
+            made.bounds,
+            front_from=front[window],
+            front_committed=front[window + 1],
+            delays_from=delays[window],
+            delays_committed=delays[window + 1],
+        )
+        every = [maker(rows, bounds) for maker, rows in zip(makers, topics, strict=True)]
+        places = places_of(every, bounds, made.promise, shuffle_partitions=1)
+        rows = places.where("fate is not null or flaws <> 0").select(
+            name_of(sf.col("place")).alias("name"), "fate", "flaws"
+        )
+        found = {row.name: row for row in rows.collect()}
+        assert not [row for row in found.values() if row.flaws]
+        now_settled = {name: FATES[row.fate] for name, row in found.items() if FATES[row.fate] != PENDING}
+        assert not settled.keys() & now_settled.keys(), "an offset that two windows account for"
+        settled.update(now_settled)
+        pending = found.keys() - now_settled.keys()
+    hops = sum(1 for fate in settled.values() if fate == "hopped")
+    assert len(settled.keys() | pending) == len(settled) + len(pending) == RECORDS + hops
+
+
+def test_ten_mutations_are_found_where_they_are_and_nothing_else_is(spark: SparkSession) -> None:
+    said: list[str] = []
+    right = run(spark, records=24_000, seeds=range(1), say=said.append)
+    assert set(right.values()) == {1}, said
