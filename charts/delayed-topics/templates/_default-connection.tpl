@@ -1,0 +1,48 @@
+{{/* "true" if there is a default connection: it is wanted, and it is known where Kafka is. */}}
+{{- define "delayed-topics.hasDefaultConnection" -}}
+{{- if and .Values.defaultConnection.enabled (or .Values.defaultConnection.bootstrapServers .Values.evaluationKafka.enabled) -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* "true" if it is the evaluation Kafka that it leads to. */}}
+{{- define "delayed-topics.defaultIsEvaluation" -}}
+{{- if and .Values.evaluationKafka.enabled (not .Values.defaultConnection.bootstrapServers) -}}true{{- end -}}
+{{- end -}}
+
+{{- define "delayed-topics.defaultConnection" -}}
+{{- $connection := .Values.defaultConnection -}}
+{{- $evaluation := include "delayed-topics.defaultIsEvaluation" . -}}
+{{- $listener := .Values.evaluationKafka.secureListener -}}
+apiVersion: delayedtopics.io/v1alpha1
+kind: ClusterKafkaConnection
+metadata:
+  name: {{ $connection.name }}
+spec:
+  {{- if and $evaluation $listener.enabled $listener.forDefaultConnection }}
+  bootstrapServers: ["{{ include "delayed-topics.kafkaHost" . }}:9093"]
+  tls: {caSecretRef: {name: {{ include "delayed-topics.kafkaName" . }}-tls}}
+  sasl: {secretRef: {name: {{ include "delayed-topics.kafkaUserSecret" (list . (first $listener.users)) }}}}
+  {{- else if $evaluation }}
+  bootstrapServers: ["{{ include "delayed-topics.kafkaHost" . }}:9092"]
+  {{- else }}
+  bootstrapServers: {{- toYaml $connection.bootstrapServers | nindent 4 }}
+  {{- /* An empty `tls` means something, and so does a skew of 0. */}}
+  {{- if not (kindIs "invalid" $connection.tls) }}
+  tls: {{- toYaml $connection.tls | nindent 4 }}
+  {{- end }}
+  {{- with $connection.sasl }}
+  sasl: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- end }}
+  {{- if not (kindIs "invalid" $connection.brokerSkewMs) }}
+  brokerSkewMs: {{ $connection.brokerSkewMs }}
+  {{- end }}
+  {{- if $connection.allow }}
+  allow: {{- toYaml $connection.allow | nindent 4 }}
+  {{- else if $evaluation }}
+  allow:
+    - namespaceSelector: {}
+      topicPrefixes: [""]
+  {{- end }}
+{{- end -}}

@@ -1,0 +1,79 @@
+{{/* The release's name, with the chart's unless the release is called like it. */}}
+{{- define "delayed-topics.fullname" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What begins the names of objects that are in no namespace: so releases in several namespaces don't collide. */}}
+{{- define "delayed-topics.clusterName" -}}
+{{ .Release.Namespace }}:{{ include "delayed-topics.fullname" . }}
+{{- end -}}
+
+{{/* Labels that pods are selected by. Takes (list $ component). */}}
+{{- define "delayed-topics.selectorLabels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ $root.Chart.Name }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{/* Labels of every object. Takes (list $ component). */}}
+{{- define "delayed-topics.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "delayed-topics.selectorLabels" . }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{/* Labels of what is for monitoring, with those of the values. Takes (list $ labels). */}}
+{{- define "delayed-topics.monitoringLabels" -}}
+{{ include "delayed-topics.labels" (list (index . 0) "monitoring") }}
+{{- with index . 1 }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* An image's full name. Takes (list $ name). */}}
+{{- define "delayed-topics.image" -}}
+{{- $root := index . 0 -}}
+{{- $image := index $root.Values.images (index . 1) -}}
+{{ $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}
+{{- end -}}
+
+{{/* What the "restricted" Pod Security Standard asks of a pod. 10001 is the user of all our images. */}}
+{{- define "delayed-topics.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{/* What it asks of a container, and a root file system that nobody writes to. */}}
+{{- define "delayed-topics.containerSecurityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{/* The namespaces that the operator may work in: the release's and the tenants'. */}}
+{{- define "delayed-topics.namespaces" -}}
+{{- prepend .Values.tenantNamespaces .Release.Namespace | uniq | toJson -}}
+{{- end -}}
+
+{{- define "delayed-topics.kafkaName" -}}
+{{ include "delayed-topics.fullname" . }}-kafka
+{{- end -}}
+
+{{- define "delayed-topics.kafkaHost" -}}
+{{ include "delayed-topics.kafkaName" . }}.{{ .Release.Namespace }}.svc
+{{- end -}}
+
+{{/* The Secret of a user of the evaluation Kafka. Takes (list $ user). */}}
+{{- define "delayed-topics.kafkaUserSecret" -}}
+{{ include "delayed-topics.kafkaName" (index . 0) }}-user-{{ index . 1 }}
+{{- end -}}

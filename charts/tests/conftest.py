@@ -1,0 +1,97 @@
+"""The chart as Helm renders it, with every flag on and off."""
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from delayed_topics_devcluster.context import Cluster, current_cluster
+
+CHART = Path(__file__).resolve().parents[1] / "delayed-topics"
+NAMESPACE = "chart-test"
+TENANT = "chart-test-tenant"
+PRODUCTION = {
+    "bootstrapServers": ["kafka-0.example.com:9093", "[2001:db8::1]:9093"],
+    "tls": {"caSecretRef": {"name": "kafka-ca"}},
+    "sasl": {"mechanism": "SCRAM-SHA-512", "secretRef": {"name": "kafka-operator"}},
+    "brokerSkewMs": 0,
+    "allow": [
+        {"namespaceSelector": {"matchLabels": {"team": "shop"}}, "topicPrefixes": ["shop."], "maxPartitions": 64}
+    ],
+}
+# Flags that say where Kafka is, and so depend on each other; each with the values that turn it on.
+KAFKA_FLAGS: tuple[dict[str, Any], ...] = (
+    {"evaluationKafka": {"enabled": True}},
+    {"evaluationKafka": {"secureListener": {"enabled": True, "users": ["operator", "shop"]}}},
+    {"evaluationKafka": {"secureListener": {"forDefaultConnection": True}}},
+    {"defaultConnection": PRODUCTION},
+    {"defaultConnection": {"enabled": False}},
+)
+# Flags that have nothing to do with each other.
+OTHER_FLAGS: tuple[dict[str, Any], ...] = (
+    {"evaluationKafka": {"persistence": {"enabled": True, "storageClassName": "fast"}}},
+    {"crds": {"install": False}},
+    {"tenantNamespaces": [TENANT]},
+    {"monitoring": {part: {"enabled": True, "labels": {"team": "a"}} for part in ("podMonitor", "rules", "dashboard")}},
+    {"images": {"pullPolicy": "Always", "pullSecrets": [{"name": "registry"}]}},
+    {
+        "operator": {
+            "nodeSelector": {"disk": "ssd"},
+            "tolerations": [{"operator": "Exists"}],
+            "affinity": {"nodeAffinity": {}},
+            "priorityClassName": "system-cluster-critical",
+            "podLabels": {"team": "platform"},
+            "podAnnotations": {"prometheus.io/port": "8080"},
+        },
+    },
+)
+
+Manifest = dict[str, Any]
+Render = Callable[..., list[Manifest]]
+
+
+@pytest.fixture(scope="session")
+def helm() -> Cluster:
+    """For what Helm does without a cluster: the one there is need not be up."""
+    return current_cluster()
+
+
+@pytest.fixture(scope="session")
+def render(helm: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Render:
+    """`render(values…)`: the objects that the chart makes of them. Raises CommandFailedError if Helm refuses."""
+    file = tmp_path_factory.mktemp("chart") / "values.json"
+
+    def rendered(*values: dict[str, Any], release: str = "delayed-topics") -> list[Manifest]:
+        file.write_text(json.dumps(merged(*values)))
+        printed = helm.helm(
+            *("template", release, CHART, "--namespace", NAMESPACE, "--kube-version", "1.34", "--values", file)
+        )
+        return [document for document in yaml.load_all(printed, Loader=yaml.CSafeLoader) if document]
+
+    return rendered
+
+
+@pytest.fixture(scope="session")
+def everything(render: Render) -> list[list[Manifest]]:
+    """What every combination of flags renders."""
+    return [render(*values) for values in combinations()]
+
+
+def combinations() -> Iterator[list[dict[str, Any]]]:
+    """Every combination of the flags about Kafka, with all others off and with all others on."""
+    for others in ((), OTHER_FLAGS):
+        for switches in itertools.product((False, True), repeat=len(KAFKA_FLAGS)):
+            yield [*others, *(flag for flag, on in zip(KAFKA_FLAGS, switches, strict=True) if on)]
+
+
+def merged(*values: dict[str, Any]) -> dict[str, Any]:
+    """As Helm merges several values files."""
+    result: dict[str, Any] = {}
+    for part in values:
+        for key, value in part.items():
+            old = result.get(key)
+            result[key] = merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return result

@@ -1,0 +1,109 @@
+"""Each alert fires, by Prometheus's own engine, on what it is there for, and none on a healthy installation."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import delayed_topics_operator.metrics  # noqa: F401  registers them
+import pytest
+import yaml
+from delayed_topics_devcluster.packages import program_of
+from delayed_topics_worker.metrics import Metrics
+from delayed_topics_worker.served import ServedTopics
+from prometheus_client import REGISTRY
+
+FILES = Path(__file__).resolve().parents[1] / "delayed-topics" / "files"
+ALERTS = FILES / "alerts.yaml"
+CONDITION = 'delayed_topics_operator_condition{kind="DelayedTopic", type="%s", status="%s", reason="%s"}'
+LATENESS = 'delayedtopics_lateness_seconds_bucket{topic="orders", le="%s"}'
+
+HEALTHY = {
+    'delayedtopics_alarms{topic="orders", reason="TopicMissing"}': "0x60",
+    LATENESS % "0.01": "0+6000x60",
+    LATENESS % "+Inf": "0+6000x60",
+    'delayedtopics_dead_lettered_total{topic="orders", reason="RetriesExhausted"}': "7x60",
+    CONDITION % ("Ready", "True", "Serving"): "3x60",
+    CONDITION % ("Ready", "False", "ScaledToZero"): "1x60",
+    CONDITION % ("DeliveryVerified", "True", "EveryRecordAccounted"): "3x60",
+    'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="failed"}': "4x60",
+    "delayed_topics_operator_queued": "0x60",
+}
+"""Series, each with an hour of values a minute apart."""
+TROUBLE: dict[str, dict[str, str]] = {
+    "DelayedTopicAlarm": {'delayedtopics_alarms{topic="orders", reason="TopicMissing"}': "1x60"},
+    "DelayedTopicLate": {LATENESS % "0.01": "0+10x60", LATENESS % "5.0": "0+6000x60"},
+    "DelayedTopicDeadLetters": {
+        'delayedtopics_dead_lettered_total{topic="orders", reason="RetriesExhausted"}': "7+1x60"
+    },
+    "DelayedTopicNotReady": {CONDITION % ("Ready", "False", "KafkaUnreachable"): "1x60"},
+    "DelayedTopicDeliveryViolated": {CONDITION % ("DeliveryVerified", "False", "PromiseBroken"): "1x60"},
+    "DelayedTopicsOperatorFails": {
+        'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="failed"}': "4+1x60"
+    },
+    "DelayedTopicsOperatorDown": {"delayed_topics_operator_queued": "stale"},
+}
+
+
+def assert_firing(expected: list[str], series: dict[str, str], directory: Path) -> None:
+    """These alerts and no others fire after an hour of such series."""
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": one, "values": values} for one, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                "eval_time": "55m",
+                "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in expected],
+            }
+        ],
+    }
+    file = directory / "test.yaml"
+    file.write_text(json.dumps({"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": [test]}))
+    done = promtool("test", "rules", str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def promtool(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [program_of("prometheus", "promtool"), *words], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_prometheus_takes_the_rules() -> None:
+    done = promtool("check", "rules", str(ALERTS))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(TROUBLE)} rules found" in done.stdout
+
+
+def test_nothing_fires_while_all_is_well(tmp_path: Path) -> None:
+    assert_firing([], HEALTHY, tmp_path)
+
+
+@pytest.mark.parametrize("alert", TROUBLE)
+def test_an_alert_fires_on_what_it_is_there_for_and_no_other_does(alert: str, tmp_path: Path) -> None:
+    assert_firing([alert], HEALTHY | TROUBLE[alert], tmp_path)
+
+
+@pytest.mark.parametrize("file", ["alerts.yaml", "dashboard.json"])
+def test_only_metrics_that_there_are_are_named(file: str) -> None:
+    named = set(re.findall(r"\bdelayed_?topics_\w+", " ".join(expressions(yaml.safe_load((FILES / file).read_text())))))
+    assert named
+    known = {
+        name
+        for registry in (Metrics(ServedTopics.of(("orders",))).registry, REGISTRY)
+        for family in registry.collect()
+        for name in (family.name, *(f"{family.name}_{end}" for end in ("total", "bucket", "count", "sum")))
+    }
+    assert named <= known
+
+
+def expressions(part: Any) -> list[str]:
+    """What is under `expr` and `query`, wherever it is."""
+    if isinstance(part, list):
+        return [found for one in part for found in expressions(one)]
+    if not isinstance(part, dict):
+        return []
+    own = [str(part[name]) for name in ("expr", "query") if isinstance(part.get(name), str)]
+    return own + [found for one in part.values() for found in expressions(one)]

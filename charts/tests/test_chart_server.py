@@ -1,0 +1,97 @@
+"""A real API server takes every object that any combination of flags renders, and every pod as a restricted one."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from delayed_topics_devcluster.context import Cluster
+
+Manifest = dict[str, Any]
+NAMESPACES = ("chart-test", "chart-test-tenant")
+
+
+@pytest.fixture(scope="module")
+def namespaces(cluster: Cluster) -> Iterator[None]:
+    enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
+    for name in NAMESPACES:
+        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": enforced}}
+        cluster.kubectl("apply", "--filename=-", text_in=json.dumps(manifest))
+    yield
+    cluster.kubectl("delete", "namespace", *NAMESPACES)
+
+
+@pytest.mark.cluster
+def test_the_api_server_takes_every_object(
+    cluster: Cluster, namespaces: None, everything: list[list[Manifest]]
+) -> None:
+    found = unique(everything)
+    printed = dry_run(cluster, found)
+    assert printed.count("(server dry run)") == len(found)
+
+
+@pytest.mark.cluster
+def test_the_api_server_takes_every_pod_as_restricted(
+    cluster: Cluster, namespaces: None, everything: list[list[Manifest]]
+) -> None:
+    # Of a Deployment with an unrestricted pod it would only warn.
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"pod-{number}", "namespace": NAMESPACES[0]},
+            "spec": spec,
+        }
+        for number, spec in enumerate(pod_specs(everything))
+    ]
+    assert len(pods) > 4
+    assert dry_run(cluster, pods).count("(server dry run)") == len(pods)
+
+
+def dry_run(cluster: Cluster, objects: list[Manifest]) -> str:
+    text = yaml.safe_dump_all(objects)
+    return cluster.kubectl("create", "--dry-run=server", "--validate=strict", "--filename=-", text_in=text)
+
+
+def unique(everything: list[list[Manifest]]) -> list[Manifest]:
+    """Each object once, under a name of its own, so that it is new to the API server."""
+    contents = {
+        json.dumps(comparable(part), sort_keys=True): part
+        for objects in everything
+        for part in with_connection(objects)
+    }
+    found = []
+    for number, part in enumerate(contents.values()):
+        if part["kind"] == "CustomResourceDefinition":
+            continue  # their names are not free; the operator's tests need them installed anyway
+        if part["apiVersion"].startswith("monitoring.coreos.com/"):
+            continue  # of the Prometheus Operator, which isn't here; see test_chart_alerts.py
+        found.append({**part, "metadata": {**part["metadata"], "name": f"{part['metadata']['name']}-{number}"}})
+    return found
+
+
+def with_connection(objects: list[Manifest]) -> Iterator[Manifest]:
+    for part in objects:
+        yield part
+        if part["kind"] == "ConfigMap" and "connection.yaml" in part["data"]:
+            yield yaml.safe_load(part["data"]["connection.yaml"])
+
+
+def comparable(part: Manifest) -> Manifest:
+    """Without what is drawn by lot anew each time."""
+    return {**part, "data": sorted(part["data"])} if part["kind"] == "Secret" else part
+
+
+def pod_specs(everything: list[list[Manifest]]) -> list[Manifest]:
+    specs = [
+        part["spec"]["template"]["spec"] | {"serviceAccountName": "default", "priorityClassName": ""}
+        for objects in everything
+        for part in objects
+        if part["kind"] in ("Deployment", "StatefulSet")
+    ]
+    for spec in specs:
+        names = {mount["name"] for container in spec["containers"] for mount in container["volumeMounts"]}
+        volumes = {volume["name"] for volume in spec["volumes"]}
+        spec["volumes"] += [{"name": name, "emptyDir": {}} for name in sorted(names - volumes)]  # those of claims
+    return [json.loads(text) for text in sorted({json.dumps(spec, sort_keys=True) for spec in specs})]

@@ -1,0 +1,134 @@
+"""What a person meets who writes values: descriptions, refusals, and what the chart says after it was installed."""
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from delayed_topics_crds import parse
+from delayed_topics_devcluster.context import Cluster
+from delayed_topics_devcluster.errors import CommandFailedError
+
+CHART = Path(__file__).resolve().parents[1] / "delayed-topics"
+VALUES = CHART / "values.yaml"
+# Maps in which every key is the user's.
+FREE = (
+    {("operator", name) for name in ("nodeSelector", "affinity", "podLabels", "podAnnotations")}
+    | {("monitoring", part, "labels") for part in ("podMonitor", "rules", "dashboard")}
+    | {(part, "resources", amounts) for part in ("operator", "evaluationKafka") for amounts in ("requests", "limits")}
+)
+
+
+def test_lint_finds_nothing(helm: Cluster) -> None:
+    assert "0 chart(s) failed" in helm.helm("lint", "--strict", CHART)
+
+
+def test_every_value_is_described_where_its_default_is() -> None:
+    lines = VALUES.read_text().splitlines()
+    document = yaml.compose("\n".join(lines))
+    assert document is not None
+    assert [path for path in undescribed(document, lines) if path not in FREE] == []
+
+
+def test_a_misspelt_value_is_refused_wherever_it_is(helm: Cluster, tmp_path: Path) -> None:
+    defaults = yaml.safe_load(VALUES.read_text())
+    places = [path for path in maps(defaults) if path not in FREE]
+    assert len(places) > 12
+    for place in places:
+        values = copy.deepcopy(defaults)
+        at(values, place)["misspelt"] = True
+        assert "'misspelt' not allowed" in refusal(helm, tmp_path, values), place
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"images": {"pullPolicy": "Sometimes"}},
+        {"images": {"operator": {"repository": ""}}},
+        {"crds": {"install": "no"}},
+        {"tenantNamespaces": ["Shop"]},
+        {"tenantNamespaces": ["shop", "shop"]},
+        {"defaultConnection": {"bootstrapServers": ["kafka://kafka:9092"]}},
+        {"defaultConnection": {"bootstrapServers": "kafka:9092"}},
+        {"defaultConnection": {"brokerSkewMs": -1}},
+        {"defaultConnection": {"sasl": {"mechanism": "GSSAPI", "secretRef": {"name": "kafka"}}}},
+        {"defaultConnection": {"sasl": {"mechanism": "PLAIN"}}},
+        {"defaultConnection": {"tls": {"caSecretRef": {"key": "ca.crt"}}}},
+        {"defaultConnection": {"allow": [{"namespaceSelector": {}}]}},
+        {"defaultConnection": {"allow": [{"topicPrefixes": [""]}]}},
+        {"defaultConnection": {"allow": [{"namespaceSelector": {"labels": {}}, "topicPrefixes": [""]}]}},
+        {"evaluationKafka": {"heap": "much"}},
+        {"evaluationKafka": {"secureListener": {"users": []}}},
+        {"evaluationKafka": {"resources": {"limits": {"memory": "2 GB"}}}},
+        {"operator": {"podLabels": {"team": 7}}},
+        {"monitoring": {"podMonitor": {"interval": "often"}}},
+    ],
+    ids=str,
+)
+def test_a_value_that_cannot_work_is_refused(helm: Cluster, tmp_path: Path, values: dict[str, Any]) -> None:
+    assert "values don't meet the specifications of the schema" in refusal(helm, tmp_path, values)
+
+
+@pytest.mark.cluster
+def test_the_notes_tell_the_next_three_commands(cluster: Cluster) -> None:
+    notes = installed_notes(cluster, "--set=evaluationKafka.enabled=true")
+    assert "kubectl wait --for=condition=Ready clusterkafkaconnection/default" in notes
+    assert "kubectl apply -f -" in notes
+    assert "kubectl get delayedtopic orders" in notes
+    assert "notes-delayed-topics-kafka.chart-test.svc:9092" in notes
+
+
+@pytest.mark.cluster
+def test_the_manifest_in_the_notes_is_one(cluster: Cluster) -> None:
+    notes = installed_notes(cluster)
+    manifest = yaml.safe_load(notes.split("<<END\n")[1].split("\nEND\n")[0])
+    assert parse("DelayedTopic", manifest).metadata.name == "orders"
+
+
+@pytest.mark.cluster
+def test_the_notes_say_what_is_missing_for_a_connection(cluster: Cluster) -> None:
+    assert "1. Say where Kafka is" in installed_notes(cluster)
+    without_grant = installed_notes(cluster, "--set=defaultConnection.bootstrapServers={kafka:9092}")
+    assert "No namespace may use the connection" in without_grant
+    assert "1. See that Kafka is reached" in without_grant
+
+
+def installed_notes(cluster: Cluster, *flags: str) -> str:
+    # A dry run looks whether what it would make is there already, so under a name of its own.
+    dry_run = ("install", "notes", CHART, "--dry-run=client", "--namespace", "chart-test", "--set=crds.install=false")
+    printed = cluster.helm(*dry_run, *flags)
+    return printed.split("NOTES:\n")[1]
+
+
+def refusal(helm: Cluster, folder: Path, values: dict[str, Any]) -> str:
+    file = folder / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    with pytest.raises(CommandFailedError) as refused:
+        helm.helm("template", "delayed-topics", CHART, "--kube-version=1.34", "--values", file)
+    return refused.value.message
+
+
+def undescribed(node: yaml.Node, lines: list[str], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The keys without a comment of their own, unless all that is in them has one."""
+    if not isinstance(node, yaml.MappingNode) or not node.value:
+        yield path
+        return
+    for key, value in node.value:
+        above = lines[key.start_mark.line - 1].strip()
+        if not above.startswith("#"):
+            yield from undescribed(value, lines, (*path, key.value))
+
+
+def maps(values: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield path
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from maps(value, (*path, key))
+
+
+def at(values: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    for key in path:
+        values = values[key]
+    return values
