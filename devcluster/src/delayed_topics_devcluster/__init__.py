@@ -1,0 +1,1 @@
+"""A real Kubernetes and a real Kafka on one machine."""

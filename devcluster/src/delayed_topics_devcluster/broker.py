@@ -1,0 +1,344 @@
+"""A real Kafka of one node, or of three, on loopback ports: for tests and benchmarks that need no Kubernetes.
+
+    with Broker() as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+
+Data and ports stay the same over `stop`, `kill` and `restart`, so that clients find their way back.
+"""
+
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from delayed_topics_devcluster.commands import run
+from delayed_topics_devcluster.errors import DevclusterError
+from delayed_topics_devcluster.kafka import QUICK, java_command, kafka_jars
+from delayed_topics_devcluster.locks import locked
+from delayed_topics_devcluster.preconditions import require_java
+from delayed_topics_devcluster.processes import Process, listens, start_detached
+from delayed_topics_devcluster.waiting import wait_until
+
+__all__ = ["Broker", "Brokers", "free_ports"]
+
+LOOPBACK = "127.0.0.1"
+PREFIX = "delayed-topics-broker-"
+PORTS = range(20_000, 30_000)
+TELLING = re.compile(" (WARN|ERROR|FATAL) |[Ff]enc")
+START_TIMEOUT_SECONDS = 180.0  # three brokers on two busy cores took over a minute
+# What differs from Kafka's own defaults: one node has no second replica to wait for, a group needs no grace time for
+# members that are still starting, the newer group protocol is paced by these floors (5 s and 45 s by default), and
+# after a SIGKILL the controller refuses the same broker until the old session has run out (9 s by default; with 2 s,
+# a busy machine was enough to have a broker fenced).
+SETTINGS = {
+    "broker.session.timeout.ms": "6000",
+    "broker.heartbeat.interval.ms": "500",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "5",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "6000",
+}
+
+
+# Three nodes have replicas to wait for.
+REPLICATED = {
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seat:
+    """A node's place in its cluster. `voters`: the controllers of all nodes."""
+
+    node_id: int
+    host: str
+    client_port: int
+    controller_port: int
+    cluster_id: str
+    voters: str
+
+    @classmethod
+    def of_cluster(cls, count: int, host: str) -> "tuple[Seat, ...]":
+        """Those of a new cluster, on free ports."""
+        ports = free_ports(2 * count)
+        controllers = ports[count:]
+        voters = ",".join(f"{number}@{host}:{port}" for number, port in enumerate(controllers, 1))
+        cluster_id = uuid.uuid4().hex[:22]
+        return tuple(
+            cls(
+                node_id=number,
+                host=host,
+                client_port=ports[number - 1],
+                controller_port=controllers[number - 1],
+                cluster_id=cluster_id,
+                voters=voters,
+            )
+            for number in range(1, count + 1)
+        )
+
+
+class Broker:
+    """One Kafka broker as a child of nobody: started on entering the context, gone with its data on leaving it.
+
+    A broker whose owner was killed is ended by the next Broker that is made.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Mapping[str, str] | None = None,
+        heap_megabytes: int = 512,
+        host: str = LOOPBACK,
+        environment: Mapping[str, str] | None = None,
+        java_options: Sequence[str] | None = None,
+        seat: Seat | None = None,
+    ) -> None:
+        """`settings` are added to the server.properties and win over this module's. `host`: the address it listens on.
+        `environment` is added to the process's. `java_options`: by default those that make it start quickly, at the price of
+        its speed later. `seat`: of one that is a member of Brokers."""
+        self._directory: Path | None = None
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._heap_megabytes = heap_megabytes
+        self._environment = environment
+        self._java_options = java_options
+        self._process: Process | None = None
+        self._seat = seat or Seat.of_cluster(1, host)[0]
+
+    @property
+    def node_id(self) -> int:
+        """As Kafka's metadata has it."""
+        return self._seat.node_id
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients take as `bootstrap.servers`."""
+        return f"{self._seat.host}:{self._seat.client_port}"
+
+    @property
+    def pid(self) -> int:
+        """The id of the Java process. Raises DevclusterError if the broker is not running."""
+        return self._running().pid
+
+    @property
+    def directory(self) -> Path:
+        """Where its data, log and settings are. Raises DevclusterError before the first start."""
+        if self._directory is None:
+            raise DevclusterError("this broker was not started yet: call start(), or enter it as a context")
+        return self._directory
+
+    @property
+    def log_path(self) -> Path:
+        """The file with everything that it printed, over all its restarts."""
+        return self.directory / "broker.log"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None and self.log_path.exists():
+            told = [line for line in self.log_path.read_text().splitlines() if TELLING.search(line)]
+            print(f"{type(error).__name__}; what the broker told last:", *told[-20:], sep="\n", file=sys.stderr)
+        self.close()
+
+    def start(self) -> None:
+        """Start it and return when it serves: 2 s, 1 s more the first time, and 20 s the first time on a machine."""
+        self.launch()
+        self.await_serving()
+
+    def launch(self) -> None:
+        """Start it and return at once: one node of several serves only when most of them run."""
+        require_java()
+        java_options = self._java_options
+        if java_options is None:
+            java_options = (*QUICK, f"-XX:SharedArchiveFile={_class_archive()}")
+        if self._directory is None:
+            _remove_orphans()
+            self._directory = Path(tempfile.mkdtemp(prefix=PREFIX))
+            self._format(java_options)
+        heap = f"{self._heap_megabytes}m"
+        options = (f"-Xmx{heap}", f"-Xms{heap}", *java_options)
+        process = start_detached(
+            java_command("kafka.Kafka", self.directory / "server.properties", options=options),
+            log=self.log_path,
+            environment=self._environment,
+        )
+        process.write(self.directory / "broker.json")
+        self._process = process
+
+    def await_serving(self) -> None:
+        """Return when it takes connections."""
+        wait_until(self._serves, what=f"the broker serves (see {self.log_path})", timeout_seconds=START_TIMEOUT_SECONDS)
+
+    def stop(self) -> None:
+        """A clean shutdown. The data stays."""
+        self._running().stop(timeout_seconds=30)
+        self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL. The data stays as it is."""
+        self._running().kill()
+        self._process = None
+
+    def restart(self) -> None:
+        """Stop it cleanly if it runs, and start it on the same data and ports."""
+        if self._process is not None:
+            self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open and nothing answers."""
+        self._running().signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._running().signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """End it at once and remove its data."""
+        if self._process is not None:
+            self.kill()
+        if self._directory is not None:
+            shutil.rmtree(self._directory)
+            self._directory = None
+
+    def _running(self) -> Process:
+        if self._process is None:
+            raise DevclusterError("this broker is not running: call start() or restart()")
+        return self._process
+
+    def _serves(self) -> bool:
+        return listens(self._running(), self._seat.host, self._seat.client_port, name="the broker", log=self.log_path)
+
+    def _format(self, java_options: Sequence[str]) -> None:
+        Process.of(os.getpid()).write(self.directory / "owner.json")
+        seat = self._seat
+        properties = {
+            "process.roles": "broker,controller",
+            "node.id": str(seat.node_id),
+            "controller.quorum.voters": seat.voters,
+            "listeners": f"PLAINTEXT://{seat.host}:{seat.client_port},CONTROLLER://{seat.host}:{seat.controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.directory / "data"),
+            **self._settings,
+        }
+        file = self.directory / "server.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        words = ("format", "--cluster-id", seat.cluster_id, "--config", file)
+        run(*java_command("kafka.tools.StorageTool", *words, options=java_options))
+
+
+class Brokers:
+    """A cluster of three brokers and controllers in one, whose topics have replicas; a context like Broker."""
+
+    def __init__(
+        self,
+        *,
+        settings: Mapping[str, str] | None = None,
+        heap_megabytes: int = 384,
+        environments: Sequence[Mapping[str, str]] = ({}, {}, {}),
+    ) -> None:
+        """`environments`: what is added to that of each process."""
+        self.members = tuple(
+            Broker(
+                settings={**REPLICATED, **(settings or {})},
+                heap_megabytes=heap_megabytes,
+                environment=environment,
+                seat=seat,
+            )
+            for seat, environment in zip(Seat.of_cluster(3, LOOPBACK), environments, strict=True)
+        )
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients take as `bootstrap.servers`."""
+        return ",".join(member.bootstrap for member in self.members)
+
+    def __enter__(self) -> Self:
+        try:
+            for member in self.members:
+                member.launch()
+            for member in self.members:
+                member.await_serving()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all of them at once and remove their data."""
+        for member in self.members:
+            member.close()
+
+
+def _class_archive() -> Path:
+    """Kafka's classes as the Java machine has them in memory, in the user's cache: with them a start takes a third of the CPU
+    time. A file of another Java is ignored by the machine. https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html"""
+    archive = kafka_jars().with_suffix(".jsa")
+    with locked("kafka-classes"):
+        if not archive.exists():
+            making = archive.with_suffix(".new")
+            making.unlink(missing_ok=True)
+            with Broker(java_options=(f"-XX:ArchiveClassesAtExit={making}",)) as broker:
+                broker.stop()
+            making.rename(archive)
+    return archive
+
+
+def _remove_orphans() -> None:
+    """End the brokers whose owner was killed, and remove their data."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        owner = Process.read(directory / "owner.json")
+        if owner is None or owner.alive():
+            continue
+        broker = Process.read(directory / "broker.json")
+        if broker is not None:
+            broker.kill()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def free_ports(count: int) -> list[int]:
+    """Free loopback ports below those that the kernel hands out.
+
+    From its own range a client that keeps trying while the broker is down would sooner or later connect to itself,
+    and hold the broker's port.
+    """
+    ports: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        if len(ports) == count:
+            return ports
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        ports.append(port)
+    raise DevclusterError(f"fewer than {count} of the loopback ports {PORTS.start} to {PORTS.stop - 1} are free")

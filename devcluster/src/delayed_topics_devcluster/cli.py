@@ -1,0 +1,110 @@
+"""The command line `devcluster`."""
+
+import os
+import signal
+
+import click
+
+from delayed_topics_devcluster import cluster
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.context import current_cluster
+from delayed_topics_devcluster.errors import CommandFailedError
+from delayed_topics_devcluster.images import IMAGES, build_archive
+
+__all__ = ["main"]
+
+EVALUATION_KAFKA_PORT = 19094
+
+
+@click.group()
+def main() -> None:
+    """A real Kubernetes and a real Kafka on one machine; with CONTEXT=name, that context of your kubeconfig."""
+    os.environ["PATH"] += ":/usr/sbin:/sbin"  # iptables and ip are there, which `su` leaves out
+
+
+@main.command()
+def up() -> None:
+    """Start the cluster, or do nothing if it is up."""
+    current_cluster().up()
+
+
+@main.command()
+def down() -> None:
+    """End the cluster and remove every trace of it. Does nothing to a CONTEXT."""
+    current_cluster().down()
+
+
+@main.command()
+def status() -> None:
+    """What runs of the local cluster, and how much memory it takes."""
+    found = cluster.status()
+    for name, megabytes in found.resident_megabytes.items():
+        click.echo(f"{name:<28}{megabytes:>6} MB")
+    for name in found.ended:
+        click.echo(f"{name:<28} ended")
+    click.echo("up" if found.running else "not up")
+    raise SystemExit(0 if found.running else 1)
+
+
+@main.command("build-image")
+@click.argument("names", nargs=-1, required=True, type=click.Choice(sorted(IMAGES)))
+def build_image(names: tuple[str, ...]) -> None:
+    """Build images if anything of them has changed; prints their archives."""
+    for name in names:
+        click.echo(build_archive(name).archive)
+
+
+@main.command()
+@click.argument("images", nargs=-1, required=True)
+def load(images: tuple[str, ...]) -> None:
+    """Put images onto the cluster: names of ours (built if need be), or archives."""
+    for image in images:
+        current_cluster().load(image)
+
+
+@main.command()
+def kubeconfig() -> None:
+    """The path of a kubeconfig whose current context is the cluster."""
+    click.echo(current_cluster().kubeconfig)
+
+
+@main.command()
+def env() -> None:
+    """KUBECONFIG=…, and KAFKA_BOOTSTRAP=… of the evaluation Kafka if there is one, for `eval`. CHART_NAMESPACE: of that one."""
+    chosen = current_cluster()
+    click.echo(f"KUBECONFIG={chosen.kubeconfig}")
+    bootstrap = os.environ.get("KAFKA_BOOTSTRAP")
+    if bootstrap is None:
+        addresses = "jsonpath={.items[*].status.podIP}"
+        installation = os.environ.get("CHART_NAMESPACE")
+        where = f"--namespace={installation}" if installation else "--all-namespaces"
+        try:
+            found = chosen.kubectl(
+                *("get", "pods", where, "--output", addresses),
+                "--selector=app.kubernetes.io/name=delayed-topics,app.kubernetes.io/component=kafka",
+                "--field-selector=status.phase=Running",
+            ).split()
+        except CommandFailedError as error:
+            raise click.ClickException(f"the cluster does not answer; run `make cluster`\n{error.message}") from None
+        if len(found) > 1:
+            raise click.ClickException(
+                f"there are {len(found)} evaluation Kafkas; set CHART_NAMESPACE to the one that is meant"
+            )
+        bootstrap = "".join(f"{address}:{EVALUATION_KAFKA_PORT}" for address in found)
+    if bootstrap:
+        click.echo(f"KAFKA_BOOTSTRAP={bootstrap}")
+
+
+@main.group()
+def broker() -> None:
+    """A Kafka broker without Kubernetes."""
+
+
+@broker.command("run")
+def broker_run() -> None:
+    """Run a broker on free loopback ports until Ctrl-C; prints KAFKA_BOOTSTRAP=…."""
+    ends = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    with Broker() as started:
+        click.echo(f"KAFKA_BOOTSTRAP={started.bootstrap}")
+        signal.sigwait(ends)

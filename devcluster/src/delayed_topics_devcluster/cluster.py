@@ -1,0 +1,204 @@
+"""The local cluster: up, down, and what is running.
+
+Nothing of a cluster is worth keeping: whatever is wrong with one (a reboot, a killed process), `up` makes it anew.
+"""
+
+import os
+import shutil
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from delayed_topics_devcluster.assembly import assemble, import_archive, node_is_ready, remove_image
+from delayed_topics_devcluster.binaries import binaries, require_binaries_or_go
+from delayed_topics_devcluster.errors import DevclusterError, PreconditionError
+from delayed_topics_devcluster.images import BuiltImage, image_name
+from delayed_topics_devcluster.locks import locked
+from delayed_topics_devcluster.namespace import MADE_FOLDERS, Namespace
+from delayed_topics_devcluster.packages import install_for_cluster, refuse_to_harm_docker
+from delayed_topics_devcluster.paths import cache_dir
+from delayed_topics_devcluster.preconditions import require_root
+from delayed_topics_devcluster.processes import Process
+from delayed_topics_devcluster.progress import say, step
+from delayed_topics_devcluster.settings import Layout
+from delayed_topics_devcluster.waiting import wait_until
+
+__all__ = ["Status", "cluster_layout", "down", "import_image", "load", "status", "unload", "up"]
+
+BYTES_PER_MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """What was started, by the names of the programs."""
+
+    resident_megabytes: dict[str, int]  # of those that run
+    ended: tuple[str, ...]
+
+    @property
+    def running(self) -> bool:
+        """Whether a cluster was started and everything of it still runs."""
+        return "pods" in self.resident_megabytes and not self.ended
+
+
+def cluster_layout() -> Layout:
+    """Where the cluster's files are, whether it runs or not."""
+    return Layout(root=cache_dir() / "cluster")
+
+
+def status() -> Status:
+    """What runs now."""
+    running: dict[str, int] = {}
+    ended: list[str] = []
+    for namespace in _own_namespaces():
+        running["pods"] = _resident_bytes_of_tree(namespace.init.pid) // BYTES_PER_MEGABYTE
+    for file in sorted(cluster_layout().processes.glob("*.json")):
+        process = Process.read(file)
+        if process is not None and process.alive():
+            running[file.stem] = _resident_bytes_of_tree(process.pid) // BYTES_PER_MEGABYTE
+        else:
+            ended.append(file.stem)
+    return Status(resident_megabytes=running, ended=tuple(ended))
+
+
+def up() -> None:
+    """Make sure that a cluster runs and its node is ready: less than a second when it does, about 15 s when not."""
+    require_root()
+    layout = cluster_layout()
+    with locked("cluster"):
+        if status().running and node_is_ready(layout):
+            say("the cluster is up")
+            return
+        refuse_to_harm_docker()
+        require_binaries_or_go()
+        _refuse_second_cluster()
+        install_for_cluster()
+        programs = binaries()
+        _remove(layout)
+        try:
+            assemble(layout, programs)
+        except BaseException:
+            kept = _keep_logs(layout)
+            _remove(layout)
+            say(f"the logs are in {kept}")
+            raise
+
+
+def down() -> None:
+    """End the cluster and remove everything of it. Succeeds also if there is none, or only parts of one."""
+    require_root()
+    with locked("cluster"), step("ending the cluster"):
+        _remove(cluster_layout())
+
+
+def import_image(archive: Path) -> None:
+    """Put an image (a docker-archive or OCI archive) onto the node. Raises DevclusterError if the cluster is down."""
+    import_archive(_namespace(), archive)
+
+
+def _namespace() -> Namespace:
+    namespaces = _own_namespaces()
+    if not namespaces:
+        raise DevclusterError("the cluster is not up: run `devcluster up` first")
+    return namespaces[0]
+
+
+def load(image: BuiltImage) -> None:
+    """Put a built image onto the node unless exactly this one is there."""
+    record = _loaded() / image.archive.name
+    if record.exists():
+        return
+    with locked("load"), step(f"loading image {image.name}"):
+        import_image(image.archive)
+        record.parent.mkdir(exist_ok=True)
+        _forget(image.archive.name.rsplit("-", 1)[0])
+        record.touch()
+
+
+def unload(name: str) -> None:
+    """Take one of our images (`worker`) from the node, for a test of what is said then."""
+    with locked("load"):
+        _forget(name)
+        remove_image(_namespace(), f"docker.io/{image_name(name)}")
+
+
+def _loaded() -> Path:
+    return cluster_layout().root / "images"
+
+
+def _forget(name: str) -> None:
+    for record in _loaded().glob(f"{name}-*"):
+        record.unlink()
+
+
+def _remove(layout: Layout) -> None:
+    for namespace in _own_namespaces():
+        namespace.destroy()
+    for file in layout.processes.glob("*.json"):
+        process = Process.read(file)
+        if process is not None:  # the nsenter that waited for something inside
+            process.kill()
+    if not Namespace.running():
+        Namespace.remove_link()  # killed a moment ago, by anybody
+        for group in sorted(_pod_cgroups(), reverse=True):
+            wait_until(partial(_removed, group), what=f"{group} is empty", timeout_seconds=30)
+        for folder in MADE_FOLDERS:
+            _remove_if_empty(Path(folder))
+    if layout.root.exists():
+        shutil.rmtree(layout.root)
+
+
+def _own_namespaces() -> list[Namespace]:
+    return [namespace for program, namespace in Namespace.running() if program.is_relative_to(cache_dir("bin"))]
+
+
+def _refuse_second_cluster() -> None:
+    for program, _ in Namespace.running():
+        if not program.is_relative_to(cache_dir("bin")):
+            cache_home = program.parents[3]  # …/delayed-topics/bin/KEY/pause
+            raise PreconditionError(
+                "A cluster that was started with another cache folder runs on this machine, and there is room for one:"
+                f" XDG_CACHE_HOME={cache_home} devcluster down"
+            )
+
+
+def _pod_cgroups() -> list[Path]:
+    """The kubelet's control groups: the only trace of a cluster that the kernel doesn't remove by itself.
+
+    One tree per controller on cgroup v1, one in all on v2.
+    """
+    roots = [*Path("/sys/fs/cgroup").glob("kubepods"), *Path("/sys/fs/cgroup").glob("*/kubepods")]
+    return [group for root in roots for group in (root, *filter(Path.is_dir, root.rglob("*")))]
+
+
+def _removed(group: Path) -> bool:
+    try:
+        group.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:  # its last process is still ending
+        return False
+    return True
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _keep_logs(layout: Layout) -> Path:
+    kept = cache_dir() / "cluster-failed-logs"
+    shutil.rmtree(kept, ignore_errors=True)
+    if layout.logs.is_dir():
+        shutil.copytree(layout.logs, kept)
+    return kept
+
+
+def _resident_bytes_of_tree(pid: int) -> int:
+    """Resident memory of a process and all below it: what is recorded is the nsenter that started a program."""
+    try:
+        own = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+        return 0
+    return own + sum(_resident_bytes_of_tree(int(child)) for child in children)

@@ -1,0 +1,188 @@
+"""The cluster that commands and tests work on: the local one, or with CONTEXT=name that context of the kubeconfig.
+
+Someone else's cluster needs no root, no Go and no Java here. Its images come from where it gets its images:
+
+    (neither)                         they are there already; nothing is built
+    LOAD="kind load docker-image"     built with docker, then handed to that command by name; without docker built
+                                      with buildah, and handed over as a docker-archive
+    IMAGE_REGISTRY=registry/path      built with docker or buildah, and pushed there
+
+Both build from the same Dockerfiles; BASE_IMAGE replaces the base that they name.
+"""
+
+import os
+import shlex
+import shutil
+from abc import ABC, abstractmethod
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from delayed_topics_devcluster import cluster
+from delayed_topics_devcluster.commands import run
+from delayed_topics_devcluster.errors import CommandFailedError, DevclusterError, PreconditionError
+from delayed_topics_devcluster.images import IMAGES, build_archive, image_name, make_context
+from delayed_topics_devcluster.locks import locked
+from delayed_topics_devcluster.paths import cache_dir
+from delayed_topics_devcluster.progress import step
+
+__all__ = ["Cluster", "ForeignCluster", "LocalCluster", "current_cluster"]
+
+
+class Cluster(Protocol):
+    """What is the same for both kinds."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """A kubeconfig file whose current context is this cluster."""
+
+    def up(self) -> None:
+        """Make sure that it can be used. Raises DevclusterError if it can't."""
+
+    def down(self) -> None:
+        """Remove it, if it is ours."""
+
+    def load(self, image: str) -> None:
+        """Put an image there: one of ours by its name (`worker`), or an archive."""
+
+    def kubectl(self, *arguments: str | Path, text_in: str | None = None) -> str:
+        """Run kubectl to its end and return what it printed. Raises CommandFailedError."""
+
+    def helm(self, *arguments: str | Path) -> str:
+        """Run helm to its end and return what it printed. Raises CommandFailedError."""
+
+    def require_mine(self) -> None:
+        """Raise PreconditionError unless breaking things is allowed there."""
+
+
+class _WithTools(ABC):
+    """kubectl and helm, as both kinds call them."""
+
+    @property
+    @abstractmethod
+    def kubeconfig(self) -> Path: ...
+
+    def kubectl(self, *arguments: str | Path, text_in: str | None = None) -> str:
+        return run(self._program("kubectl"), *arguments, text_in=text_in, environment=self._environment())
+
+    def helm(self, *arguments: str | Path) -> str:
+        return run(self._program("helm"), *arguments, environment=self._environment())
+
+    def _environment(self) -> dict[str, str]:
+        return {"KUBECONFIG": str(self.kubeconfig)}
+
+    def _program(self, name: str) -> Path:
+        return cache_dir("bin") / name
+
+
+class LocalCluster(_WithTools):
+    """The one of `devcluster up`."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        return cluster.cluster_layout().kubeconfig
+
+    def up(self) -> None:
+        cluster.up()
+
+    def down(self) -> None:
+        cluster.down()
+
+    def load(self, image: str) -> None:
+        if image in IMAGES:
+            cluster.load(build_archive(image))
+        else:
+            cluster.import_image(_archive(image))
+
+    def require_mine(self) -> None:
+        return
+
+
+class ForeignCluster(_WithTools):
+    """A context of the user's kubeconfig."""
+
+    def __init__(self, context: str) -> None:
+        self.context = context
+
+    @cached_property
+    def kubeconfig(self) -> Path:
+        """A copy of that context's part alone, so that nothing can reach another cluster by mistake."""
+        file = cache_dir("kubeconfigs") / f"{self.context.replace('/', '_')}.yaml"
+        select = ("--raw", "--minify", "--flatten", f"--context={self.context}")
+        try:
+            content = run(self._program("kubectl"), "config", "view", *select)
+        except CommandFailedError as error:
+            raise PreconditionError(
+                f"CONTEXT={self.context}: no such context in the kubeconfig ({error.message.splitlines()[-1].strip()})."
+                " `kubectl config get-contexts` lists them."
+            ) from None
+        file.touch(mode=0o600)
+        file.write_text(content)
+        return file
+
+    def up(self) -> None:
+        try:
+            self.kubectl("get", "--raw", "/readyz", "--request-timeout=10s")
+        except CommandFailedError as error:
+            raise DevclusterError(f"CONTEXT={self.context} can't be reached: {error.message}") from None
+
+    def down(self) -> None:
+        """Nothing: it is not ours to end."""
+
+    def load(self, image: str) -> None:
+        loader, registry = shlex.split(os.environ.get("LOAD", "")), os.environ.get("IMAGE_REGISTRY")
+        if image not in IMAGES:
+            if loader:
+                run(*loader, _archive(image))
+            return
+        if registry:
+            _build(image)
+            with step(f"pushing {image_name(image)}"):
+                run(_builder(), "push", image_name(image))
+        elif loader:
+            with step(f"loading {image_name(image)} with {' '.join(loader)}"):
+                if _builder() == "docker":
+                    _build(image)
+                    run(*loader, image_name(image))
+                else:
+                    run(*loader, build_archive(image).archive)
+
+    def require_mine(self) -> None:
+        if os.environ.get("I_OWN_THIS_CLUSTER") != "1":
+            raise PreconditionError(
+                f"This breaks things, and CONTEXT={self.context} may be in use by others:"
+                " set I_OWN_THIS_CLUSTER=1 if it is yours alone."
+            )
+
+    def _program(self, name: str) -> Path:
+        found = shutil.which(name)
+        built = cache_dir("bin") / name
+        if found is None and not built.exists():
+            raise PreconditionError(f"{name} is needed for CONTEXT={self.context}: put it into PATH.")
+        return Path(found) if found else built
+
+
+def current_cluster() -> Cluster:
+    """The context that CONTEXT names, or else the local cluster."""
+    context = os.environ.get("CONTEXT")
+    return ForeignCluster(context) if context else LocalCluster()
+
+
+def _archive(name: str) -> Path:
+    if not Path(name).is_file():
+        raise DevclusterError(f"{name!r} is neither an image of ours ({', '.join(IMAGES)}) nor an archive's file name")
+    return Path(name).resolve()
+
+
+def _build(image: str) -> None:
+    base = os.environ.get("BASE_IMAGE")
+    base_argument = [f"--build-arg=BASE_IMAGE={base}"] if base else []
+    with locked("images"), step(f"building {image_name(image)} with {_builder()}"):
+        run(_builder(), "build", f"--tag={image_name(image)}", *base_argument, make_context(image))
+
+
+def _builder() -> str:
+    for program in ("docker", "buildah"):
+        if shutil.which(program):
+            return program
+    raise PreconditionError("docker or buildah is needed to build images: install one, or load the images yourself.")

@@ -1,0 +1,87 @@
+"""Kafka's own jars, as Maven resolves them, and running what is in them."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from delayed_topics_devcluster.commands import run
+from delayed_topics_devcluster.locks import made_once
+from delayed_topics_devcluster.paths import IMAGE_SOURCES, cache_dir
+from delayed_topics_devcluster.preconditions import require_java, require_java_compiler, require_maven
+
+__all__ = ["QUICK", "compiled", "java_command", "java_tool", "kafka_jars", "maven_jars"]
+
+POM = IMAGE_SOURCES / "kafka" / "pom.xml"
+LOGGING = IMAGE_SOURCES / "kafka" / "log4j2.properties"
+
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of a Java machine that runs for seconds or minutes, and would spend most of them on compiling. Not for benchmarks."""
+
+
+def kafka_jars() -> Path:
+    """The folder with the jars of images/kafka/pom.xml; they are fetched when that file has changed (about 12 s)."""
+    return maven_jars("kafka", POM)
+
+
+def maven_jars(name: str, pom: Path) -> Path:
+    """The folder with the jars that a pom.xml asks for, in the user's cache, keyed by the file's content.
+
+    Raises CommandFailedError if they can't be had, PreconditionError without Maven.
+    """
+
+    def fetch(folder: Path) -> None:
+        require_maven()
+        run("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={folder}")
+
+    return made_once(cache_dir(name) / hashlib.sha256(pom.read_bytes()).hexdigest()[:16], fetch)
+
+
+def compiled(name: str, sources: Sequence[Path], *, jars: Path) -> str:
+    """The class path of Java programs: their classes, kept in the user's cache until a source changes, and the jars.
+
+    Raises PreconditionError without javac, CommandFailedError with what it says.
+    """
+
+    def compile_all(folder: Path) -> None:
+        require_java_compiler()
+        run("javac", "-proc:none", "-parameters", "-d", folder, "-cp", f"{jars}/*", *sources)
+
+    digest = hashlib.sha256(str(jars).encode())
+    for file in sources:
+        digest.update(file.read_bytes())
+    return f"{made_once(cache_dir('classes') / f'{name}-{digest.hexdigest()[:16]}', compile_all)}:{jars}/*"
+
+
+def java_command(
+    main_class: str, *arguments: str | Path, options: Sequence[str] = (), class_path: str | None = None
+) -> list[str]:
+    """The command line that runs a class, by default of Kafka's jars: `kafka.Kafka` or `org.apache.kafka.tools.…`."""
+    return [
+        "java",
+        *(options or ("-Xmx256m",)),
+        f"-Dlog4j2.configurationFile={LOGGING}",
+        "-cp",
+        class_path or f"{kafka_jars()}/*",
+        main_class,
+        *map(str, arguments),
+    ]
+
+
+def java_tool(
+    main_class: str,
+    *arguments: str | Path,
+    text_in: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    options: Sequence[str] = (*QUICK, "-Xmx256m"),
+) -> str:
+    """Run one of Kafka's Java tools to its end and return what it printed. `options`: of the Java machine.
+
+    For example `java_tool("org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", …, text_in="a\\nb\\n")`.
+    Raises CommandFailedError if it fails, PreconditionError without Java 17 or Maven.
+    """
+    require_java()
+    return run(
+        *java_command(main_class, *arguments, options=options),
+        text_in=text_in,
+        environment={"KAFKA_LOG_LEVEL": "WARN", **(environment or {})},
+    )

@@ -1,0 +1,95 @@
+"""Debian packages that the cluster (and a benchmark) is made of, installed without ever removing one."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from delayed_topics_devcluster.commands import run
+from delayed_topics_devcluster.errors import CommandFailedError, PreconditionError
+from delayed_topics_devcluster.locks import made_once
+from delayed_topics_devcluster.paths import cache_dir
+from delayed_topics_devcluster.processes import program_runs
+from delayed_topics_devcluster.progress import step
+
+__all__ = ["install_for_cluster", "install_for_images", "install_redis", "program_of", "refuse_to_harm_docker"]
+
+CNI_BINARIES = Path("/usr/lib/cni")
+APT = ("apt-get", "-y", "-qq")
+OTHER_CLUSTER = "set CONTEXT=name to use a cluster of your kubeconfig instead (kind, for example)"
+
+
+def install_for_cluster() -> None:
+    """What runs pods: containerd, runc, network plugins, iptables."""
+    _install(
+        {
+            "containerd": "containerd",
+            "runc": "runc",
+            str(CNI_BINARIES / "ptp"): "containernetworking-plugins",
+            "iptables": "iptables",
+            "conntrack": "conntrack",
+            "ip": "iproute2",
+            "nsenter": "util-linux",
+        }
+    )
+
+
+def install_for_images() -> None:
+    """What builds images without a registry."""
+    _install({"buildah": "buildah", "mmdebstrap": "mmdebstrap"})
+
+
+def install_redis() -> None:
+    """For a benchmark. The server's program without the server's package, which would start one."""
+    _install({"redis-check-rdb": "redis-tools"}, otherwise="do without it")
+
+
+def program_of(package: str, program: str) -> Path:
+    """A program out of a Debian package that isn't installed, since it would start a server; in the user's cache."""
+
+    def fetch(folder: Path) -> None:
+        with step(f"fetching {program} of the Debian package {package}"):
+            _with_fresh_lists(lambda: run(*APT, "-o", "APT::Sandbox::User=root", "download", package, cwd=folder))
+            run("dpkg-deb", "--extract", next(folder.glob("*.deb")), folder)
+
+    return made_once(cache_dir("debian") / package, fetch) / "usr" / "bin" / program
+
+
+def refuse_to_harm_docker() -> None:
+    """Docker's own containerd.io package excludes Debian's containerd: one of the two would have to go."""
+    if _installed("containerd.io"):
+        raise PreconditionError(f"Docker's containerd.io package excludes Debian's containerd: {OTHER_CLUSTER}.")
+    if program_runs("dockerd"):
+        raise PreconditionError(
+            f"A Docker engine runs here, and installing containerd could restart it: {OTHER_CLUSTER}, or stop dockerd."
+        )
+
+
+def _install(package_of: dict[str, str], *, otherwise: str = OTHER_CLUSTER) -> None:
+    missing = sorted({package for program, package in package_of.items() if shutil.which(program) is None})
+    if not missing:
+        return
+    if shutil.which("apt-get") is None:
+        raise PreconditionError(f"This is no Debian: install {', '.join(missing)} by hand, or {otherwise}.")
+    with step(f"installing Debian packages: {', '.join(missing)}"):
+        environment = {"DEBIAN_FRONTEND": "noninteractive"}
+        command = (*APT, "install", "--no-remove", "--no-install-recommends", *missing)
+        _with_fresh_lists(lambda: run(*command, environment=environment))
+
+
+def _with_fresh_lists(command: Callable[[], str]) -> None:
+    if not any(Path("/var/lib/apt/lists").glob("*_Packages*")):
+        run(*APT, "update")
+    try:
+        command()
+    except CommandFailedError:  # the lists may name files that the mirror has replaced since
+        run(*APT, "update")
+        command()
+
+
+def _installed(package: str) -> bool:
+    query = ("dpkg-query", "--show", "--showformat=${db:Status-Status}", package)
+    try:
+        return subprocess.run(query, capture_output=True, text=True, check=False).stdout == "installed"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,18 @@
+"""Where things are: this repository, and everything that is made from it, outside of it."""
+
+import os
+from pathlib import Path
+
+__all__ = ["IMAGE_SOURCES", "KUBERNETES_SOURCE", "REPOSITORY", "cache_dir"]
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+IMAGE_SOURCES = REPOSITORY / "images"
+KUBERNETES_SOURCE = REPOSITORY / "devcluster" / "kubernetes"
+
+
+def cache_dir(*names: str) -> Path:
+    """A folder of the user's cache, made if it is missing. XDG_CACHE_HOME is honoured."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = home.joinpath("delayed-topics", *names)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

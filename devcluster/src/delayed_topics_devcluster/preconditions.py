@@ -1,0 +1,64 @@
+"""What the machine must have because this project can't bring it along, each checked with one line that says what to do."""
+
+import os
+import re
+import shutil
+import subprocess
+
+from delayed_topics_devcluster.errors import PreconditionError
+
+__all__ = ["require_go", "require_java", "require_maven", "require_root"]
+
+GO_AT_LEAST = (1, 24)
+JAVA_AT_LEAST = 17
+
+
+def require_root() -> None:
+    """Network namespaces, mounts and cgroups need root."""
+    if os.geteuid() != 0:
+        raise PreconditionError(
+            "The local cluster needs root: run as root, or set CONTEXT=name to use a cluster of your kubeconfig."
+        )
+
+
+def require_go() -> None:
+    """Kubernetes is built from its modules."""
+    found = _first_line("go", "env", "GOVERSION")
+    version = re.match(r"go(\d+)\.(\d+)", found)
+    if version is None or (int(version[1]), int(version[2])) < GO_AT_LEAST:
+        raise PreconditionError(
+            f"Go 1.24 or later is needed to build Kubernetes ({found or 'no go in PATH'}): install it and put it into"
+            " PATH, or set CONTEXT=name to use a cluster of your kubeconfig."
+        )
+
+
+def require_java() -> None:
+    """Kafka runs on Java 17 or later."""
+    found = _first_line("java", "-version")
+    version = re.search(r'version "(\d+)', found)
+    if version is None or int(version[1]) < JAVA_AT_LEAST:
+        raise PreconditionError(
+            f"Java 17 or later is needed to run Kafka ({found or 'no java in PATH'}):"
+            " apt-get install openjdk-17-jre-headless"
+        )
+
+
+def require_java_compiler() -> None:
+    """Tests and benchmarks have Java programs of their own."""
+    if shutil.which("javac") is None:
+        raise PreconditionError("A Java compiler is needed (no javac in PATH): apt-get install openjdk-17-jdk-headless")
+
+
+def require_maven() -> None:
+    """Kafka's jars are resolved by Maven."""
+    if shutil.which("mvn") is None:
+        raise PreconditionError("Maven is needed to get Kafka (no mvn in PATH): apt-get install maven")
+
+
+def _first_line(*command: str) -> str:
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    lines = (result.stdout + result.stderr).splitlines()
+    return lines[0] if lines else ""

@@ -1,0 +1,145 @@
+"""Processes that outlive the shell that started them, found again by id *and* start time.
+
+A process id alone says nothing after a reboot or when ids have wrapped around: a stale file must never make us end
+somebody else's process.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from delayed_topics_devcluster.errors import CommandFailedError, NotInTimeError
+from delayed_topics_devcluster.waiting import wait_until
+
+__all__ = ["Process", "died", "listens", "program_runs", "start_detached"]
+
+LOG_LINES_SHOWN = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """One process, identified for as long as the machine is up and after."""
+
+    pid: int
+    started_at_ticks: int  # since boot, field 22 of /proc/PID/stat
+    boot_id: str
+
+    @classmethod
+    def of(cls, pid: int) -> "Process":
+        """The process that has this id now. Raises ProcessLookupError if none has."""
+        ticks = _start_ticks(pid)
+        if ticks is None:
+            raise ProcessLookupError(f"no process {pid}")
+        return cls(pid=pid, started_at_ticks=ticks, boot_id=_boot_id())
+
+    @classmethod
+    def read(cls, file: Path) -> "Process | None":
+        """What `write` wrote; None if the file is missing or was cut off by a crash."""
+        try:
+            return cls(**json.loads(file.read_text()))
+        except (FileNotFoundError, json.JSONDecodeError, TypeError):
+            return None
+
+    def write(self, file: Path) -> None:
+        """Remember the process in a file."""
+        file.write_text(json.dumps(asdict(self)))
+
+    def alive(self) -> bool:
+        """Whether exactly this process still runs (a zombie doesn't)."""
+        return self.boot_id == _boot_id() and _start_ticks(self.pid) == self.started_at_ticks
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal; nothing happens if the process is gone."""
+        if self.alive():
+            os.kill(self.pid, number)
+
+    def stop(self, *, timeout_seconds: float = 10) -> None:
+        """SIGTERM, and SIGKILL after the timeout. Returns when the process is gone."""
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM)
+        with suppress(NotInTimeError):
+            wait_until(lambda: not self.alive(), what=f"process {self.pid} ends", timeout_seconds=timeout_seconds)
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL. Returns when the process is gone."""
+        self.signal(signal.SIGKILL)
+        wait_until(lambda: not self.alive(), what=f"process {self.pid} dies", timeout_seconds=30)
+
+
+def start_detached(
+    command: Sequence[str | Path], *, log: Path, environment: Mapping[str, str] | None = None
+) -> Process:
+    """Start a process in a session of its own, its output appended to `log`."""
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            [str(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,
+            cwd="/",
+        )
+    child.returncode = 0  # it is on its own from here: no warning that it still runs when this object goes
+    try:
+        return Process.of(child.pid)
+    except ProcessLookupError:
+        raise died(str(command[0]), log) from None
+
+
+def died(name: str, log: Path) -> CommandFailedError:
+    """The error for a process that ended although it should run, with the end of its log."""
+    lines = log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
+    return CommandFailedError("\n  ".join([f"{name} ended; the end of {log}:", *lines]))
+
+
+def listens(process: Process, host: str, port: int, *, name: str, log: Path) -> bool:
+    """Whether it takes connections there. Raises CommandFailedError, as of `died`, if it has ended."""
+    if not process.alive():
+        raise died(name, log)
+    with socket.socket() as probe:
+        return probe.connect_ex((host, port)) == 0
+
+
+def _start_ticks(pid: int) -> int | None:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The second field is the program's name in parentheses, which may hold spaces and parentheses itself.
+    fields = stat[stat.rindex(")") + 2 :].split()
+    state, start_ticks = fields[0], int(fields[19])
+    if state in "ZX":
+        _reap(pid)
+        return None
+    return start_ticks
+
+
+def _reap(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return  # not ours: its parent or init will
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def program_runs(name: str) -> bool:
+    """Whether some process of the machine runs a program of this name."""
+    return any(_name(file) == name for file in Path("/proc").glob("[0-9]*/comm"))
+
+
+def _name(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError:  # it ended meanwhile
+        return ""

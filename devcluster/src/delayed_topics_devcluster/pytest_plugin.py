@@ -1,0 +1,36 @@
+"""Fixtures for every member's tests."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.context import Cluster, current_cluster
+from delayed_topics_devcluster.errors import PreconditionError
+
+__all__ = ["broker", "cluster", "own_cluster"]
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """One real broker for the whole run. A test that stops or breaks a broker starts one of its own."""
+    with Broker() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """The cluster that the tests run on, up: the local one or CONTEXT."""
+    chosen = current_cluster()
+    chosen.up()
+    return chosen
+
+
+@pytest.fixture
+def own_cluster(cluster: Cluster) -> Cluster:
+    """The same, for tests that break things: skipped on a CONTEXT unless I_OWN_THIS_CLUSTER=1."""
+    try:
+        cluster.require_mine()
+    except PreconditionError as error:
+        pytest.skip(error.message)
+    return cluster

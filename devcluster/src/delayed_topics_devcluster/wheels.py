@@ -1,0 +1,107 @@
+"""The wheels that an image installs, resolved on the host from requirements.lock: image builds reach no registry.
+
+Which packages a member needs is read from what is installed beside this module, since that is the whole lock file.
+"""
+
+import hashlib
+import importlib.metadata
+import re
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from delayed_topics_devcluster.commands import run
+from delayed_topics_devcluster.errors import DevclusterError
+from delayed_topics_devcluster.locks import made_once
+from delayed_topics_devcluster.paths import REPOSITORY, cache_dir
+
+__all__ = ["own_wheels", "third_party_wheels"]
+
+LOCK = REPOSITORY / "requirements.lock"
+
+
+def third_party_wheels(distribution: str) -> Path:
+    """The folder with the wheels of everything that a member needs and that isn't ours, by version and hash."""
+    pins = _pins()
+    needed = sorted(_needed_by(distribution) - _members().keys())
+    missing = [name for name in needed if name not in pins]
+    if missing:
+        raise DevclusterError(f"requirements.lock has no {', '.join(missing)}, which {distribution} needs: make lock")
+    return _wheels("third-party", "".join(pins[name] for name in needed))
+
+
+def own_wheels(distribution: str) -> Path:
+    """The folder with the wheels of a member and the members that it needs, built from what is in the work tree."""
+    members = _members()
+    folders = [members[name] for name in sorted(_needed_by(distribution) & members.keys())]
+    sources = [file for folder in folders for file in (folder / "pyproject.toml", *_sources(folder))]
+    sources.append(REPOSITORY / "hatch_build.py")  # compiles some of them
+    digest = hashlib.sha256()
+    for file in sources:
+        digest.update(f"{file.relative_to(REPOSITORY)}\0".encode())
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return _cached("own", digest.hexdigest(), *(str(folder) for folder in folders), "--no-build-isolation")
+
+
+def _wheels(kind: str, requirements: str) -> Path:
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write(requirements)
+        file.flush()
+        key = hashlib.sha256(requirements.encode()).hexdigest()
+        return _cached(kind, key, "--require-hashes", "--requirement", file.name)
+
+
+def _cached(kind: str, key: str, *what: str) -> Path:
+    def make(folder: Path) -> None:
+        run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, *what)
+
+    return made_once(cache_dir("wheels", kind) / key[:16], make)
+
+
+def _members() -> dict[str, Path]:
+    """The workspace's members by distribution name."""
+    workspace = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    members: dict[str, Path] = {}
+    for folder in workspace["tool"]["uv"]["workspace"]["members"]:
+        project = REPOSITORY / folder / "pyproject.toml"
+        if project.exists():
+            members[canonicalize_name(tomllib.loads(project.read_text())["project"]["name"])] = project.parent
+    return members
+
+
+def _needed_by(distribution: str) -> set[str]:
+    """The names of a distribution and of all that it needs, directly or not."""
+    found: set[str] = set()
+    waiting: list[tuple[str, frozenset[str]]] = [(canonicalize_name(distribution), frozenset())]
+    visited: set[tuple[str, frozenset[str]]] = set()
+    while waiting:
+        name, extras = current = waiting.pop()
+        if current in visited:
+            continue
+        visited.add(current)
+        found.add(name)
+        for line in importlib.metadata.requires(name) or ():
+            requirement = Requirement(line)
+            if _applies(requirement, extras):
+                waiting.append((canonicalize_name(requirement.name), frozenset(requirement.extras)))
+    return found
+
+
+def _applies(requirement: Requirement, extras: frozenset[str]) -> bool:
+    marker = requirement.marker
+    return marker is None or any(marker.evaluate({"extra": extra}) for extra in extras or ("",))
+
+
+def _pins() -> dict[str, str]:
+    """The lock file's entries by name, each with its hashes as pip reads them."""
+    entries = re.split(r"(?m)^(?=[A-Za-z0-9])", LOCK.read_text())
+    return {canonicalize_name(entry.split("==")[0].split("[")[0]): entry for entry in entries if "==" in entry}
+
+
+def _sources(folder: Path) -> list[Path]:
+    files = (file for file in (folder / "src").rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+    return sorted(files)

@@ -1,0 +1,83 @@
+"""A broker for tests: real, on the same data and ports over its restarts, and gone afterwards."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.errors import DevclusterError
+from delayed_topics_devcluster.kafka import java_tool
+from delayed_topics_devcluster.processes import Process
+from delayed_topics_devcluster.waiting import wait_until
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture(scope="module")
+def own_broker() -> Iterator[Broker]:
+    with Broker() as started:
+        yield started
+
+
+def produce(broker: Broker, topic: str, records: str) -> None:
+    java_tool(
+        "org.apache.kafka.tools.ConsoleProducer",
+        "--bootstrap-server",
+        broker.bootstrap,
+        "--topic",
+        topic,
+        text_in=records,
+    )
+
+
+def consume(broker: Broker, topic: str, count: int) -> list[str]:
+    return java_tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--from-beginning"),
+        *("--max-messages", str(count), "--timeout-ms", "20000"),
+    ).splitlines()
+
+
+def test_records_survive_a_restart_and_a_kill(own_broker: Broker) -> None:
+    bootstrap = own_broker.bootstrap
+    produce(own_broker, "kept", "a\nb\n")
+    own_broker.restart()
+    produce(own_broker, "kept", "c\n")
+    own_broker.kill()
+    own_broker.restart()
+    assert own_broker.bootstrap == bootstrap
+    assert consume(own_broker, "kept", 3) == ["a", "b", "c"]
+
+
+def test_a_paused_broker_serves_again_after_resume(own_broker: Broker) -> None:
+    own_broker.pause()
+    state = Path(f"/proc/{own_broker.pid}/stat")
+    wait_until(lambda: ") T " in state.read_text(), what="the broker is stopped", timeout_seconds=5)
+    own_broker.resume()
+    produce(own_broker, "paused", "a\n")
+    assert consume(own_broker, "paused", 1) == ["a"]
+
+
+def test_a_broker_that_is_not_running_says_so() -> None:
+    with pytest.raises(DevclusterError, match=r"not running: call start\(\)"):
+        Broker().kill()
+
+
+def test_a_broker_whose_owner_was_killed_is_ended_by_the_next_one() -> None:
+    script = (
+        "import os\nfrom delayed_topics_devcluster.broker import Broker\n"
+        "broker = Broker()\nbroker.start()\nprint(broker.pid, broker.directory, flush=True)\nos.kill(os.getpid(), 9)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    pid, directory = killed.stdout.split()
+    orphan = Process.of(int(pid))
+    assert orphan.alive()
+    with Broker() as following:
+        assert not orphan.alive()
+        assert not Path(directory).exists()
+        left = following.directory
+    assert not left.exists()
+    assert left.parent == Path(tempfile.gettempdir())
