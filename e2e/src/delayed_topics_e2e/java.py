@@ -1,0 +1,34 @@
+"""Kafka's own Java console tools, used as from a shell: one line a record, `header:value,header:value<tab>key<tab>value`.
+
+This is what the producer reads with `parse.headers` and `parse.key`, and what the consumer prints with `print.headers`
+and `print.key`, so a line that came out can be edited and sent again.
+"""
+
+from collections.abc import Iterable
+
+from delayed_topics_devcluster.kafka import java_tool
+
+__all__ = ["console_consume", "console_produce"]
+
+
+def console_produce(bootstrap: str, topic: str, lines: Iterable[str]) -> None:
+    """Returns when every line is acknowledged by all in-sync replicas."""
+    java_tool(
+        "org.apache.kafka.tools.ConsoleProducer",
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--producer-property", "acks=all"),
+        # The tool's own 1.5 s and three retries give up on a busy machine, with a log line and exit code 0.
+        *("--request-timeout-ms", "30000", "--message-send-max-retries", "100"),
+        *("--property", "parse.headers=true", "--property", "parse.key=true"),
+        text_in="".join(line + "\n" for line in lines),
+    )
+
+
+def console_consume(bootstrap: str, topic: str, *, group: str, count: int, timeout_seconds: float) -> list[str]:
+    """The next `count` records for the group; fewer if for `timeout_seconds` no more come."""
+    printed = java_tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--from-beginning"),
+        *("--max-messages", str(count), "--timeout-ms", str(int(timeout_seconds * 1000))),
+        *("--property", "print.headers=true", "--property", "print.key=true"),
+    )
+    return printed.splitlines()

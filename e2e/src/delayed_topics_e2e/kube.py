@@ -1,0 +1,128 @@
+"""Kubernetes as any user sees it: kubectl."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import yaml
+from delayed_topics_devcluster.errors import CommandFailedError
+
+from delayed_topics_e2e.waiting import until
+
+__all__ = ["Kube", "Manifest", "Refused", "condition", "selector_of"]
+
+Manifest = Mapping[str, Any]
+
+
+class Refused(Exception):
+    """The API server refused what kubectl asked for; the text is what kubectl printed."""
+
+
+class Kubectl(Protocol):
+    """Runs kubectl in the context of the tests and returns its output; raises CommandFailedError."""
+
+    def __call__(self, *arguments: str, text_in: str | None = None) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kube:
+    """kubectl with the few verbs that stories need. `namespace=None`: a cluster-scoped resource, or all namespaces."""
+
+    kubectl: Kubectl
+
+    def apply(self, *manifests: Manifest | str) -> str:
+        """`kubectl apply -f -`. Raises Refused."""
+        text = "\n---\n".join(m if isinstance(m, str) else yaml.safe_dump(dict(m)) for m in manifests)
+        try:
+            return self.kubectl("apply", "-f", "-", text_in=text)
+        except CommandFailedError as e:
+            raise Refused(str(e)) from e
+
+    def get(self, kind: str, name: str, *, namespace: str | None = None) -> dict[str, Any] | None:
+        """None if it doesn't exist."""
+        printed = self.kubectl("get", kind, name, *_in(namespace), "--ignore-not-found", "-o", "json")
+        return json.loads(printed) if printed.strip() else None
+
+    def list(
+        self, kind: str, *, namespace: str | None = None, labels: Mapping[str, str] | None = None
+    ) -> "Sequence[dict[str, Any]]":
+        where = _in(namespace) or ["--all-namespaces"]
+        selector = ["-l", selector_of(labels)] if labels else []
+        items: list[dict[str, Any]] = json.loads(self.kubectl("get", kind, *where, *selector, "-o", "json"))["items"]
+        return items
+
+    def patch(self, kind: str, name: str, body: Manifest, *, namespace: str | None = None) -> None:
+        """A merge patch: a change made by hand."""
+        self.kubectl("patch", kind, name, *_in(namespace), "--type=merge", "-p", json.dumps(body))
+
+    def delete(
+        self, kind: str, *names: str, namespace: str | None = None, wait_seconds: int = 0, now: bool = False
+    ) -> None:
+        """`wait_seconds`: also wait until it is gone. `now`: without grace, as when a node dies."""
+        waiting = [f"--wait=true --timeout={wait_seconds}s"] if wait_seconds else ["--wait=false"]
+        force = ["--grace-period=0", "--force"] if now else []
+        self.kubectl("delete", kind, *names, *_in(namespace), "--ignore-not-found", *" ".join(waiting).split(), *force)
+
+    def wait(
+        self,
+        kind: str,
+        *names: str,
+        until_it: str,
+        timeout_seconds: float,
+        namespace: str | None = None,
+        evidence: Callable[[], str] | None = None,
+    ) -> None:
+        """`kubectl wait --for=<until_it>`; AssertionError with the describe (or the evidence) if it isn't in time."""
+        targets = [f"{kind}/{name}" for name in names]
+        try:
+            self.kubectl("wait", f"--for={until_it}", f"--timeout={timeout_seconds:g}s", *targets, *_in(namespace))
+        except CommandFailedError as e:
+            told = evidence() if evidence else self.describe(kind, *names, namespace=namespace)
+            raise AssertionError(f"{e}\n{told}") from None
+
+    def wait_gone(self, kind: str, name: str, *, timeout_seconds: float, namespace: str | None = None) -> None:
+        until(
+            lambda: self.get(kind, name, namespace=namespace) is None,
+            what=f"{kind} {name} is gone",
+            timeout_seconds=timeout_seconds,
+            evidence=lambda: self.describe(kind, name, namespace=namespace),
+        )
+
+    def describe(self, kind: str, *names: str, namespace: str | None = None) -> str:
+        """For a person who looks at a failure; never fails itself."""
+        try:
+            return self.kubectl("describe", kind, *names, *_in(namespace))
+        except CommandFailedError as e:
+            return str(e)
+
+    def logs(self, pod: str, *, namespace: str, lines: int = 40) -> str:
+        try:
+            return self.kubectl("logs", pod, *_in(namespace), f"--tail={lines}", "--all-containers")
+        except CommandFailedError as e:
+            return str(e)
+
+    def events(self, namespace: str, *, about: str | None = None) -> "Sequence[dict[str, Any]]":
+        """Events of the namespace, of one object's name only if asked."""
+        return [e for e in self.list("events", namespace=namespace) if about in (None, e["involvedObject"]["name"])]
+
+    def pod_get(self, pod: str, path: str, *, namespace: str, port: int = 8080) -> str:
+        """HTTP GET from a pod, through the API server."""
+        return self.kubectl("get", "--raw", f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/{path}")
+
+
+def condition(resource: Manifest | None, type_: str) -> dict[str, Any]:
+    """The condition of this type, if it was said of the present generation; otherwise an empty one."""
+    if resource is None:
+        return {}
+    generation = resource["metadata"].get("generation")
+    found = resource.get("status", {}).get("conditions", ())
+    return next((c for c in found if c["type"] == type_ and c.get("observedGeneration", generation) == generation), {})
+
+
+def selector_of(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{name}={value}" for name, value in labels.items())
+
+
+def _in(namespace: str | None) -> list[str]:
+    return ["-n", namespace] if namespace else []

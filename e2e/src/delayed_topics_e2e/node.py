@@ -1,0 +1,54 @@
+"""The processes of a pod and their memory, where the node is this machine: for faults that kubectl can't cause."""
+
+import errno
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["limit_memory", "processes_of", "send_signal"]
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def processes_of(uid: str) -> list[int]:
+    """Ids of the pod's processes, without its sandbox; none if the pod is not on this machine."""
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _belongs(entry, uid)]
+
+
+def send_signal(pids: list[int], number: signal.Signals) -> None:
+    """To those that still run: a pod's helpers come and go."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def limit_memory(uid: str, limit_bytes: int) -> bool:
+    """Give a pod's containers no more than that, as if their limit had been set too low. False: it is not there, or uses more."""
+    for pid in processes_of(uid):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+                _, controllers, path = line.split(":", 2)
+                if "memory" in controllers.split(","):
+                    return _write(CGROUPS / "memory" / path[1:] / "memory.limit_in_bytes", limit_bytes)
+                if not controllers and (CGROUPS / path[1:] / "memory.max").exists():
+                    return _write(CGROUPS / path[1:] / "memory.max", limit_bytes)
+    return False
+
+
+def _write(file: Path, number: int) -> bool:
+    try:
+        file.write_text(str(number))
+    except OSError as e:
+        if e.errno != errno.EBUSY:
+            raise
+        return False
+    return True
+
+
+def _belongs(entry: Path, uid: str) -> bool:
+    try:
+        in_pod = uid in (entry / "cgroup").read_text().replace("_", "-")
+        return in_pod and (entry / "comm").read_text().strip() != "pause"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,0 +1,270 @@
+"""A team that uses delayed topics: its namespace, its resources, its topics; and the cleaning up after it."""
+
+import random
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from delayed_topics_core.names import TopicNames
+from delayed_topics_devcluster.context import Cluster
+
+from delayed_topics_e2e.checker import Checker, DelayOf, by_list
+from delayed_topics_e2e.kube import Kube, Manifest, condition
+from delayed_topics_e2e.plain import Kafka
+from delayed_topics_e2e.waiting import until
+
+__all__ = ["API_VERSION", "Declared", "Install", "StartTenant", "Tenant", "cluster_connection", "unique"]
+
+API_VERSION = "delayedtopics.io/v1alpha1"
+READY_TIMEOUT_SECONDS = 90.0
+
+
+def unique(prefix: str) -> str:
+    return prefix + "-" + "".join(random.choices(string.ascii_lowercase + string.digits, k=5))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Install:
+    """The installation under test. `own_node`: it runs on this machine, so that processes can be killed by id."""
+
+    cluster: Cluster
+    kube: Kube
+    kafka: Kafka
+    namespace: str
+    release: str
+    own_node: bool
+
+    def operator_pods(self) -> Sequence[dict[str, Any]]:
+        return self.kube.list("pods", namespace=self.namespace, labels={"app.kubernetes.io/component": "operator"})
+
+    def operator_log(self, lines: int = 60) -> str:
+        names = [pod["metadata"]["name"] for pod in self.operator_pods()]
+        return "\n".join(self.kube.logs(name, namespace=self.namespace, lines=lines) for name in names)
+
+
+@dataclass
+class Declared:
+    """One DelayedTopic: what was declared, and what can be seen of it."""
+
+    install: Install
+    namespace: str
+    name: str
+    topic: str
+    workers_in: str
+    spec: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def names(self) -> TopicNames:
+        return TopicNames.of(self.topic)
+
+    @property
+    def kube(self) -> Kube:
+        return self.install.kube
+
+    @property
+    def kafka(self) -> Kafka:
+        return self.install.kafka
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Of the worker pods and everything else that was made for it."""
+        return {"delayedtopics.io/namespace": self.namespace, "delayedtopics.io/name": self.name}
+
+    def manifest(self, **changes: Any) -> Manifest:
+        self.spec.update(changes)
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "DelayedTopic",
+            "metadata": {"name": self.name, "namespace": self.namespace},
+            "spec": {"topic": self.topic, **self.spec},
+        }
+
+    def apply(self, **changes: Any) -> "Declared":
+        """`kubectl apply` of the manifest so far with these changes. Raises Refused."""
+        self.kube.apply(self.manifest(**changes))
+        return self
+
+    def resource(self) -> dict[str, Any] | None:
+        return self.kube.get("delayedtopic", self.name, namespace=self.namespace)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = (self.resource() or {}).get("status", {})
+        return found
+
+    def wait_ready(self, timeout_seconds: float = READY_TIMEOUT_SECONDS) -> "Declared":
+        self.kube.wait(
+            "delayedtopic",
+            self.name,
+            namespace=self.namespace,
+            until_it="condition=Ready",
+            timeout_seconds=timeout_seconds,
+            evidence=self.evidence,
+        )
+        return self
+
+    def wait_condition(
+        self, type_: str, status: str, *, reason: str | None = None, timeout_seconds: float = 60
+    ) -> dict[str, Any]:
+        return until(
+            lambda: condition(self.resource(), type_),
+            what=f"{self.name}: {type_}={status} {reason or ''}",
+            enough=lambda c: c.get("status") == status and reason in (None, c.get("reason")),
+            timeout_seconds=timeout_seconds,
+            evidence=self.evidence,
+        )
+
+    def pods(self) -> Sequence[dict[str, Any]]:
+        return self.kube.list("pods", namespace=self.workers_in, labels=self.labels)
+
+    def child(self, kind: str, *, suffix: str = "") -> dict[str, Any]:
+        """The one object of this kind that was made for it; `suffix`: with a name that ends so."""
+        found = [
+            child
+            for child in self.kube.list(kind, namespace=self.workers_in, labels=self.labels)
+            if child["metadata"]["name"].endswith(suffix)
+        ]
+        names = [child["metadata"]["name"] for child in found]
+        assert len(found) == 1, f"{self.name}: one {kind} is expected, there are {names}"
+        return found[0]
+
+    def scale(self, replicas: int) -> None:
+        self.kube.kubectl("scale", "dtopic", self.name, "-n", self.namespace, f"--replicas={replicas}")
+
+    def events(self) -> Sequence[dict[str, Any]]:
+        return self.kube.events(self.namespace, about=self.name)
+
+    def wait_event(self, *, mentions: Sequence[str], timeout_seconds: float = 30) -> dict[str, Any]:
+        """An Event of the resource whose reason and message have all these words."""
+
+        def look() -> dict[str, Any]:
+            return next((e for e in self.events() if all(w in f"{e['reason']} {e['message']}" for w in mentions)), {})
+
+        return until(
+            look, what=f"{self.name}: an Event with {mentions}", timeout_seconds=timeout_seconds, evidence=self.evidence
+        )
+
+    def checker(self, delay_of: DelayOf | None = None) -> Checker:
+        return Checker(self.kafka, self.topic, delay_of or by_list(self.spec["delaySeconds"]))
+
+    def audit(self, name: str, *, timeout_seconds: float = 180, **spec: Any) -> dict[str, Any]:
+        """Apply a DelayedTopicAudit of it, and wait for its verdict. Returns its status."""
+        self.start_audit(name, **spec)
+        return self.audited(name, timeout_seconds=timeout_seconds)
+
+    def start_audit(self, name: str, **spec: Any) -> None:
+        self.kube.apply(
+            {
+                "apiVersion": API_VERSION,
+                "kind": "DelayedTopicAudit",
+                "metadata": {"name": name, "namespace": self.namespace},
+                "spec": {"delayedTopicRef": {"name": self.name}, "maxLatenessMs": 600_000, **spec},
+            }
+        )
+
+    def audited(self, name: str, *, timeout_seconds: float = 180) -> dict[str, Any]:
+        """Wait for the verdict of an audit. Returns its status."""
+        self.kube.wait(
+            "dtaudit", name, namespace=self.namespace, until_it="condition=Complete", timeout_seconds=timeout_seconds
+        )
+        status: dict[str, Any] = self.audit_resource(name)["status"]
+        return status
+
+    def audit_resource(self, name: str) -> dict[str, Any]:
+        """The DelayedTopicAudit; empty if there is none."""
+        return self.kube.get("dtaudit", name, namespace=self.namespace) or {}
+
+    def audit_pods(self, name: str, **labels: str) -> Sequence[dict[str, Any]]:
+        """Of an audit's Job; none before it has one. `labels`: further ones."""
+        job = str(self.audit_resource(name).get("status", {}).get("jobName", "/none")).partition("/")[2]
+        return self.kube.list("pods", namespace=self.workers_in, labels={"delayedtopics.io/audit": job, **labels})
+
+    def delete(self, *, wait_seconds: int = 60) -> None:
+        self.kube.delete("delayedtopic", self.name, namespace=self.namespace)
+        self.kube.wait_gone("delayedtopic", self.name, namespace=self.namespace, timeout_seconds=wait_seconds)
+
+    def evidence(self) -> str:
+        """What a person would look at next."""
+        pods = self.pods()
+        logs = [self.kube.logs(p["metadata"]["name"], namespace=self.workers_in, lines=25) for p in pods]
+        return "\n".join(
+            [
+                self.kube.describe("delayedtopic", self.name, namespace=self.namespace),
+                *(self.kube.describe("pod", p["metadata"]["name"], namespace=self.workers_in)[-1500:] for p in pods),
+                "--- worker logs",
+                *logs,
+                "--- operator log",
+                self.install.operator_log(),
+            ]
+        )
+
+
+@dataclass
+class Tenant:
+    """A namespace of its own and topic names of its own."""
+
+    install: Install
+    namespace: str
+    declared: list[Declared] = field(default_factory=list)
+    topics: list[str] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, install: Install, story: str, *, labels: Mapping[str, str] | None = None) -> "Tenant":
+        namespace = unique(f"e2e-{story}")
+        install.kube.apply(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": dict(labels or {})}}
+        )
+        return cls(install=install, namespace=namespace)
+
+    def declare(self, name: str, *, topic: str | None = None, workers_in: str | None = None, **spec: Any) -> Declared:
+        """A DelayedTopic on a topic named after this tenant; nothing is applied yet. Short delays are the default."""
+        declared = Declared(
+            install=self.install,
+            namespace=self.namespace,
+            name=name,
+            topic=topic or f"{self.namespace}.{name}",
+            workers_in=workers_in or self.install.namespace,
+            spec={"delaySeconds": [0, 1, 2], "deletionPolicy": "Delete", **spec},
+        )
+        self.declared.append(declared)
+        return declared
+
+    def leave(self) -> None:
+        """Ask for the resources to be deleted with their topics; `gone` waits for it."""
+        kube = self.install.kube
+        for resource in kube.list("delayedtopics", namespace=self.namespace):
+            name = resource["metadata"]["name"]
+            kube.patch("delayedtopic", name, {"spec": {"deletionPolicy": "Delete"}}, namespace=self.namespace)
+        kube.delete("delayedtopics", "--all", namespace=self.namespace)
+
+    def gone(self) -> None:
+        """Wait until the resources are deleted; then delete the namespace, and whatever topics were made by hand."""
+        self.install.kube.delete("delayedtopics", "--all", namespace=self.namespace, wait_seconds=90)
+        self.install.kube.delete("namespace", self.namespace)
+        mine = [topic for topic in self.install.kafka.topics() if topic.startswith(self.namespace)]
+        self.install.kafka.delete(*mine)
+
+
+@contextmanager
+def cluster_connection(install: Install, name: str, **grant: Any) -> Iterator[str]:
+    """Another ClusterKafkaConnection to the same Kafka with one entry of `allow`. It goes after all that use it."""
+    kube = install.kube
+    default = kube.get("clusterkafkaconnection", "default")
+    assert default is not None, "the chart was installed without its default connection"
+    spec = {"bootstrapServers": default["spec"]["bootstrapServers"], "allow": [grant]}
+    kube.apply({"apiVersion": API_VERSION, "kind": "ClusterKafkaConnection", "metadata": {"name": name}, "spec": spec})
+    yield name
+    until(
+        lambda: [d["metadata"]["name"] for d in kube.list("dtopic") if d["spec"]["connectionRef"]["name"] == name],
+        what=f"nothing uses the connection {name} any more",
+        enough=lambda users: not users,
+        timeout_seconds=90,
+        poll_seconds=1,
+    )
+    kube.delete("clusterkafkaconnection", name)
+
+
+StartTenant = Callable[..., Tenant]
+"""Makes a tenant; keyword arguments are labels of its namespace. It is cleaned up after the test."""

@@ -1,0 +1,86 @@
+"""What stories start from: the installation, a namespace of one's own, a report; and a guard before things are broken."""
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from delayed_topics_devcluster.context import Cluster
+from delayed_topics_e2e.kube import Kube
+from delayed_topics_e2e.plain import Kafka
+from delayed_topics_e2e.report import REPORTED, Report
+from delayed_topics_e2e.tenant import Install, StartTenant, Tenant
+
+RELEASE = "delayed-topics"
+EXTERNAL_PORT = 19094
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", None) == "call":
+                for name, line in report.user_properties:
+                    if name == REPORTED:
+                        terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def report(record_property: Callable[[str, object], None]) -> Report:
+    """Figures that are reported, not asserted."""
+    return Report(record_property)
+
+
+@pytest.fixture(scope="session")
+def install(cluster: Cluster) -> Install:
+    """The chart's release on the cluster, with its evaluation Kafka as seen from here."""
+    namespace = os.environ.get("CHART_NAMESPACE", "delayed-topics-system")
+    kube = Kube(kubectl=cluster.kubectl)
+    kube.wait(
+        "deployment",
+        f"{RELEASE}-operator",
+        namespace=namespace,
+        until_it="condition=Available",
+        timeout_seconds=120,
+    )
+
+    def address() -> str:
+        pod = kube.get("pod", f"{RELEASE}-kafka-0", namespace=namespace)
+        assert pod is not None, (
+            f"there is no evaluation Kafka in {namespace}: install the chart, as `make cluster` does"
+        )
+        return f"{pod['status']['podIP']}:{EXTERNAL_PORT}"
+
+    own_node = "CONTEXT" not in os.environ
+    return Install(
+        cluster=cluster, kube=kube, kafka=Kafka(address), namespace=namespace, release=RELEASE, own_node=own_node
+    )
+
+
+@pytest.fixture(scope="module")
+def left() -> Iterator[list[Tenant]]:
+    """Those whose story is over: their resources go while the next story is told."""
+    tenants: list[Tenant] = []
+    yield tenants
+    for tenant in tenants:
+        tenant.gone()
+
+
+@pytest.fixture
+def start_tenant(install: Install, left: list[Tenant], request: pytest.FixtureRequest) -> Iterator[StartTenant]:
+    """Makes namespaces, each a team of its own; `labels` go onto the namespace. They are cleaned up after the test."""
+    tenants: list[Tenant] = []
+    story = request.module.__name__.rpartition(".")[2].removeprefix("test_").removeprefix("story_").replace("_", "-")
+
+    def start(**labels: str) -> Tenant:
+        tenants.append(Tenant.start(install, story, labels=labels))
+        return tenants[-1]
+
+    yield start
+    for tenant in tenants:
+        tenant.leave()
+    left.extend(tenants)
+
+
+@pytest.fixture
+def tenant(start_tenant: StartTenant) -> Tenant:
+    """A namespace of the test's own."""
+    return start_tenant()

@@ -1,0 +1,49 @@
+"""An audit whose Spark has two executors as pods of their own comes to the verdict that one in a single pod comes to."""
+
+import os
+from typing import Any
+
+import pytest
+from delayed_topics_core import headers as own
+from delayed_topics_e2e.report import Report
+from delayed_topics_e2e.tenant import Declared, Tenant
+from delayed_topics_e2e.waiting import until
+
+RECORDS = int(os.environ.get("EXECUTOR_RECORDS", "0"))
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(RECORDS == 0, reason="needs 3 GiB of room on the node: EXECUTOR_RECORDS=100000"),
+]
+
+
+def executors(orders: Declared) -> list[dict[str, Any]]:
+    """Of its audit `shared`."""
+    return list(orders.audit_pods("shared", **{"spark-role": "executor"}))
+
+
+def test_two_executors_share_an_audit_and_are_gone_after_it(tenant: Tenant, report: Report) -> None:
+    orders = tenant.declare("orders", delaySeconds=[0, 1, 2], partitions=4).apply().wait_ready()
+    with orders.checker() as checker:
+        records = ((b"k%d" % (i % 97), b"%d" % i, ((own.DELAY_LEVEL, b"%d" % (i % 3 + 1)),)) for i in range(RECORDS))
+        orders.kafka.produce(orders.topic, records)
+        checker.settled(produced=RECORDS, timeout_seconds=120, evidence=orders.evidence)
+    orders.start_audit("shared", spark={"executors": 2, "memory": "512m", "conf": {"spark.task.maxFailures": "2"}})
+    ran = until(
+        lambda: [pod for pod in executors(orders) if pod["status"].get("phase") == "Running"],
+        what="two executors run",
+        enough=lambda pods: len(pods) == 2,
+        timeout_seconds=120,
+        evidence=orders.evidence,
+    )
+    for pod in ran:
+        assert pod["metadata"]["ownerReferences"][0]["kind"] == "Pod", "they go with the Job's pod"
+        assert pod["spec"]["automountServiceAccountToken"] is False
+        (container,) = pod["spec"]["containers"]
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    shared = orders.audited("shared")
+    alone = orders.audit("alone")
+    assert (shared["verdict"], shared["account"]) == (alone["verdict"], alone["account"]) != ("Unknown", None)
+    assert shared["verdict"] == "Verified", shared
+    until(lambda: executors(orders), what="the executors are gone", enough=lambda pods: not pods, timeout_seconds=60)
+    report.add("audit on executors", shared["message"])

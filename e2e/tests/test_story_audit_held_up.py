@@ -1,0 +1,84 @@
+"""What keeps an audit's pod from starting, or ends it, is told with what to do; and it goes on when that was done."""
+
+import os
+from typing import Any
+
+import pytest
+from delayed_topics_devcluster.cluster import unload
+from delayed_topics_e2e.kube import condition
+from delayed_topics_e2e.node import limit_memory
+from delayed_topics_e2e.report import Report
+from delayed_topics_e2e.tenant import Declared, Install, Tenant
+from delayed_topics_e2e.waiting import until
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.usefixtures("own_cluster"),
+    pytest.mark.skipif("HELD_UP" not in os.environ, reason="takes minutes: HELD_UP=1"),
+]
+
+TOO_LITTLE_BYTES = 300 << 20
+"""Python and a Java machine that has just started need more."""
+
+
+@pytest.fixture(autouse=True)
+def _own_node(install: Install) -> None:
+    if not install.own_node:
+        pytest.skip("takes images and memory away on the node, which has to be this machine")
+
+
+def test_an_audit_whose_image_is_missing_says_so_and_goes_on_when_it_is_there(
+    install: Install, tenant: Tenant, report: Report
+) -> None:
+    orders = declared(tenant)
+    unload("audit")
+    try:
+        orders.start_audit("early")
+        told = until(
+            lambda: condition(orders.audit_resource("early"), "Complete"),
+            what="the audit says that its image is missing",
+            enough=lambda c: "ImagePull" in c.get("message", ""),
+            timeout_seconds=60,
+            evidence=install.operator_log,
+        )
+    finally:
+        install.cluster.load("audit")
+    assert (told["status"], told["reason"]) == ("False", "AuditWaiting"), told
+    assert "correct the chart's images.audit or images.pullSecrets" in told["message"], told
+    report.add("audit without its image", told["message"])
+    assert orders.audited("early")["verdict"] == "Verified"
+
+
+def test_an_audit_that_the_kernel_killed_for_its_memory_says_so(
+    install: Install, tenant: Tenant, report: Report
+) -> None:
+    orders = declared(tenant)
+    orders.start_audit("small", spark={"memory": "512m"})
+    limited: set[str] = set()
+
+    def look() -> Any:
+        for uid in {pod["metadata"]["uid"] for pod in orders.audit_pods("small")} - limited:
+            if limit_memory(uid, TOO_LITTLE_BYTES):
+                limited.add(uid)
+        return condition(orders.audit_resource("small"), "Complete")
+
+    until(
+        look,
+        what="the audit gave up",
+        enough=lambda c: c.get("status") == "True",
+        timeout_seconds=180,
+        evidence=install.operator_log,
+    )
+    status = orders.audit_resource("small")["status"]
+    assert len(limited) == 3, "it is tried three times"
+    assert status["verdict"] == "Unknown", status
+    assert "raise spec.spark.memory" in status["message"], status
+    report.add("audit without memory", status["message"])
+
+
+def declared(tenant: Tenant) -> Declared:
+    orders = tenant.declare("orders", delaySeconds=[0]).apply().wait_ready()
+    with orders.checker() as checker:
+        orders.kafka.produce(orders.topic, [(None, b"%d" % i, ()) for i in range(100)])
+        checker.settled(produced=100, timeout_seconds=60, evidence=orders.evidence)
+    return orders

@@ -1,0 +1,112 @@
+"""A team edits its manifest while records wait: nothing is lost, nothing changes its due time, nothing is early."""
+
+import time
+
+import pytest
+from delayed_topics_core import headers as own
+from delayed_topics_e2e.checker import by_list
+from delayed_topics_e2e.plain import Record
+from delayed_topics_e2e.tenant import Declared, Tenant
+from delayed_topics_e2e.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+PORTION = 300
+
+
+def test_delays_partitions_lanes_and_cap_change_with_records_pending(tenant: Tenant) -> None:
+    lists: list[list[int]] = [[0, 2, 4], [0, 3, 1], [1, 4, 2, 6]]
+    orders = tenant.declare("orders", delaySeconds=lists[0], partitions=4, retryCap=2).apply().wait_ready()
+    produce(orders, epoch=0)
+    orders.apply(delaySeconds=lists[1], partitions=8, lanesPerDelay=2)
+    wait_served(orders, generation=2)
+    produce(orders, epoch=1)
+    orders.apply(delaySeconds=lists[2], retryCap=9)
+    wait_served(orders, generation=3)
+    produce(orders, epoch=2)
+
+    def delay_of(record: Record) -> int:
+        """By the list that was served when the record was produced: the epoch is in its value."""
+        epoch = int((record.value or b"0").split()[0])
+        return by_list(lists[epoch])(record)
+
+    with orders.checker(delay_of) as checker:
+        account = checker.settled(produced=3 * PORTION, timeout_seconds=60, evidence=orders.evidence)
+        assert (account.lost, account.early, account.doubled, account.changed) == (0, 0, 0, 0), account
+        assert account.released == 3 * PORTION
+    ranges = {(r["delaySeconds"], r["role"]) for r in orders.status["layout"]["ranges"]}
+    assert ranges == {(0, "retired"), (3, "retired"), (1, "main"), (4, "delay"), (2, "delay"), (6, "delay")}
+    assert orders.status["delays"] == "1s,4s,2s,6s"
+    orders.wait_ready()
+
+
+def test_paused_releases_nothing_and_unpaused_everything(tenant: Tenant) -> None:
+    orders = tenant.declare("orders", delaySeconds=[0, 1]).apply().wait_ready()
+    orders.apply(paused=True)
+    orders.wait_condition("Ready", "True", reason="Paused")
+    with orders.checker() as checker:
+        orders.kafka.produce(orders.topic, [(b"k", b"%d" % i, ()) for i in range(PORTION)])
+        time.sleep(3)  # longer than the delays: only time can show that nothing comes
+        assert checker.account().released == 0
+        orders.apply(paused=False)
+        account = checker.settled(produced=PORTION, timeout_seconds=30, evidence=orders.evidence)
+        assert account.clean, account
+
+
+def test_protocol_and_worker_template_roll_the_workers_without_loss_or_doubles(tenant: Tenant) -> None:
+    orders = (
+        tenant.declare("orders", delaySeconds=[0, 1, 2], partitions=4, workers={"replicas": 2}).apply().wait_ready()
+    )
+    before = {p["metadata"]["uid"] for p in orders.pods()}
+    produce(orders, epoch=0)
+    template = {"labels": {"cost-center": "shop"}, "resources": {"requests": {"cpu": "10m", "memory": "96Mi"}}}
+    orders.apply(rebalance={"protocol": "consumer"}, workers={"replicas": 2, "template": template})
+    until(
+        lambda: {p["metadata"]["uid"] for p in orders.pods() if "deletionTimestamp" not in p["metadata"]} & before,
+        what="all workers are new",
+        enough=lambda old: not old,
+        timeout_seconds=90,
+        evidence=orders.evidence,
+    )
+    orders.wait_ready()
+    assert {p["metadata"]["labels"].get("cost-center") for p in orders.pods()} == {"shop"}
+    until(
+        lambda: orders.status["rebalance"].get("protocol"),
+        what="the group uses the new protocol",
+        enough=lambda protocol: protocol == "consumer",
+        timeout_seconds=60,
+    )
+    produce(orders, epoch=0)
+    with orders.checker() as checker:
+        account = checker.settled(produced=2 * PORTION, timeout_seconds=60, evidence=orders.evidence)
+        assert account.clean, account
+
+
+def produce(orders: Declared, *, epoch: int) -> None:
+    """A portion over all levels; returns when the workers have decided on all of it, by the list of now."""
+    orders.kafka.produce(
+        orders.topic,
+        ((b"k%d" % (i % 17), b"%d %d" % (epoch, i), ((own.DELAY_LEVEL, b"%d" % (i % 4 + 1)),)) for i in range(PORTION)),
+    )
+    produced = len(orders.kafka.read(orders.topic))
+    until(
+        lambda: sum(
+            p.offset for (topic, _), p in orders.kafka.committed(orders.names.group).items() if topic == orders.topic
+        ),
+        what="everything in the front topic is taken in",
+        enough=lambda committed: committed >= produced,
+        timeout_seconds=30,
+        evidence=orders.evidence,
+    )
+
+
+def wait_served(orders: Declared, *, generation: int) -> None:
+    """Until the workers have followed, too: they take the layout from the registry as it is written."""
+    until(
+        lambda: orders.status["layout"],
+        what=f"layout generation {generation} is served",
+        enough=lambda layout: (layout["generation"], layout["state"]) == (generation, "serving"),
+        timeout_seconds=60,
+        evidence=orders.evidence,
+    )
+    orders.wait_ready()

@@ -1,0 +1,92 @@
+"""Workers die in the middle of the flow: nothing is lost, nothing is early, and little comes twice."""
+
+import signal
+import threading
+from collections import Counter
+
+import pytest
+from delayed_topics_core import headers as own
+from delayed_topics_e2e.checker import Checker
+from delayed_topics_e2e.node import processes_of, send_signal
+from delayed_topics_e2e.report import Report
+from delayed_topics_e2e.tenant import Declared, Tenant
+from delayed_topics_e2e.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+RECORDS = 60_000
+PROMISE_3 = 5_000
+"""Copies beyond the first that one crash may make of one partition's records."""
+
+
+@pytest.mark.usefixtures("own_cluster")
+def test_killed_workers_lose_nothing_are_never_early_and_repeat_little(tenant: Tenant, report: Report) -> None:
+    orders = tenant.declare("orders", delaySeconds=[0, 1, 2], partitions=6, workers={"replicas": 2})
+    orders.apply().wait_ready()
+    producing = threading.Thread(target=produce_steadily, args=(orders,))
+    with orders.checker() as checker:
+        producing.start()
+        kills = 0
+        for released in (RECORDS // 10, RECORDS // 3):
+            wait_for_flow(checker, released)
+            kills += kill_one_worker(orders, kills)
+        producing.join()
+        account = checker.settled(produced=RECORDS, timeout_seconds=150, evidence=orders.evidence)
+        assert (account.lost, account.early, account.changed) == (0, 0, 0), account
+        repeated = repeated_by_source(checker)
+        assert max(repeated.values(), default=0) <= PROMISE_3 * kills, repeated
+    orders.wait_ready()
+    report.add(
+        "worker killed",
+        f"{kills} kills in {RECORDS} records: {account.doubled} doubled, {account.lateness()}",
+        doubled=account.doubled,
+    )
+
+
+def produce_steadily(orders: Declared) -> None:
+    """In portions, so that the kills fall into the flow."""
+    portion = RECORDS // 30
+    for first in range(0, RECORDS, portion):
+        orders.kafka.produce(
+            orders.topic,
+            (
+                (b"k%d" % (i % 97), b"%d" % i, ((own.DELAY_LEVEL, b"%d" % (i % 3 + 1)),))
+                for i in range(first, first + portion)
+            ),
+        )
+
+
+def wait_for_flow(checker: Checker, released: int) -> None:
+    until(
+        checker.account,
+        what=f"{released} records are released",
+        enough=lambda account: account.released >= released,
+        timeout_seconds=60,
+        poll_seconds=0.05,
+    )
+
+
+def kill_one_worker(orders: Declared, which: int) -> int:
+    """The first by SIGKILL of its process, so that its container starts again; the next as if its node had died."""
+    pod = sorted(orders.pods(), key=lambda p: str(p["metadata"]["name"]))[which]
+    if which == 0 and orders.install.own_node:
+        pids = processes_of(pod["metadata"]["uid"])
+        assert pids, "the worker's process is on this machine"
+        send_signal(pids, signal.SIGKILL)
+    else:
+        orders.kube.delete("pod", pod["metadata"]["name"], namespace=orders.workers_in, now=True)
+    return 1
+
+
+def repeated_by_source(checker: Checker) -> Counter[str]:
+    """Copies beyond the first, by door and partition that they were made from. The same root and attempt, all of them."""
+    copies = Counter((r.header(own.ROOT), r.header(own.ATTEMPT)) for r in checker.ready)
+    seen: set[tuple[bytes | None, bytes | None]] = set()
+    repeated: Counter[str] = Counter()
+    for record in checker.ready:
+        identity = (record.header(own.ROOT), record.header(own.ATTEMPT))
+        if identity in seen:
+            repeated[(record.header(own.ORIGIN) or b"").decode().rpartition(":")[0]] += 1
+        seen.add(identity)
+    assert repeated.total() == sum(n - 1 for n in copies.values())
+    return repeated
