@@ -1,0 +1,123 @@
+"""Many trials of one row: play, wait, read, judge; what a broken promise leaves behind is kept."""
+
+import dataclasses
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from delayed_topics_worker.config import Guarantee
+
+from delayed_topics_faults.judge import Seen, Verdict
+from delayed_topics_faults.row import Play, Row
+from delayed_topics_faults.stage import Stage
+
+PREFIX: Final = "delayed-topics-faults-"
+SUMMED: Final = (
+    *("records", "dead_lettered", "lost", "early", "doubled", "doubled_beyond", "out_of_order", "order_exempt"),
+    *("changed", "late", "unalarmed"),
+)
+HIGHEST: Final = ("most_late_ms", "most_back_ms")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """Of a whole campaign. `evidence`: where a failed trial's records and logs are; None if all is well."""
+
+    row: str
+    guarantee: Guarantee
+    seed: int
+    trials: int
+    figures: dict[str, int]
+    broken: dict[str, list[str]]
+    evidence: Path | None
+
+    @property
+    def clean(self) -> bool:
+        return not self.broken
+
+    def line(self) -> str:
+        """One line of JSON, the same for the same figures."""
+        body: dict[str, Any] = {"row": self.row, "guarantee": self.guarantee, "seed": self.seed, "trials": self.trials}
+        body["clean"] = self.clean
+        return json.dumps({**body, **self.figures, "broken": sorted(self.broken)})
+
+    def verdict(self) -> str:
+        figures = ", ".join(f"{name} {count}" for name, count in self.figures.items())
+        kept = f"BROKEN ({', '.join(sorted(self.broken))})" if self.broken else "kept"
+        return f"{self.row} {self.guarantee}: {kept} in {self.trials} trials, seed {self.seed}: {figures}"
+
+
+def campaign(
+    row: Row, *, trials: int, seed: int, say: Callable[[str], None], guarantee: Guarantee = "AtLeastOnce"
+) -> Outcome:
+    """Ends after the first trial that broke a promise, or at a KeyboardInterrupt; the trial at hand doesn't count then."""
+    directory = Path(tempfile.mkdtemp(prefix=PREFIX + row.name + "-"))
+    say(f"{row.name} {guarantee}: {row.fault}; {trials} trials, seed {seed}, in {directory}")
+    figures = dict.fromkeys((*SUMMED, *HIGHEST), 0)
+    broken: dict[str, list[str]] = {}
+    played = 0
+    with row.stage(directory) as stage:
+        stage.guarantee = guarantee
+        row.open(stage)
+        while played < trials and not broken:
+            began = time.monotonic()
+            try:
+                play, seen, verdict = _trial(row, stage, Random(f"{seed}/{row.name}/{played}"))
+            except KeyboardInterrupt:
+                break
+            played += 1
+            for name in SUMMED:
+                figures[name] += getattr(verdict, name)
+            for name in HIGHEST:
+                figures[name] = max(figures[name], getattr(verdict, name))
+            broken = verdict.broken
+            say(_progress(played, trials, play, verdict, time.monotonic() - began))
+            if broken:
+                _keep(directory, stage, play, seen, verdict)
+    if not broken:
+        shutil.rmtree(directory)
+    evidence = directory if broken else None
+    return Outcome(
+        row=row.name,
+        guarantee=guarantee,
+        seed=seed,
+        trials=played,
+        figures=figures,
+        broken=broken,
+        evidence=evidence,
+    )
+
+
+def _trial(row: Row, stage: Stage, rng: Random) -> tuple[Play, Seen, Verdict]:
+    play = row.trial(stage, rng)
+    seen, unfinished = row.finish(stage, play)
+    verdict = row.judge(seen, stage.terms(**play.terms), play)
+    for text in unfinished:
+        verdict.fail("L", text)
+    for letter, text in play.notes:
+        verdict.unalarmed += letter == "A"
+        verdict.fail(letter, text)
+    return play, seen, verdict
+
+
+def _progress(number: int, trials: int, play: Play, verdict: Verdict, seconds: float) -> str:
+    said = f"{verdict.records} records, {verdict.doubled} doubled, latest {verdict.most_late_ms} ms"
+    end = "kept" if not verdict.broken else f"BROKEN {json.dumps(verdict.broken)}"
+    return f"  {number}/{trials} in {seconds:.1f} s: {play.injected}: {said}: {end}"
+
+
+def _keep(directory: Path, stage: Stage, play: Play, seen: Seen, verdict: Verdict) -> None:
+    """Next to the workers' logs: all records of the failed trial, what was done, and the verdict."""
+    for name, copies in seen._asdict().items():
+        with (directory / f"{name}.tsv").open("w") as file:
+            for copy in copies:
+                own = "\t".join(f"{header}={text}" for header, text in copy.own.items())
+                file.write("\t".join(map(str, [*copy[:-1], own])) + "\n")
+    told = {"play": dataclasses.asdict(play), "verdict": dataclasses.asdict(verdict), "topic": stage.orders.names.front}
+    (directory / "verdict.json").write_text(json.dumps(told, indent=2, default=str) + "\n")

@@ -1,0 +1,61 @@
+"""delayed-topics-faults: one row of faults, played again and again."""
+
+import signal
+import sys
+from pathlib import Path
+from typing import get_args
+
+import click
+from delayed_topics_devcluster.errors import DevclusterError
+from delayed_topics_worker.config import Guarantee
+
+from delayed_topics_faults.campaign import campaign
+from delayed_topics_faults.reader import ReaderFailed
+from delayed_topics_faults.rows import ROWS
+
+EXIT_BROKEN = 1
+EXIT_FAILED = 2
+
+
+@click.command(
+    context_settings={"max_content_width": 120},
+    epilog="Rows:\n\n\b\n" + "\n".join(f"{name:12}{row.fault}" for name, row in ROWS.items()),
+)
+@click.option("--row", type=click.Choice(list(ROWS), case_sensitive=False), required=True, help="Which faults.")
+@click.option("--trials", type=click.IntRange(min=1), default=5, show_default=True)
+@click.option(
+    "--guarantee",
+    type=click.Choice(get_args(Guarantee)),
+    default="AtLeastOnce",
+    show_default=True,
+    help="Of the workers; with ExactlyOnce nothing may come twice.",
+)
+@click.option("--seed", type=int, default=7, show_default=True, help="The same seed injects the same faults.")
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder with a file ROW.json that gets one more line of figures.",
+)
+def main(row: str, trials: int, guarantee: Guarantee, seed: int, results: Path | None) -> None:
+    """Inject faults into real brokers and workers, and judge every record by an independent reader.
+
+    Prints what was injected in each trial, and a verdict. Exit code 1 at the first broken promise; the evidence (records,
+    logs, verdict) is kept in the folder that is printed. SIGINT or SIGTERM ends it with the verdict on the trials so far.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        outcome = campaign(ROWS[row](), trials=trials, seed=seed, say=click.echo, guarantee=guarantee)
+    except (DevclusterError, ReaderFailed) as e:
+        click.echo(f"Error: {e}", err=True)
+        sys.exit(EXIT_FAILED)
+    if results is not None:
+        results.mkdir(parents=True, exist_ok=True)
+        with (results / f"{outcome.row}.json").open("a") as file:
+            file.write(outcome.line() + "\n")
+    for letter, examples in outcome.broken.items():
+        for example in examples:
+            click.echo(f"  {letter}: {example}")
+    click.echo(outcome.verdict())
+    if outcome.evidence is not None:
+        click.echo(f"evidence: {outcome.evidence}")
+        sys.exit(EXIT_BROKEN)

@@ -1,0 +1,261 @@
+"""What the promises were worth in one trial. Pure: it knows what was read from the topics, and what was promised.
+
+L  every record came out, into the topic that it belongs to       never lost
+E  none before its time, by the brokers' timestamps               never early
+O  in the order of their going in, per front partition and delay  in order
+D  twice only what a crash may repeat                             bounded duplicates
+T  within some seconds after its due time or the healing          on time
+S  same key, value and foreign headers, same id, right partition  nothing changed
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from delayed_topics_faults.copies import EXPECT, Copy
+
+LATE_READ_MS: Final = 1000
+"""A record first read later than this takes the way that makes it the least late (README, promise 5)."""
+MOST_DOUBLED: Final = 5000
+EXAMPLES: Final = 5
+CUT_REASONS: Final = frozenset({"TooLarge", "HeaderUnreadable"})
+"""Dead letters for these are not whole."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What was promised for one trial.
+
+    `front_id`, `delays_id`: topic ids, part of each root. `lane_delays`: seconds, by partition of the delays topic.
+    `crashes_ms`: when a worker died; without any, nothing may come twice. `healed_at_ms`: when the last fault was over,
+    from which lateness counts. `late_ms`: how late a record may be then; None: not judged. `order`: it is promised.
+    `taken`: roots that the fault itself removed. `most_doubled`: what a crash may repeat of a partition.
+    """
+
+    front_id: str
+    delays_id: str
+    lane_delays: Sequence[int]
+    ready_partitions: int
+    skew_ms: int = 0
+    crashes_ms: Sequence[int] = ()
+    healed_at_ms: int | None = None
+    late_ms: int | None = None
+    order: bool = True
+    taken: frozenset[str] = frozenset()
+    most_doubled: int = MOST_DOUBLED
+
+
+class Seen(NamedTuple):
+    """The records of one trial, by topic."""
+
+    front: Sequence[Copy]
+    delays: Sequence[Copy]
+    ready: Sequence[Copy]
+    dead: Sequence[Copy]
+
+    def followed_by(self, later: "Seen") -> "Seen":
+        return Seen(*([*before, *after] for before, after in zip(self, later, strict=True)))
+
+
+@dataclass
+class Verdict:
+    """Counts, and the first examples of each broken promise by its letter."""
+
+    records: int = 0
+    dead_lettered: int = 0
+    lost: int = 0
+    early: int = 0
+    doubled: int = 0
+    doubled_beyond: int = 0
+    out_of_order: int = 0
+    order_exempt: int = 0
+    changed: int = 0
+    late: int = 0
+    most_late_ms: int = 0
+    most_back_ms: int = 0
+    unalarmed: int = 0
+    broken: dict[str, list[str]] = field(default_factory=dict)
+
+    def fail(self, letter: str, example: str) -> None:
+        examples = self.broken.setdefault(letter, [])
+        if len(examples) < EXAMPLES:
+            examples.append(example)
+
+
+class _Source(NamedTuple):
+    root: str
+    copy: Copy
+    door: str
+    expect: str
+
+    @property
+    def delay_ms(self) -> int | None:
+        """None: a dead letter is expected."""
+        kind, _, text = self.expect.partition(":")
+        return int(text) if kind == "ready" else None
+
+    def decided(self, *, came_out: bool) -> "_Source":
+        """Of one that may also be too large, what is expected is what happened."""
+        kind, _, text = self.expect.partition(":")
+        if kind != "either":
+            return self
+        return self._replace(expect=f"ready:{text}" if came_out else "dead:TooLarge")
+
+
+def judge(seen: Seen, terms: Terms) -> Verdict:
+    """The verdict on one trial, which has come to its end: what is not out now is lost."""
+    verdict = Verdict()
+    ready, dead = _by_root(seen.ready), _by_root(seen.dead)
+    sources = {source.root: source.decided(came_out=source.root in ready) for source in _sources(seen, terms)}
+    verdict.records = len(sources)
+    verdict.dead_lettered = len(dead)
+    for source in sources.values():
+        _account(verdict, source, ready.get(source.root, []), dead.get(source.root, []), terms)
+    _judge_doubles(verdict, sources, ready, dead, seen, terms)
+    if terms.order:
+        _judge_order(verdict, sources, ready, seen, terms)
+    return verdict
+
+
+def _sources(seen: Seen, terms: Terms) -> Iterable[_Source]:
+    for copy in seen.front:
+        yield _Source(f"f:{copy.partition}:{copy.offset}:{terms.front_id}", copy, "f", copy.own.get(EXPECT, ""))
+    for copy in seen.delays:
+        if "dt-origin" not in copy.own:
+            yield _Source(f"d:{copy.partition}:{copy.offset}:{terms.delays_id}", copy, "d", copy.own.get(EXPECT, ""))
+
+
+def _by_root(copies: Iterable[Copy]) -> dict[str, list[Copy]]:
+    found: dict[str, list[Copy]] = defaultdict(list)
+    for copy in copies:
+        found[copy.own.get("dt-root", "")].append(copy)
+    return found
+
+
+def _account(verdict: Verdict, source: _Source, ready: list[Copy], dead: list[Copy], terms: Terms) -> None:
+    """L, E, T and S of one record."""
+    if source.root in terms.taken:
+        return
+    delay_ms = source.delay_ms
+    right, wrong = (dead, ready) if delay_ms is None else (ready, dead)
+    if not right:
+        verdict.lost += 1
+        where = (
+            f"came to {'the ready' if delay_ms is None else 'the dead-letter'} topic" if wrong else "came out nowhere"
+        )
+        verdict.fail("L", f"{source.root} ({source.expect}) {where}")
+        return
+    for copy in right:
+        reason = copy.own.get("dt-reason", "")
+        if delay_ms is None and source.expect != f"dead:{reason}":
+            verdict.lost += 1
+            verdict.fail("L", f"{source.root} ({source.expect}) became a dead letter for {reason}")
+        if delay_ms is not None:
+            due_at_ms = source.copy.at_ms + delay_ms
+            if copy.at_ms < due_at_ms - terms.skew_ms:
+                verdict.early += 1
+                verdict.fail("E", f"{source.root} came {due_at_ms - copy.at_ms} ms early, at {copy.at_ms}")
+            if source.door == "f" and copy.partition != source.copy.partition % terms.ready_partitions:
+                verdict.changed += 1
+                verdict.fail("S", f"{source.root} came to ready partition {copy.partition}")
+        if reason not in CUT_REASONS and (why := _difference(source, copy)):
+            verdict.changed += 1
+            verdict.fail("S", f"{source.root}: {why}")
+    if delay_ms is not None:
+        _judge_lateness(verdict, source, delay_ms, min(copy.at_ms for copy in right), terms)
+
+
+def _judge_lateness(verdict: Verdict, source: _Source, delay_ms: int, first_at_ms: int, terms: Terms) -> None:
+    if terms.healed_at_ms is None:
+        return
+    late_ms = first_at_ms - max(source.copy.at_ms + delay_ms, terms.healed_at_ms)
+    verdict.most_late_ms = max(verdict.most_late_ms, late_ms)
+    if terms.late_ms is not None and late_ms > terms.late_ms:
+        verdict.late += 1
+        verdict.fail("T", f"{source.root} came {late_ms} ms late")
+
+
+def _difference(source: _Source, copy: Copy) -> str | None:
+    for name in ("key", "value", "foreign"):
+        before, after = getattr(source.copy, name), getattr(copy, name)
+        if before != after:
+            return f"{name} was {before} and is {after}"
+    wanted = source.copy.own.get("dt-id")
+    if wanted and source.delay_ms is not None and copy.own.get("dt-id") != wanted:
+        return f"dt-id was {wanted} and is {copy.own.get('dt-id')}"
+    return None
+
+
+def _judge_doubles(
+    verdict: Verdict,
+    sources: Mapping[str, _Source],
+    ready: Mapping[str, list[Copy]],
+    dead: Mapping[str, list[Copy]],
+    seen: Seen,
+    terms: Terms,
+) -> None:
+    hops = _by_root(copy for copy in seen.delays if "dt-origin" in copy.own)
+    by_partition: Counter[tuple[str, ...]] = Counter()
+    for root, copies in [*ready.items(), *dead.items()]:
+        if root not in sources:
+            verdict.doubled += len(copies)
+            verdict.doubled_beyond += len(copies)
+            verdict.fail("D", f"{len(copies)} copies of {root or 'no root'}, which is none of this trial's records")
+        elif len(copies) > 1:
+            verdict.doubled += len(copies) - 1
+            released_twice = len({copy.own.get("dt-origin") for copy in copies}) < len(copies)
+            made = copies if released_twice or root not in hops else hops[root]
+            first = min(made, key=lambda copy: copy.at_ms)
+            by_partition[tuple(first.own.get("dt-origin", "").split(":")[:2])] += len(copies) - 1
+            verdict.most_back_ms = max(verdict.most_back_ms, _back_ms(first.at_ms, terms))
+    most = terms.most_doubled * len(terms.crashes_ms)
+    for partition, count in by_partition.items():
+        if count > most:
+            verdict.doubled_beyond += count - most
+            verdict.fail("D", f"{count} copies of records of {':'.join(partition)} came twice, at most {most} may")
+
+
+def _back_ms(first_at_ms: int, terms: Terms) -> int:
+    """How long before the next crash a repeated copy was made first. A figure: the promise is a number of records, since a
+    commit takes as long as Kafka takes."""
+    return min((crash_ms - first_at_ms for crash_ms in terms.crashes_ms if crash_ms >= first_at_ms), default=0)
+
+
+def _judge_order(
+    verdict: Verdict, sources: Mapping[str, _Source], ready: Mapping[str, list[Copy]], seen: Seen, terms: Terms
+) -> None:
+    """First copies only. Records that took another way than their delay's are exempt if they were read late."""
+    hops = _by_root(copy for copy in seen.delays if "dt-origin" in copy.own)
+    last: dict[tuple[str, int, int, int], tuple[str, Copy]] = {}
+    for root, source in sources.items():
+        copies = ready.get(root)
+        if not copies or source.delay_ms is None:
+            continue
+        first = min(copies, key=lambda copy: (copy.at_ms, copy.offset))
+        other_way_at_ms = _other_way_at_ms(source, first, hops.get(root, []), terms)
+        if other_way_at_ms is not None:
+            verdict.order_exempt += 1
+            if other_way_at_ms - source.copy.at_ms < LATE_READ_MS:
+                verdict.out_of_order += 1
+                verdict.fail("O", f"{root} ({source.expect}) was read in time and took another way than its delay's")
+            continue
+        line = (source.door, source.copy.partition, source.delay_ms, first.partition)
+        root_before, before = last.get(line, (root, first))
+        if before.offset > first.offset:
+            verdict.out_of_order += 1
+            verdict.fail("O", f"{root} came at {first.place}, before {root_before} at {before.place}")
+        else:
+            last[line] = root, first
+
+
+def _other_way_at_ms(source: _Source, first: Copy, hops: Sequence[Copy], terms: Terms) -> int | None:
+    """When a record left the usual way: straight out without a delay, else by one hop to a partition of its own delay."""
+    if source.door == "d":
+        return None
+    lanes = {lane for lane, seconds in enumerate(terms.lane_delays) if seconds * 1000 == source.delay_ms}
+    others = [hop.at_ms for hop in hops if hop.partition not in lanes]
+    number, origin = first.own.get("dt-hops"), first.own.get("dt-origin", "").split(":")
+    hopped_there = number == "1" and origin[0] == "d" and int(origin[1]) in lanes
+    usual = hopped_there if source.delay_ms else number == "0"
+    return None if usual else min([first.at_ms, *others])

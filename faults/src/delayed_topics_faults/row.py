@@ -1,0 +1,77 @@
+"""A row of faults: what is done to the system, again and again."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar
+
+from delayed_topics_core.reasons import Reason
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.errors import NotInTimeError
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker_testing.process import WorkerProcess
+
+from delayed_topics_faults.judge import Seen, Terms, Verdict, judge
+from delayed_topics_faults.stage import Stage
+
+
+@dataclass(kw_only=True)
+class Play:
+    """What was done in one trial. `terms`: fields of Terms that it changes. `notes`: broken promises that the row itself
+    saw, by letter: A (no alarm), or a figure out of bounds. `told`: what the row's own judge has to know."""
+
+    injected: str
+    terms: dict[str, Any] = field(default_factory=dict)
+    notes: list[tuple[str, str]] = field(default_factory=list)
+    told: Any = None
+
+    def alarmed(self, worker: WorkerProcess, reason: Reason, *, timeout_seconds: float) -> None:
+        """Promise A: the worker says so in time."""
+        try:
+            wait_until(
+                lambda: reason in worker.alarm_reasons(),
+                what=f"the alarm {reason} of {worker.member}",
+                timeout_seconds=timeout_seconds,
+            )
+        except NotInTimeError as e:
+            self.notes.append(("A", str(e)))
+
+    def expect(self, met: bool, letter: str, otherwise: str) -> None:
+        if not met:
+            self.notes.append((letter, otherwise))
+
+
+class Row(ABC):
+    """Trials share what `open` makes: a broker, a delayed topic, workers."""
+
+    name: ClassVar[str]
+    fault: ClassVar[str]
+    settle_seconds: float = 60
+    bootstrap: str | None = None
+    """Of a broker that others use too. A row that breaks or needs more than a plain one has brokers of its own anyway."""
+
+    @contextmanager
+    def stage(self, directory: Path) -> Iterator[Stage]:
+        """One broker unless a row needs more."""
+        with ExitStack() as stack:
+            bootstrap = self.bootstrap or stack.enter_context(Broker()).bootstrap
+            yield stack.enter_context(Stage(directory, bootstrap))
+
+    @abstractmethod
+    def open(self, stage: Stage) -> None:
+        """Before the first trial."""
+
+    @abstractmethod
+    def trial(self, stage: Stage, rng: Random) -> Play:
+        """Returns when the fault is over; the rest is waited for."""
+
+    def finish(self, stage: Stage, play: Play) -> tuple[Seen, list[str]]:
+        """Waits until everything is out and committed; what there is then, and what never got there."""
+        unfinished = [] if stage.settled(self.settle_seconds) else stage.unsettled()
+        return stage.read(), [f"not finished after {self.settle_seconds:g} s: {text}" for text in unfinished]
+
+    def judge(self, seen: Seen, terms: Terms, play: Play) -> Verdict:
+        return judge(seen, terms)

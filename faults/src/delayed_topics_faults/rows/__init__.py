@@ -1,0 +1,23 @@
+"""All rows of faults, by their names."""
+
+from delayed_topics_faults.row import Row
+from delayed_topics_faults.rows.brokers import Away, BrokerDies
+from delayed_topics_faults.rows.clocks import Burst, Disagreeing, Jumps, Overload
+from delayed_topics_faults.rows.dead_letters import Large, NoDeadLetterTopic
+from delayed_topics_faults.rows.fuzz import Fuzz
+from delayed_topics_faults.rows.memory import OutOfMemory
+from delayed_topics_faults.rows.network import BadNetwork
+from delayed_topics_faults.rows.offsets import OffsetsGone, RecordsRemoved, TopicMadeAgain
+from delayed_topics_faults.rows.retries import Failing
+from delayed_topics_faults.rows.targets import TargetTrouble
+from delayed_topics_faults.rows.workers import Killed, Rolled, Zombie
+
+ROWS: dict[str, type[Row]] = {
+    row.name: row
+    for row in (
+        *(Killed, Rolled, Zombie, OutOfMemory),
+        *(BrokerDies, BadNetwork, TargetTrouble, RecordsRemoved, TopicMadeAgain, Disagreeing, OffsetsGone, Away),
+        *(Jumps, Burst, Overload, Fuzz),
+        *(NoDeadLetterTopic, Failing, Large),
+    )
+}

@@ -1,0 +1,52 @@
+"""B2: the network between a worker and the broker."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from random import Random
+
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_worker_testing.process import Launch
+
+from delayed_topics_faults.link import HOST, INSIDE, Link
+from delayed_topics_faults.row import Play, Row
+from delayed_topics_faults.stage import LATE_MS, Stage, now_ms
+
+
+class BadNetwork(Row):
+    name = "B2"
+    fault = "a worker is cut off from the broker for 60 s, or has 100 ms of delay and 5 % of loss each way (in turns)"
+    cut_seconds: float = 60
+    bad_seconds: float = 20
+
+    @contextmanager
+    def stage(self, directory: Path) -> Iterator[Stage]:
+        with Link(Random(1)) as self._link, Broker(host=HOST) as broker, Stage(directory, broker.bootstrap) as stage:
+            yield stage
+
+    def open(self, stage: Stage) -> None:
+        stage.declare()
+        self._worker = stage.start(launch=Launch(prefix=self._link.prefix, address=INSIDE))
+        self._turns = count()
+
+    def trial(self, stage: Stage, rng: Random) -> Play:
+        if next(self._turns) % 2 == 0:
+            with stage.load(rng, records=5000, per_second=1000) as load:
+                time.sleep(rng.uniform(0, load.seconds))
+                cut_ms = now_ms()
+                self._link.cut = True
+                time.sleep(self.cut_seconds)
+                self._link.cut = False
+            # it may have lost its partitions, and what it had sent since its last commit comes again
+            terms = {"crashes_ms": (cut_ms,), "healed_at_ms": now_ms(), "late_ms": LATE_MS}
+            return Play(injected=f"cut off for {self.cut_seconds:g} s", terms=terms)
+        self._link.delay_seconds, self._link.loss = 0.1, 0.05
+        with stage.load(rng, records=int(self.bad_seconds * 200), per_second=200):
+            pass
+        self._link.delay_seconds = self._link.loss = 0.0
+        return Play(
+            injected=f"100 ms and 5 % loss for {self.bad_seconds:g} s",
+            terms={"healed_at_ms": now_ms(), "late_ms": LATE_MS},
+        )

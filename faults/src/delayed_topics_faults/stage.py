@@ -1,0 +1,280 @@
+"""What a trial is played on: brokers, one delayed topic, its workers, and the independent reader."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from delayed_topics_core.headers import Header
+from delayed_topics_devcluster.errors import NotInTimeError
+from delayed_topics_devcluster.kafka import java_tool
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.closing import Closing
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, TopicPartitionKey
+from delayed_topics_worker.config import Guarantee
+from delayed_topics_worker_testing.process import WorkerProcess
+from delayed_topics_worker_testing.world import Declared, World
+
+from delayed_topics_faults.copies import EXPECT, Copy
+from delayed_topics_faults.judge import MOST_DOUBLED, Seen, Terms
+from delayed_topics_faults.reader import Reader
+
+TICK_SECONDS: Final = 0.01
+SETTLE_SECONDS: Final = 60.0
+LATE_MS: Final = 5000
+"""Promise T: so late may a record be once the fault is over."""
+
+
+def now_ms() -> int:
+    """Brokers run on this machine's clock."""
+    return int(time.time() * 1000)
+
+
+class Load(Closing):
+    """Records over all delays and partitions, produced by a thread of its own until all are out. Use it as a context."""
+
+    def __init__(
+        self, orders: Declared, rng: Random, *, records: int, per_second: int, levels: Sequence[int] | None = None
+    ) -> None:
+        self.seconds = records / per_second
+        self._orders = orders
+        self._rng = Random(rng.random())
+        self._records = records
+        self._per_tick = max(1, int(per_second * TICK_SECONDS))
+        self._levels = levels or range(1, len(orders.record.layout.delay_seconds) + 1)
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Waits for the rest."""
+        self._thread.join()
+        self._orders.flush()
+
+    def _run(self) -> None:
+        sent, next_at = 0, time.monotonic()
+        while sent < self._records:
+            for _ in range(min(self._per_tick, self._records - sent)):
+                self._produce(sent)
+                sent += 1
+            next_at += TICK_SECONDS
+            time.sleep(max(0.0, next_at - time.monotonic()))
+
+    def _produce(self, number: int) -> None:
+        rng, record = self._rng, self._orders.record
+        level = rng.choice(self._levels)
+        headers: list[Header] = [("x-n", b"%d" % number), expect_ready(record.layout.delay_for_level(level))]
+        if level != 1 or rng.random() < 0.5:
+            headers.append(("dt-delay-level", b"%d" % level))
+        if rng.random() < 0.1:
+            headers.append(("dt-id", b"id-%d" % number))
+        key = b"%d" % number if rng.random() < 0.7 else None
+        self._orders.produce(
+            rng.randbytes(rng.randint(0, 200)),
+            key=key,
+            headers=headers,
+            partition=rng.randrange(record.front_partitions),
+        )
+
+
+def member_name(number: int) -> str:
+    """As pods of a StatefulSet are called; the client id too."""
+    return f"orders-{number}"
+
+
+def expect_ready(delay_seconds: int) -> Header:
+    return EXPECT, b"ready:%d" % (delay_seconds * 1000)
+
+
+class Stage(Closing):
+    """One delayed topic serves all trials of a row, unless the row declares another."""
+
+    def __init__(self, directory: Path, bootstrap: str, *, replication_factor: int = 1) -> None:
+        self.directory = directory
+        quiet = Connection(bootstrap_servers=bootstrap, further={"log_level": "2"})  # brokers go and come on purpose
+        self.world = World(quiet, directory, replication_factor=replication_factor)
+        self.reader = Reader(bootstrap, directory / "reader.log")
+        self.aside: set[TopicPartitionKey] = set()
+        """Source partitions that are not waited for."""
+        self.guarantee: Guarantee = "AtLeastOnce"
+        self._admin = AdminClient(self.world.connection.client_config())
+        self._begin: dict[str, tuple[int, ...]] = {}
+        self._programs: list[subprocess.Popen[bytes]] = []
+        self.orders: Declared
+
+    def close(self) -> None:
+        for program in self._programs:
+            program.kill()
+            program.wait()
+        self.reader.close()
+        self.world.close()
+
+    def declare(self, delay_seconds: Sequence[int] = (0, 1, 2), **further: Any) -> Declared:
+        self.orders = self.world.declare(delay_seconds, **further)
+        return self.orders
+
+    def start(self, number: int = 0, **further: Any) -> WorkerProcess:
+        """Worker `number` of the delayed topic; a static member, as in a StatefulSet."""
+        return self.world.start(self.orders, member=member_name(number), guarantee=self.guarantee, **further)
+
+    def run(self, module: str, *arguments: str) -> "subprocess.Popen[bytes]":
+        """A Python program beside the workers, until the stage closes."""
+        with (self.directory / f"{module}.log").open("ab") as log:
+            program = subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=log, stderr=log)
+        self._programs.append(program)
+        return program
+
+    def expected(self, level: int) -> Header:
+        """For a record of this delay level."""
+        return expect_ready(self.orders.record.layout.delay_for_level(level))
+
+    def load(self, rng: Random, *, records: int, per_second: int, levels: Sequence[int] | None = None) -> Load:
+        return Load(self.orders, rng, records=records, per_second=per_second, levels=levels)
+
+    def in_sync(self) -> None:
+        """Waits until each partition of the cluster has a leader and all of its replicas in sync."""
+
+        def complete() -> bool:
+            try:
+                topics = self._admin.list_topics(timeout=5).topics.values()
+            except KafkaException:
+                return False
+            return all(len(p.isrs) == len(p.replicas) and p.leader >= 0 for t in topics for p in t.partitions.values())
+
+        wait_until(complete, what="all replicas are in sync", timeout_seconds=90)
+
+    def elect(self) -> None:
+        """Leaders go back to the brokers that they were made on. By Kafka's own tool: the client library (2.16) crashes."""
+        java_tool(
+            "org.apache.kafka.tools.LeaderElectionCommand",
+            *("--bootstrap-server", self.world.connection.bootstrap_servers),
+            *("--election-type", "preferred", "--all-topic-partitions"),
+        )
+
+    def limit_copies(self, bytes_per_second: int | None) -> None:
+        """Kafka's quota for what worker 0 produces; None takes it away."""
+        change = (
+            f"add-config=producer_byte_rate={bytes_per_second}"
+            if bytes_per_second
+            else "delete-config=producer_byte_rate"
+        )
+        java_tool(
+            "kafka.admin.ConfigCommand",
+            *("--bootstrap-server", self.world.connection.bootstrap_servers, "--alter", f"--{change}"),
+            *("--entity-type", "clients", "--entity-name", member_name(0)),
+        )
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """What retention does."""
+        for deleted in self._admin.delete_records([TopicPartition(topic, partition, before)]).values():
+            deleted.result(20)
+
+    def empty_group(self) -> None:
+        """Waits until the group has no members, as it is once the session of a static one is over."""
+        group = self.orders.record.group
+
+        def empty() -> bool:
+            info = self.world.admin.describe_groups([group])[group]
+            return isinstance(info, GroupInfo) and not info.members
+
+        wait_until(empty, what=f"group {group} has no members", timeout_seconds=30)
+
+    def settled(self, timeout_seconds: float = SETTLE_SECONDS) -> bool:
+        """Waits until everything that went in is committed; False if that doesn't come true."""
+        try:
+            wait_until(
+                lambda: not self.unsettled(),
+                what="everything is committed",
+                timeout_seconds=timeout_seconds,
+                poll_seconds=0.2,
+            )
+        except NotInTimeError:
+            return False
+        return True
+
+    def unsettled(self) -> list[str]:
+        """Source partitions whose committed offset is not their end; commits are read first, so none is missed."""
+        topics, names = self.orders.topics, self.orders.names
+        sources = [(topic, p) for topic in (names.front, names.delays) for p in range(len(topics.start_offsets[topic]))]
+        try:
+            committed = self.orders.committed()
+        except KafkaException as e:
+            return [str(e)]
+        ends = self.world.admin.list_offsets(sources, "latest")
+        waiting: dict[TopicPartitionKey, str] = {}
+        for source in set(sources) - self.aside:
+            at, end = committed.get(source), ends[source]
+            if at is None or isinstance(end, KafkaDoorError) or at.offset < end:
+                waiting[source] = f"{source[0]} [{source[1]}]: {at.offset if at else None} of {end}"
+        if self.guarantee == "ExactlyOnce" and {topic for topic, _ in waiting} <= {names.delays}:
+            return self._unsettled_transactions(committed, waiting)
+        return list(waiting.values())
+
+    def _unsettled_transactions(
+        self, committed: Mapping[TopicPartitionKey, CommittedOffset], waiting: Mapping[TopicPartitionKey, str]
+    ) -> list[str]:
+        """Of `waiting` what has more than marks of transactions left, and partitions whose readers a transaction holds back."""
+        _, *outcomes = self.orders.names.topics
+        found = self.world.admin.describe_topics(outcomes)
+        counts = {topic: info.partitions for topic, info in found.items() if isinstance(info, TopicInfo)}
+        places = [(topic, p) for topic, count in counts.items() for p in range(count)]
+        ends = self.world.admin.list_offsets(places, "latest")
+        stable = self.world.admin.list_offsets(places, "latest", isolation="read_committed")
+        held_back = [
+            f"{place[0]} [{place[1]}]: an open transaction" for place in places if stable[place] != ends[place]
+        ]
+        last = {copy.partition: copy.offset for copy in self.peek(self.orders.names.delays)} if waiting else {}
+        behind = [
+            text
+            for source, text in waiting.items()
+            if source not in committed or committed[source].offset <= last.get(source[1], -1)
+        ]
+        return held_back + behind
+
+    def read(self) -> Seen:
+        """What has come since the last time, by the independent reader."""
+        return Seen(*(self._read(topic) for topic in self.orders.names.topics))
+
+    def skip(self, topic: str) -> None:
+        """What is there now is not judged."""
+        self._read(topic)
+
+    def released(self) -> int:
+        """How many copies came to the ready topic since the last `read`."""
+        ready = self.orders.names.ready
+        places = [(ready, p) for p in range(self.orders.record.ready_partitions)]
+        found = self.world.admin.list_offsets(places, "latest")
+        ends = [end for end in found.values() if not isinstance(end, KafkaDoorError)]
+        assert len(ends) == len(places), found
+        return sum(ends) - sum(self._begin.get(ready, ()))
+
+    def peek(self, topic: str) -> list[Copy]:
+        """What has come to a topic since the last time; `read` will give it again."""
+        copies, _ = self.reader.read(topic, self._begin.get(topic, ()))
+        return copies
+
+    def forget(self, topic: str) -> None:
+        """It was made again: its offsets begin anew."""
+        self._begin.pop(topic, None)
+
+    def _read(self, topic: str) -> list[Copy]:
+        copies, self._begin[topic] = self.reader.read(topic, self._begin.get(topic, ()))
+        return copies
+
+    def terms(self, **further: Any) -> Terms:
+        orders = self.orders
+        return Terms(
+            front_id=orders.topics.ids[orders.names.front],
+            delays_id=orders.topics.ids[orders.names.delays],
+            lane_delays=orders.record.layout.partition_delays,
+            ready_partitions=orders.record.ready_partitions,
+            most_doubled=0 if self.guarantee == "ExactlyOnce" else MOST_DOUBLED,
+            **further,
+        )
