@@ -1,0 +1,117 @@
+"""How fast worker processes drain a backlog that is due, by both ways that a record can go."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
+
+from delayed_topics_worker_testing.process import WorkerProcess
+from delayed_topics_worker_testing.world import Declared
+
+from delayed_topics_bench.samples import Samples, Verdict, judge
+from delayed_topics_bench.stand import Backlog, Stand, cpu_seconds
+
+__all__ = ["HOP_DELAY_SECONDS", "Drained", "Leg", "drain_direct", "drain_hopped", "hop", "release", "show_and_await"]
+
+Watch = Callable[[Sequence[WorkerProcess]], AbstractContextManager[None]]
+"""Entered when a backlog is about to be shown to workers, left when all of it is where it goes to."""
+
+HOP_DELAY_SECONDS = 600
+"""Nothing comes due while records hop; the copies that are drained then have it taken off their due times."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leg:
+    """From the moment at which a backlog can be seen to the last append in the topic that it goes to."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drained:
+    """`cpu_us_per_record`: of all workers, each record counted once."""
+
+    records: int
+    seconds: float
+    cpu_us_per_record: float
+    verdict: Verdict
+
+    @property
+    def per_second(self) -> float:
+        return self.records / self.seconds
+
+
+def unwatched(_: Sequence[WorkerProcess]) -> AbstractContextManager[None]:
+    """Nobody looks."""
+    return nullcontext()
+
+
+def drain_direct(stand: Stand, *, workers: int, records: int, size: int, watch: Watch = unwatched) -> Drained:
+    """Front → ready: without delay, so that all of the backlog is due."""
+    with ExitStack() as stack:
+        topic = stack.enter_context(stand.declared((0,)))
+        backlog = stack.enter_context(stand.filled(topic, records=records, size=size))
+        running = stack.enter_context(stand.workers(topic, workers))
+        shown_at_ms, used = show_and_await(stand, backlog, running, topic.names.ready, records, watch)
+        samples = backlog.samples(stand.read(topic.names.ready))
+    return Drained(
+        records=records,
+        seconds=(samples.last_stamp_ms - shown_at_ms) / 1000,
+        cpu_us_per_record=used / records * 1e6,
+        verdict=judge(samples, due_us=samples.stamp_us),
+    )
+
+
+def drain_hopped(
+    stand: Stand, *, workers: int, records: int, size: int, watch: Watch = unwatched
+) -> tuple[Drained, Leg, Leg]:
+    """Front → hop → delays → ready, each leg from a standing start: the time of a record is that of both legs."""
+    with stand.declared((HOP_DELAY_SECONDS,)) as topic:
+        filled, hopping = hop(stand, topic, workers=workers, records=records, size=size, watch=watch)
+        samples, releasing = release(stand, topic, filled, workers=workers, records=records, watch=watch)
+    drained = Drained(
+        records=records,
+        seconds=hopping.seconds + releasing.seconds,
+        cpu_us_per_record=(hopping.cpu_seconds + releasing.cpu_seconds) / records * 1e6,
+        verdict=judge(samples, due_us=samples.stamp_us),
+    )
+    return drained, hopping, releasing
+
+
+def release(
+    stand: Stand, hopped: Declared, filled: Backlog, *, workers: int, records: int, watch: Watch = unwatched
+) -> tuple[Samples, Leg]:
+    """Delays → ready: of the copies that hopped, with the delay taken off their due times. So they were due when they were
+    appended to the front topic, all of them before they can be seen."""
+    with (
+        stand.declared((HOP_DELAY_SECONDS,)) as topic,
+        stand.copied(hopped, topic, records=records, shift_due_ms=-HOP_DELAY_SECONDS * 1000) as copied,
+    ):
+        with stand.workers(topic, workers) as running:
+            shown_at_ms, used = show_and_await(stand, copied, running, topic.names.ready, records, watch)
+        samples = filled.samples(stand.read(topic.names.ready))
+    return samples, Leg(seconds=(samples.last_stamp_ms - shown_at_ms) / 1000, cpu_seconds=used)
+
+
+def hop(
+    stand: Stand, topic: Declared, *, workers: int, records: int, size: int, watch: Watch = unwatched
+) -> tuple[Backlog, Leg]:
+    """Fill the front topic and let workers, which are ended then, hop all of it."""
+    with (
+        stand.filled(topic, records=records, size=size) as backlog,
+        stand.workers(topic, workers) as running,
+    ):
+        shown_at_ms, used = show_and_await(stand, backlog, running, topic.names.delays, records, watch)
+    hopped = backlog.samples(stand.read(topic.names.delays))
+    return backlog, Leg(seconds=(hopped.last_stamp_ms - shown_at_ms) / 1000, cpu_seconds=used)
+
+
+def show_and_await(
+    stand: Stand, backlog: Backlog, workers: Sequence[WorkerProcess], target: str, records: int, watch: Watch
+) -> tuple[int, float]:
+    """Returns when the backlog was shown, in milliseconds, and the CPU seconds of the workers since."""
+    with watch(workers):
+        before = sum(cpu_seconds(worker.pid) for worker in workers)
+        shown_at_ms = backlog.show()
+        stand.await_records(target, records)
+        return shown_at_ms, sum(cpu_seconds(worker.pid) for worker in workers) - before

@@ -1,0 +1,81 @@
+"""What a record that waits costs in memory: of the whole process, whatever the worker counts itself."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker_testing.process import WorkerProcess
+from delayed_topics_worker_testing.world import Declared
+
+from delayed_topics_bench.drain import HOP_DELAY_SECONDS, hop
+from delayed_topics_bench.stand import Stand, metric
+
+__all__ = ["Memory", "memory"]
+
+ROOMY_WINDOW_BYTES = 4 << 30
+SAME_SECONDS = 3.0
+"""A worker that holds as many as so long ago takes in no more."""
+TIMEOUT_SECONDS = 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """`idle_mib`: of a worker that holds nothing. `full_mib`: one whose window, of standard size, is full with `full_held`
+    records; the others wait unread."""
+
+    held: int
+    bytes_per_record: float
+    idle_mib: float
+    full_held: int
+    full_mib: float
+
+
+def memory(stand: Stand, *, held: int, size: int) -> Memory:
+    """Records that hopped are taken in by a new worker: once with room for all of them, once with the standard window."""
+    with stand.declared((HOP_DELAY_SECONDS,)) as nothing, stand.workers(nothing, 1) as (idle,):
+        idle_bytes = _resident_bytes(idle)
+    with stand.declared((HOP_DELAY_SECONDS,)) as topic:
+        hop(stand, topic, workers=1, records=held, size=size)
+        with stand.workers(topic, 1, window_bytes=ROOMY_WINDOW_BYTES) as (roomy,):
+            _await_held(roomy, topic, lambda count: count == held)
+            roomy_bytes = _resident_bytes(roomy)
+        with stand.workers(topic, 1) as (full,):
+            full_held = _await_held(full, topic, _Same())
+            full_bytes = _resident_bytes(full)
+    return Memory(
+        held=held,
+        bytes_per_record=(roomy_bytes - idle_bytes) / held,
+        idle_mib=idle_bytes / 2**20,
+        full_held=full_held,
+        full_mib=full_bytes / 2**20,
+    )
+
+
+class _Same:
+    """Called with counts, again and again: True once they have been the same for a while."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._since = time.monotonic()
+
+    def __call__(self, count: int) -> bool:
+        if count != self._count:
+            self._count, self._since = count, time.monotonic()
+        return count > 0 and time.monotonic() - self._since > SAME_SECONDS
+
+
+def _await_held(worker: WorkerProcess, topic: Declared, enough: Callable[[int], bool]) -> int:
+    """Until as many records are held as is enough; how many these are."""
+
+    def held() -> int:
+        return int(metric(worker, "delayedtopics_waiting_records", topic.names.front))
+
+    wait_until(lambda: enough(held()), what=f"{worker.member} holds its records", timeout_seconds=TIMEOUT_SECONDS)
+    return held()
+
+
+def _resident_bytes(worker: WorkerProcess) -> int:
+    lines = Path(f"/proc/{worker.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))

@@ -1,0 +1,51 @@
+"""How much of the machine other programs took while something was measured: a figure that shared it is no figure."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["MOST_SHARE", "Usage", "others_share"]
+
+MOST_SHARE = 0.05
+IDLE, IO_WAIT = 3, 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """In ticks of all processors, since some moment: all that passed, what was used, what we and our descendants used."""
+
+    passed: int
+    used: int
+    own: int
+
+    @classmethod
+    def now(cls) -> "Usage":
+        """Programs that have ended count with who waited for them."""
+        fields = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        idle = fields[IDLE] + fields[IO_WAIT]
+        return cls(passed=sum(fields), used=sum(fields) - idle, own=sum(_ticks_of_descendants(os.getpid())))
+
+
+def others_share(before: Usage, after: Usage) -> float:
+    """Of all processors, from one moment to another."""
+    used, own = after.used - before.used, after.own - before.own
+    return max(0, used - own) / max(1, after.passed - before.passed)
+
+
+def _ticks_of_descendants(pid: int) -> Iterator[int]:
+    parents: dict[int, list[int]] = {}
+    ticks: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        number = int(stat.parent.name)
+        parents.setdefault(int(fields[1]), []).append(number)
+        ticks[number] = sum(map(int, fields[11:15]))
+    line = [pid]
+    while line:
+        number = line.pop()
+        line += parents.get(number, [])
+        yield ticks[number]

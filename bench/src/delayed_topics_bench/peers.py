@@ -1,0 +1,140 @@
+"""What else a user would pick, under the same load and judged by the same measure: from sending + delay to receipt."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from delayed_topics_devcluster.errors import DevclusterError
+from delayed_topics_devcluster.progress import say, step
+
+from delayed_topics_bench.java import JavaProgram
+from delayed_topics_bench.lateness import lateness, warm
+from delayed_topics_bench.peer_servers import Server, redis, rocketmq, spring
+from delayed_topics_bench.plan import SIZE, Plan
+from delayed_topics_bench.results import Entry
+from delayed_topics_bench.samples import Samples, Verdict, judge, percentiles
+from delayed_topics_bench.stand import Stand
+
+__all__ = ["OURS", "PEERS", "Peer", "measure_peers"]
+
+OURS = "delayed topics"
+DELAY_SECONDS = 1
+PATIENCE_SECONDS = 60
+COLD_RATE, COLD_SECONDS = 5_000, 3
+
+
+Starter = Callable[[Stand], AbstractContextManager[Server]]
+"""Starts a peer's servers, ended at the end of the block. Raises DevclusterError if its packages can't be had."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """`warms_up`: its server, too, is cold at first, and rejects what it is sent. `most_per_second`: a higher rate would
+    only show how long its queue gets."""
+
+    title: str
+    start: Starter
+    warms_up: bool = False
+    most_per_second: int = 1_000_000
+
+
+PEERS: Mapping[str, Peer] = {
+    "rocketmq-4": Peer(title="RocketMQ 4.9.7, delay level", start=rocketmq("4.9.7", level=1), warms_up=True),
+    "rocketmq-5": Peer(title="RocketMQ 5.3.3, timer", start=rocketmq("5.3.3", level=None), warms_up=True),
+    "spring": Peer(title="Spring Kafka 3.3.10, @RetryableTopic", start=spring, most_per_second=1_000),
+    "redis": Peer(title="Redis 7, sorted set and poller", start=redis),
+}
+
+
+def measure_peers(stand: Stand, plan: Plan) -> Iterator[Entry]:
+    """Ours first."""
+    yield from _ours(stand, plan)
+    for name in plan.peers or PEERS:
+        peer = PEERS[name]
+        with ExitStack() as stack:
+            try:
+                with step(f"{peer.title}: getting and starting it"):
+                    server = stack.enter_context(peer.start(stand))
+            except DevclusterError as error:
+                say(f"not to be had: {error.message}")
+                yield Entry(part="peers", key=peer.title, figures={"not_to_be_had": error.message.splitlines()[0]})
+                continue
+            yield Entry(part="peers", key=peer.title, figures=_figures(peer, server, stand, plan))
+
+
+def _ours(stand: Stand, plan: Plan) -> Iterator[Entry]:
+    figures: dict[str, Any] = {}
+    total = Verdict()
+    for rate in plan.peer_rates:
+        with step(f"{OURS} at {rate:,} records/s, delay {DELAY_SECONDS} s"):
+            late = lateness(
+                stand,
+                warm_seconds=plan.warm_seconds,
+                rate=rate,
+                seconds=plan.peer_seconds,
+                size=SIZE,
+                workers=plan.cores,
+                delay_seconds=(DELAY_SECONDS,),
+            )
+            say(f"{late.from_send}")
+        total += late.verdict
+        figures[str(rate)] = {
+            **late.from_send,
+            "early": late.verdict.early,
+            **_not_received(late.verdict.lost + late.unfinished, late.verdict.doubled),
+        }
+    yield Entry(part="peers", key=OURS, figures=figures, verdict=total)
+
+
+def _figures(peer: Peer, server: Server, stand: Stand, plan: Plan) -> dict[str, Any]:
+    if peer.warms_up:
+        with step(f"{peer.title}: warming it up at {COLD_RATE:,} records/s"):
+            _run(server, stand, rate=COLD_RATE, seconds=COLD_SECONDS)
+    figures: dict[str, Any] = {}
+    for rate in plan.peer_rates:
+        if rate > peer.most_per_second:
+            continue
+        with step(f"{peer.title} at {rate:,} records/s, delay {DELAY_SECONDS} s"):
+            samples = _run(server, stand, rate=rate, seconds=plan.warm_seconds + plan.peer_seconds)
+            due_us = samples.sent["sent_us"] + DELAY_SECONDS * 1_000_000
+            late = percentiles(samples.late_us(due_us, numbers=warm(samples, sent_before=plan.warm_seconds * rate)))
+            verdict = judge(samples, due_us=due_us)
+            figures[str(rate)] = {
+                **late,
+                "early": verdict.early,
+                **_not_received(verdict.lost, verdict.doubled),
+                "rejected": int((~samples.acked).sum()),
+                "received_per_s": _received_per_second(samples),
+            }
+            say(f"{figures[str(rate)]}")
+    return figures
+
+
+def _run(server: Server, stand: Stand, *, rate: int, seconds: int) -> Samples:
+    directory = stand.new_directory()
+    arguments = {
+        **server.arguments,
+        "rate": rate,
+        "seconds": seconds,
+        "size": SIZE,
+        "delay-ms": DELAY_SECONDS * 1000,
+        "idle-seconds": PATIENCE_SECONDS,
+        "patience-seconds": PATIENCE_SECONDS,
+        "directory": directory,
+    }
+    program = JavaProgram(
+        server.main_class, (), arguments, class_path=server.class_path, log=stand.log, options=server.options
+    )
+    with program:
+        program.expect("done", timeout_seconds=30.0 + seconds + DELAY_SECONDS + PATIENCE_SECONDS)
+    return Samples.read(directory)
+
+
+def _not_received(count: int, doubled: int) -> dict[str, int]:
+    return {f"not_received_in_{PATIENCE_SECONDS}_s": count, "doubled": doubled}
+
+
+def _received_per_second(samples: Samples) -> int:
+    at_us = samples.first["at_us"]
+    return round(len(at_us) / max(1, int(at_us.max() - at_us.min())) * 1e6) if len(at_us) else 0

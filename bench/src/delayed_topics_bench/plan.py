@@ -1,0 +1,54 @@
+"""What one run of the benchmark does."""
+
+import os
+from dataclasses import dataclass
+
+__all__ = ["DEFAULT", "QUICK", "SIZE", "Plan"]
+
+SIZE = 100
+"""Bytes of a value where nothing else is said."""
+MOST_BACKLOG_BYTES = 600_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """`sizes`: bytes of a value. `records`: of a backlog and of the ceiling, fewer where values are large; Java compiles
+    during the first third of them. `seconds`: of each rate.
+    `warm_seconds`: before these, not counted: the broker's Java compiles until then, 36 s of both cores at 1,000/s.
+    `peers`: none for all."""
+
+    sizes: tuple[int, ...] = (100, 1000)
+    records: int = 1_800_000
+    workers: tuple[int, ...] = (1, 2, 4)
+    rates: tuple[int, ...] = (1_000, 10_000, 50_000)
+    seconds: int = 30
+    warm_seconds: int = 40
+    burst_records: int = 1_000_000
+    held_records: int = 160_000  # a worker holds up to 23,000 of a partition, there are eight
+    cpu_records: int = 300_000
+    peers: tuple[str, ...] = ()
+    peer_rates: tuple[int, ...] = (1_000, 10_000)
+    peer_seconds: int = 20
+
+    @property
+    def cores(self) -> int:
+        """How many worker processes run where it isn't said: as many as there are cores."""
+        return os.cpu_count() or 1
+
+    def records_of(self, size: int) -> int:
+        return min(self.records, MOST_BACKLOG_BYTES // size)
+
+
+DEFAULT = Plan()
+QUICK = Plan(
+    sizes=(100,),
+    records=100_000,
+    workers=(1, 2),
+    rates=(1_000, 10_000),
+    seconds=5,
+    warm_seconds=5,
+    burst_records=100_000,
+    held_records=50_000,
+    cpu_records=50_000,
+    peer_seconds=8,
+)

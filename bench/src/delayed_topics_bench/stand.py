@@ -1,0 +1,213 @@
+"""What every part of the benchmark stands on: one broker, delayed topics, real worker processes, and a backlog at will."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.kafka import kafka_jars
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_worker_testing.process import Launch, WorkerProcess
+from delayed_topics_worker_testing.shipped import shipped_environment
+from delayed_topics_worker_testing.world import Declared, World
+from prometheus_client.parser import text_string_to_metric_families
+
+from delayed_topics_bench.java import JAVA_OPTIONS, JavaProgram, class_path_of
+from delayed_topics_bench.samples import Samples
+
+__all__ = ["PARTITIONS", "Backlog", "Stand", "cpu_seconds", "metric", "seconds_of"]
+
+PARTITIONS = 8
+"""Of every topic: two for each of four workers."""
+HEAP_MEGABYTES = 1024
+"""As Kafka's own start script has it."""
+BROKER_SETTINGS = {
+    "log.segment.delete.delay.ms": "1000",
+    "log.initial.task.delay.ms": "1000",
+    "transaction.max.timeout.ms": "900000",
+}
+FILL_TIMEOUT_SECONDS = 240.0
+DRAIN_TIMEOUT_SECONDS = 240.0
+READ_TIMEOUT_SECONDS = 120.0
+
+
+class Backlog:
+    """Records in an open transaction: on the broker, and not to be seen yet."""
+
+    def __init__(self, program: JavaProgram, directory: Path) -> None:
+        self._program = program
+        self._directory = directory
+
+    def show(self) -> int:
+        """Commit; returns the time in milliseconds at which that began."""
+        self._program.say("show")
+        (at_ms,) = self._program.expect("shown", timeout_seconds=60)
+        return int(at_ms)
+
+    def samples(self, received: Path) -> Samples:
+        """What was sent here, and what `Stand.read` has written into the other directory."""
+        (received / "sent.bin").write_bytes((self._directory / "sent.bin").read_bytes())
+        return Samples.read(received)
+
+
+class Stand:
+    """Enter it to start the broker; everything is gone when it is left."""
+
+    def __init__(self, *, pure: bool = False, exactly_once: bool = False) -> None:
+        """`pure`: workers without compiled modules, from this work tree; otherwise they are as their wheel has them.
+        `exactly_once`: they have this guarantee."""
+        self._stack = ExitStack()
+        self._exactly_once = exactly_once
+        self._launch = Launch() if pure else Launch(environment=shipped_environment())
+        self._broker = Broker(settings=BROKER_SETTINGS, heap_megabytes=HEAP_MEGABYTES, java_options=())
+        self._runs = 0
+        self.class_path = class_path_of("kafka", jars=kafka_jars())
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self._broker)
+            self.directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delayed-topics-bench-")))
+            self.world = World(Connection(bootstrap_servers=self._broker.bootstrap), self.directory)
+            stack.callback(self.world.close)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def bootstrap(self) -> str:
+        return self._broker.bootstrap
+
+    @property
+    def log(self) -> Path:
+        """Of all Java programs."""
+        return self.directory / "java.log"
+
+    def new_directory(self) -> Path:
+        """For the samples of a run."""
+        self._runs += 1
+        directory = self.directory / f"run-{self._runs}"
+        directory.mkdir()
+        return directory
+
+    @contextmanager
+    def declared(self, delay_seconds: Sequence[int], *, lanes: int = 1) -> Iterator[Declared]:
+        """A new delayed topic, deleted afterwards: the disk holds one run at a time."""
+        topic = self.world.declare(
+            delay_seconds, partitions=PARTITIONS, lanes_per_delay=lanes, front_partitions=PARTITIONS
+        )
+        try:
+            yield topic
+        finally:
+            self.world.admin.delete_topics(list(topic.names.topics))
+
+    @contextmanager
+    def workers(self, topic: Declared, count: int, **config: Any) -> Iterator[list[WorkerProcess]]:
+        """That many processes which have settled who serves what; ended afterwards. Start them after a backlog was
+        written: partitions that grow and give no records make a worker look again after three seconds. `config`: further
+        fields of worker.json."""
+        name = topic.names.front
+        config = {"guarantee": "ExactlyOnce" if self._exactly_once else "AtLeastOnce", **config}
+        started = [
+            self.world.start(topic, member=f"{name}-{n}", ready=False, launch=self._launch, **config)
+            for n in range(count)
+        ]
+
+        def settled() -> bool:
+            held = [metric(w, "delayedtopics_partitions", name) for w in started]
+            all_ready = all(w.get("/readyz")[0] == 200 for w in started)
+            return all_ready and all(held) and sum(held) == PARTITIONS + topic.record.layout.partition_count
+
+        wait_until(settled, what=f"{count} workers share {name} (see {self.directory})", timeout_seconds=60)
+        try:
+            yield started
+        finally:
+            for worker in started:
+                if worker.running:
+                    worker.terminate()
+
+    @contextmanager
+    def filled(self, topic: Declared, *, records: int, size: int) -> Iterator[Backlog]:
+        """New records in the front topic."""
+        directory = self.new_directory()
+        with self.java(
+            "Backlog", "fill", topic=topic.names.front, records=records, size=size, directory=directory
+        ) as p:
+            p.expect("filled", timeout_seconds=FILL_TIMEOUT_SECONDS)
+            yield Backlog(p, directory)
+
+    @contextmanager
+    def copied(
+        self, source: Declared, target: Declared, *, records: int, due_at_ms: int | None = None, shift_due_ms: int = 0
+    ) -> Iterator[Backlog]:
+        """The hopped records of one delayed topic in the same partitions of another, with another due time."""
+        with self.java(
+            "Backlog",
+            "copy",
+            source=source.names.delays,
+            topic=target.names.delays,
+            records=records,
+            due_at_ms=due_at_ms,
+            shift_due_ms=shift_due_ms,
+        ) as p:
+            p.expect("filled", timeout_seconds=FILL_TIMEOUT_SECONDS)
+            yield Backlog(p, self.directory)
+
+    def read(self, topic: str) -> Path:
+        """All that is in a topic now; returns the directory with its samples."""
+        directory = self.new_directory()
+        with self.java("Backlog", "read", topic=topic, directory=directory) as program:
+            program.finish(timeout_seconds=READ_TIMEOUT_SECONDS)
+        return directory
+
+    def java(self, main_class: str, *words: str, **arguments: object) -> JavaProgram:
+        """One of the programs of java/kafka, on this broker."""
+        given = {"bootstrap": self.bootstrap, **arguments}
+        # its second compiler would take the cores for half a minute from what is measured
+        options = (*JAVA_OPTIONS, "-XX:TieredStopAtLevel=1")
+        return JavaProgram(main_class, words, given, class_path=self.class_path, log=self.log, options=options)
+
+    def await_records(self, topic: str, count: int, *, timeout_seconds: float = DRAIN_TIMEOUT_SECONDS) -> None:
+        """Until the topic's partitions have so many offsets in all. Asking for these costs next to nothing. Where marks of
+        transactions are among them: until there are no more of them, either."""
+        keys = [(topic, p) for p in range(PARTITIONS)]
+        before: int | None = None
+
+        def there() -> bool:
+            nonlocal before
+            ends = self.world.admin.list_offsets(keys, "latest", isolation="read_committed").values()
+            last, before = before, sum(end for end in ends if isinstance(end, int))
+            return before >= count and (last == before or not self._exactly_once)
+
+        poll_seconds = 1.0 if self._exactly_once else 0.1
+        wait_until(
+            there, what=f"{count} records in {topic}", timeout_seconds=timeout_seconds, poll_seconds=poll_seconds
+        )
+
+
+def metric(worker: WorkerProcess, name: str, topic: str) -> float:
+    """A gauge or counter of a worker, 0 while it isn't there."""
+    for family in text_string_to_metric_families(worker.get("/metrics")[1]):
+        for sample in family.samples:
+            if sample.name == name and sample.labels.get("topic") == topic:
+                return float(sample.value)
+    return 0.0
+
+
+def cpu_seconds(pid: int) -> float:
+    """All threads of a process so far, its start included."""
+    return seconds_of(Path(f"/proc/{pid}/stat"))
+
+
+def seconds_of(stat: Path) -> float:
+    """Processor time by a `stat` file of a process or a thread."""
+    fields = stat.read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

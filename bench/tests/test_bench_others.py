@@ -1,0 +1,25 @@
+"""What others take of the machine is told from what the benchmark's own processes take."""
+
+import subprocess
+import sys
+
+from delayed_topics_bench.others import Usage, others_share
+
+BURN = "import time\nwhile time.process_time() < 1: pass"
+
+
+def test_our_own_children_are_not_others_whether_they_run_or_have_ended() -> None:
+    before = Usage.now()
+    with subprocess.Popen([sys.executable, "-c", BURN + "\ninput()"], stdin=subprocess.PIPE) as running:
+        subprocess.run([sys.executable, "-c", BURN], check=True)
+        after = Usage.now()
+        running.communicate(b"\n")
+    ticks_per_second = 100
+    assert after.own - before.own >= 1.5 * ticks_per_second
+    assert 0 <= others_share(before, after) <= 1
+
+
+def test_the_share_is_of_all_processors() -> None:
+    before = Usage(passed=0, used=0, own=0)
+    assert others_share(before, Usage(passed=400, used=300, own=200)) == 0.25
+    assert others_share(before, Usage(passed=400, used=200, own=202)) == 0.0
