@@ -1,0 +1,121 @@
+"""Every code block of README.md and docs/ is run, in order, on the real cluster; what can't be run in a test is checked.
+
+| block | what happens |
+|---|---|
+| `yaml file=NAME` | written to NAME, accepted by the API server; with `apply` really applied |
+| `yaml file=NAME values` | written to NAME, values for the chart that the next block uses |
+| `bash` | run, with kubectl, helm, Kafka's console tools, KUBECONFIG and KAFKA_BOOTSTRAP at hand |
+| `bash make` | its make targets exist and could be made (`make -n`): they contain this very test |
+| `python`, `java` | run, with the bootstrap servers given |
+| `text` | output to look at |
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from delayed_topics_devcluster.kafka import kafka_jars
+
+from checks.documents import Block, blocks
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+CONSOLE_TOOLS = {"producer": "ConsoleProducer", "consumer": "consumer.ConsoleConsumer"}
+
+
+def test_every_block_says_what_it_is() -> None:
+    known = {"yaml", "bash", "python", "java", "text"}
+    unknown = [str(block) for document in DOCUMENTS for block in blocks(document) if block.language not in known]
+    assert not unknown, f"blocks of no known language: {unknown}"
+
+
+@pytest.mark.parametrize("block", [b for d in DOCUMENTS for b in blocks(d) if "make" in b.flags], ids=str)
+def test_make_targets_in_the_documents_exist(block: Block) -> None:
+    for line in block.text.splitlines():
+        command = shlex.split(line, comments=True)
+        assert command[0] == "make", f"{block} has a line that is not a make target: {line}"
+        subprocess.run(["make", "-n", *command[1:]], cwd=ROOT, check=True, capture_output=True)
+
+
+@pytest.fixture
+def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator["Desk"]:
+    desk = Desk(tmp_path, "docs-" + Path(request.node.callspec.params["document"]).stem.lower())
+    desk.bash(
+        f"kubectl create namespace {desk.namespace} && kubectl config set-context --current --namespace={desk.namespace}"
+    )
+    yield desk
+    desk.bash(f"kubectl delete namespace {desk.namespace} --wait=false")
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    "document", [d for d in DOCUMENTS if any("make" not in b.flags for b in blocks(d))], ids=lambda d: d.name
+)
+def test_the_blocks_of_a_document_run(document: Path, desk: "Desk") -> None:
+    for block in blocks(document):
+        if "make" not in block.flags and block.language != "text":
+            desk.run(block)
+
+
+def kafka_bootstrap() -> str:
+    """The evaluation Kafka as it is reached now: other stories make its pod anew, which gives it another address."""
+    if "CONTEXT" in os.environ:
+        return os.environ["KAFKA_BOOTSTRAP"]
+    others = {name: value for name, value in os.environ.items() if name != "KAFKA_BOOTSTRAP"}
+    devcluster = Path(sys.executable).parent / "devcluster"
+    told = subprocess.run([devcluster, "env"], env=others, check=True, capture_output=True, text=True).stdout
+    return dict(line.split("=", 1) for line in told.splitlines())["KAFKA_BOOTSTRAP"]
+
+
+class Desk:
+    """Where a reader works: an empty folder next to the checkout, a namespace, and the usual tools."""
+
+    def __init__(self, folder: Path, namespace: str) -> None:
+        self.folder, self.namespace = folder, namespace
+        tools = folder / "bin"
+        tools.mkdir()
+        for name in ("charts", "examples", "images"):
+            (folder / name).symlink_to(ROOT / name)
+        for tool, main_class in CONSOLE_TOOLS.items():
+            script = tools / f"kafka-console-{tool}.sh"
+            script.write_text(f'#!/bin/sh\nexec java -cp "{kafka_jars()}/*" org.apache.kafka.tools.{main_class} "$@"\n')
+            script.chmod(0o755)
+        config = folder / "kubeconfig"
+        config.write_bytes(Path(os.environ["KUBECONFIG"]).read_bytes())
+        self.environment = {
+            **os.environ,
+            "KUBECONFIG": str(config),
+            "KAFKA_BOOTSTRAP": kafka_bootstrap(),
+            "PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+
+    def bash(self, script: str) -> str:
+        return self._call("bash", "-euo", "pipefail", "-c", script)
+
+    def run(self, block: Block) -> None:
+        bootstrap = self.environment["KAFKA_BOOTSTRAP"]
+        try:
+            match block.language:
+                case "bash":
+                    self.bash(block.text)
+                case "yaml":
+                    file = self.folder / (block.file or "block.yaml")
+                    file.write_text(block.text)
+                    if "values" not in block.flags:
+                        self.bash(f"kubectl apply -f {file}" + ("" if "apply" in block.flags else " --dry-run=server"))
+                case "python":
+                    self._call(sys.executable, "-c", f"BOOTSTRAP = {bootstrap!r}\n{block.text}")
+                case "java":
+                    (self.folder / "Example.java").write_text(block.text)
+                    self._call("java", "-cp", f"{kafka_jars()}/*", "Example.java", bootstrap)
+        except subprocess.CalledProcessError as e:
+            raise AssertionError(f"{block} failed:\n{block.text}\n{e.stdout}\n{e.stderr}") from e
+
+    def _call(self, *command: str) -> str:
+        return subprocess.run(
+            command, cwd=self.folder, env=self.environment, check=True, capture_output=True, text=True, timeout=300
+        ).stdout

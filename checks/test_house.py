@@ -1,0 +1,82 @@
+"""The house keeps its rules: types, lint, import contracts, sizes, no code twice, no shadowed module, nothing private."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from delayed_topics_core.reasons import Condition, DeadLetterReason, Reason
+from delayed_topics_devcluster.paths import cache_dir
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+MEMBERS = ["core", "crds", "kafka", "operator", "worker", "client", "audit", "devcluster", "faults", "bench"]
+MAX_LINES = 400
+SIMILAR_LINES = 12
+
+
+def run(*command: str) -> None:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def tracked(*patterns: str) -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+@pytest.mark.parametrize("command", [("ruff", "check", "."), ("ruff", "format", "--check", ".")], ids=" ".join)
+def test_ruff_is_green(command: tuple[str, ...]) -> None:
+    run(str(BIN / command[0]), *command[1:])
+
+
+def test_mypy_strict_is_green_over_all_members() -> None:
+    run(str(BIN / "mypy"), "--cache-dir", str(cache_dir("mypy")), *MEMBERS, "e2e", "checks")
+
+
+def test_imports_point_one_way() -> None:
+    run(str(BIN / "lint-imports"))
+
+
+def test_no_code_stands_twice() -> None:
+    sources = [f"{member}/src" for member in MEMBERS]
+    run(
+        *(str(BIN / "pylint"), "--disable=all", "--enable=duplicate-code", f"--min-similarity-lines={SIMILAR_LINES}"),
+        *("--ignore-imports=y", "--ignore-signatures=y", *sources),
+    )
+
+
+def test_no_file_is_longer_than_a_reader_wants() -> None:
+    long = {
+        str(path.relative_to(ROOT)): n
+        for path in tracked("*.py")
+        if (n := len(path.read_text().splitlines())) > MAX_LINES
+    }
+    assert not long, f"files above {MAX_LINES} lines: {long}"
+
+
+def test_nothing_shadows_pythons_operator_module() -> None:
+    assert not (ROOT / "operator" / "__init__.py").exists(), (
+        "operator/__init__.py would shadow the standard library's operator"
+    )
+    assert "operator" in sys.stdlib_module_names
+
+
+def test_every_error_is_handled_not_swallowed() -> None:
+    silent = re.compile(r"except[^\n]*:\n\s+(pass|\.\.\.)\n")
+    found = [str(path.relative_to(ROOT)) for path in tracked("*.py") if silent.search(path.read_text())]
+    assert not found, f"swallowed exceptions in {found}"
+
+
+def test_generated_files_are_what_the_models_say() -> None:
+    run(sys.executable, "-m", "delayed_topics_crds", "check")
+
+
+def test_every_condition_and_reason_is_explained_and_used() -> None:
+    explained = (ROOT / "docs" / "operations.md").read_text()
+    code = "".join(path.read_text() for path in tracked("*/src/*.py") if path.name != "reasons.py")
+    for kind in (Condition, Reason, DeadLetterReason):
+        for member in kind:
+            assert f"| `{member.value}` |" in explained, f"docs/operations.md does not explain {member.value}"
+            assert f"{kind.__name__}.{member.name}" in code, f"nobody uses {kind.__name__}.{member.name}: delete it"
