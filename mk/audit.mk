@@ -1,0 +1,26 @@
+# The jars that Spark needs to read Kafka and write to S3, in the user's cache, keyed by the content of audit/pom.xml.
+SPARK_JARS := $(CACHE)/spark-jars/$(shell sha256sum audit/pom.xml | cut -c1-16)
+
+.PHONY: spark-jars
+spark-jars: $(SPARK_JARS) ## the jars that Spark needs to read Kafka and write to S3; prints their folder
+	@echo $(SPARK_JARS)
+
+$(SPARK_JARS):
+	@echo "== fetching Spark's jars for Kafka and S3 into $@" >&2
+	@mkdir -p $(dir $@)
+	@fetched=$$(mktemp -d -p $(dir $@)) && chmod 755 $$fetched \
+		&& mvn -q -B -f audit/pom.xml dependency:copy-dependencies -DoutputDirectory=$$fetched >&2 \
+		&& { mv -T $$fetched $@ || rm -r $$fetched; }
+
+.PHONY: audit-mutations audit-freezes bench-audit
+audit-mutations: setup $(SPARK_JARS) ## the mutation test of the auditor, 100 seeds on a million records (most of an hour on two cores)
+	@.venv/bin/python -m delayed_topics_audit_testing.mutations --jars $(SPARK_JARS) --results bench/results/audit-mutations.json
+
+WINDOWS ?= 500
+audit-freezes: setup $(SPARK_JARS) ## windows frozen under full traffic, workers killed meanwhile: none sees a loss that is none
+	@.venv/bin/python -m delayed_topics_audit_testing.freezes --jars $(SPARK_JARS) --windows $(WINDOWS) \
+		--results bench/results/audit-freezes.json
+
+bench-audit: setup $(SPARK_JARS) ## how fast an audit is, beside a plain Python consumer (ARGS="--report page.html")
+	@.venv/bin/python -m delayed_topics_audit_testing.bench --jars $(SPARK_JARS) --records 1000000 --records 10000000 \
+		--results bench/results/audit.json $(ARGS)

@@ -1,0 +1,8 @@
+# Faults on purpose, on brokers and workers of their own: make faults ROW=W1 TRIALS=20 SEED=7; `.venv/bin/delayed-topics-faults --help` lists the rows.
+TRIALS ?= 5
+SEED ?= 7
+GUARANTEE ?= AtLeastOnce
+
+.PHONY: faults
+faults: setup ## one row of faults (ROW=W1 TRIALS=20 SEED=7 GUARANTEE=ExactlyOnce), judged by an independent reader
+	@.venv/bin/delayed-topics-faults --row "$(or $(ROW),$(error say which row: make faults ROW=W1))" --trials $(TRIALS) --seed $(SEED) --guarantee $(GUARANTEE) --results faults/results
