@@ -32,17 +32,6 @@ $(UV):
 
 -include mk/*.mk
 
-.PHONY: test check demo
-REPORTS := $(CACHE)/reports
-# On two cores most tests wait most of the time, so four processes share them; conftest.py says which tests don't go together.
-test: cluster ## every check and test, on real parts; the counts come last
-	@eval "$$(.venv/bin/devcluster env)" && export KUBECONFIG KAFKA_BOOTSTRAP PATH="$(CACHE)/bin:$$PATH" \
-		&& mkdir -p $(REPORTS) && rm -f $(REPORTS)/*.xml && code=0 \
-		&& { .venv/bin/pytest -n 4 --no-loadscope-reorder --max-worker-restart=0 --junitxml=$(REPORTS)/tests.xml || code=$$?; } \
-		; .venv/bin/python -m checks.counts $(REPORTS)/tests.xml; exit $$code
-
-check: setup ## the tests that need neither a cluster nor a broker
-	@.venv/bin/pytest -q -m "not cluster and not broker and not spark"
-
+.PHONY: demo
 demo: cluster ## the main job, for people to watch; leaves the cluster up
 	@eval "$$(.venv/bin/devcluster env)" && export KUBECONFIG KAFKA_BOOTSTRAP PATH="$(CACHE)/bin:$$PATH" && .venv/bin/python examples/demo.py

@@ -1,5 +1,8 @@
 """For every test of the workspace."""
 
+import sys
+from collections.abc import Generator
+
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
@@ -8,6 +11,34 @@ from xdist.workermanage import WorkerController
 # the machines that tests run on are busy with brokers and clusters, so the time that one example takes says nothing
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
+
+NEEDS = ("check", "process", "spark", "broker", "api", "cluster")
+"""Markers of what a test needs besides Python. One without any is a unit test."""
+OUTSIDE = ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.system", "socket.connect", "socket.bind")
+"""What Python's audit hooks call the ways out of a unit test."""
+unit_tests: list[str] = []
+"""The one that runs now, if it is one: hooks have no other way to know."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A unit test that starts a process or talks to a network is told so: that is how a gate gets slow and uncertain."""
+    if not any(item.get_closest_marker(need) for need in NEEDS):
+        unit_tests.append(item.nodeid)
+    try:
+        return (yield)
+    finally:
+        unit_tests.clear()
+
+
+def stay_inside(event: str, arguments: tuple[object, ...]) -> None:
+    if unit_tests and event in OUTSIDE:
+        raise RuntimeError(
+            f"{unit_tests[0]} is a unit test and did {event} {arguments}: mark it with what it needs ({', '.join(NEEDS)})"
+        )
+
+
+sys.addaudithook(stay_inside)
 
 SHARING = ("e2e/", "crds/", "devcluster/", "charts/")
 """Their tests use the cluster beside each other."""

@@ -1,16 +1,30 @@
-"""Says how many tests passed and failed, from pytest's JUnit report: the last line of a run, whatever else prints late."""
+"""Says how many tests passed and failed, from pytest's JUnit reports: the last line of a run, whatever else prints late.
+
+`python -m checks.counts REPORT [REPORT …]`. A report that is not there counts as a failure: pytest ended before it could write
+one. A tier that was never begun has to be left out by the caller.
+"""
 
 import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 
-def main(report: str) -> None:
+def counted(report: Path) -> tuple[int, int, int]:
+    """Passed, failed (errors too) and skipped tests of a report."""
+    if not report.exists():
+        sys.stdout.write(f"{report}: pytest ended without a report, see above\n")
+        return 0, 1, 0
     suite = ElementTree.parse(report).getroot().find("testsuite")
     assert suite is not None, f"{report} has no test suite"
     total, skipped, failures, errors = (int(suite.attrib[n]) for n in ("tests", "skipped", "failures", "errors"))
     failed = failures + errors
-    sys.stdout.write(f"{total - failed - skipped} passed, {failed} failed, {skipped} skipped\n")
+    return total - failed - skipped, failed, skipped
+
+
+def main(*reports: str) -> None:
+    passed, failed, skipped = (sum(column) for column in zip(*(counted(Path(r)) for r in reports), strict=True))
+    sys.stdout.write(f"{passed} passed, {failed} failed" + (f", {skipped} skipped\n" if skipped else "\n"))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -22,6 +22,8 @@ from delayed_topics_devcluster.kafka import kafka_jars
 
 from checks.documents import Block, blocks
 
+pytestmark = pytest.mark.check
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 CONSOLE_TOOLS = {"producer": "ConsoleProducer", "consumer": "consumer.ConsoleConsumer"}

@@ -9,6 +9,8 @@ import pytest
 from delayed_topics_core.reasons import Condition, DeadLetterReason, Reason
 from delayed_topics_devcluster.paths import cache_dir
 
+pytestmark = pytest.mark.check
+
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 MEMBERS = ["core", "crds", "kafka", "operator", "worker", "client", "audit", "devcluster", "faults", "bench"]

@@ -3,11 +3,13 @@
 import subprocess
 import sys
 
+import pytest
 from delayed_topics_bench.others import Usage, others_share
 
 BURN = "import time\nwhile time.process_time() < 1: pass"
 
 
+@pytest.mark.process
 def test_our_own_children_are_not_others_whether_they_run_or_have_ended() -> None:
     before = Usage.now()
     with subprocess.Popen([sys.executable, "-c", BURN + "\ninput()"], stdin=subprocess.PIPE) as running:

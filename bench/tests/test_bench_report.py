@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from delayed_topics_bench.plots import draw
 from delayed_topics_bench.report import BEGIN, DOCUMENT, END, markdown, write_document
 from delayed_topics_bench.results import RESULTS, Entry, Results
@@ -75,6 +76,7 @@ def test_the_document_has_the_figures_of_the_last_run_and_no_others() -> None:
     assert f"{BEGIN}\n{figures}{END}" in DOCUMENT.read_text(), "run `make bench ARGS=--only-show`"
 
 
+@pytest.mark.process
 def test_a_run_replaces_its_own_figures_and_counts_them_once(tmp_path: Path) -> None:
     file = tmp_path / "relay.json"
     for lost in (1, 0):

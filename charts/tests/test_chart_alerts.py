@@ -14,6 +14,8 @@ from delayed_topics_worker.metrics import Metrics
 from delayed_topics_worker.served import ServedTopics
 from prometheus_client import REGISTRY
 
+pytestmark = pytest.mark.api
+
 FILES = Path(__file__).resolve().parents[1] / "delayed-topics" / "files"
 ALERTS = FILES / "alerts.yaml"
 CONDITION = 'delayed_topics_operator_condition{kind="DelayedTopic", type="%s", status="%s", reason="%s"}'

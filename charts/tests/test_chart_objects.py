@@ -8,6 +8,8 @@ import pytest
 import yaml
 from delayed_topics_crds import parse
 
+pytestmark = pytest.mark.api
+
 Manifest = dict[str, Any]
 PRODUCTION_SERVERS = ["kafka-0.example.com:9093", "[2001:db8::1]:9093"]
 

@@ -21,6 +21,7 @@ FREE = (
 )
 
 
+@pytest.mark.api
 def test_lint_finds_nothing(helm: Cluster) -> None:
     assert "0 chart(s) failed" in helm.helm("lint", "--strict", CHART)
 
@@ -32,6 +33,7 @@ def test_every_value_is_described_where_its_default_is() -> None:
     assert [path for path in undescribed(document, lines) if path not in FREE] == []
 
 
+@pytest.mark.api
 def test_a_misspelt_value_is_refused_wherever_it_is(helm: Cluster, tmp_path: Path) -> None:
     defaults = yaml.safe_load(VALUES.read_text())
     places = [path for path in maps(defaults) if path not in FREE]
@@ -67,6 +69,7 @@ def test_a_misspelt_value_is_refused_wherever_it_is(helm: Cluster, tmp_path: Pat
     ],
     ids=str,
 )
+@pytest.mark.api
 def test_a_value_that_cannot_work_is_refused(helm: Cluster, tmp_path: Path, values: dict[str, Any]) -> None:
     assert "values don't meet the specifications of the schema" in refusal(helm, tmp_path, values)
 

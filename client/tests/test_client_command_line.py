@@ -113,6 +113,7 @@ def test_without_an_address_it_says_how_to_give_one() -> None:
     assert "--bootstrap HOST:PORT, $KAFKA_BOOTSTRAP, or bootstrap.servers in --config" in shown.output
 
 
+@pytest.mark.process
 def test_the_manifest_of_a_handler_is_printed(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(
         "from delayed_topics import delayed_topic\n"

@@ -40,6 +40,7 @@ def test_images_that_are_there_already_are_not_built(recorder: Path) -> None:
     assert recorder.read_text() == ""
 
 
+@pytest.mark.process
 def test_images_are_built_and_handed_to_the_loader(recorder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOAD", "load-it docker-image")
     ForeignCluster("kind-kind").load("worker")
@@ -51,6 +52,7 @@ def test_images_are_built_and_handed_to_the_loader(recorder: Path, monkeypatch: 
     assert any((context / "wheels" / "own").glob("delayed_topics_worker-*.whl"))
 
 
+@pytest.mark.process
 def test_images_are_pushed_to_a_registry(recorder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IMAGE_REGISTRY", "registry.example.com/team")
     monkeypatch.setenv("BASE_IMAGE", "registry.example.com/python:3.11")

@@ -12,6 +12,7 @@ def distributions(folder: Path) -> set[str]:
     return {wheel.name.split("-")[0].lower() for wheel in folder.iterdir()}
 
 
+@pytest.mark.process
 def test_the_worker_brings_its_members_and_nobody_elses() -> None:
     assert distributions(own_wheels("delayed-topics-worker")) == {
         "delayed_topics_core",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 DEVCLUSTER = Path(sys.executable).parent / "devcluster"
 
 

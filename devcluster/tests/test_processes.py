@@ -21,6 +21,7 @@ def changed(file: Path, **fields: object) -> Process:
     return found
 
 
+@pytest.mark.process
 def test_a_process_is_found_again_by_its_file(tmp_path: Path) -> None:
     process = start(tmp_path, "exec sleep 60")
     process.write(tmp_path / "process.json")
@@ -30,6 +31,7 @@ def test_a_process_is_found_again_by_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("field", [{"started_at_ticks": 1}, {"boot_id": "another boot"}])
+@pytest.mark.process
 def test_an_id_that_was_given_to_somebody_else_is_never_ended(tmp_path: Path, field: dict[str, object]) -> None:
     process = start(tmp_path, "exec sleep 60")
     file = tmp_path / "process.json"
@@ -49,6 +51,7 @@ def test_a_file_that_a_crash_cut_off_means_no_process(tmp_path: Path) -> None:
     assert Process.read(file) is None
 
 
+@pytest.mark.process
 def test_stop_lets_a_process_finish(tmp_path: Path) -> None:
     process = start(tmp_path, "trap 'echo finished; exit' TERM; echo ready; while :; do sleep 0.1; done")
     wait_until(lambda: "ready" in (tmp_path / "log").read_text(), what="ready", timeout_seconds=5)
@@ -56,6 +59,7 @@ def test_stop_lets_a_process_finish(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "ready\nfinished\n"
 
 
+@pytest.mark.process
 def test_stop_ends_a_process_that_does_not_listen(tmp_path: Path) -> None:
     process = start(tmp_path, "trap '' TERM; echo ready; while :; do sleep 0.1; done")
     wait_until(lambda: "ready" in (tmp_path / "log").read_text(), what="ready", timeout_seconds=5)
@@ -63,6 +67,7 @@ def test_stop_ends_a_process_that_does_not_listen(tmp_path: Path) -> None:
     assert not process.alive()
 
 
+@pytest.mark.process
 def test_stop_ends_a_process_that_is_suspended(tmp_path: Path) -> None:
     process = start(tmp_path, "exec sleep 60")
     process.signal(signal.SIGSTOP)
@@ -70,6 +75,7 @@ def test_stop_ends_a_process_that_is_suspended(tmp_path: Path) -> None:
     assert not process.alive()
 
 
+@pytest.mark.process
 def test_a_program_that_ended_shows_the_end_of_its_log(tmp_path: Path) -> None:
     process = start(tmp_path, "sleep 0.2; echo no such flag; exit 1")
     wait_until(lambda: not process.alive(), what="it ends", timeout_seconds=5)

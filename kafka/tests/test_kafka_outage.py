@@ -13,6 +13,7 @@ from delayed_topics_kafka.events import EventFollower, EventWriter
 from delayed_topics_kafka.stranded import when_stranded
 
 
+@pytest.mark.process
 def test_after_a_call_without_an_answer_the_next_one_is_made_by_a_new_client() -> None:
     """Real brokers strand a client in one outage of ten only."""
     nowhere = Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": "2"})

@@ -17,7 +17,7 @@ from delayed_topics_kafka_testing.rights import AUTHORIZER, rule
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
 from delayed_topics_operator_testing.scene import Scene
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.api
 
 Manifest = dict[str, Any]
 

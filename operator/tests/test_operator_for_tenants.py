@@ -8,7 +8,7 @@ from delayed_topics_operator_testing.api_server import ApiServer
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
 from delayed_topics_operator_testing.scene import Manifest, Scene
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.api
 
 OWN = {"kind": "KafkaConnection", "name": "mine"}
 

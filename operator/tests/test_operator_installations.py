@@ -63,7 +63,7 @@ def two(api: ApiServer, broker: Broker, tmp_path: Path) -> Iterator[tuple[Scene,
         made.close()
 
 
-@pytest.mark.broker
+@pytest.mark.api
 def test_a_second_installation_leaves_the_first_ones_connection_and_resources_alone(
     two: tuple[Scene, OperatorProcess],
 ) -> None:
@@ -89,7 +89,7 @@ def test_a_second_installation_leaves_the_first_ones_connection_and_resources_al
     assert scene.resource() == before
 
 
-@pytest.mark.broker
+@pytest.mark.api
 def test_a_default_connection_that_is_refused_is_said_and_holds_up_no_other(
     api: ApiServer, broker: Broker, tmp_path: Path
 ) -> None:

@@ -5,7 +5,7 @@ from confluent_kafka import Producer
 from delayed_topics_core.names import transactional_id
 from delayed_topics_operator_testing.scene import Scene
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.api
 
 
 def test_a_manifest_becomes_topics_offsets_a_layout_and_workers(scene: Scene) -> None:

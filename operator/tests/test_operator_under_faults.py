@@ -9,7 +9,7 @@ from delayed_topics_operator_testing.api_server import ApiServer
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
 from delayed_topics_operator_testing.scene import Scene
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.api
 
 HEALED_SECONDS = 60
 MIDDLE_SECONDS = 1.2

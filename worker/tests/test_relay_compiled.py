@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from delayed_topics_worker_testing.shipped import shipped_environment, shipped_packages
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -30,6 +30,7 @@ def seen(name: str, *lagging: int) -> TopicInfo:
     return TopicInfo(name=name, id=name, partitions=2, replication_factor=3, leaders_known=True, lagging=lagging)
 
 
+@pytest.mark.process
 def test_livez_says_so_when_the_owning_thread_does_not_turn() -> None:
     now = 0.0
     board = Board(lambda: now)

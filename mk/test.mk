@@ -1,0 +1,35 @@
+# The tiers of tests, from quick and certain to long; docs/testing.md says what is in which, and why.
+REPORTS := build/reports
+# What .ci/run asks for, in this order. A tier enters when it was green ten times in a row.
+GATE := check unit
+
+# pytest with these arguments, and its counts on the last line, whatever else printed late
+define pytest
+mkdir -p $(REPORTS) && rm -f $(REPORTS)/$@.xml && code=0 \
+	&& { .venv/bin/pytest --junitxml=$(REPORTS)/$@.xml $(1) || code=$$?; } \
+	; .venv/bin/python -m checks.counts $(REPORTS)/$@.xml; exit $$code
+endef
+on_cluster = eval "$$(.venv/bin/devcluster env)" && export KUBECONFIG KAFKA_BOOTSTRAP PATH="$(CACHE)/bin:$$PATH"
+
+.PHONY: test check unit broker api e2e
+test: ## the gate: check and unit, until the first that fails
+	@begun=(); code=0; \
+	for tier in $(GATE); do echo "== make $$tier"; begun+=("$(REPORTS)/$$tier.xml"); \
+		$(MAKE) --no-print-directory $$tier || { code=$$?; break; }; done; \
+	.venv/bin/python -m checks.counts "$${begun[@]}" | tee $(REPORTS)/counts; exit $$code
+
+check: setup ## lint, types, import contracts, duplicates, sizes, generated files, documents
+	@$(call pytest,-q -m "check and not cluster")
+
+unit: setup ## pure tests and properties: no process, no network
+	@$(call pytest,-q -n 2 --timeout=120 -m "not (check or process or spark or broker or api or cluster)")
+
+broker: setup ## tests on real Kafka brokers, workers and Spark as processes of this machine
+	@$(call pytest,-n 2 -m "(process or spark or broker) and not api and not cluster")
+
+api: setup ## the operator and the chart against a real API server and a broker, without a node
+	@$(call pytest,-n 2 -m "api and not cluster")
+
+# On two cores these wait most of the time, so four processes share them; conftest.py says which tests don't go together.
+e2e: cluster ## the user stories on the real cluster: STORY=main for one of them
+	@$(on_cluster) && $(call pytest,-n 4 --no-loadscope-reorder --max-worker-restart=0 $(if $(STORY),e2e/tests/test_story_$(STORY).py,-m cluster))
