@@ -7,12 +7,13 @@ from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_devcluster.images import image_name
 from delayed_topics_devcluster.wheels import own_wheels, third_party_wheels
 
+pytestmark = pytest.mark.process
+
 
 def distributions(folder: Path) -> set[str]:
     return {wheel.name.split("-")[0].lower() for wheel in folder.iterdir()}
 
 
-@pytest.mark.process
 def test_the_worker_brings_its_members_and_nobody_elses() -> None:
     assert distributions(own_wheels("delayed-topics-worker")) == {
         "delayed_topics_core",
