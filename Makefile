@@ -34,4 +34,4 @@ $(UV):
 
 .PHONY: demo
 demo: cluster ## the main job, for people to watch; leaves the cluster up
-	@eval "$$(.venv/bin/devcluster env)" && export KUBECONFIG KAFKA_BOOTSTRAP PATH="$(CACHE)/bin:$$PATH" && .venv/bin/python examples/demo.py
+	@$(on_cluster); .venv/bin/python examples/demo.py

@@ -20,10 +20,17 @@ unit_tests: list[str] = []
 """The one that runs now, if it is one: hooks have no other way to know."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if not any(item.get_closest_marker(need) for need in NEEDS):
+            item.add_marker("unit")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """A unit test that starts a process or talks to a network is told so: that is how a gate gets slow and uncertain."""
-    if not any(item.get_closest_marker(need) for need in NEEDS):
+    if item.get_closest_marker("unit"):
         unit_tests.append(item.nodeid)
     try:
         return (yield)

@@ -9,7 +9,8 @@ mkdir -p $(REPORTS) && rm -f $(REPORTS)/$@.xml && code=0 \
 	&& { .venv/bin/pytest --junitxml=$(REPORTS)/$@.xml $(1) || code=$$?; } \
 	; .venv/bin/python -m checks.counts $(REPORTS)/$@.xml; exit $$code
 endef
-on_cluster = eval "$$(.venv/bin/devcluster env)" && export KUBECONFIG KAFKA_BOOTSTRAP PATH="$(CACHE)/bin:$$PATH"
+# a failing command inside eval "$$(…)" would go unseen
+on_cluster = told="$$(.venv/bin/devcluster env)"; eval "$$told"; export KUBECONFIG KAFKA_BOOTSTRAP PATH="$(CACHE)/bin:$$PATH"
 
 .PHONY: test check unit broker api e2e
 test: ## the gate: check and unit, until the first that fails
@@ -22,7 +23,7 @@ check: setup ## lint, types, import contracts, duplicates, sizes, generated file
 	@$(call pytest,-q -m "check and not cluster")
 
 unit: setup ## pure tests and properties: no process, no network
-	@$(call pytest,-q -n 2 --timeout=120 -m "not (check or process or spark or broker or api or cluster)")
+	@$(call pytest,-q -n 2 --timeout=120 -m unit)
 
 broker: setup ## tests on real Kafka brokers, workers and Spark as processes of this machine
 	@$(call pytest,-n 2 -m "(process or spark or broker) and not api and not cluster")
@@ -32,4 +33,4 @@ api: setup ## the operator and the chart against a real API server and a broker,
 
 # On two cores these wait most of the time, so four processes share them; conftest.py says which tests don't go together.
 e2e: cluster ## the user stories on the real cluster: STORY=main for one of them
-	@$(on_cluster) && $(call pytest,-n 4 --no-loadscope-reorder --max-worker-restart=0 $(if $(STORY),e2e/tests/test_story_$(STORY).py,-m cluster))
+	@$(on_cluster); $(call pytest,-n 4 --no-loadscope-reorder --max-worker-restart=0 $(if $(STORY),e2e/tests/test_story_$(STORY).py,-m cluster))
