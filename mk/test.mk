@@ -12,7 +12,7 @@ endef
 # a failing command inside eval "$$(…)" would go unseen
 on_cluster = told="$$(.venv/bin/devcluster env)"; eval "$$told"; export KUBECONFIG KAFKA_BOOTSTRAP PATH="$(CACHE)/bin:$$PATH"
 
-.PHONY: test check unit broker api e2e
+.PHONY: test check unit broker slow api e2e
 test: ## the gate: check and unit, until the first that fails
 	@begun=(); code=0; \
 	for tier in $(GATE); do echo "== make $$tier"; begun+=("$(REPORTS)/$$tier.xml"); \
@@ -25,8 +25,13 @@ check: setup ## lint, types, import contracts, duplicates, sizes, generated file
 unit: setup ## pure tests and properties: no process, no network
 	@$(call pytest,-q -n 2 --timeout=120 -m unit)
 
-broker: setup ## tests on real Kafka brokers, workers and Spark as processes of this machine
-	@$(call pytest,-n 2 -m "(process or spark or broker) and not api and not cluster")
+processes = (process or spark or broker) and not api and not cluster
+# They wait for one another most of the time, so four share two cores.
+broker: setup ## the promises about records, on a real Kafka broker, with workers, clients and Spark as processes
+	@$(call pytest,-n 4 -m "$(processes) and not slow")
+
+slow: setup ## as broker, but outages, takeovers and what plays for minutes
+	@$(call pytest,-n 2 -m "$(processes) and slow")
 
 api: setup ## the operator and the chart against a real API server and a broker, without a node
 	@$(call pytest,-n 2 -m "api and not cluster")

@@ -10,7 +10,7 @@ from delayed_topics_devcluster.broker import Broker
 from delayed_topics_kafka.connection import Connection
 from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 WINDOWS = int(os.environ.get("WINDOWS", "2"))
 

@@ -78,6 +78,7 @@ def test_a_topic_that_may_not_be_read_is_named(connection: Connection, spark: Sp
         audit(window, connection, lambda: spark, print)
 
 
+@pytest.mark.slow
 def test_a_heap_that_is_too_small_is_said(
     connection: Connection, spark_jars: Path, quick_java: dict[str, str], tmp_path: Path
 ) -> None:

@@ -246,6 +246,7 @@ def test_a_clean_run_is_called_clean_and_one_lost_and_one_doubled_are_found(
     assert double == f"f:{root.partition}:{root.offset} r:{ready_partition}:{first} r:{ready_partition}:{second}"
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_verdict_and_succeeds(
     relayed: Relayed, spark_jars: Path, quick_java: dict[str, str], tmp_path: Path
 ) -> None:
@@ -289,6 +290,7 @@ def test_the_command_writes_the_verdict_and_succeeds(
     assert "http" not in page.replace("http://www.w3.org", "")
 
 
+@pytest.mark.slow
 def test_kafka_away_is_no_verdict(relayed: Relayed, spark_jars: Path, tmp_path: Path) -> None:
     (tmp_path / "window.json").write_text(relayed.freeze().encode())
     (tmp_path / "bootstrap-servers").write_text("127.0.0.1:1")
@@ -316,6 +318,7 @@ def test_a_foreign_record_in_the_ready_topic_is_told(relayed: Relayed, judged: C
     assert f"1 records of {relayed.names.ready} are not a worker's" in judged(relayed.freeze()).message
 
 
+@pytest.mark.slow
 def test_records_that_retention_removed_make_it_unknown(
     relayed: Relayed, judged: Callable[[AuditWindow], Result]
 ) -> None:

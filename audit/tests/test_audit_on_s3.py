@@ -25,7 +25,7 @@ from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 BUCKET = "accounts"
 KEY_ID, SECRET = "AUDITOR", "open-sesame-4711"

@@ -12,7 +12,7 @@ from delayed_topics_audit_testing.mutations import run
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 RECORDS = 2_400
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from delayed_topics_bench.cli import main
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
 def test_drain_and_lateness_count_every_record(tmp_path: Path) -> None:

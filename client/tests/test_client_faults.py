@@ -92,6 +92,7 @@ def test_sigkill_between_copy_and_commit_leaves_both_or_none(served: Served, ste
     assert [c.value for c in served.read(served.names.dead_letter)] == [b"5"]
 
 
+@pytest.mark.slow
 def test_sigkill_at_any_moment(served: Served) -> None:
     seed = random.randrange(10**6)
     chance = random.Random(seed)
@@ -122,6 +123,7 @@ def test_sigterm_at_any_moment_repeats_nothing(served: Served) -> None:
     assert_each_once(served, count)
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_killed_and_comes_back_costs_no_copy_and_doubles_none() -> None:
     with Broker() as broker:
         served = serve(Connection(bootstrap_servers=broker.bootstrap), "orders")
@@ -139,6 +141,7 @@ def test_a_broker_that_is_killed_and_comes_back_costs_no_copy_and_doubles_none()
         assert_each_once(served, count)
 
 
+@pytest.mark.slow
 def test_a_consumer_that_slept_through_its_session_doubles_no_copy(served: Served) -> None:
     count = 300
     release(served, count // 3)

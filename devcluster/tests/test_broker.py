@@ -41,6 +41,7 @@ def consume(broker: Broker, topic: str, count: int) -> list[str]:
     ).splitlines()
 
 
+@pytest.mark.slow
 def test_records_survive_a_restart_and_a_kill(own_broker: Broker) -> None:
     bootstrap = own_broker.bootstrap
     produce(own_broker, "kept", "a\nb\n")

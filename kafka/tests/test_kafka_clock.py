@@ -94,6 +94,7 @@ def test_a_second_without_a_probe_and_nothing_is_known() -> None:
     assert clock.now_lower_bound_ms() is None
 
 
+@pytest.mark.slow
 @pytest.mark.broker
 @pytest.mark.usefixtures("system_topics")
 def test_a_real_broker_is_measured_within_milliseconds(connection: Connection) -> None:

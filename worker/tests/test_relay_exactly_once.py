@@ -35,6 +35,7 @@ def test_workers_that_are_killed_again_and_again_repeat_nothing(world: World) ->
     assert doubled(all_ready(orders, sent)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_the_others_take_over_from_one_that_is_killed_for_good(world: World, protocol: str) -> None:
     orders = world.declare((0, 1, 2), front_partitions=4, partitions=6)
@@ -48,6 +49,7 @@ def test_the_others_take_over_from_one_that_is_killed_for_good(world: World, pro
     assert doubled(all_ready(orders, sent, timeout_seconds=90)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frozen_seconds", [SESSION_TIMEOUT_MS / 1000 + 2, 2 * TRANSACTION_TIMEOUT_MS / 1000 + 3])
 def test_a_worker_that_was_frozen_releases_nothing_that_others_have_released(
     world: World, frozen_seconds: float
@@ -66,6 +68,7 @@ def test_a_worker_that_was_frozen_releases_nothing_that_others_have_released(
     assert workers[1].ready().terminate() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.xfail(
     strict=False, reason="beside a full machine the client library once aborted (SIGABRT) instead: not mended"
 )

@@ -46,6 +46,7 @@ def test_far_records_fill_a_part_of_the_window_and_due_ones_are_on_time(world: W
     assert resident_megabytes(worker.pid) < 200
 
 
+@pytest.mark.slow
 def test_a_full_window_over_many_partitions_stays_within_250_mib(world: World) -> None:
     count, partitions = 100_000, 100
     orders = world.declare((3600,), front_partitions=4, partitions=partitions)

@@ -11,7 +11,7 @@ from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.world import World
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 OUTAGE_SECONDS = 13
 MOST_SECONDS_AFTER = 20.0
