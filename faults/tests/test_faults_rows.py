@@ -19,8 +19,8 @@ SHORT: dict[str, dict[str, float]] = {
 """What is shorter than in the command."""
 BY_COMMAND = frozenset({"B1", "B3", "B6", "B8"})
 """Rows of three brokers, or of long outages, whose limits in seconds a machine that runs all other tests too doesn't keep."""
-QUICK = frozenset({"W1", "W3", "D2"})
-"""What needs less than half a minute and no rights but a user's: workers killed and frozen, consumers that fail."""
+QUICK = frozenset({"W1", "D2"})
+"""What needs less than half a minute and no rights but a user's: workers killed, consumers that fail."""
 
 
 @pytest.mark.parametrize(

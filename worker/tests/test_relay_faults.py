@@ -11,8 +11,15 @@ from delayed_topics_worker_testing.world import World
 pytestmark = pytest.mark.broker
 
 
-@pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(
+    ("protocol", "guarantee"),
+    [
+        ("classic", "ExactlyOnce"),
+        ("consumer", "AtLeastOnce"),
+        pytest.param("classic", "AtLeastOnce", marks=pytest.mark.slow),
+        pytest.param("consumer", "ExactlyOnce", marks=pytest.mark.slow),
+    ],
+)
 def test_members_come_and_go(world: World, protocol: str, guarantee: str) -> None:
     orders = world.declare((0, 1, 2), front_partitions=4, partitions=6)
     world.start(orders, member="orders-0", protocol=protocol, guarantee=guarantee)
