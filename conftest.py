@@ -38,6 +38,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         unit_tests.clear()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What failed tells what was there: each fixture that has an `evidence()` is asked before it goes."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for name, fixture in getattr(item, "funcargs", {}).items():
+            if hasattr(fixture, "evidence"):
+                report.sections.append((f"{name}, when it failed", fixture.evidence()))
+    return report
+
+
 def stay_inside(event: str, arguments: tuple[object, ...]) -> None:
     if unit_tests and event in OUTSIDE:
         what = arguments[1]  # the command or the address; a process's environment stands behind it and may hold secrets

@@ -1,14 +1,21 @@
 # The cluster that everything runs on: our own on this machine, or with CONTEXT=name that context of your kubeconfig.
 
-.PHONY: cluster-up cluster-status down env
+.PHONY: cluster-up cluster-status down crash crash-rounds env
 cluster-up: setup ## a Kubernetes on this machine, with nothing in it yet
 	@.venv/bin/devcluster up
 
 cluster-status: setup ## what runs of it
 	@.venv/bin/devcluster status
 
-down: setup ## end the cluster on this machine and remove every trace of it
+down: setup ## end the cluster on this machine, whoever started it, and remove every trace of it
 	@.venv/bin/devcluster down
+
+crash: setup ## kill everything of it without warning, tests' brokers too, and clean nothing: the next start must cope
+	@.venv/bin/devcluster crash
+
+N ?= 10
+crash-rounds: setup ## make cluster, killed at N random moments, and each time make down and make cluster after it
+	@mk/crash-rounds $(N)
 
 env: setup ## prints KUBECONFIG=... and KAFKA_BOOTSTRAP=..., for eval
 	@.venv/bin/devcluster env

@@ -160,7 +160,7 @@ def test_resources_may_be_refused_by_expressions(cluster: Cluster, namespace: Na
     }
     try:
         namespace.apply(policy, binding)
-        wait_until(lambda: refuses(namespace), what="the policy is in force", timeout_seconds=30)
+        wait_until(lambda: refuses(namespace), what="the policy is in force", timeout_seconds=120)
     finally:
         for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
             cluster.kubectl("delete", kind, namespace.name, "--ignore-not-found")

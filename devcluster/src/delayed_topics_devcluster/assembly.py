@@ -8,6 +8,7 @@ from delayed_topics_devcluster import settings
 from delayed_topics_devcluster.commands import run
 from delayed_topics_devcluster.errors import CommandFailedError
 from delayed_topics_devcluster.namespace import NODE_ADDRESS, SERVICE_NETWORK, Namespace
+from delayed_topics_devcluster.paths import REPOSITORY
 from delayed_topics_devcluster.pause_image import write_pause_image
 from delayed_topics_devcluster.pki import CertificateAuthority, write_key_pair
 from delayed_topics_devcluster.processes import Process, died
@@ -35,7 +36,9 @@ def assemble(layout: Layout, programs: Path) -> None:
         layout.make()
         _write_certificates(layout)
         _write_configuration(layout)
-        cluster.namespace = Namespace.create(pause=programs / "pause", log=layout.logs / "namespace.log")
+        cluster.namespace = Namespace.create(
+            pause=programs / "pause", owner=REPOSITORY, kubelet=layout.kubelet, log=layout.logs / "namespace.log"
+        )
     with step("etcd and API server"):
         cluster.start(*settings.etcd(layout))
         cluster.start(*settings.api_server(layout))

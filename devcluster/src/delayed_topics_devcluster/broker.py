@@ -29,10 +29,11 @@ from delayed_topics_devcluster.preconditions import require_java
 from delayed_topics_devcluster.processes import Process, listens, start_detached
 from delayed_topics_devcluster.waiting import wait_until
 
-__all__ = ["Broker", "Brokers", "free_ports"]
+__all__ = ["PREFIX", "Broker", "Brokers", "free_ports", "remove_orphans"]
 
 LOOPBACK = "127.0.0.1"
 PREFIX = "delayed-topics-broker-"
+"""Of the names of brokers' folders."""
 PORTS = range(20_000, 30_000)
 TELLING = re.compile(" (WARN|ERROR|FATAL) |[Ff]enc")
 START_TIMEOUT_SECONDS = 180.0  # three brokers on two busy cores took over a minute
@@ -159,9 +160,12 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is not None and self.log_path.exists():
-            told = [line for line in self.log_path.read_text().splitlines() if TELLING.search(line)]
-            print(f"{type(error).__name__}; what the broker told last:", *told[-20:], sep="\n", file=sys.stderr)
+            print(f"{type(error).__name__}; what the broker told last:", self.evidence(), sep="\n", file=sys.stderr)
         self.close()
+
+    def evidence(self) -> str:
+        """The last warnings and errors that it told."""
+        return "\n".join([line for line in self.log_path.read_text().splitlines() if TELLING.search(line)][-10:])
 
     def start(self) -> None:
         """Start it and return when it serves: 2 s, 1 s more the first time, and 20 s the first time on a machine."""
@@ -175,7 +179,7 @@ class Broker:
         if java_options is None:
             java_options = (*QUICK, f"-XX:SharedArchiveFile={_class_archive()}")
         if self._directory is None:
-            _remove_orphans()
+            remove_orphans()
             self._directory = Path(tempfile.mkdtemp(prefix=PREFIX))
             self._format(java_options)
         heap = f"{self._heap_megabytes}m"
@@ -312,7 +316,7 @@ def _class_archive() -> Path:
     return archive
 
 
-def _remove_orphans() -> None:
+def remove_orphans() -> None:
     """End the brokers whose owner was killed, and remove their data."""
     for directory in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         owner = Process.read(directory / "owner.json")

@@ -8,6 +8,7 @@ import click
 from delayed_topics_devcluster import cluster
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.context import current_cluster
+from delayed_topics_devcluster.crash import crash as kill_everything
 from delayed_topics_devcluster.errors import CommandFailedError
 from delayed_topics_devcluster.images import IMAGES, build_archive
 
@@ -32,6 +33,12 @@ def up() -> None:
 def down() -> None:
     """End the cluster and remove every trace of it. Does nothing to a CONTEXT."""
     current_cluster().down()
+
+
+@main.command()
+def crash() -> None:
+    """SIGKILL everything that runs of it, tests' brokers too, and clean nothing: to see that this is no obstacle."""
+    kill_everything()
 
 
 @main.command()

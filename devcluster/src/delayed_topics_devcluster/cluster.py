@@ -5,18 +5,20 @@ Nothing of a cluster is worth keeping: whatever is wrong with one (a reboot, a k
 
 import os
 import shutil
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from delayed_topics_devcluster.assembly import assemble, import_archive, node_is_ready, remove_image
 from delayed_topics_devcluster.binaries import binaries, require_binaries_or_go
+from delayed_topics_devcluster.broker import remove_orphans
 from delayed_topics_devcluster.errors import DevclusterError, PreconditionError
 from delayed_topics_devcluster.images import BuiltImage, image_name
 from delayed_topics_devcluster.locks import locked
 from delayed_topics_devcluster.namespace import MADE_FOLDERS, Namespace
 from delayed_topics_devcluster.packages import install_for_cluster, refuse_to_harm_docker
-from delayed_topics_devcluster.paths import cache_dir
+from delayed_topics_devcluster.paths import REPOSITORY, cache_dir, cluster_of
 from delayed_topics_devcluster.preconditions import require_root
 from delayed_topics_devcluster.processes import Process
 from delayed_topics_devcluster.progress import say, step
@@ -62,33 +64,40 @@ def status() -> Status:
 
 
 def up() -> None:
-    """Make sure that a cluster runs and its node is ready: less than a second when it does, about 15 s when not."""
+    """Make sure that a cluster runs and its node is ready: less than a second when it does, about 15 s when not.
+
+    Raises PreconditionError while one runs that was started from another work tree: there is room for one.
+    """
     require_root()
     layout = cluster_layout()
-    with locked("cluster"):
+    with _machine_locked():
+        _refuse_cluster_of_another()
         if status().running and node_is_ready(layout):
             say("the cluster is up")
             return
         refuse_to_harm_docker()
         require_binaries_or_go()
-        _refuse_second_cluster()
         install_for_cluster()
         programs = binaries()
-        _remove(layout)
+        _remove()
         try:
             assemble(layout, programs)
         except BaseException:
             kept = _keep_logs(layout)
-            _remove(layout)
+            _remove()
             say(f"the logs are in {kept}")
             raise
 
 
 def down() -> None:
-    """End the cluster and remove everything of it. Succeeds also if there is none, or only parts of one."""
+    """End the cluster, whoever started it, and remove everything of it. Succeeds also if there is none, or only parts of one."""
+    remove_orphans()
+    if not (Namespace.running() or cluster_layout().root.exists()):
+        say("no cluster is up")
+        return
     require_root()
-    with locked("cluster"), step("ending the cluster"):
-        _remove(cluster_layout())
+    with _machine_locked(), step("ending the cluster"):
+        _remove()
 
 
 def import_image(archive: Path) -> None:
@@ -131,34 +140,38 @@ def _forget(name: str) -> None:
         record.unlink()
 
 
-def _remove(layout: Layout) -> None:
-    for namespace in _own_namespaces():
-        namespace.destroy()
-    for file in layout.processes.glob("*.json"):
-        process = Process.read(file)
-        if process is not None:  # the nsenter that waited for something inside
-            process.kill()
-    if not Namespace.running():
-        Namespace.remove_link()  # killed a moment ago, by anybody
-        for group in sorted(_pod_cgroups(), reverse=True):
-            wait_until(partial(_removed, group), what=f"{group} is empty", timeout_seconds=30)
-        for folder in MADE_FOLDERS:
-            _remove_if_empty(Path(folder))
-    if layout.root.exists():
-        shutil.rmtree(layout.root)
+def _machine_locked() -> AbstractContextManager[None]:
+    return locked("delayed-topics-cluster.lock", folder=Path("/run"))
+
+
+def _remove() -> None:
+    """End what runs of anybody's cluster, and remove its files and ours."""
+    roots = {cluster_layout().root, *(cluster_of(namespace.program) for namespace in Namespace.running())}
+    Namespace.end_all()
+    for layout in (Layout(root=root) for root in roots):
+        for file in layout.processes.glob("*.json"):
+            process = Process.read(file)
+            if process is not None:  # the nsenter that waited for something inside
+                process.kill()
+    for group in sorted(_pod_cgroups(), reverse=True):
+        wait_until(partial(_removed, group), what=f"{group} is empty", timeout_seconds=60)
+    for folder in MADE_FOLDERS:
+        _remove_if_empty(Path(folder))
+    for root in roots:
+        if root.exists():
+            shutil.rmtree(root)
 
 
 def _own_namespaces() -> list[Namespace]:
-    return [namespace for program, namespace in Namespace.running() if program.is_relative_to(cache_dir("bin"))]
+    return [namespace for namespace in Namespace.running() if namespace.program.is_relative_to(cache_dir("bin"))]
 
 
-def _refuse_second_cluster() -> None:
-    for program, _ in Namespace.running():
-        if not program.is_relative_to(cache_dir("bin")):
-            cache_home = program.parents[3]  # …/delayed-topics/bin/KEY/pause
+def _refuse_cluster_of_another() -> None:
+    for namespace in Namespace.running():
+        if namespace.owner != REPOSITORY or namespace not in _own_namespaces():
             raise PreconditionError(
-                "A cluster that was started with another cache folder runs on this machine, and there is room for one:"
-                f" XDG_CACHE_HOME={cache_home} devcluster down"
+                f"The cluster that was started from {namespace.owner} runs on this machine, with its files in"
+                f" {cluster_of(namespace.program)}, and there is room for one: `make down`, here or there, ends it"
             )
 
 

@@ -1,4 +1,4 @@
-"""One at a time, over all processes of this user."""
+"""One at a time, over all processes of this user, or of the machine."""
 
 import fcntl
 import shutil
@@ -8,15 +8,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from delayed_topics_devcluster.paths import cache_dir
+from delayed_topics_devcluster.progress import say
 
 __all__ = ["locked", "made_once"]
 
 
 @contextmanager
-def locked(name: str) -> Iterator[None]:
-    """Wait until nobody else holds the lock of this name, and hold it. The kernel frees it when its holder dies."""
-    with (cache_dir("locks") / name).open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+def locked(name: str, *, folder: Path | None = None) -> Iterator[None]:
+    """Wait until nobody else holds the lock of this name, and hold it. The kernel frees it when its holder dies.
+
+    `folder`: by default one of this user's cache.
+    """
+    with ((folder or cache_dir("locks")) / name).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another process that holds {file.name}")
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 

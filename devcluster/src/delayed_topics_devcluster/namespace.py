@@ -6,6 +6,7 @@ too), then drop their mounts and their iptables rules. What is left on the host 
 which the next `devcluster up` or `down` removes: no teardown can be interrupted, and a SIGKILL of anything is as clean.
 """
 
+import shlex
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,10 +15,19 @@ from pathlib import Path
 
 from delayed_topics_devcluster.commands import run
 from delayed_topics_devcluster.errors import CommandFailedError
-from delayed_topics_devcluster.processes import Process, start_detached
+from delayed_topics_devcluster.paths import is_built_program
+from delayed_topics_devcluster.processes import Process, command_lines, start_detached
 from delayed_topics_devcluster.waiting import wait_until
 
-__all__ = ["HOST_ADDRESS", "MADE_FOLDERS", "NODE_ADDRESS", "POD_NETWORK", "SERVICE_NETWORK", "Namespace"]
+__all__ = [
+    "HOST_ADDRESS",
+    "KUBELET_FOLDER",
+    "MADE_FOLDERS",
+    "NODE_ADDRESS",
+    "POD_NETWORK",
+    "SERVICE_NETWORK",
+    "Namespace",
+]
 
 HOST_ADDRESS = "10.213.0.1"
 NODE_ADDRESS = "10.213.0.2"
@@ -27,42 +37,74 @@ SERVICE_NETWORK = "10.215.0.0/16"
 HOST_DEVICE = "delayed-topics"
 NODE_DEVICE = "eth0"
 # Where kubelet, containerd and the network plugins write whatever they are told: a tmpfs of the cluster's own.
-MADE_FOLDERS = ("/var/lib/cni", "/var/lib/kubelet")  # missing on most machines: the mounts need them
+KUBELET_FOLDER = "/var/lib/kubelet"
+MADE_FOLDERS = ("/var/lib/cni", KUBELET_FOLDER)  # missing on most machines: the mounts need them
 PRIVATE_FOLDERS = ("/run", "/var/log", *MADE_FOLDERS)
+UNSHARE = ("unshare", "--net", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc", "--")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Namespace:
-    """The namespaces around one `pause` process."""
+    """The namespaces around one `pause` process. Who it belongs to is on its command line: no file to be lost or out of date."""
 
     init: Process
+    program: Path
+    owner: Path
+    """The work tree that it was started from."""
 
     @classmethod
-    def create(cls, *, pause: Path, log: Path) -> "Namespace":
-        """Make the namespaces, mounts and network. Raises CommandFailedError if the networks are taken already."""
+    def create(cls, *, pause: Path, owner: Path, kubelet: Path, log: Path) -> "Namespace":
+        """Make the namespaces, mounts and network. `kubelet`: the folder for its files and pods' volumes.
+
+        Raises CommandFailedError if the networks are taken already.
+        """
         _refuse_taken_networks()
         for folder in MADE_FOLDERS:
             Path(folder).mkdir(parents=True, exist_ok=True)
-        unshare = start_detached(
-            ["unshare", "--net", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc", "--", pause],
-            log=log,
-        )
+        unshare = start_detached([*UNSHARE, pause, owner], log=log)
         children = Path(f"/proc/{unshare.pid}/task/{unshare.pid}/children")
         wait_until(lambda: _runs(children, pause), what=f"namespaces (see {log})", timeout_seconds=10)
-        made = cls(init=Process.of(int(children.read_text())))
-        made._prepare_mounts()
+        made = cls(init=Process.of(int(children.read_text())), program=pause, owner=owner)
+        made._prepare_mounts(kubelet)
         made._prepare_network()
         return made
 
     @classmethod
-    def running(cls) -> "list[tuple[Path, Namespace]]":
-        """All that run on this machine, each with its `pause` program: known by that, so that no file can be lost."""
+    def running(cls) -> "list[Namespace]":
+        """All that run on this machine, whoever started them."""
+        return [namespace for starter, namespace in cls._found() if starter == str(namespace.program)]
+
+    @classmethod
+    def inits(cls) -> list[Process]:
+        """The processes that all of them end with, also where somebody who was killed had only begun to make one."""
+        return [namespace.init for _, namespace in cls._found()]
+
+    @classmethod
+    def end_all(cls) -> None:
+        """End all of them with everything inside. Returns when nothing of them is left."""
+        while inits := cls.inits():
+            for init in inits:
+                init.kill()
+        cls.remove_link()
+
+    @classmethod
+    def _found(cls) -> "list[tuple[str, Namespace]]":
+        """Each with the program of its process: `unshare` before it is `pause`, and as the parent that waits for it."""
         found = []
-        for link in Path("/proc").glob("[0-9]*/exe"):
-            program = _program(link)
-            if program.name == "pause" and "delayed-topics" in program.parts:
+        for pid, words in command_lines():
+            if len(words) > 1 and is_built_program(words[-2]) and words[-2].endswith("/pause"):
                 with suppress(ProcessLookupError):
-                    found.append((program, cls(init=Process.of(int(link.parent.name)))))
+                    init = Process.of(pid)
+                    found.append((words[0], cls(init=init, program=Path(words[-2]), owner=Path(words[-1]))))
+        return found
+
+    def processes(self) -> list[Process]:
+        """What runs inside; what runs in its containers dies with the first of them."""
+        found = []
+        for link in Path("/proc").glob("[0-9]*/ns/pid"):
+            with suppress(OSError):  # it ended meanwhile
+                if link.samefile(f"/proc/{self.init.pid}/ns/pid"):
+                    found.append(Process.of(int(link.parts[2])))
         return found
 
     def prefix(self) -> Sequence[str]:
@@ -78,11 +120,6 @@ class Namespace:
         """Run a command inside to its end and return its output."""
         return run(*command, prefix=self.prefix(), text_in=text_in)
 
-    def destroy(self) -> None:
-        """End everything inside. Returns when nothing of it is left."""
-        self.init.kill()
-        self.remove_link()
-
     @staticmethod
     def remove_link() -> None:
         """Remove the veth pair of namespaces whose processes have ended, and with it the routes on the host.
@@ -94,8 +131,10 @@ class Namespace:
             run("ip", "link", "delete", HOST_DEVICE)
         wait_until(lambda: not _device_exists(), what=f"device {HOST_DEVICE} goes", timeout_seconds=60)
 
-    def _prepare_mounts(self) -> None:
+    def _prepare_mounts(self, kubelet: Path) -> None:
         mounts = [f"mount -t tmpfs -o mode=755 delayed-topics {folder}" for folder in PRIVATE_FOLDERS]
+        # A short path for what is in a long one: the kubelet has sockets there, whose names end at 107 bytes.
+        mounts.append(f"mount --bind {shlex.quote(str(kubelet))} {KUBELET_FOLDER}")
         # unshare made every mount private to these namespaces; pods want to share among each other.
         self.run("sh", "-ec", "\n".join(["mount --make-rshared /", *mounts, "mkdir /run/lock"]))
 
@@ -125,13 +164,6 @@ def _runs(children: Path, program: Path) -> bool:
         return bool(pid) and Path(f"/proc/{pid}/exe").resolve() == program.resolve()
     except OSError as error:
         raise CommandFailedError(f"the namespaces could not be made ({error}): this needs all rights of root") from None
-
-
-def _program(link: Path) -> Path:
-    try:
-        return Path(str(link.readlink()).removesuffix(" (deleted)"))
-    except OSError:  # it ended meanwhile, or has no program (a thread of the kernel)
-        return Path()
 
 
 def _device_exists() -> bool:

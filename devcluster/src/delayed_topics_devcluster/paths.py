@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-__all__ = ["IMAGE_SOURCES", "KUBERNETES_SOURCE", "REPOSITORY", "cache_dir"]
+__all__ = ["IMAGE_SOURCES", "KUBERNETES_SOURCE", "REPOSITORY", "cache_dir", "cluster_of", "is_built_program"]
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 IMAGE_SOURCES = REPOSITORY / "images"
@@ -16,3 +16,13 @@ def cache_dir(*names: str) -> Path:
     folder = home.joinpath("delayed-topics", *names)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def is_built_program(path: str) -> bool:
+    """Whether it is one of the programs that `binaries` has built, in anybody's cache: …/delayed-topics/bin/KEY/NAME."""
+    return Path(path).parts[-4:-2] == ("delayed-topics", "bin")
+
+
+def cluster_of(program: Path) -> Path:
+    """The folder of the cluster that runs such a program."""
+    return program.parents[2] / "cluster"

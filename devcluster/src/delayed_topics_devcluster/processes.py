@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from pathlib import Path
 from delayed_topics_devcluster.errors import CommandFailedError, NotInTimeError
 from delayed_topics_devcluster.waiting import wait_until
 
-__all__ = ["Process", "died", "listens", "program_runs", "start_detached"]
+__all__ = ["Process", "command_lines", "died", "listens", "program_runs", "start_detached"]
 
 LOG_LINES_SHOWN = 15
 
@@ -56,8 +56,13 @@ class Process:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal; nothing happens if the process is gone."""
-        if self.alive():
-            os.kill(self.pid, number)
+        with suppress(ProcessLookupError):
+            held = os.pidfd_open(self.pid)  # from here on it can't become another process of the same id
+            try:
+                if self.alive():
+                    signal.pidfd_send_signal(held, number)
+            finally:
+                os.close(held)
 
     def stop(self, *, timeout_seconds: float = 10) -> None:
         """SIGTERM, and SIGKILL after the timeout. Returns when the process is gone."""
@@ -116,10 +121,18 @@ def _start_ticks(pid: int) -> int | None:
     # The second field is the program's name in parentheses, which may hold spaces and parentheses itself.
     fields = stat[stat.rindex(")") + 2 :].split()
     state, start_ticks = fields[0], int(fields[19])
-    if state in "ZX":
+    if state in "ZX" and not _other_threads_run(pid):
         _reap(pid)
         return None
     return start_ticks
+
+
+def _other_threads_run(pid: int) -> bool:
+    """A program whose first thread has ended is shown as a zombie, while others of it still hold its ports."""
+    try:
+        return len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
+    except FileNotFoundError:
+        return False
 
 
 def _reap(pid: int) -> None:
@@ -131,6 +144,15 @@ def _reap(pid: int) -> None:
 
 def _boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def command_lines() -> Iterator[tuple[int, list[str]]]:
+    """Of every process that runs a program now: its id and the words that it was started with."""
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it ended meanwhile
+            words = file.read_text(errors="replace").split("\0")[:-1]
+            if words:
+                yield int(file.parent.name), words
 
 
 def program_runs(name: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from delayed_topics_devcluster.namespace import NODE_ADDRESS, POD_NETWORK, SERVICE_NETWORK
+from delayed_topics_devcluster.namespace import KUBELET_FOLDER, NODE_ADDRESS, POD_NETWORK, SERVICE_NETWORK
 from delayed_topics_devcluster.packages import CNI_BINARIES
 from delayed_topics_devcluster.paths import cache_dir
 
@@ -44,6 +44,11 @@ class Layout:
         return self.root / "processes"
 
     @property
+    def kubelet(self) -> Path:
+        """Of pods' volumes; the kubelet has it under a shorter name."""
+        return self.root / "kubelet"
+
+    @property
     def kubeconfig(self) -> Path:
         """The administrator's."""
         return self.root / "kubeconfig"
@@ -55,7 +60,7 @@ class Layout:
 
     def make(self) -> None:
         """Make the folders."""
-        for folder in (self.logs, self.pki, self.config, self.processes):
+        for folder in (self.logs, self.pki, self.config, self.processes, self.kubelet):
             folder.mkdir(parents=True, exist_ok=True)
 
     def write(self, name: str, content: dict[str, Any] | str) -> Path:
@@ -171,7 +176,7 @@ def kubelet_command(layout: Layout) -> list[str]:
         "kubelet",
         f"--config={layout.config}/kubelet.yaml",
         f"--kubeconfig={layout.config}/kubelet.kubeconfig",
-        f"--root-dir={layout.root}/kubelet",
+        f"--root-dir={KUBELET_FOLDER}",
         f"--hostname-override={NODE_NAME}",
         f"--node-ip={NODE_ADDRESS}",
     ]
@@ -270,6 +275,10 @@ def controller_manager(layout: Layout) -> list[str]:
         f"--service-account-private-key-file={layout.pki}/service-accounts.key",
         f"--root-ca-file={layout.pki}/ca.crt",
         "--leader-elect=false",
+        # A new namespace has its ServiceAccount after 0.1 s; at the 20 requests a second of the default after 4 s.
+        "--kube-api-qps=500",
+        "--kube-api-burst=1000",
+        "--node-monitor-grace-period=2m",  # a busy machine is no dead node
     ]
 
 

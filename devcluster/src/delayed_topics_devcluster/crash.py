@@ -1,0 +1,39 @@
+"""What a power cut, an out-of-memory killer or an impatient person does to everything at once."""
+
+import random
+from contextlib import suppress
+from pathlib import Path
+from signal import SIGKILL
+
+from delayed_topics_devcluster.broker import PREFIX
+from delayed_topics_devcluster.namespace import Namespace
+from delayed_topics_devcluster.paths import is_built_program
+from delayed_topics_devcluster.processes import Process, command_lines
+from delayed_topics_devcluster.waiting import wait_until
+
+__all__ = ["crash"]
+
+
+def crash() -> None:
+    """SIGKILL all that runs of the platform, whoever started it, in no order: the cluster with its containers, and tests' brokers
+    and API servers. Cleans nothing: whatever comes next has to cope with what is left.
+    """
+    wait_until(_nothing_was_left_to_kill, what="everything of the platform is dead", timeout_seconds=60)
+
+
+def _nothing_was_left_to_kill() -> bool:
+    inside = (process for namespace in Namespace.running() for process in namespace.processes())
+    found = [*_outside(), *Namespace.inits(), *inside]
+    random.shuffle(found)
+    for process in found:
+        process.signal(SIGKILL)
+    return not found
+
+
+def _outside() -> list[Process]:
+    found = []
+    for pid, words in command_lines():
+        if Path(words[-1]).match(f"{PREFIX}*/server.properties") or is_built_program(words[0]):
+            with suppress(ProcessLookupError):
+                found.append(Process.of(pid))
+    return found
