@@ -96,7 +96,7 @@ def test_settings_are_changed_and_others_left_alone(admin: KafkaAdmin, fresh: Fr
 
     # the controller has answered; a broker tells the new setting when it has read the metadata log that far
     wait_until(
-        lambda: settings() == ("60000", "LogAppendTime"), what="the broker tells the new setting", timeout_seconds=10
+        lambda: settings() == ("60000", "LogAppendTime"), what="the broker tells the new setting", timeout_seconds=120
     )
 
 
@@ -163,7 +163,7 @@ def test_a_leader_that_was_fenced_for_a_moment_is_asked_with_its_new_epoch() -> 
                 return int(e.args[0].code())
             return None
 
-        wait_until(lambda: refusal() is None, what="the new topic's offset is told", timeout_seconds=20)
+        wait_until(lambda: refusal() is None, what="the new topic's offset is told", timeout_seconds=120)
         assert admin.list_offsets([("fenced", 0)], "latest") == {("fenced", 0): 0}
 
         def fenced_by_a_pause() -> bool:

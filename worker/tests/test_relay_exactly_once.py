@@ -110,7 +110,7 @@ def test_a_missing_dead_letter_topic_stops_its_partition_only(world: World) -> N
     worker = world.start(orders, **EXACTLY)
     orders.produce(b"bad", headers=[("dt-attempt", b"x")], partition=0)
     orders.flush()
-    wait_until(lambda: "TargetUnavailable" in worker.alarm_reasons(), what="the alarm", timeout_seconds=20)
+    wait_until(lambda: "TargetUnavailable" in worker.alarm_reasons(), what="the alarm", timeout_seconds=120)
     for n in range(100):
         orders.produce(b"%d" % n, partition=1)
     orders.flush()
@@ -149,12 +149,12 @@ def test_a_forbidden_dead_letter_topic_stops_its_partition_only(guarded: World) 
     with steady_load(orders) as sent:
         time.sleep(1)
         orders.produce(b"bad", headers=[("dt-attempt", b"x")], partition=0)
-        wait_until(lambda: "TargetUnavailable" in worker.alarm_reasons(), what="the alarm", timeout_seconds=20)
+        wait_until(lambda: "TargetUnavailable" in worker.alarm_reasons(), what="the alarm", timeout_seconds=120)
         before = len(sent)
         wait_until(
             lambda: any(int(r.value or b"") >= before for r in orders.ready(1) if r.partition == 1),
             what="the other partition goes on",
-            timeout_seconds=30,
+            timeout_seconds=120,
         )
     lift(guarded.connection, ResourceType.TOPIC, orders.names.dead_letter)
     assert doubled(all_ready(orders, sent)) == 0
@@ -167,7 +167,7 @@ def test_a_worker_that_may_not_use_its_transactional_id_says_so(guarded: World) 
     deny_only(guarded.connection, ResourceType.TRANSACTIONAL_ID, mine, AclOperation.ALL)
     worker = guarded.start(orders, **EXACTLY)
 
-    wait_until(lambda: "KafkaRefused" in worker.alarm_reasons(), what="the alarm", timeout_seconds=20)
+    wait_until(lambda: "KafkaRefused" in worker.alarm_reasons(), what="the alarm", timeout_seconds=120)
 
     assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in str(worker.status()["alarms"])
     assert worker.terminate() == 0

@@ -30,11 +30,11 @@ def values(orders: Declared, count: int) -> list[int]:
 
 
 def alarmed(worker: WorkerProcess, reason: Reason) -> None:
-    wait_until(lambda: reason in worker.alarm_reasons(), what=f"the alarm {reason}", timeout_seconds=15)
+    wait_until(lambda: reason in worker.alarm_reasons(), what=f"the alarm {reason}", timeout_seconds=120)
 
 
 def calm(worker: WorkerProcess) -> None:
-    wait_until(lambda: not worker.alarm_reasons(), what="no alarm", timeout_seconds=15)
+    wait_until(lambda: not worker.alarm_reasons(), what="no alarm", timeout_seconds=120)
 
 
 def within(seconds: float, condition: Callable[[], bool], what: str) -> None:

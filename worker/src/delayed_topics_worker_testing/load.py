@@ -34,7 +34,7 @@ def steady_load(orders: Declared, *, per_second: int = 1000) -> Iterator[list[in
         orders.flush()
 
 
-def all_ready(orders: Declared, sent: list[int], *, timeout_seconds: float = 60) -> list[Seen]:
+def all_ready(orders: Declared, sent: list[int], *, timeout_seconds: float = 300) -> list[Seen]:
     """Every record is there and none is early; returns them with their doubles."""
     deadline = time.monotonic() + timeout_seconds
     with orders.world.reader(orders.names.ready) as read:

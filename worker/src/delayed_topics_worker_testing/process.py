@@ -15,6 +15,8 @@ from typing import Any
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 
+LOG_LINES_SHOWN = 25
+
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
@@ -74,7 +76,7 @@ class WorkerProcess:
     def running(self) -> bool:
         return self._process.poll() is None
 
-    def ready(self, timeout_seconds: float = 30) -> "WorkerProcess":
+    def ready(self, timeout_seconds: float = 180) -> "WorkerProcess":
         def is_ready() -> bool:
             assert self.running, self.log_path.read_text()
             return self.get("/readyz")[0] == 200
@@ -96,13 +98,19 @@ class WorkerProcess:
         body: dict[str, Any] = json.loads(self.get("/status")[1] or "{}")
         return body
 
+    def evidence(self) -> str:
+        """Its status, and the end of its log."""
+        state = "runs" if self.running else f"ended with {self._process.returncode}"
+        log = self.log_path.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
+        return "\n".join([f"{self.member} {state}; /status: {self.get('/status')[1]}", *log])
+
     def alarm_reasons(self) -> set[str]:
         return {alarm["reason"] for alarm in self.status().get("alarms", [])}
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
-    def wait(self, timeout_seconds: float = 30) -> int:
+    def wait(self, timeout_seconds: float = 180) -> int:
         return self._process.wait(timeout_seconds)
 
     def terminate(self) -> int:
@@ -113,4 +121,4 @@ class WorkerProcess:
     def kill(self) -> None:
         """SIGKILL."""
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)

@@ -76,6 +76,10 @@ class World:
         )
         self._workers: list[WorkerProcess] = []
 
+    def evidence(self) -> str:
+        """What a person would look at next: the status and the end of the log of each worker."""
+        return "\n".join(worker.evidence() for worker in self._workers)
+
     def close(self) -> None:
         for worker in self._workers:
             if worker.running:
@@ -173,7 +177,7 @@ class World:
         finally:
             consumer.close()
 
-    def read(self, topic: str, count: int, *, timeout_seconds: float = 30) -> list[Seen]:
+    def read(self, topic: str, count: int, *, timeout_seconds: float = 180) -> list[Seen]:
         """At least `count` records of a topic; fails if they don't come in time."""
         deadline = Deadline(timeout_seconds)
         with self.reader(topic) as read:
@@ -243,12 +247,12 @@ class Declared:
                 return
 
     def flush(self) -> None:
-        assert self.world.producer.flush(30) == 0
+        assert self.world.producer.flush(120) == 0
 
-    def ready(self, count: int, *, timeout_seconds: float = 30) -> list[Seen]:
+    def ready(self, count: int, *, timeout_seconds: float = 180) -> list[Seen]:
         return self.world.read(self.names.ready, count, timeout_seconds=timeout_seconds)
 
-    def dead(self, count: int, *, timeout_seconds: float = 30) -> list[Seen]:
+    def dead(self, count: int, *, timeout_seconds: float = 180) -> list[Seen]:
         return self.world.read(self.names.dead_letter, count, timeout_seconds=timeout_seconds)
 
     def committed(self) -> dict[tuple[str, int], CommittedOffset]:
