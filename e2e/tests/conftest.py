@@ -39,7 +39,8 @@ def install(cluster: Cluster) -> Install:
         f"{RELEASE}-operator",
         namespace=namespace,
         until_it="condition=Available",
-        timeout_seconds=120,
+        timeout_seconds=300,
+        evidence=lambda: kube.kubectl("get", "pods,events", "--namespace", namespace),
     )
 
     def address() -> str:

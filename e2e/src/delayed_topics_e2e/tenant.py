@@ -18,7 +18,8 @@ from delayed_topics_e2e.waiting import until
 __all__ = ["API_VERSION", "Declared", "Install", "StartTenant", "Tenant", "cluster_connection", "unique"]
 
 API_VERSION = "delayedtopics.io/v1alpha1"
-READY_TIMEOUT_SECONDS = 90.0
+READY_TIMEOUT_SECONDS = 180.0
+AUDIT_TIMEOUT_SECONDS = 600.0  # ten times what it takes when nothing else runs: it waits for two cores
 
 
 def unique(prefix: str) -> str:
@@ -149,7 +150,7 @@ class Declared:
     def checker(self, delay_of: DelayOf | None = None) -> Checker:
         return Checker(self.kafka, self.topic, delay_of or by_list(self.spec["delaySeconds"]))
 
-    def audit(self, name: str, *, timeout_seconds: float = 180, **spec: Any) -> dict[str, Any]:
+    def audit(self, name: str, *, timeout_seconds: float = AUDIT_TIMEOUT_SECONDS, **spec: Any) -> dict[str, Any]:
         """Apply a DelayedTopicAudit of it, and wait for its verdict. Returns its status."""
         self.start_audit(name, **spec)
         return self.audited(name, timeout_seconds=timeout_seconds)
@@ -164,10 +165,15 @@ class Declared:
             }
         )
 
-    def audited(self, name: str, *, timeout_seconds: float = 180) -> dict[str, Any]:
+    def audited(self, name: str, *, timeout_seconds: float = AUDIT_TIMEOUT_SECONDS) -> dict[str, Any]:
         """Wait for the verdict of an audit. Returns its status."""
         self.kube.wait(
-            "dtaudit", name, namespace=self.namespace, until_it="condition=Complete", timeout_seconds=timeout_seconds
+            "dtaudit",
+            name,
+            namespace=self.namespace,
+            until_it="condition=Complete",
+            timeout_seconds=timeout_seconds,
+            evidence=lambda: self._told("dtaudit", name, self.audit_pods(name)),
         )
         status: dict[str, Any] = self.audit_resource(name)["status"]
         return status
@@ -187,14 +193,15 @@ class Declared:
 
     def evidence(self) -> str:
         """What a person would look at next."""
-        pods = self.pods()
-        logs = [self.kube.logs(p["metadata"]["name"], namespace=self.workers_in, lines=25) for p in pods]
+        return self._told("delayedtopic", self.name, self.pods())
+
+    def _told(self, kind: str, name: str, pods: Sequence[dict[str, Any]]) -> str:
+        names = [pod["metadata"]["name"] for pod in pods]
         return "\n".join(
             [
-                self.kube.describe("delayedtopic", self.name, namespace=self.namespace),
-                *(self.kube.describe("pod", p["metadata"]["name"], namespace=self.workers_in)[-1500:] for p in pods),
-                "--- worker logs",
-                *logs,
+                self.kube.describe(kind, name, namespace=self.namespace),
+                *(self.kube.describe("pod", pod, namespace=self.workers_in)[-1500:] for pod in names),
+                *(f"--- log of {pod}\n{self.kube.logs(pod, namespace=self.workers_in, lines=25)}" for pod in names),
                 "--- operator log",
                 self.install.operator_log(),
             ]
@@ -230,6 +237,10 @@ class Tenant:
         )
         self.declared.append(declared)
         return declared
+
+    def evidence(self) -> str:
+        """For a story that failed."""
+        return "\n".join(declared.evidence() for declared in self.declared)
 
     def leave(self) -> None:
         """Ask for the resources to be deleted with their topics; `gone` waits for it."""
