@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup lock
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
 setup: .venv/.synced ## the Python environment, from requirements.lock
 

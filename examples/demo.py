@@ -23,13 +23,14 @@ from rich.console import Console
 from rich.live import Live
 from rich.rule import Rule
 from rich.table import Table
-from tenacity import retry, retry_if_result, stop_after_delay, wait_fixed
+from tenacity import RetryCallState, retry, retry_if_result, stop_after_delay, wait_fixed
 
 EXAMPLES = Path(__file__).parent
 INSTALLATION = os.environ.get("CHART_NAMESPACE", "delayed-topics-system")
 NAMESPACE = "shop" if INSTALLATION == "delayed-topics-system" else f"shop-{INSTALLATION}"
 FAILING = 0.2
 CONSUMERS = 3
+AUDIT_SECONDS = 600
 console = Console(highlight=False)
 
 
@@ -194,7 +195,18 @@ def in_threads(*work: Callable[[], None]) -> list[threading.Thread]:
     return threads
 
 
-@retry(retry=retry_if_result(lambda verdict: not verdict), wait=wait_fixed(1), stop=stop_after_delay(300))
+def said_what_to_look_at(state: RetryCallState) -> str:
+    """The audit had ten times as long as it needs."""
+    told = kubectl("describe", "dtaudit", state.args[0])
+    raise click.ClickException(f"the audit {state.args[0]} has no verdict after {AUDIT_SECONDS} s:\n{told}")
+
+
+@retry(
+    retry=retry_if_result(lambda verdict: not verdict),
+    wait=wait_fixed(1),
+    stop=stop_after_delay(AUDIT_SECONDS),
+    retry_error_callback=said_what_to_look_at,
+)
 def verdict_of(audit: str) -> str:
     status = json.loads(kubectl("get", "dtaudit", audit, "-o", "json")).get("status", {})
     return str(status.get("verdict") or "")

@@ -13,9 +13,9 @@ down: setup ## end the cluster on this machine, whoever started it, and remove e
 crash: setup ## kill everything of it without warning, tests' brokers too, and clean nothing: the next start must cope
 	@.venv/bin/devcluster crash
 
-N ?= 10
-crash-rounds: setup ## make cluster, killed at N random moments, and each time make down and make cluster after it
-	@mk/crash-rounds $(N)
+ROUNDS ?= 10
+crash-rounds: setup ## make cluster, killed at ROUNDS=10 random moments, and each time make down and make cluster after it
+	@mk/crash-rounds $(ROUNDS)
 
 env: setup ## prints KUBECONFIG=... and KAFKA_BOOTSTRAP=..., for eval
 	@.venv/bin/devcluster env

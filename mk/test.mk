@@ -14,7 +14,7 @@ endef
 on_cluster = told="$$(.venv/bin/devcluster env)"; eval "$$told"; export KUBECONFIG KAFKA_BOOTSTRAP PATH="$(CACHE)/bin:$$PATH"
 
 .PHONY: test check unit broker slow smoke api e2e
-test: ## the gate: check and unit, until the first that fails
+test: ## the gate: its tiers in order, until the first that fails
 	@begun=(); code=0; \
 	for tier in $(GATE); do echo "== make $$tier"; begun+=("$(REPORTS)/$$tier.xml"); \
 		$(MAKE) --no-print-directory $$tier || { code=$$?; break; }; done; \
@@ -51,6 +51,7 @@ smoke-once: down
 	@rm -f $(REPORTS)/smoke.xml; $(MAKE) --no-print-directory cluster
 	@$(on_cluster); $(call pytest,-m smoke e2e)
 
+story = e2e/tests/test_story_$(STORY).py
 # On two cores these wait most of the time, so four processes share them; conftest.py says which tests don't go together.
-e2e: cluster ## the user stories on the real cluster: STORY=main for one of them
-	@$(on_cluster); $(call pytest,-n 4 --no-loadscope-reorder --max-worker-restart=0 $(if $(STORY),e2e/tests/test_story_$(STORY).py,-m "cluster and not smoke"))
+e2e: cluster ## the user stories on the real cluster: STORY=main for one of them, N=20 to repeat it
+	@$(on_cluster); $(call pytest,$(if $(STORY),--keep-duplicates $(foreach n,$(shell seq $(or $(N),1)),$(story)),-n 4 --no-loadscope-reorder --max-worker-restart=0 -m "cluster and not smoke"))

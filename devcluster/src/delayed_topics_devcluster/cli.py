@@ -92,7 +92,8 @@ def env() -> None:
                 "--field-selector=status.phase=Running",
             ).split()
         except CommandFailedError as error:
-            raise click.ClickException(f"the cluster does not answer; run `make cluster`\n{error.message}") from None
+            told = error.message.splitlines()[-1].strip()
+            raise click.ClickException(f"the cluster does not answer: run `make cluster` ({told})") from None
         if len(found) > 1:
             raise click.ClickException(
                 f"there are {len(found)} evaluation Kafkas; set CHART_NAMESPACE to the one that is meant"
