@@ -1,7 +1,7 @@
 # The tiers of tests, from quick and certain to long; docs/testing.md says what is in which, and why.
 REPORTS := build/reports
 # What .ci/run asks for, in this order. A tier enters when it was green ten times in a row.
-GATE := check unit
+GATE := check unit broker
 
 report = $@
 # pytest with these arguments, and its counts on the last line, whatever else printed late
@@ -14,12 +14,8 @@ endef
 on_cluster = told="$$(.venv/bin/devcluster env)"; eval "$$told"; export KUBECONFIG KAFKA_BOOTSTRAP PATH="$(CACHE)/bin:$$PATH"
 
 .PHONY: test check unit broker slow smoke api e2e
-test: ## the gate: its tiers in order, until the first that fails
-	@begun=(); code=0; \
-	for tier in $(GATE); do echo "== make $$tier"; begun+=("$(REPORTS)/$$tier.xml"); \
-		$(MAKE) --no-print-directory $$tier || { code=$$?; break; }; done; \
-	$(MAKE) --no-print-directory down > $(REPORTS)/down.log 2>&1 || { code=$$?; tail $(REPORTS)/down.log; }; \
-	.venv/bin/python -m checks.counts "$${begun[@]}" | tee $(REPORTS)/counts; exit $$code
+test: setup ## the gate: its tiers in order, until the first that fails
+	@mk/gate $(REPORTS) $(GATE)
 
 check: setup ## lint, types, import contracts, duplicates, sizes, generated files, documents
 	@$(call pytest,-q -m "check and not cluster")

@@ -102,7 +102,7 @@ def test_the_registry_is_followed(served: Served) -> None:
         )
         served.write_layout(replace(edited, state="planned"))
         served.write_layout(edited)
-        deadline = Deadline(20)
+        deadline = Deadline(120)
         while orders.layout != edited:
             assert not deadline.over
         served.remove_layout()

@@ -18,7 +18,7 @@ MS = 1_000_000
 
 def probe_until(condition: Callable[[], bool], clock: BrokerClock) -> None:
     """As the worker's loop does it, only faster."""
-    deadline = Deadline(20)
+    deadline = Deadline(120)
     while not condition():
         assert not deadline.over, clock.problem
         clock.probe()

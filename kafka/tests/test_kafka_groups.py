@@ -26,7 +26,7 @@ def member(connection: Connection, group: str, topic: str, **settings: str) -> I
     config = {**connection.client_config(), "group.id": group, "client.id": "pod-0", "enable.auto.commit": False}
     consumer = Consumer({**config, **{name.replace("_", "."): value for name, value in settings.items()}})
     consumer.subscribe([topic])
-    deadline = Deadline(30)
+    deadline = Deadline(120)
     while not consumer.assignment() and not deadline.over:
         consumer.poll(0.1)
     try:
@@ -78,7 +78,7 @@ def test_offsets_in_an_open_transaction_neither_count_nor_hold_up(
     consumer.close()
     assert admin.committed(group) == {(topic, 0): CommittedOffset(3)}
     producer.commit_transaction(30)
-    assert until_true(lambda: admin.committed(group) == {(topic, 0): CommittedOffset(9)}, Deadline(30))
+    assert until_true(lambda: admin.committed(group) == {(topic, 0): CommittedOffset(9)}, Deadline(120))
 
 
 def test_nobody_commits_for_a_live_group(admin: KafkaAdmin, connection: Connection, topic: str, fresh: Fresh) -> None:

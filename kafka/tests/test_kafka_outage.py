@@ -23,7 +23,7 @@ def test_after_a_call_without_an_answer_the_next_one_is_made_by_a_new_client() -
     assert isinstance(admin.describe_topics(["orders"])["orders"], KafkaUnreachable)
     assert admin._client is first
 
-    deadline = Deadline(10)
+    deadline = Deadline(120)
     while admin._client is first:  # not before it is as old as a call may last, which a call can miss by a millisecond
         assert not deadline.over
         assert isinstance(admin.describe_topics(["orders"])["orders"], KafkaUnreachable)
@@ -33,9 +33,9 @@ def test_after_a_call_without_an_answer_the_next_one_is_made_by_a_new_client() -
 def test_a_client_is_stranded_when_its_statistics_know_no_broker_twice(connection: Connection) -> None:
     told: list[str] = []
     client = Producer({**connection.client_config(), "statistics.interval.ms": 50, "stats_cb": told.append})
-    client.list_topics(timeout=20)
+    client.list_topics(timeout=120)
     told.clear()
-    deadline = Deadline(20)
+    deadline = Deadline(120)
     while not told:
         assert not deadline.over
         client.poll(0.1)

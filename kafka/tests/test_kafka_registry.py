@@ -93,7 +93,7 @@ def test_an_edit_is_followed_live(writer: RegistryWriter, follower: RegistryFoll
     follower.catch_up(20)
     layout = evolve(first.layout, LayoutSpec(delay_seconds=(0, 10, 60), partitions=5))
     writer.write([replace(first, layout=layout)])
-    assert [change.record for change in poll_for(follower, 20)] == [replace(first, layout=layout)]
+    assert [change.record for change in poll_for(follower, 120)] == [replace(first, layout=layout)]
     assert follower.state.layouts[topic].layout.generation == first.layout.generation + 1
 
 
@@ -154,7 +154,7 @@ def test_a_registry_that_was_made_again_is_not_taken_for_the_old_one(own_broker:
         admin.delete_topics([REGISTRY_TOPIC])
         ensure_system_topics(admin, replication_factor=1)
         with pytest.raises(RegistryLost, match="doesn't continue at offset 2"):
-            poll_for(follower, 20)
+            poll_for(follower, 120)
         assert follower.state.layouts["orders"].layout.delay_seconds == (10,)
 
 

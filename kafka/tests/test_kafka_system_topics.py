@@ -32,7 +32,7 @@ def test_they_are_made_repaired_and_left_alone(own_broker: Broker) -> None:
     wrong = {REGISTRY_TOPIC: {"cleanup.policy": "delete"}, CLOCK_TOPIC: {"message.timestamp.type": "CreateTime"}}
     admin.alter_topic_configs(wrong)
     # a broker learns of changed settings a moment after the controller has taken them
-    deadline = Deadline(20)
+    deadline = Deadline(120)
     assert until_true(lambda: all(w.items() <= settings_of(admin, t).items() for t, w in wrong.items()), deadline)
     assert ensure_system_topics(admin, replication_factor=1) == made
     assert until_true(lambda: all_as_wanted(admin), deadline)
@@ -44,7 +44,7 @@ def test_an_auto_created_clock_is_repaired_and_a_registry_of_three_partitions_re
     admin.create_topics([NewTopicSpec(name=CLOCK_TOPIC, partitions=1, replication_factor=1)])
     ensure_system_topics(admin, replication_factor=1)
     assert until_true(
-        lambda: settings_of(admin, CLOCK_TOPIC)["message.timestamp.type"] == "LogAppendTime", Deadline(20)
+        lambda: settings_of(admin, CLOCK_TOPIC)["message.timestamp.type"] == "LogAppendTime", Deadline(120)
     )
     admin.delete_topics([REGISTRY_TOPIC])
     admin.create_topics([NewTopicSpec(name=REGISTRY_TOPIC, partitions=3, replication_factor=1)])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from delayed_topics_devcluster.commands import LINES_SHOWN
 from delayed_topics_devcluster.errors import CommandFailedError
+from delayed_topics_devcluster.locks import locked
 from delayed_topics_devcluster.paths import KUBERNETES_SOURCE, cache_dir
 from delayed_topics_devcluster.preconditions import require_go
 from delayed_topics_devcluster.progress import say, step
@@ -44,21 +45,26 @@ def binaries() -> Path:
     Takes about 8 minutes on 2 cores the first time. Raises PreconditionError without Go 1.24.
     """
     folder = _folder()
-    if not folder.is_dir():
-        require_go()
-        older = list(folder.parent.glob("*/"))
-        built = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".building-"))
-        try:
-            _build_all(built)
-            built.chmod(0o755)
-            built.rename(folder)
-        finally:
-            shutil.rmtree(built, ignore_errors=True)
-        for name in ("kubectl", "helm"):
-            _point(folder.parent / name, folder / name)
-        for former in older:
-            shutil.rmtree(former)
+    with locked("binaries"):
+        if not folder.is_dir():
+            require_go()
+            _build_into(folder)
     return folder
+
+
+def _build_into(folder: Path) -> None:
+    older = list(folder.parent.glob("*/"))
+    built = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".building-"))
+    try:
+        _build_all(built)
+        built.chmod(0o755)
+        built.rename(folder)
+    finally:
+        shutil.rmtree(built, ignore_errors=True)
+    for name in ("kubectl", "helm"):
+        _point(folder.parent / name, folder / name)
+    for former in older:
+        shutil.rmtree(former)
 
 
 def _folder() -> Path:

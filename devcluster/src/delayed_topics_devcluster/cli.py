@@ -30,6 +30,12 @@ def up() -> None:
 
 
 @main.command()
+def prepare() -> None:
+    """Build and fetch whatever the cluster and our images need, and start nothing."""
+    cluster.prepare()
+
+
+@main.command()
 def down() -> None:
     """End the cluster and remove every trace of it. Does nothing to a CONTEXT."""
     current_cluster().down()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from delayed_topics_devcluster.commands import run
 from delayed_topics_devcluster.errors import CommandFailedError, PreconditionError
-from delayed_topics_devcluster.locks import made_once
+from delayed_topics_devcluster.locks import locked, made_once
 from delayed_topics_devcluster.paths import cache_dir
 from delayed_topics_devcluster.processes import program_runs
 from delayed_topics_devcluster.progress import step
@@ -71,7 +71,7 @@ def _install(package_of: dict[str, str], *, otherwise: str = OTHER_CLUSTER) -> N
         return
     if shutil.which("apt-get") is None:
         raise PreconditionError(f"This is no Debian: install {', '.join(missing)} by hand, or {otherwise}.")
-    with step(f"installing Debian packages: {', '.join(missing)}"):
+    with locked("packages"), step(f"installing Debian packages: {', '.join(missing)}"):
         environment = {"DEBIAN_FRONTEND": "noninteractive"}
         command = (*APT, "install", "--no-remove", "--no-install-recommends", *missing)
         _with_fresh_lists(lambda: run(*command, environment=environment))
