@@ -69,19 +69,17 @@ def up() -> None:
     Raises PreconditionError while one runs that was started from another work tree: there is room for one.
     """
     require_root()
+    with _machine_locked():
+        if _is_up():
+            return
+    _get_programs()  # for minutes; nobody's `down` has to wait for that
     layout = cluster_layout()
     with _machine_locked():
-        _refuse_cluster_of_another()
-        if status().running and node_is_ready(layout):
-            say("the cluster is up")
+        if _is_up():
             return
-        refuse_to_harm_docker()
-        require_binaries_or_go()
-        install_for_cluster()
-        programs = binaries()
         _remove()
         try:
-            assemble(layout, programs)
+            assemble(layout, binaries())
         except BaseException:
             kept = _keep_logs(layout)
             _remove()
@@ -92,10 +90,7 @@ def up() -> None:
 def prepare() -> None:
     """Get everything that `up` and our images need, so that they take seconds: 20 minutes on a new machine."""
     require_root()
-    refuse_to_harm_docker()
-    require_binaries_or_go()
-    install_for_cluster()
-    binaries()
+    _get_programs()
     for name in IMAGES:
         build_archive(name)
 
@@ -103,10 +98,10 @@ def prepare() -> None:
 def down() -> None:
     """End the cluster, whoever started it, and remove everything of it. Succeeds also if there is none, or only parts of one."""
     remove_orphans()
-    if not (Namespace.running() or cluster_layout().root.exists()):
-        say("no cluster is up")
+    if Namespace.inits() or cluster_layout().root.exists():
+        require_root()
+    elif os.geteuid() != 0:
         return
-    require_root()
     with _machine_locked(), step("ending the cluster"):
         _remove()
 
@@ -149,6 +144,21 @@ def _loaded() -> Path:
 def _forget(name: str) -> None:
     for record in _loaded().glob(f"{name}-*"):
         record.unlink()
+
+
+def _is_up() -> bool:
+    _refuse_cluster_of_another()
+    if status().running and node_is_ready(cluster_layout()):
+        say("the cluster is up")
+        return True
+    return False
+
+
+def _get_programs() -> None:
+    refuse_to_harm_docker()
+    require_binaries_or_go()
+    install_for_cluster()
+    binaries()
 
 
 def _machine_locked() -> AbstractContextManager[None]:
