@@ -79,7 +79,8 @@ class Kube:
             self.kubectl("wait", f"--for={until_it}", f"--timeout={timeout_seconds:g}s", *targets, *_in(namespace))
         except CommandFailedError as e:
             told = evidence() if evidence else self.describe(kind, *names, namespace=namespace)
-            raise AssertionError(f"{e}\n{told}") from None
+            waited = f"{', '.join(targets)}: {until_it}: not after {timeout_seconds:g} s"
+            raise AssertionError(f"{waited}\n{told}\n{e}") from None
 
     def wait_gone(self, kind: str, name: str, *, timeout_seconds: float, namespace: str | None = None) -> None:
         until(
