@@ -37,7 +37,7 @@ def status(scene: Scene, name: str = "first") -> Manifest:
     return dict((scene.api.get("DelayedTopicAudit", name, scene.namespace) or {}).get("status") or {})
 
 
-def wait_said(scene: Scene, reason: Reason, *words: str, name: str = "first", seconds: float = 20) -> None:
+def wait_said(scene: Scene, reason: Reason, *words: str, name: str = "first", seconds: float = 120) -> None:
     """Until its condition Complete says so."""
 
     def said() -> bool:

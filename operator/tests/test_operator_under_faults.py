@@ -11,7 +11,7 @@ from delayed_topics_operator_testing.scene import Scene
 
 pytestmark = pytest.mark.api
 
-HEALED_SECONDS = 60
+HEALED_SECONDS = 180
 MIDDLE_SECONDS = 1.2
 """What a kill waits for is a time here and no condition, so that it falls anywhere."""
 

@@ -14,7 +14,7 @@ from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_operator_testing.api_server import ApiServer, _free_ports
 
 SYSTEM_NAMESPACE = "delayed-topics-system"
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 SHOWN_CHARACTERS = 20_000
 
 

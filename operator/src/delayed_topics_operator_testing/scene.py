@@ -97,11 +97,11 @@ class Scene:
         found = (self.resource(name, namespace) or {}).get("status", {}).get("conditions", [])
         return next((c for c in found if c["type"] == kind), {})
 
-    def wait(self, condition: Callable[[], bool], what: str, *, seconds: float = 20) -> None:
+    def wait(self, condition: Callable[[], bool], what: str, *, seconds: float = 120) -> None:
         wait_until(condition, what=f"{what} (operator: {self.operator.log})", timeout_seconds=seconds, poll_seconds=0.2)
 
     def wait_for(
-        self, kind: str, status: str, reason: str = "", *, name: str = "", namespace: str = "", seconds: float = 20
+        self, kind: str, status: str, reason: str = "", *, name: str = "", namespace: str = "", seconds: float = 120
     ) -> None:
         """Until the DelayedTopic has this condition."""
 
@@ -114,7 +114,7 @@ class Scene:
         except NotInTimeError as e:
             raise AssertionError(f"{e}; it is {self.condition(kind, name, namespace)}") from e
 
-    def wait_until_served(self, name: str = "", namespace: str = "", seconds: float = 20) -> None:
+    def wait_until_served(self, name: str = "", namespace: str = "", seconds: float = 120) -> None:
         """Until topics, layout and workers are there; without nodes workers never become ready."""
         self.wait_for("TopicsReady", "True", name=name, namespace=namespace, seconds=seconds)
         self.wait(lambda: self.stateful_set(name, namespace) is not None, "there are workers", seconds=seconds)
