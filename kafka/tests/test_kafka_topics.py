@@ -190,7 +190,9 @@ def test_nobody_there_is_said_in_time() -> None:
     assert isinstance(nobody.describe_groups(["g"])["g"], KafkaUnreachable)
     with pytest.raises(KafkaUnreachable):
         nobody.committed("g")
-    assert time.monotonic() - began < 6 * 2.5
+    assert time.monotonic() - began < 6 * 10, (
+        "each call ends by itself after its second, and not after the library's minute"
+    )
 
 
 def test_nothing_asked_nothing_answered(admin: KafkaAdmin) -> None:

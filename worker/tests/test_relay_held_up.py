@@ -308,6 +308,25 @@ def test_intake_pauses_at_a_full_window_and_not_for_what_a_former_life_finished(
     assert paused() == set()
 
 
+def test_what_waits_long_is_held_back_at_half_the_memory_and_what_nobody_has_looked_at_only_when_all_is_full() -> None:
+    worker = Worker()
+    partition = worker.partition()
+    brake = Brake(8_000)
+
+    def paused(held_bytes: int) -> bool:
+        partition.paused = False
+        partition.held_bytes = held_bytes
+        brake.turn(worker.consumer, [partition], NOW_MS)
+        return partition.paused
+
+    worker.arrive(partition, range(1))  # and is not sorted before the broker's time is known
+    assert not paused(8_000)
+    assert paused(8_001)
+    partition.shelf.add(NOW_MS + 3_600_000, partition.arrived.pop())
+    assert not paused(4_000)
+    assert paused(4_001)
+
+
 @pytest.mark.parametrize(
     ("steps", "expected"),
     [

@@ -19,7 +19,8 @@ LEAST_WINDOW_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerConfig:
-    """`topics`: front topics. `window_bytes`: memory for records that are held. `barrier_ms`: how long copies go uncommitted."""
+    """`topics`: front topics. `window_bytes`: memory for records that are held; a few batches more may come before it is noticed.
+    `barrier_ms`: how long copies go uncommitted."""
 
     topics: tuple[str, ...]
     http_port: int = 8080
