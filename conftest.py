@@ -1,7 +1,7 @@
 """For every test of the workspace."""
 
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import pytest
 from hypothesis import settings
@@ -45,8 +45,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.when == "call" and report.failed:
         for name, fixture in getattr(item, "funcargs", {}).items():
             if hasattr(fixture, "evidence"):
-                report.sections.append((f"{name}, when it failed", fixture.evidence()))
+                report.sections.append((f"{name}, when it failed", told(fixture.evidence)))
     return report
+
+
+def told(evidence: Callable[[], str]) -> str:
+    """What can't be asked any more says why; an exception here would end the whole run."""
+    try:
+        return evidence()
+    except Exception as e:  # noqa: BLE001 - whatever it is, the failure itself is told
+        return f"nothing could be asked: {e!r}"
 
 
 def stay_inside(event: str, arguments: tuple[object, ...]) -> None:

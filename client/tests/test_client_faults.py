@@ -7,15 +7,17 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 from delayed_topics_client_testing import Served, serve
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 
 pytestmark = pytest.mark.broker
+
+WAIT_SECONDS = 240  # on a busy machine each outage costs a minute
 
 
 class Child(Closing):
@@ -38,7 +40,7 @@ class Child(Closing):
 
     def wait(self) -> int:
         """The exit code, when all that it printed has been read."""
-        code = self._process.wait(90)
+        code = self._process.wait(WAIT_SECONDS)
         self._reader.join()
         return code
 
@@ -47,16 +49,13 @@ class Child(Closing):
         self.handled.extend(line.strip() for line in self._process.stdout)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 90) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.2)
-
-
 def wait_for_work(served: Served, child: Child, *, handled: int, count: int) -> None:
     """Until it has handled that many, or everything is done."""
-    wait_until(lambda: len(child.handled) > handled or done(served) == count)
+    wait_until(
+        lambda: len(child.handled) > handled or done(served) == count,
+        what=f"{handled} of {count} are handled, or all done",
+        timeout_seconds=WAIT_SECONDS,
+    )
 
 
 def release(served: Served, end: int, *, first: int = 0) -> None:
@@ -85,7 +84,9 @@ def test_sigkill_between_copy_and_commit_leaves_both_or_none(served: Served, ste
     assert len(served.read(served.names.front)) == committed
     served.release(b"5")
     with Child(served, "--member", "pod-0") as restarted:
-        wait_until(lambda: served.committed("shipping").get(0) == 2)
+        wait_until(
+            lambda: served.committed("shipping").get(0) == 2, what="both are committed", timeout_seconds=WAIT_SECONDS
+        )
         restarted.send(signal.SIGTERM)
         assert restarted.wait() == 0
     assert [c.value for c in served.read(served.names.front)] == [b"0"]
@@ -135,7 +136,7 @@ def test_a_broker_that_is_killed_and_comes_back_costs_no_copy_and_doubles_none()
                     time.sleep(3)
                     broker.start()
                 served.release(b"%d" % n, partition=n % 3, number=n // 3)
-            wait_until(lambda: done(served) == count, 240)  # on a busy machine each outage costs it a minute
+            wait_until(lambda: done(served) == count, what=f"{count} are done", timeout_seconds=WAIT_SECONDS)
             child.send(signal.SIGTERM)
             assert child.wait() == 0
         assert_each_once(served, count)
@@ -146,14 +147,14 @@ def test_a_consumer_that_slept_through_its_session_doubles_no_copy(served: Serve
     count = 300
     release(served, count // 3)
     with Child(served) as sleeper:
-        wait_until(lambda: done(served) > 0)
+        wait_until(lambda: done(served) > 0, what="the first is done", timeout_seconds=WAIT_SECONDS)
         sleeper.send(signal.SIGSTOP)
         with Child(served) as heir:
             release(served, count, first=count // 3)
-            wait_until(lambda: done(served) == count)
+            wait_until(lambda: done(served) == count, what=f"{count} are done", timeout_seconds=WAIT_SECONDS)
             sleeper.send(signal.SIGCONT)
             served.release(b"%d" % count, partition=0, number=count)
-            wait_until(lambda: done(served) == count + 1)
+            wait_until(lambda: done(served) == count + 1, what="the last is done", timeout_seconds=WAIT_SECONDS)
             for child in (sleeper, heir):
                 child.send(signal.SIGTERM)
                 assert child.wait() == 0

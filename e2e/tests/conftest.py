@@ -8,7 +8,7 @@ from delayed_topics_devcluster.context import Cluster
 from delayed_topics_e2e.kube import Kube
 from delayed_topics_e2e.plain import Kafka
 from delayed_topics_e2e.report import REPORTED, Report
-from delayed_topics_e2e.tenant import Install, StartTenant, Tenant
+from delayed_topics_e2e.tenant import Install, Tenant, Tenants
 
 RELEASE = "delayed-topics"
 EXTERNAL_PORT = 19094
@@ -66,22 +66,17 @@ def left() -> Iterator[list[Tenant]]:
 
 
 @pytest.fixture
-def start_tenant(install: Install, left: list[Tenant], request: pytest.FixtureRequest) -> Iterator[StartTenant]:
-    """Makes namespaces, each a team of its own; `labels` go onto the namespace. They are cleaned up after the test."""
-    tenants: list[Tenant] = []
+def start_tenant(install: Install, left: list[Tenant], request: pytest.FixtureRequest) -> Iterator[Tenants]:
+    """What it makes is cleaned up after the test."""
     story = request.module.__name__.rpartition(".")[2].removeprefix("test_").removeprefix("story_").replace("_", "-")
-
-    def start(**labels: str) -> Tenant:
-        tenants.append(Tenant.start(install, story, labels=labels))
-        return tenants[-1]
-
-    yield start
-    for tenant in tenants:
+    tenants = Tenants(install, story)
+    yield tenants
+    for tenant in tenants.made:
         tenant.leave()
-    left.extend(tenants)
+    left.extend(tenants.made)
 
 
 @pytest.fixture
-def tenant(start_tenant: StartTenant) -> Tenant:
+def tenant(start_tenant: Tenants) -> Tenant:
     """A namespace of the test's own."""
     return start_tenant()

@@ -33,7 +33,7 @@ def test_the_main_job(tenant: Tenant, report: Report) -> None:
         levels = len(orders.spec["delaySeconds"])
         lines = (f"{own.DELAY_LEVEL}:{n % levels + 1}\tcustomer-{n % 97}\torder {n}" for n in range(RECORDS))
         console_produce(orders.kafka.address(), orders.topic, lines)
-        account = checker.settled(produced=RECORDS, timeout_seconds=300, evidence=orders.evidence)
+        account = checker.settled(produced=RECORDS, timeout_seconds=300)
         assert (account.released, account.early, account.lost, account.doubled) == (RECORDS, 0, 0, 0), account
         assert account.clean, account
         steps.done(f"{RECORDS} records of the Java console producer, {account.lateness()}")
@@ -42,14 +42,14 @@ def test_the_main_job(tenant: Tenant, report: Report) -> None:
         cap = orders.spec["retryCap"]
         assert (dead.header(own.REASON), dead.header(own.ATTEMPT)) == (b"RetryCapExceeded", b"%d" % (cap + 1))
         produced = RECORDS + 1 + cap + 1
-        account = checker.settled(produced=produced, timeout_seconds=60, evidence=orders.evidence)
+        account = checker.settled(produced=produced, timeout_seconds=60)
         assert account.clean, account
         assert (account.released, account.dead) == (produced - 1, 1), account
         steps.done(f"one record retried to the cap of {cap} and dead with its reason")
 
         produced += IN_FLIGHT
         in_flight = killed_in_mid_flight(orders, checker, levels)
-        account = checker.settled(produced=produced, timeout_seconds=600, evidence=orders.evidence)
+        account = checker.settled(produced=produced, timeout_seconds=600)
         assert (account.lost, account.early, account.changed) == (0, 0, 0), account
         steps.done(f"the worker killed with {in_flight} records waiting: {account.doubled} doubled, 0 lost, 0 early")
 
@@ -96,7 +96,7 @@ def retried_until_dead(orders: Declared) -> Record:
 
     try:
         what = "the record that always fails is a dead letter"
-        (dead,) = until(turn, what=what, timeout_seconds=240, evidence=orders.evidence)
+        (dead,) = until(turn, what=what, timeout_seconds=240)
     finally:
         ready.close()
     return dead

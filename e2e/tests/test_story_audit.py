@@ -18,7 +18,7 @@ def test_a_clean_run_is_verified_then_one_record_removed_and_one_doubled_are_fou
     orders = tenant.declare("orders", delaySeconds=[0, 1, 2], partitions=4).apply().wait_ready()
     with orders.checker() as checker:
         produce(orders, RECORDS)
-        account = checker.settled(produced=RECORDS, timeout_seconds=60, evidence=orders.evidence)
+        account = checker.settled(produced=RECORDS, timeout_seconds=60)
         assert account.clean, account
         clean = orders.audit("clean")
         assert clean["verdict"] == "Verified", clean
@@ -34,7 +34,6 @@ def test_a_clean_run_is_verified_then_one_record_removed_and_one_doubled_are_fou
             what="all but the one removed have come out",
             enough=lambda a: a.produced == 2 * RECORDS and a.lost == 1,
             timeout_seconds=60,
-            evidence=orders.evidence,
         )
     found = orders.audit("tampered")
     assert found["verdict"] == "Violated", found

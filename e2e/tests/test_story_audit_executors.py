@@ -27,14 +27,13 @@ def test_two_executors_share_an_audit_and_are_gone_after_it(tenant: Tenant, repo
     with orders.checker() as checker:
         records = ((b"k%d" % (i % 97), b"%d" % i, ((own.DELAY_LEVEL, b"%d" % (i % 3 + 1)),)) for i in range(RECORDS))
         orders.kafka.produce(orders.topic, records)
-        checker.settled(produced=RECORDS, timeout_seconds=120, evidence=orders.evidence)
+        checker.settled(produced=RECORDS, timeout_seconds=120)
     orders.start_audit("shared", spark={"executors": 2, "memory": "512m", "conf": {"spark.task.maxFailures": "2"}})
     ran = until(
         lambda: [pod for pod in executors(orders) if pod["status"].get("phase") == "Running"],
         what="two executors run",
         enough=lambda pods: len(pods) == 2,
         timeout_seconds=120,
-        evidence=orders.evidence,
     )
     for pod in ran:
         assert pod["metadata"]["ownerReferences"][0]["kind"] == "Pod", "they go with the Job's pod"

@@ -29,7 +29,7 @@ def test_after_retain_the_same_resource_goes_on_with_what_was_pending(tenant: Te
         assert checker.account().lost > 0, "records are pending"
 
         orders.apply().wait_ready()
-        account = checker.settled(produced=250, timeout_seconds=30, evidence=orders.evidence)
+        account = checker.settled(produced=250, timeout_seconds=30)
         assert account.clean, account
     assert orders.kafka.topic_ids(*orders.names.topics) == ids
 
@@ -46,7 +46,7 @@ def test_after_delete_nothing_is_left_and_applying_again_begins_anew(tenant: Ten
     assert not set(orders.kafka.topic_ids(*orders.names.topics).values()) & set(ids.values())
     with orders.checker() as checker:
         orders.kafka.produce(orders.topic, [(b"k", b"new %d" % i, ()) for i in range(20)])
-        account = checker.settled(produced=20, timeout_seconds=30, evidence=orders.evidence)
+        account = checker.settled(produced=20, timeout_seconds=30)
         assert account.clean, account
         assert all((r.value or b"").startswith(b"new") for r in checker.ready)
 

@@ -35,7 +35,7 @@ def test_two_minutes_without_kafka_restart_no_pod_and_lose_nothing(
 
     back = time.monotonic()
     with orders.checker() as checker:
-        account = checker.settled(produced=RECORDS, timeout_seconds=60, evidence=orders.evidence)
+        account = checker.settled(produced=RECORDS, timeout_seconds=60)
         assert (account.lost, account.early, account.changed) == (0, 0, 0), account
     healed_after = time.monotonic() - back
     orders.wait_ready()

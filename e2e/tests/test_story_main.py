@@ -22,13 +22,13 @@ def test_ten_thousand_records_of_the_java_console_producer_come_out_each_at_its_
     started = time.monotonic()
     orders.apply().wait_ready()
     seconds = time.monotonic() - started
-    assert [p["status"]["phase"] for p in orders.pods()] == ["Running"], orders.evidence()
+    assert [p["status"]["phase"] for p in orders.pods()] == ["Running"]
     report.add("main", f"kubectl apply to Ready=True with a serving worker: {seconds:.1f} s", seconds=seconds)
 
     lines = (f"{own.DELAY_LEVEL}:{i % 4 + 1},shop:e2e\tcustomer-{i % 997}\torder {i}" for i in range(RECORDS))
     with orders.checker() as checker:
         console_produce(orders.kafka.address(), orders.topic, lines)
-        account = checker.settled(produced=RECORDS, timeout_seconds=60, evidence=orders.evidence)
+        account = checker.settled(produced=RECORDS, timeout_seconds=60)
         assert account.clean, account
         assert (account.produced, account.released, account.dead) == (RECORDS, RECORDS, 0)
         waited = dict.fromkeys(DELAYS, 0)
@@ -64,7 +64,6 @@ def test_kubectl_tells_the_story_and_scale_scales(tenant: Tenant) -> None:
         what="two workers share the partitions",
         enough=lambda seen: seen[0]["readyReplicas"] == 2 and len(seen[1].get("members", ())) == 2,
         timeout_seconds=60,
-        evidence=orders.evidence,
     )
     rebalance = orders.status["rebalance"]
     assert rebalance["state"] == "Stable"

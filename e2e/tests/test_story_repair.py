@@ -50,7 +50,6 @@ def test_whatever_is_changed_by_hand_is_repaired_within_a_minute_and_told(tenant
         what="everything is as declared again",
         enough=lambda wrong: not wrong,
         timeout_seconds=REPAIRED_WITHIN_SECONDS,
-        evidence=orders.evidence,
         poll_seconds=1,
     )
     report.add("repair", f"settings of 4 topics and 4 objects repaired after {time.monotonic() - started:.0f} s")
@@ -61,7 +60,7 @@ def test_whatever_is_changed_by_hand_is_repaired_within_a_minute_and_told(tenant
     orders.wait_ready()
     with orders.checker() as checker:
         kafka.produce(orders.topic, [(b"k%d" % i, b"%d" % i, ()) for i in range(100)])
-        account = checker.settled(produced=100, timeout_seconds=30, evidence=orders.evidence)
+        account = checker.settled(produced=100, timeout_seconds=30)
         assert account.clean, account
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from delayed_topics_e2e.tenant import API_VERSION, Install, StartTenant, Tenant
+from delayed_topics_e2e.tenant import API_VERSION, Install, Tenant, Tenants
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("own_cluster")]
 
@@ -28,7 +28,7 @@ def test_with_tls_and_scram_a_wrong_password_is_said_and_the_right_one_serves_an
     kube.wait("kafkaconnection", "ours", namespace=tenant.namespace, until_it="condition=Ready", timeout_seconds=30)
     with orders.checker() as checker:
         orders.kafka.produce(orders.topic, [(b"k%d" % i, b"%d" % i, ()) for i in range(200)])
-        account = checker.settled(produced=200, timeout_seconds=30, evidence=orders.evidence)
+        account = checker.settled(produced=200, timeout_seconds=30)
         assert account.clean, account
 
     kinds = ("pods", "statefulsets", "configmaps", "events", "delayedtopics", "kafkaconnections", "jobs", "services")
@@ -43,7 +43,7 @@ def test_with_tls_and_scram_a_wrong_password_is_said_and_the_right_one_serves_an
 
 
 def test_without_a_role_binding_the_operator_does_not_look_into_a_namespace(
-    start_tenant: StartTenant, credentials: dict[str, str]
+    start_tenant: Tenants, credentials: dict[str, str]
 ) -> None:
     tenant = start_tenant()
     connect(tenant, credentials)
@@ -62,7 +62,7 @@ def credentials(install: Install) -> dict[str, str]:
 
 
 @pytest.fixture
-def secure_tenant(install: Install, start_tenant: StartTenant, credentials: dict[str, str]) -> Iterator[Tenant]:
+def secure_tenant(install: Install, start_tenant: Tenants, credentials: dict[str, str]) -> Iterator[Tenant]:
     """A tenant whose namespace the operator was let into, with a connection of its own."""
     tenant = start_tenant()
     let_in(install, [tenant.namespace])

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from delayed_topics_e2e.tenant import Declared, Install, StartTenant, Tenant, cluster_connection, unique
+from delayed_topics_e2e.tenant import Declared, Install, Tenant, Tenants, cluster_connection, unique
 
 pytestmark = pytest.mark.cluster
 
 
 def test_a_second_claim_on_a_topic_loses_and_deleting_it_touches_nothing(
-    start_tenant: StartTenant,
+    start_tenant: Tenants,
 ) -> None:
     shop, rival = start_tenant(), start_tenant()
     orders = shop.declare("orders").apply().wait_ready()
@@ -31,7 +31,7 @@ def test_a_second_claim_on_a_topic_loses_and_deleting_it_touches_nothing(
     assert orders.kafka.topic_ids(*orders.names.topics) == ids
     with orders.checker() as checker:
         orders.kafka.produce(orders.topic, [(b"k", b"%d" % i, ()) for i in range(50)])
-        account = checker.settled(produced=100, timeout_seconds=30, evidence=orders.evidence)
+        account = checker.settled(produced=100, timeout_seconds=30)
         assert account.clean, account
     assert orders.wait_condition("Claimed", "True", reason="ClaimHeld")
 
@@ -54,7 +54,7 @@ def test_a_foreign_topic_is_neither_adopted_nor_changed_nor_deleted(tenant: Tena
     assert not {f"{payroll}.delays", f"{payroll}.ready", f"{payroll}.dead"} & kafka.topics().keys()
 
 
-def test_the_owner_of_a_connection_says_who_may_have_what(granted: str, start_tenant: StartTenant) -> None:
+def test_the_owner_of_a_connection_says_who_may_have_what(granted: str, start_tenant: Tenants) -> None:
     team, stranger = start_tenant(team=granted), start_tenant(team="another")
 
     def ask(tenant: Tenant, name: str, **spec: Any) -> Declared:

@@ -98,10 +98,9 @@ def prepare() -> None:
 def down() -> None:
     """End the cluster, whoever started it, and remove everything of it. Succeeds also if there is none, or only parts of one."""
     remove_orphans()
-    if Namespace.inits() or cluster_layout().root.exists():
-        require_root()
-    elif os.geteuid() != 0:
+    if os.geteuid() != 0 and not Namespace.inits() and not cluster_layout().root.exists():
         return
+    require_root()
     with _machine_locked(), step("ending the cluster"):
         _remove()
 

@@ -36,7 +36,8 @@ POD_NETWORK = "10.214.0.0/16"
 SERVICE_NETWORK = "10.215.0.0/16"
 HOST_DEVICE = "delayed-topics"
 NODE_DEVICE = "eth0"
-# Where kubelet, containerd and the network plugins write whatever they are told: a tmpfs of the cluster's own.
+# Where containerd and the network plugins write whatever they are told: a tmpfs of the cluster's own. The kubelet's has pods'
+# volumes, and is on a disk.
 KUBELET_FOLDER = "/var/lib/kubelet"
 MADE_FOLDERS = ("/var/lib/cni", KUBELET_FOLDER)  # missing on most machines: the mounts need them
 PRIVATE_FOLDERS = ("/run", "/var/log", *MADE_FOLDERS)

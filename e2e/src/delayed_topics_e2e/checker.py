@@ -112,14 +112,13 @@ class Checker:
             records.extend(self._readers[topic].read_new())
         return judge(front=self.front, ready=self.ready, dead=self.dead, delay_of=self.delay_of)
 
-    def settled(self, *, produced: int, timeout_seconds: float, evidence: Callable[[], str] = str) -> Account:
+    def settled(self, *, produced: int, timeout_seconds: float) -> Account:
         """Wait until `produced` records are in the front topic and each has an outcome."""
         return until(
             self.account,
             what=f"{produced} records of {self.topic} have come out",
             enough=lambda account: account.produced >= produced and account.lost == 0,
             timeout_seconds=timeout_seconds,
-            evidence=evidence,
         )
 
 

@@ -2,7 +2,7 @@
 
 import random
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,10 +15,11 @@ from delayed_topics_e2e.kube import Kube, Manifest, condition
 from delayed_topics_e2e.plain import Kafka
 from delayed_topics_e2e.waiting import until
 
-__all__ = ["API_VERSION", "Declared", "Install", "StartTenant", "Tenant", "cluster_connection", "unique"]
+__all__ = ["API_VERSION", "Declared", "Install", "Tenant", "Tenants", "cluster_connection", "unique"]
 
 API_VERSION = "delayedtopics.io/v1alpha1"
 READY_TIMEOUT_SECONDS = 180.0
+TOLD = 3  # of fifty resources
 AUDIT_TIMEOUT_SECONDS = 600.0  # ten times what it takes when nothing else runs: it waits for two cores
 
 
@@ -102,7 +103,6 @@ class Declared:
             namespace=self.namespace,
             until_it="condition=Ready",
             timeout_seconds=timeout_seconds,
-            evidence=self.evidence,
         )
         return self
 
@@ -114,7 +114,6 @@ class Declared:
             what=f"{self.name}: {type_}={status} {reason or ''}",
             enough=lambda c: c.get("status") == status and reason in (None, c.get("reason")),
             timeout_seconds=timeout_seconds,
-            evidence=self.evidence,
         )
 
     def pods(self) -> Sequence[dict[str, Any]]:
@@ -143,9 +142,7 @@ class Declared:
         def look() -> dict[str, Any]:
             return next((e for e in self.events() if all(w in f"{e['reason']} {e['message']}" for w in mentions)), {})
 
-        return until(
-            look, what=f"{self.name}: an Event with {mentions}", timeout_seconds=timeout_seconds, evidence=self.evidence
-        )
+        return until(look, what=f"{self.name}: an Event with {mentions}", timeout_seconds=timeout_seconds)
 
     def checker(self, delay_of: DelayOf | None = None) -> Checker:
         return Checker(self.kafka, self.topic, delay_of or by_list(self.spec["delaySeconds"]))
@@ -192,7 +189,6 @@ class Declared:
         self.kube.wait_gone("delayedtopic", self.name, namespace=self.namespace, timeout_seconds=wait_seconds)
 
     def evidence(self) -> str:
-        """What a person would look at next."""
         return self._told("delayedtopic", self.name, self.pods())
 
     def _told(self, kind: str, name: str, pods: Sequence[dict[str, Any]]) -> str:
@@ -238,10 +234,6 @@ class Tenant:
         self.declared.append(declared)
         return declared
 
-    def evidence(self) -> str:
-        """For a story that failed."""
-        return "\n".join(declared.evidence() for declared in self.declared)
-
     def leave(self) -> None:
         """Ask for the resources to be deleted with their topics; `gone` waits for it."""
         kube = self.install.kube
@@ -277,5 +269,20 @@ def cluster_connection(install: Install, name: str, **grant: Any) -> Iterator[st
     kube.delete("clusterkafkaconnection", name)
 
 
-StartTenant = Callable[..., Tenant]
-"""Makes a tenant; keyword arguments are labels of its namespace. It is cleaned up after the test."""
+@dataclass
+class Tenants:
+    """Makes namespaces for a story, each a team of its own; keyword arguments are labels of the namespace."""
+
+    install: Install
+    story: str
+    made: list[Tenant] = field(default_factory=list)
+
+    def __call__(self, **labels: str) -> Tenant:
+        self.made.append(Tenant.start(self.install, self.story, labels=labels))
+        return self.made[-1]
+
+    def evidence(self) -> str:
+        """For a story that failed: what a person would look at next."""
+        declared = [one for tenant in self.made for one in tenant.declared]
+        told = [one.evidence() for one in declared[:TOLD]]
+        return "\n".join([*told, f"{len(declared)} resources were declared, of which {len(told)} are told"])
