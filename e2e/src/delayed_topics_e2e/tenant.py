@@ -244,7 +244,8 @@ class Tenant:
 
     def gone(self) -> None:
         """Wait until the resources are deleted; then delete the namespace, and whatever topics were made by hand."""
-        self.install.kube.delete("delayedtopics", "--all", namespace=self.namespace, wait_seconds=90)
+        # another story may have stopped Kafka meanwhile, for two minutes, and no topic is deleted without it
+        self.install.kube.delete("delayedtopics", "--all", namespace=self.namespace, wait_seconds=600)
         self.install.kube.delete("namespace", self.namespace)
         mine = [topic for topic in self.install.kafka.topics() if topic.startswith(self.namespace)]
         self.install.kafka.delete(*mine)
