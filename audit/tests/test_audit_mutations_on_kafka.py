@@ -79,7 +79,7 @@ def produce(connection: Connection, copies: Iterable[Copy]) -> None:
     producer = Producer(connection.client_config())
     for topic, partition, value, headers in copies:
         producer.produce(topic, value, partition=partition, headers=list(headers))
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def read(connection: Connection, topic: str, count: int) -> list[Message]:

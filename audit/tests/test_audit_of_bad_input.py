@@ -42,7 +42,7 @@ def one_record(connection: Connection, topic: str, *, size: int = 1) -> AuditWin
     made = KafkaAdmin(connection).create_topics(specs)
     producer = Producer({**connection.client_config(), "message.max.bytes": 2 * HUGE_BYTES, "compression.type": "zstd"})
     producer.produce(names.front, bytes(size), partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     return whole_window(
         names,
         topic_ids={name: info.id for name, info in made.items() if isinstance(info, TopicInfo)},

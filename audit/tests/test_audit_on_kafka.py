@@ -78,7 +78,7 @@ class Relayed:
         for topic, partition, value, headers in records:
             producer.produce(topic, value, partition=partition, headers=list(headers))
             producer.poll(0)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
 
     def ends(self, topic: str) -> list[int]:
         partitions = [(topic, p) for p in range(PARTITIONS)]
@@ -185,7 +185,7 @@ def relayed(broker: Broker) -> Relayed:
     rejecting.init_transactions()
     rejecting.begin_transaction()
     rejecting.produce(names.dead_letter, b"rejected", partition=0, headers=[("dt-origin", b"r:0:1")])
-    assert rejecting.flush(30) == 0
+    assert rejecting.flush(120) == 0
     topic = Relayed(connection=connection, names=names, admin=admin, ids=ids, rejecting=rejecting)
     records: list[tuple[str, int, bytes, list[Header]]] = [
         (names.front, i % PARTITIONS, str(i).encode(), [("dt-delay-level", b"%d" % (1 + i // 2 % 2)), ("trace", None)])

@@ -63,7 +63,7 @@ def storage(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
 
     try:
         serves = partial(listens, server, "127.0.0.1", port, name="the S3 server", log=folder / "log")
-        wait_until(serves, what="the S3 server serves", timeout_seconds=60)
+        wait_until(serves, what="the S3 server serves")
         for name, value in {**SETTINGS, **settings}.items():
             hadoop.set(name.removeprefix("spark.hadoop."), value)
         java.System.setProperty(CREDENTIALS, str(credentials(folder / "credentials")))

@@ -20,7 +20,7 @@ def program(tmp_path: Path) -> Iterator[Path]:
     pause = tmp_path / "delayed-topics" / "bin" / "0123456789abcdef" / "pause"
     named_so = subprocess.Popen(["bash", "-c", 'exec -a "$0" sleep 600', pause])
     try:
-        wait_until(lambda: pause in {n.program for n in Namespace.running()}, what="it runs", timeout_seconds=120)
+        wait_until(lambda: pause in {n.program for n in Namespace.running()}, what="it runs")
         yield pause
     finally:
         named_so.kill()
@@ -38,7 +38,7 @@ def test_a_cluster_that_others_started_is_refused_and_said_whose_it_is(program: 
 def test_one_that_is_only_being_made_is_found_too(program: Path) -> None:
     making = subprocess.Popen(["bash", "-c", 'exec -a unshare tail -f /dev/null "$0" "$1"', program, "/somebody"])
     try:
-        wait_until(lambda: making.pid in {init.pid for init in Namespace.inits()}, what="found", timeout_seconds=120)
+        wait_until(lambda: making.pid in {init.pid for init in Namespace.inits()}, what="found")
         assert making.pid not in {namespace.init.pid for namespace in Namespace.running()}
     finally:
         making.kill()

@@ -56,7 +56,7 @@ def test_records_survive_a_restart_and_a_kill(own_broker: Broker) -> None:
 def test_a_paused_broker_serves_again_after_resume(own_broker: Broker) -> None:
     own_broker.pause()
     state = Path(f"/proc/{own_broker.pid}/stat")
-    wait_until(lambda: ") T " in state.read_text(), what="the broker is stopped", timeout_seconds=120)
+    wait_until(lambda: ") T " in state.read_text(), what="the broker is stopped")
     own_broker.resume()
     produce(own_broker, "paused", "a\n")
     assert consume(own_broker, "paused", 1) == ["a"]

@@ -126,7 +126,7 @@ def test_a_pod_that_is_not_restricted_is_refused(namespace: Namespace) -> None:
 def test_a_pod_reaches_a_service_by_name_also_its_own(namespace: Namespace) -> None:
     namespace.apply(pod("asks", f"import time\n{ASK_SERVICE}\ntime.sleep(600)"))
     namespace.kubectl("wait", "pod/asks", "--for=condition=Ready", "--timeout=60s")
-    wait_until(lambda: "served" in namespace.kubectl("logs", "asks"), what="the service answers", timeout_seconds=60)
+    wait_until(lambda: "served" in namespace.kubectl("logs", "asks"), what="the service answers")
     assert namespace.python("web", ASK_SERVICE) == "served", "a service of a pod, asked by that pod"
 
 
@@ -160,7 +160,7 @@ def test_resources_may_be_refused_by_expressions(cluster: Cluster, namespace: Na
     }
     try:
         namespace.apply(policy, binding)
-        wait_until(lambda: refuses(namespace), what="the policy is in force", timeout_seconds=120)
+        wait_until(lambda: refuses(namespace), what="the policy is in force")
     finally:
         for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
             cluster.kubectl("delete", kind, namespace.name, "--ignore-not-found")

@@ -38,7 +38,6 @@ def test_the_link_goes_at_once_though_a_killed_process_still_had_something_to_se
         wait_until(
             lambda: Path(f"/proc/{holder.pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink(),
             what="the namespace",
-            timeout_seconds=10,
         )
         sh(f"ip link add {device} type veth peer name eth0 netns {holder.pid}")
         sh(f"ip address add {HOST}/30 dev {device}; ip link set {device} up")

@@ -42,7 +42,7 @@ def test_the_main_job(tenant: Tenant, report: Report) -> None:
         cap = orders.spec["retryCap"]
         assert (dead.header(own.REASON), dead.header(own.ATTEMPT)) == (b"RetryCapExceeded", b"%d" % (cap + 1))
         produced = RECORDS + 1 + cap + 1
-        account = checker.settled(produced=produced, timeout_seconds=60)
+        account = checker.settled(produced=produced)
         assert account.clean, account
         assert (account.released, account.dead) == (produced - 1, 1), account
         steps.done(f"one record retried to the cap of {cap} and dead with its reason")

@@ -18,7 +18,7 @@ def test_a_clean_run_is_verified_then_one_record_removed_and_one_doubled_are_fou
     orders = tenant.declare("orders", delaySeconds=[0, 1, 2], partitions=4).apply().wait_ready()
     with orders.checker() as checker:
         produce(orders, RECORDS)
-        account = checker.settled(produced=RECORDS, timeout_seconds=60)
+        account = checker.settled(produced=RECORDS)
         assert account.clean, account
         clean = orders.audit("clean")
         assert clean["verdict"] == "Verified", clean
@@ -33,7 +33,6 @@ def test_a_clean_run_is_verified_then_one_record_removed_and_one_doubled_are_fou
             checker.account,
             what="all but the one removed have come out",
             enough=lambda a: a.produced == 2 * RECORDS and a.lost == 1,
-            timeout_seconds=60,
         )
     found = orders.audit("tampered")
     assert found["verdict"] == "Violated", found
@@ -56,13 +55,12 @@ def produce(orders: Declared, count: int) -> None:
 def remove_one_record(orders: Declared) -> None:
     """As a mistaken `kafka-consumer-groups --reset-offsets --shift-by 1` would, while the workers are stopped."""
     orders.scale(0)
-    until(lambda: len(orders.pods()), what="no worker runs", enough=lambda n: n == 0, timeout_seconds=60)
+    until(lambda: len(orders.pods()), what="no worker runs", enough=lambda n: n == 0)
     position = orders.kafka.committed(orders.names.group)[orders.topic, 0].offset
     produce(orders, RECORDS)
     until(
         lambda: moved(orders, position + 1),
         what="the group has no member left, and its offset can be moved",
-        timeout_seconds=90,
         poll_seconds=1,
     )
     orders.scale(1)

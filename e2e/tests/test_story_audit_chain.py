@@ -46,7 +46,7 @@ def test_audits_on_a_schedule_account_for_every_offset_once(tenant: Tenant, repo
         traffic.join()
     orders.apply(audit=None)
     with orders.checker() as checker:
-        seen = checker.settled(produced=sum(sent), timeout_seconds=120)
+        seen = checker.settled(produced=sum(sent))
     orders.audit("last", timeout_seconds=EACH_TIMEOUT_SECONDS, window={"sinceLast": True})
 
     chain = concluded(orders)

@@ -27,13 +27,12 @@ def test_two_executors_share_an_audit_and_are_gone_after_it(tenant: Tenant, repo
     with orders.checker() as checker:
         records = ((b"k%d" % (i % 97), b"%d" % i, ((own.DELAY_LEVEL, b"%d" % (i % 3 + 1)),)) for i in range(RECORDS))
         orders.kafka.produce(orders.topic, records)
-        checker.settled(produced=RECORDS, timeout_seconds=120)
+        checker.settled(produced=RECORDS)
     orders.start_audit("shared", spark={"executors": 2, "memory": "512m", "conf": {"spark.task.maxFailures": "2"}})
     ran = until(
         lambda: [pod for pod in executors(orders) if pod["status"].get("phase") == "Running"],
         what="two executors run",
         enough=lambda pods: len(pods) == 2,
-        timeout_seconds=120,
     )
     for pod in ran:
         assert pod["metadata"]["ownerReferences"][0]["kind"] == "Pod", "they go with the Job's pod"
@@ -44,5 +43,5 @@ def test_two_executors_share_an_audit_and_are_gone_after_it(tenant: Tenant, repo
     alone = orders.audit("alone")
     assert (shared["verdict"], shared["account"]) == (alone["verdict"], alone["account"]) != ("Unknown", None)
     assert shared["verdict"] == "Verified", shared
-    until(lambda: executors(orders), what="the executors are gone", enough=lambda pods: not pods, timeout_seconds=60)
+    until(lambda: executors(orders), what="the executors are gone", enough=lambda pods: not pods)
     report.add("audit on executors", shared["message"])

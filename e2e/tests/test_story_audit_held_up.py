@@ -38,7 +38,6 @@ def test_an_audit_whose_image_is_missing_says_so_and_goes_on_when_it_is_there(
             lambda: condition(orders.audit_resource("early"), "Complete"),
             what="the audit says that its image is missing",
             enough=lambda c: "ImagePull" in c.get("message", ""),
-            timeout_seconds=60,
         )
     finally:
         install.cluster.load("audit")
@@ -65,7 +64,6 @@ def test_an_audit_that_the_kernel_killed_for_its_memory_says_so(
         look,
         what="the audit gave up",
         enough=lambda c: c.get("status") == "True",
-        timeout_seconds=180,
     )
     status = orders.audit_resource("small")["status"]
     assert len(limited) == 3, "it is tried three times"
@@ -78,5 +76,5 @@ def declared(tenant: Tenant) -> Declared:
     orders = tenant.declare("orders", delaySeconds=[0]).apply().wait_ready()
     with orders.checker() as checker:
         orders.kafka.produce(orders.topic, [(None, b"%d" % i, ()) for i in range(100)])
-        checker.settled(produced=100, timeout_seconds=60)
+        checker.settled(produced=100)
     return orders

@@ -18,7 +18,6 @@ def test_after_retain_the_same_resource_goes_on_with_what_was_pending(tenant: Te
             checker.account,
             what="what is due at once is released",
             enough=lambda account: account.released >= len(fast),
-            timeout_seconds=30,
         )
         ids = orders.kafka.topic_ids(*orders.names.topics)
         orders.delete()
@@ -29,7 +28,7 @@ def test_after_retain_the_same_resource_goes_on_with_what_was_pending(tenant: Te
         assert checker.account().lost > 0, "records are pending"
 
         orders.apply().wait_ready()
-        account = checker.settled(produced=250, timeout_seconds=30)
+        account = checker.settled(produced=250)
         assert account.clean, account
     assert orders.kafka.topic_ids(*orders.names.topics) == ids
 
@@ -46,7 +45,7 @@ def test_after_delete_nothing_is_left_and_applying_again_begins_anew(tenant: Ten
     assert not set(orders.kafka.topic_ids(*orders.names.topics).values()) & set(ids.values())
     with orders.checker() as checker:
         orders.kafka.produce(orders.topic, [(b"k", b"new %d" % i, ()) for i in range(20)])
-        account = checker.settled(produced=20, timeout_seconds=30)
+        account = checker.settled(produced=20)
         assert account.clean, account
         assert all((r.value or b"").startswith(b"new") for r in checker.ready)
 

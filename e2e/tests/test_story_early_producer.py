@@ -40,7 +40,6 @@ def test_where_adopting_is_allowed_the_topic_is_completed_and_later_kept(adoptin
             lambda: len(checker.account().lateness_ms),
             what="what was produced after the adoption has come out",
             enough=lambda released: released >= 50,
-            timeout_seconds=30,
         )
         assert not any(r.value == b"early" for r in checker.ready), "what was there before belongs to somebody else"
     orders.delete()

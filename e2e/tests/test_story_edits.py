@@ -31,7 +31,7 @@ def test_delays_partitions_lanes_and_cap_change_with_records_pending(tenant: Ten
         return by_list(lists[epoch])(record)
 
     with orders.checker(delay_of) as checker:
-        account = checker.settled(produced=3 * PORTION, timeout_seconds=60)
+        account = checker.settled(produced=3 * PORTION)
         assert (account.lost, account.early, account.doubled, account.changed) == (0, 0, 0, 0), account
         assert account.released == 3 * PORTION
     ranges = {(r["delaySeconds"], r["role"]) for r in orders.status["layout"]["ranges"]}
@@ -49,7 +49,7 @@ def test_paused_releases_nothing_and_unpaused_everything(tenant: Tenant) -> None
         time.sleep(3)  # longer than the delays: only time can show that nothing comes
         assert checker.account().released == 0
         orders.apply(paused=False)
-        account = checker.settled(produced=PORTION, timeout_seconds=30)
+        account = checker.settled(produced=PORTION)
         assert account.clean, account
 
 
@@ -65,7 +65,6 @@ def test_protocol_and_worker_template_roll_the_workers_without_loss_or_doubles(t
         lambda: {p["metadata"]["uid"] for p in orders.pods() if "deletionTimestamp" not in p["metadata"]} & before,
         what="all workers are new",
         enough=lambda old: not old,
-        timeout_seconds=90,
     )
     orders.wait_ready()
     assert {p["metadata"]["labels"].get("cost-center") for p in orders.pods()} == {"shop"}
@@ -73,11 +72,10 @@ def test_protocol_and_worker_template_roll_the_workers_without_loss_or_doubles(t
         lambda: orders.status["rebalance"].get("protocol"),
         what="the group uses the new protocol",
         enough=lambda protocol: protocol == "consumer",
-        timeout_seconds=60,
     )
     produce(orders, epoch=0)
     with orders.checker() as checker:
-        account = checker.settled(produced=2 * PORTION, timeout_seconds=60)
+        account = checker.settled(produced=2 * PORTION)
         assert account.clean, account
 
 
@@ -94,7 +92,6 @@ def produce(orders: Declared, *, epoch: int) -> None:
         ),
         what="everything in the front topic is taken in",
         enough=lambda committed: committed >= produced,
-        timeout_seconds=30,
     )
 
 
@@ -104,6 +101,5 @@ def wait_served(orders: Declared, *, generation: int) -> None:
         lambda: orders.status["layout"],
         what=f"layout generation {generation} is served",
         enough=lambda layout: (layout["generation"], layout["state"]) == (generation, "serving"),
-        timeout_seconds=60,
     )
     orders.wait_ready()

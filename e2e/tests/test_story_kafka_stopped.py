@@ -35,7 +35,7 @@ def test_two_minutes_without_kafka_restart_no_pod_and_lose_nothing(
 
     back = time.monotonic()
     with orders.checker() as checker:
-        account = checker.settled(produced=RECORDS, timeout_seconds=60)
+        account = checker.settled(produced=RECORDS)
         assert (account.lost, account.early, account.changed) == (0, 0, 0), account
     healed_after = time.monotonic() - back
     orders.wait_ready()
@@ -64,7 +64,6 @@ def scale_kafka(install: Install, replicas: int) -> None:
         lambda: (install.kube.get("statefulset", name, namespace=install.namespace) or {})["status"],
         what=f"Kafka has {replicas} pods",
         enough=lambda status: status.get("replicas", 0) == status.get("readyReplicas", 0) == replicas,
-        timeout_seconds=90,
     )
 
 

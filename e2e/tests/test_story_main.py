@@ -28,7 +28,7 @@ def test_ten_thousand_records_of_the_java_console_producer_come_out_each_at_its_
     lines = (f"{own.DELAY_LEVEL}:{i % 4 + 1},shop:e2e\tcustomer-{i % 997}\torder {i}" for i in range(RECORDS))
     with orders.checker() as checker:
         console_produce(orders.kafka.address(), orders.topic, lines)
-        account = checker.settled(produced=RECORDS, timeout_seconds=60)
+        account = checker.settled(produced=RECORDS)
         assert account.clean, account
         assert (account.produced, account.released, account.dead) == (RECORDS, RECORDS, 0)
         waited = dict.fromkeys(DELAYS, 0)
@@ -63,12 +63,11 @@ def test_kubectl_tells_the_story_and_scale_scales(tenant: Tenant) -> None:
         lambda: (orders.status["workers"], orders.status["rebalance"]),
         what="two workers share the partitions",
         enough=lambda seen: seen[0]["readyReplicas"] == 2 and len(seen[1].get("members", ())) == 2,
-        timeout_seconds=60,
     )
     rebalance = orders.status["rebalance"]
     assert rebalance["state"] == "Stable"
     assert {m["name"] for m in rebalance["members"]} == {p["metadata"]["name"] for p in orders.pods()}
     assert all(m["partitions"] for m in rebalance["members"])
     orders.scale(1)
-    until(lambda: len(orders.pods()), what="one worker is left", enough=lambda n: n == 1, timeout_seconds=60)
+    until(lambda: len(orders.pods()), what="one worker is left", enough=lambda n: n == 1)
     orders.wait_ready()

@@ -13,7 +13,7 @@ def test_a_deleted_namespace_goes_leaves_no_worker_and_keeps_the_policy(tenant: 
     for orders in both:
         orders.kafka.produce(orders.topic, [(b"k", b"%d" % i, ()) for i in range(10)])
     kept.kube.delete("namespace", tenant.namespace)
-    kept.kube.wait_gone("namespace", tenant.namespace, timeout_seconds=90)
+    kept.kube.wait_gone("namespace", tenant.namespace, timeout_seconds=180)
     for orders in both:
         for kind in ("pods", "statefulsets", "services", "pdb", "configmaps", "secrets"):
             assert not orders.kube.list(kind, namespace=orders.workers_in, labels=orders.labels), kind

@@ -37,7 +37,7 @@ def test_an_operator_killed_three_times_while_making_and_while_removing_ends_in_
     assert end_state(orders) == end_state(undisturbed)
     with orders.checker() as checker:
         orders.kafka.produce(orders.topic, [(b"k%d" % i, b"%d" % i, ()) for i in range(100)])
-        account = checker.settled(produced=100, timeout_seconds=30)
+        account = checker.settled(produced=100)
         assert account.clean, account
 
     orders.kube.delete("delayedtopic", orders.name, namespace=orders.namespace)
@@ -75,7 +75,7 @@ def test_a_topic_made_by_a_producer_between_claim_and_creation_is_completed(tena
     assert orders.kafka.topics()[orders.topic] == 3, "grown from the broker's default to what was declared"
     assert orders.kafka.settings(orders.topic)["message.timestamp.type"] == "LogAppendTime"
     with orders.checker() as checker:
-        account = checker.settled(produced=20, timeout_seconds=30)
+        account = checker.settled(produced=20)
         assert (account.lost, account.doubled, account.changed, account.released) == (0, 0, 0, 20), account
 
 
@@ -84,7 +84,7 @@ def kill_operator_when(install: Install, orders: Declared, what: str, condition:
     (pod,) = install.operator_pods()
     uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
     pids = processes_of(uid) if install.own_node else []
-    until(condition, what=f"{orders.name}: {what}", timeout_seconds=90, poll_seconds=0.005)
+    until(condition, what=f"{orders.name}: {what}", poll_seconds=0.005)
     send_signal(pids, signal.SIGKILL)
     topics = sorted(
         topic.removeprefix(orders.topic) or "front" for topic in orders.kafka.topics() if orders.topic in topic
@@ -95,7 +95,6 @@ def kill_operator_when(install: Install, orders: Declared, what: str, condition:
         lambda: [p["metadata"]["uid"] for p in install.operator_pods()],
         what="another operator pod is there",
         enough=lambda uids: len(uids) == 1 and uid not in uids,
-        timeout_seconds=60,
     )
     return f"killed when {what}: {', '.join(topics) or 'no topic'} there, {len(statefulsets(orders))} StatefulSet"
 

@@ -60,7 +60,7 @@ def test_whatever_is_changed_by_hand_is_repaired_within_a_minute_and_told(tenant
     orders.wait_ready()
     with orders.checker() as checker:
         kafka.produce(orders.topic, [(b"k%d" % i, b"%d" % i, ()) for i in range(100)])
-        account = checker.settled(produced=100, timeout_seconds=30)
+        account = checker.settled(produced=100)
         assert account.clean, account
 
 

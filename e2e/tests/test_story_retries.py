@@ -18,7 +18,7 @@ def test_plain_java_retries_end_after_exactly_the_cap_in_dead_letter(tenant: Ten
     address = orders.kafka.address()
     console_produce(address, orders.topic, (f"shop:e2e\tk{i}\torder {i}" for i in range(records)))
     for attempt in range(cap + 1):
-        lines = console_consume(address, orders.names.ready, group=tenant.namespace, count=records, timeout_seconds=20)
+        lines = console_consume(address, orders.names.ready, group=tenant.namespace, count=records, timeout_seconds=180)
         assert len(lines) == records, f"attempt {attempt}"
         assert all(f"{own.ATTEMPT}:{attempt}," in line for line in lines), lines[0]
         # every header is copied, as a consumer that knows nothing of them would do, and one number is raised
@@ -28,7 +28,7 @@ def test_plain_java_retries_end_after_exactly_the_cap_in_dead_letter(tenant: Ten
             (line.replace(f"{own.ATTEMPT}:{attempt},", f"{own.ATTEMPT}:{attempt + 1},") for line in lines),
         )
     with orders.checker() as checker:
-        account = checker.settled(produced=records * (cap + 2), timeout_seconds=30)
+        account = checker.settled(produced=records * (cap + 2))
         assert account.clean, account
         assert (account.released, account.dead) == (records * (cap + 1), records)
         assert_exhausted(checker.dead, cap)
@@ -63,7 +63,6 @@ def test_a_header_nobody_can_read_is_a_dead_letter_and_its_neighbours_are_served
         lambda: orders.kafka.read(orders.names.dead_letter),
         what="the bad records are dead letters",
         enough=lambda found: len(found) >= len(bad),
-        timeout_seconds=20,
     )
     assert {r.value: r.header(own.REASON) for r in dead} == {
         b"negative": b"HeaderUnreadable",
@@ -74,7 +73,7 @@ def test_a_header_nobody_can_read_is_a_dead_letter_and_its_neighbours_are_served
     }
     assert all(r.header(own.ERROR) for r in dead)
     with orders.checker(lambda record: 0) as checker:
-        account = checker.settled(produced=len(good) + len(bad), timeout_seconds=20)
+        account = checker.settled(produced=len(good) + len(bad))
         assert (account.lost, account.doubled, account.released, account.dead) == (0, 0, len(good), len(bad))
 
 
@@ -97,7 +96,6 @@ def fail_every_record(orders: Declared, *, expected: int) -> list[Record]:
             turn,
             what=f"{expected} dead letters",
             enough=lambda dead: len(dead) >= expected,
-            timeout_seconds=40,
         )
     finally:
         reader.close()

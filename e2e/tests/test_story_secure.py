@@ -25,10 +25,10 @@ def test_with_tls_and_scram_a_wrong_password_is_said_and_the_right_one_serves_an
     login(tenant, credentials["password"])
     orders.wait_ready()
     assert orders.pods(), "the workers are in the tenant's namespace"
-    kube.wait("kafkaconnection", "ours", namespace=tenant.namespace, until_it="condition=Ready", timeout_seconds=30)
+    kube.wait("kafkaconnection", "ours", namespace=tenant.namespace, until_it="condition=Ready", timeout_seconds=180)
     with orders.checker() as checker:
         orders.kafka.produce(orders.topic, [(b"k%d" % i, b"%d" % i, ()) for i in range(200)])
-        account = checker.settled(produced=200, timeout_seconds=30)
+        account = checker.settled(produced=200)
         assert account.clean, account
 
     kinds = ("pods", "statefulsets", "configmaps", "events", "delayedtopics", "kafkaconnections", "jobs", "services")

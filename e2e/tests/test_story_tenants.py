@@ -31,7 +31,7 @@ def test_a_second_claim_on_a_topic_loses_and_deleting_it_touches_nothing(
     assert orders.kafka.topic_ids(*orders.names.topics) == ids
     with orders.checker() as checker:
         orders.kafka.produce(orders.topic, [(b"k", b"%d" % i, ()) for i in range(50)])
-        account = checker.settled(produced=100, timeout_seconds=30)
+        account = checker.settled(produced=100)
         assert account.clean, account
     assert orders.wait_condition("Claimed", "True", reason="ClaimHeld")
 

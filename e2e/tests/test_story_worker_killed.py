@@ -31,7 +31,7 @@ def test_killed_workers_lose_nothing_are_never_early_and_repeat_little(tenant: T
             wait_for_flow(checker, released)
             kills += kill_one_worker(orders, kills)
         producing.join()
-        account = checker.settled(produced=RECORDS, timeout_seconds=150)
+        account = checker.settled(produced=RECORDS)
         assert (account.lost, account.early, account.changed) == (0, 0, 0), account
         repeated = repeated_by_source(checker)
         assert max(repeated.values(), default=0) <= PROMISE_3 * kills, repeated
@@ -61,7 +61,6 @@ def wait_for_flow(checker: Checker, released: int) -> None:
         checker.account,
         what=f"{released} records are released",
         enough=lambda account: account.released >= released,
-        timeout_seconds=60,
         poll_seconds=0.05,
     )
 

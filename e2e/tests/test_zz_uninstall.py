@@ -25,7 +25,7 @@ def test_uninstall_keeps_topics_and_definitions_and_a_new_install_goes_on(
     orders.kafka.produce(orders.topic, [(b"k", b"before %d" % i, ()) for i in range(50)])
 
     install.cluster.helm("uninstall", install.release, "--namespace", install.namespace, "--wait", "--timeout", "3m")
-    until(install.operator_pods, what="the operator is gone", enough=lambda pods: not pods, timeout_seconds=60)
+    until(install.operator_pods, what="the operator is gone", enough=lambda pods: not pods)
     assert len(kube.list("crd")) >= 4
     assert (orders.resource() or {})["metadata"]["uid"] == uid
 
@@ -36,7 +36,7 @@ def test_uninstall_keeps_topics_and_definitions_and_a_new_install_goes_on(
     assert password(install) == login, "the broker's storage knows the old one"
     with orders.checker() as checker:
         orders.kafka.produce(orders.topic, [(b"k", b"after %d" % i, ()) for i in range(50)])
-        account = checker.settled(produced=100, timeout_seconds=60)
+        account = checker.settled(produced=100)
         assert (account.lost, account.early, account.changed) == (0, 0, 0), account
     report.add("uninstall", f"after uninstall and install: 0 lost, {account.doubled} doubled")
 

@@ -17,7 +17,7 @@ def connection(broker: Broker) -> Connection:
 
 @pytest.fixture(scope="session")
 def admin(connection: Connection) -> KafkaAdmin:
-    return KafkaAdmin(connection, timeout_seconds=20)
+    return KafkaAdmin(connection, timeout_seconds=60)
 
 
 @pytest.fixture(scope="session")

@@ -15,16 +15,16 @@ def event(number: int) -> Event:
 @pytest.mark.usefixtures("system_topics")
 def test_events_arrive_in_order_and_noise_is_passed_over(connection: Connection) -> None:
     with EventFollower(connection) as follower:
-        follower.catch_up(20)
+        follower.catch_up(120)
         noise = Producer(connection.client_config())
         noise.produce(EVENTS_TOPIC, b"not an event", partition=0)
-        assert noise.flush(20) == 0
+        assert noise.flush(120) == 0
         writer = EventWriter(connection)
         for number in range(100):
             writer.write(event(number))
         writer.close(20)
         assert writer.failed == 0
-        assert follower.catch_up(20) == [event(number) for number in range(100)]
+        assert follower.catch_up(120) == [event(number) for number in range(100)]
 
 
 def test_without_kafka_nothing_waits_and_the_loss_is_counted() -> None:

@@ -29,7 +29,7 @@ def test_without_the_clock_topic_there_is_no_time_and_the_reason_is_said(strict_
         clock.poll()
         return clock.problem is not None
 
-    wait_until(told, what="the clock says what is wrong", timeout_seconds=120)
+    wait_until(told, what="the clock says what is wrong")
     refused_at_once = time.monotonic() + 2
     while time.monotonic() < refused_at_once:
         assert told()
@@ -45,5 +45,5 @@ def test_without_the_events_topic_events_are_counted_as_failed(strict_broker: Br
         events.write(Event(kind="worker-started", topic="orders", member="w-0", at_ms=1, detail={}))
         return events.failed > 3
 
-    wait_until(failed, what="events fail", timeout_seconds=120)
+    wait_until(failed, what="events fail")
     events.close()

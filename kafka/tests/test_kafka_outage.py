@@ -55,7 +55,7 @@ def test_a_client_is_stranded_when_its_statistics_know_no_broker_twice(connectio
 def test_a_stranded_reader_goes_on_with_a_new_client(connection: Connection) -> None:
     event = Event(kind="rebalance", topic="orders", member="stranded", at_ms=1, detail={})
     with EventFollower(connection) as reader:
-        reader.catch_up(20)
+        reader.catch_up(120)
         consumer = reader._reader._consumer
 
         reader._reader._stranded.set()
@@ -63,5 +63,5 @@ def test_a_stranded_reader_goes_on_with_a_new_client(connection: Connection) -> 
         writer.write(event)
         writer.close(20)
 
-        assert [read for read in reader.catch_up(20) if read.member == "stranded"] == [event]
+        assert [read for read in reader.catch_up(120) if read.member == "stranded"] == [event]
         assert reader._reader._consumer is not consumer

@@ -29,8 +29,8 @@ def follower(connection: Connection) -> Iterator[RegistryFollower]:
 @pytest.fixture
 def writer(connection: Connection) -> Iterator[RegistryWriter]:
     with RegistryFollower(connection) as follower:
-        follower.catch_up(20)
-        yield RegistryWriter(follower, connection, timeout_seconds=20)
+        follower.catch_up(120)
+        yield RegistryWriter(follower, connection, timeout_seconds=120)
 
 
 def layout_record(topic: str, *delay_seconds: int) -> LayoutRecord:
@@ -68,7 +68,7 @@ def test_what_is_written_is_read_back_at_once_and_seen_by_others(
     changes = writer.write(records)
     assert [c.record for c in changes] == records
     assert [c.key for c in changes] == [r.key for r in records]
-    follower.catch_up(20)
+    follower.catch_up(120)
     assert follower.state.layouts[topic] == records[1]
     assert follower.state.holder(topic) == records[0]
     assert follower.state.next_offset == changes[-1].offset + 1
@@ -78,11 +78,11 @@ def test_removal_is_followed(writer: RegistryWriter, follower: RegistryFollower,
     topic = fresh("orders")
     claim = Claim(topic=topic, owner=OWNER, absent=())
     writer.write([claim])
-    follower.catch_up(20)
+    follower.catch_up(120)
     assert follower.state.holder(topic) == claim
     removed = writer.remove([claim.key])
     assert removed == [RegistryChange(removed[0].offset, claim.key, None)]
-    follower.catch_up(20)
+    follower.catch_up(120)
     assert follower.state.holder(topic) is None
 
 
@@ -90,7 +90,7 @@ def test_an_edit_is_followed_live(writer: RegistryWriter, follower: RegistryFoll
     topic = fresh("orders")
     first = layout_record(topic, 0, 10)
     writer.write([first])
-    follower.catch_up(20)
+    follower.catch_up(120)
     layout = evolve(first.layout, LayoutSpec(delay_seconds=(0, 10, 60), partitions=5))
     writer.write([replace(first, layout=layout)])
     assert [change.record for change in poll_for(follower, 120)] == [replace(first, layout=layout)]
@@ -104,12 +104,12 @@ def test_of_two_claims_the_first_holds_for_everybody(
     first = Claim(topic=topic, owner=OWNER, absent=())
     second = Claim(topic=topic, owner=Owner("cluster", "attic", "orders"), absent=())
     with RegistryFollower(connection) as others:
-        others.catch_up(20)
+        others.catch_up(120)
         writer.write([first])
         # the other operator reads back what was written before its own record, too
         assert [c.record for c in RegistryWriter(others, connection).write([second])] == [first, second]
         assert others.state.holder(topic) == first
-    follower.catch_up(20)
+    follower.catch_up(120)
     assert follower.state.holder(topic) == first
 
 
@@ -124,10 +124,10 @@ def test_a_record_that_does_not_parse_stops_nobody(
     producer = Producer(connection.client_config())
     for key, value in ((f"layout/{topic}", b"{"), ("later/kind", b"{}"), (b"", b"{}"), (b"\xff/x", b"{}")):
         producer.produce(REGISTRY_TOPIC, key=key, value=value, partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     writer.write([layout_record(topic, 5)])
     with caplog.at_level(logging.WARNING):
-        follower.catch_up(20)
+        follower.catch_up(120)
     assert follower.state.layouts[topic].layout.delay_seconds == (5,)
     assert f"layout/{topic}" in caplog.text
     assert "later/kind" in caplog.text
@@ -140,7 +140,7 @@ def test_a_cluster_without_a_registry_is_said(own_broker: Broker) -> None:
         RegistryFollower(connection) as follower,
         pytest.raises(TopicMissing, match="doesn't exist: is the operator of delayed topics connected to it"),
     ):
-        follower.catch_up(20)
+        follower.catch_up(120)
 
 
 def test_a_registry_that_was_made_again_is_not_taken_for_the_old_one(own_broker: Broker, fresh: Fresh) -> None:
@@ -162,16 +162,15 @@ def test_the_follower_outlives_an_outage_and_the_writer_says_it(own_broker: Brok
     connection = Connection(bootstrap_servers=own_broker.bootstrap, further={"log_level": 0})
     ensure_system_topics(KafkaAdmin(connection), replication_factor=1)
     with RegistryFollower(connection) as follower:
-        writer = RegistryWriter(follower, connection, timeout_seconds=2)
-        writer.write([layout_record("orders", 5)])
+        patient = RegistryWriter(follower, connection, timeout_seconds=120)
+        patient.write([layout_record("orders", 5)])
         own_broker.kill()
         with pytest.raises(KafkaUnreachable, match=f"writing {REGISTRY_TOPIC}"):
-            writer.write([layout_record("orders", 10)])
+            RegistryWriter(follower, connection, timeout_seconds=2).write([layout_record("orders", 10)])
         assert follower.poll(0.1) == []
         with pytest.raises(KafkaUnreachable):
             follower.catch_up(1)
         own_broker.start()
-        patient = RegistryWriter(follower, connection, timeout_seconds=30)
         patient.write([layout_record("orders", 20)])
         assert follower.state.layouts["orders"].layout.delay_seconds == (20,)
 
@@ -183,5 +182,5 @@ def test_what_was_read_before_a_failure_is_not_forgotten(
     last = writer.write(claims)[-1].offset
     with pytest.raises(KafkaUnreachable, match="got to offset"):
         follower.read_to(last + 2, Deadline(1.5))  # one more than there is
-    assert {change.key for change in follower.catch_up(20)} >= {claim.key for claim in claims}
+    assert {change.key for change in follower.catch_up(120)} >= {claim.key for claim in claims}
     assert all(follower.state.holder(claim.topic) == claim for claim in claims)

@@ -68,7 +68,7 @@ def test_one_forbidden_topic_is_named_and_hides_no_other(connection: Connection)
 def test_a_registry_that_may_not_be_read_or_written_is_said(connection: Connection) -> None:
     ensure_system_topics(KafkaAdmin(connection), replication_factor=1)
     with RegistryFollower(connection) as follower:
-        follower.catch_up(20)
+        follower.catch_up(120)
         rule(connection, ResourceType.TOPIC, REGISTRY_TOPIC, [AclOperation.WRITE])
         with pytest.raises(NotAuthorized, match=f"writing {REGISTRY_TOPIC}"):
             RegistryWriter(follower, connection).write([TopicsRecord(topic="orders")])
@@ -77,4 +77,4 @@ def test_a_registry_that_may_not_be_read_or_written_is_said(connection: Connecti
         RegistryFollower(connection) as follower,
         pytest.raises(NotAuthorized, match=f"reading {REGISTRY_TOPIC}"),
     ):
-        follower.catch_up(20)
+        follower.catch_up(120)

@@ -26,7 +26,7 @@ def produce(connection: Connection, topic: str, values: list[bytes], partition: 
     producer = Producer(connection.client_config())
     for value in values:
         producer.produce(topic, value, partition=partition)
-    assert producer.flush(10) == 0
+    assert producer.flush(120) == 0
 
 
 def test_the_cluster_is_described(admin: KafkaAdmin, broker: Broker) -> None:
@@ -95,9 +95,7 @@ def test_settings_are_changed_and_others_left_alone(admin: KafkaAdmin, fresh: Fr
         return found["retention.ms"], found["message.timestamp.type"]
 
     # the controller has answered; a broker tells the new setting when it has read the metadata log that far
-    wait_until(
-        lambda: settings() == ("60000", "LogAppendTime"), what="the broker tells the new setting", timeout_seconds=120
-    )
+    wait_until(lambda: settings() == ("60000", "LogAppendTime"), what="the broker tells the new setting")
 
 
 def test_partitions_grow_and_are_usable(admin: KafkaAdmin, connection: Connection, fresh: Fresh) -> None:
@@ -134,7 +132,7 @@ def test_offsets_first_last_stable_and_by_time(admin: KafkaAdmin, connection: Co
     while time.time() * 1000 <= between_ms + 1:
         pass
     open_transaction.produce(name, b"d", partition=0)
-    open_transaction.flush(10)
+    open_transaction.flush(120)
     both = [(name, 0), (name, 1)]
     assert admin.list_offsets(both, "earliest") == {(name, 0): 0, (name, 1): 0}
     assert admin.list_offsets(both, "latest") == {(name, 0): 4, (name, 1): 0}
@@ -150,7 +148,7 @@ def test_offsets_first_last_stable_and_by_time(admin: KafkaAdmin, connection: Co
 def test_a_leader_that_was_fenced_for_a_moment_is_asked_with_its_new_epoch() -> None:
     with Broker(settings={"broker.session.timeout.ms": "3000"}) as broker:
         connection = Connection(bootstrap_servers=broker.bootstrap)
-        admin, library = KafkaAdmin(connection, timeout_seconds=10), AdminClient(connection.client_config())
+        admin, library = KafkaAdmin(connection, timeout_seconds=60), AdminClient(connection.client_config())
         admin.create_topics([spec("fenced")])
         latest = {TopicPartition("fenced", 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
 
@@ -163,7 +161,7 @@ def test_a_leader_that_was_fenced_for_a_moment_is_asked_with_its_new_epoch() -> 
                 return int(e.args[0].code())
             return None
 
-        wait_until(lambda: refusal() is None, what="the new topic's offset is told", timeout_seconds=120)
+        wait_until(lambda: refusal() is None, what="the new topic's offset is told")
         assert admin.list_offsets([("fenced", 0)], "latest") == {("fenced", 0): 0}
 
         def fenced_by_a_pause() -> bool:
@@ -173,7 +171,7 @@ def test_a_leader_that_was_fenced_for_a_moment_is_asked_with_its_new_epoch() -> 
             broker.resume()
             return until_true(lambda: refusal() == KafkaError.FENCED_LEADER_EPOCH, Deadline(3))
 
-        wait_until(fenced_by_a_pause, what="the client library asks with the epoch from before", timeout_seconds=60)
+        wait_until(fenced_by_a_pause, what="the client library asks with the epoch from before")
         assert admin.list_offsets([("fenced", 0)], "latest") == {("fenced", 0): 0}
 
 

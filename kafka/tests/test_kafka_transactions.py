@@ -21,7 +21,7 @@ def test_what_a_producer_that_is_gone_left_open_ends_and_it_can_not_go_on(
     gone.init_transactions(10)
     gone.begin_transaction()
     gone.produce(topic, b"v")
-    gone.flush(10)
+    gone.flush(120)
     assert admin.list_offsets([(topic, 0)], "latest", isolation="read_committed") == {(topic, 0): 0}
 
     ids = [mine, fresh("never-seen")]

@@ -55,7 +55,7 @@ def test_a_worker_that_was_scaled_away_holds_no_reader_back(scene: Scene) -> Non
     gone.init_transactions(10)
     gone.begin_transaction()
     gone.produce(ready[0], b"v", partition=0)
-    gone.flush(10)
+    gone.flush(120)
     assert stable_end() == 0
 
     scene.api.kubectl("scale", "delayedtopic", scene.topic, f"--namespace={scene.namespace}", "--replicas=1")

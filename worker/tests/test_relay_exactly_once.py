@@ -46,7 +46,7 @@ def test_the_others_take_over_from_one_that_is_killed_for_good(world: World, pro
         second.kill()
         time.sleep(2)
 
-    assert doubled(all_ready(orders, sent, timeout_seconds=90)) == 0
+    assert doubled(all_ready(orders, sent)) == 0
 
 
 @pytest.mark.slow
@@ -64,7 +64,7 @@ def test_a_worker_that_was_frozen_releases_nothing_that_others_have_released(
         workers[1].signal(signal.SIGCONT)
         time.sleep(3)
 
-    assert doubled(all_ready(orders, sent, timeout_seconds=90)) == 0
+    assert doubled(all_ready(orders, sent)) == 0
     assert workers[1].ready().terminate() == 0
 
 
@@ -78,7 +78,7 @@ def test_a_second_worker_of_the_same_name_ends_with_a_plain_line_and_nothing_com
     first = world.start(orders, protocol="consumer", **EXACTLY)
     second = world.start(orders, protocol="consumer", ready=False, **EXACTLY)
     with steady_load(orders) as sent:
-        wait_until(lambda: not (first.running and second.running), what="one of them ends", timeout_seconds=90)
+        wait_until(lambda: not (first.running and second.running), what="one of them ends")
     ended = second if first.running else first
 
     assert ended.wait() == 1
@@ -110,7 +110,7 @@ def test_a_missing_dead_letter_topic_stops_its_partition_only(world: World) -> N
     worker = world.start(orders, **EXACTLY)
     orders.produce(b"bad", headers=[("dt-attempt", b"x")], partition=0)
     orders.flush()
-    wait_until(lambda: "TargetUnavailable" in worker.alarm_reasons(), what="the alarm", timeout_seconds=120)
+    wait_until(lambda: "TargetUnavailable" in worker.alarm_reasons(), what="the alarm")
     for n in range(100):
         orders.produce(b"%d" % n, partition=1)
     orders.flush()
@@ -149,12 +149,11 @@ def test_a_forbidden_dead_letter_topic_stops_its_partition_only(guarded: World) 
     with steady_load(orders) as sent:
         time.sleep(1)
         orders.produce(b"bad", headers=[("dt-attempt", b"x")], partition=0)
-        wait_until(lambda: "TargetUnavailable" in worker.alarm_reasons(), what="the alarm", timeout_seconds=120)
+        wait_until(lambda: "TargetUnavailable" in worker.alarm_reasons(), what="the alarm")
         before = len(sent)
         wait_until(
             lambda: any(int(r.value or b"") >= before for r in orders.ready(1) if r.partition == 1),
             what="the other partition goes on",
-            timeout_seconds=120,
         )
     lift(guarded.connection, ResourceType.TOPIC, orders.names.dead_letter)
     assert doubled(all_ready(orders, sent)) == 0
@@ -167,7 +166,7 @@ def test_a_worker_that_may_not_use_its_transactional_id_says_so(guarded: World) 
     deny_only(guarded.connection, ResourceType.TRANSACTIONAL_ID, mine, AclOperation.ALL)
     worker = guarded.start(orders, **EXACTLY)
 
-    wait_until(lambda: "KafkaRefused" in worker.alarm_reasons(), what="the alarm", timeout_seconds=120)
+    wait_until(lambda: "KafkaRefused" in worker.alarm_reasons(), what="the alarm")
 
     assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in str(worker.status()["alarms"])
     assert worker.terminate() == 0

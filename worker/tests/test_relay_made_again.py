@@ -48,7 +48,7 @@ def accept(orders: Declared, info: TopicInfo, *, begun: int) -> None:
 
 
 def alarmed(worker: WorkerProcess, reason: Reason) -> None:
-    wait_until(lambda: reason in worker.alarm_reasons(), what=f"the alarm {reason}", timeout_seconds=120)
+    wait_until(lambda: reason in worker.alarm_reasons(), what=f"the alarm {reason}")
 
 
 def all_new_ones_come(orders: Declared) -> None:
@@ -56,7 +56,6 @@ def all_new_ones_come(orders: Declared) -> None:
         wait_until(
             lambda: {r.value for r in read()} >= NEW,
             what="every record of the new topic is released",
-            timeout_seconds=120,
         )
 
 
@@ -69,11 +68,9 @@ def test_all_records_of_a_front_topic_made_again_come_out_once_it_is_accepted(wo
     accept(orders, info, begun=begun)
 
     all_new_ones_come(orders)
-    wait_until(lambda: not worker.alarm_reasons(), what="no alarm", timeout_seconds=120)
+    wait_until(lambda: not worker.alarm_reasons(), what="no alarm")
     expected = CommittedOffset(30, encode_metadata(30, (), info.id))
-    wait_until(
-        lambda: orders.committed()[orders.names.front, 0] == expected, what="the commit follows", timeout_seconds=120
-    )
+    wait_until(lambda: orders.committed()[orders.names.front, 0] == expected, what="the commit follows")
 
 
 def test_a_commit_that_a_dying_worker_left_for_the_topic_that_is_gone_skips_nothing(world: World) -> None:

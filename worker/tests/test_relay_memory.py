@@ -64,7 +64,7 @@ def test_a_full_window_over_many_partitions_stays_within_250_mib(world: World) -
     orders.flush()
     worker = world.start(orders)
 
-    ready = orders.ready(count, timeout_seconds=90)
+    ready = orders.ready(count)
 
     assert len(ready) == count
     assert min(r.late_ms for r in ready) >= 0

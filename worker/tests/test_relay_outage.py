@@ -87,7 +87,7 @@ def test_an_outage_ends_no_exactly_once_worker_and_makes_it_repeat_nothing(
         own_broker.resume()
         time.sleep(2)
 
-    assert doubled(all_ready(orders, sent, timeout_seconds=120)) == 0
+    assert doubled(all_ready(orders, sent)) == 0
     assert worker.terminate() == 0
 
 

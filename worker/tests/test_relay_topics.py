@@ -1,7 +1,6 @@
 """Topics that go, come back, change or pause under a running worker."""
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -30,15 +29,11 @@ def values(orders: Declared, count: int) -> list[int]:
 
 
 def alarmed(worker: WorkerProcess, reason: Reason) -> None:
-    wait_until(lambda: reason in worker.alarm_reasons(), what=f"the alarm {reason}", timeout_seconds=120)
+    wait_until(lambda: reason in worker.alarm_reasons(), what=f"the alarm {reason}")
 
 
 def calm(worker: WorkerProcess) -> None:
-    wait_until(lambda: not worker.alarm_reasons(), what="no alarm", timeout_seconds=120)
-
-
-def within(seconds: float, condition: Callable[[], bool], what: str) -> None:
-    wait_until(condition, what=what, timeout_seconds=seconds)
+    wait_until(lambda: not worker.alarm_reasons(), what="no alarm")
 
 
 def is_empty(orders: Declared) -> bool:
@@ -105,7 +100,7 @@ def test_a_missing_dead_letter_topic_stops_only_the_partition_that_needs_it(worl
     produce_numbers(orders, range(10, 20), partition=1)
     alarmed(worker, Reason.TARGET_UNAVAILABLE)
     produce_numbers(orders, range(20, 30), partition=1)
-    within(10, lambda: {r.partition for r in orders.ready(20)} >= {1}, "partition 1 goes on")
+    wait_until(lambda: {r.partition for r in orders.ready(20)} >= {1}, what="partition 1 goes on")
     for _ in range(40):
         assert worker.alarm_reasons() == {Reason.TARGET_UNAVAILABLE}, "it stays until the copy was taken"
         time.sleep(0.1)
@@ -160,7 +155,7 @@ def test_a_new_layout_is_followed_live_and_only_once_it_serves(world: World) -> 
     assert planned.due_at_ms - appended_at_ms[b"planned"] == 1000, "level 3 was the last entry"
     assert ready[b"serving"].due_at_ms - appended_at_ms[b"serving"] == 2000
     assert b"below the new cap" in ready
-    within(5, lambda: (orders.names.delays, 2) in orders.committed(), "the worker commits what nobody else can")
+    wait_until(lambda: (orders.names.delays, 2) in orders.committed(), what="the worker commits what nobody else can")
 
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
@@ -170,7 +165,7 @@ def test_a_delay_of_zero_that_is_new_makes_the_worker_read_without_waiting_and_n
     orders = world.declare((1, 2), partitions=2)
     worker = world.start(orders, guarantee=guarantee)
     produce_numbers(orders, range(500))
-    within(10, lambda: bool(orders.ready(1)), "some are out, others wait")
+    wait_until(lambda: bool(orders.ready(1)), what="some are out, others wait")
     hurried = evolve(orders.record.layout, LayoutSpec(delay_seconds=(0, 1, 2), partitions=3))
     world.admin.create_partitions({orders.names.delays: 3})
     offsets = {**orders.topics.start_offsets, orders.names.delays: (0, 0, 0)}
@@ -178,7 +173,7 @@ def test_a_delay_of_zero_that_is_new_makes_the_worker_read_without_waiting_and_n
     world.write(orders.topics)
     orders.change(layout=hurried)
     produce_numbers(orders, range(500, 1_000))
-    within(20, lambda: "joining again" in worker.log_path.read_text(), "another client reads")
+    wait_until(lambda: "joining again" in worker.log_path.read_text(), what="another client reads")
     produce_numbers(orders, range(1_000, 1_500))
 
     assert len(values(orders, 1_500)) == 1_500
@@ -190,7 +185,7 @@ def test_a_worker_waits_for_its_layout(world: World) -> None:
     names = TopicNames.of("waiting-for-its-layout")
     absent = Declared(world, names, world.declare((0,)).record)
     worker = world.start(absent, ready=False)
-    within(20, lambda: worker.get("/livez")[0] == 200, "it lives")
+    wait_until(lambda: worker.get("/livez")[0] == 200, what="it lives")
 
     assert worker.get("/readyz")[0] == 503
     assert worker.terminate() == 0
@@ -213,7 +208,7 @@ def test_a_partition_whose_commit_is_gone_is_an_alarm_and_never_a_guess(world: W
     alarmed(worker, Reason.COMMIT_MISSING)
     assert orders.ready(0) == []
     worker.terminate()
-    within(20, lambda: is_empty(orders), "the static member's session is over")
+    wait_until(lambda: is_empty(orders), what="the static member's session is over")
     delays = (orders.names.delays, 0)
     world.commit(orders.record.group, {(orders.names.front, 0): CommittedOffset(4), delays: CommittedOffset(0)})
 

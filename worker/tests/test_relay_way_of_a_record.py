@@ -141,4 +141,4 @@ def test_direct_writes_into_a_delays_partition_wait_its_delay(world: World) -> N
     assert {r.value for r in ready} == {b"direct", b"hashed there"}
     assert all(r.late_ms >= 0 for r in ready)
     assert all((r.header("dt-root") or b"").startswith(b"d:%d:" % lane) for r in ready)
-    wait_until(lambda: "MisroutedRecords" in worker.alarm_reasons(), what="the alarm", timeout_seconds=120)
+    wait_until(lambda: "MisroutedRecords" in worker.alarm_reasons(), what="the alarm")

@@ -107,7 +107,7 @@ def _round(world: World, count: int, per_second: int, rng: Random, guarantee: st
     start = partial(world.start, orders, guarantee=guarantee)
     worker = start()
     with steady_load(orders, per_second=per_second) as sent:
-        wait_until(lambda: len(sent) >= per_second, what="a second of traffic", timeout_seconds=60)
+        wait_until(lambda: len(sent) >= per_second, what="a second of traffic")
         frozen, worker = asyncio.run(_freeze(orders, worker, start, count, rng))
     worker.kill()
     return frozen
@@ -117,7 +117,7 @@ async def _freeze(
     orders: Declared, worker: WorkerProcess, start: Callable[[], WorkerProcess], count: int, rng: Random
 ) -> tuple[list[AuditWindow], WorkerProcess]:
     """And the worker that replaced the one that was killed meanwhile, at a moment of chance."""
-    link = KafkaLink(orders.world.connection, timeout_seconds=20, threads=4, woken=lambda _: None)
+    link = KafkaLink(orders.world.connection, timeout_seconds=60, threads=4, woken=lambda _: None)
     await link.open()
     killing = asyncio.create_task(_replace(worker, start, after_seconds=rng.uniform(0.5, APART_SECONDS * count)))
     frozen = []

@@ -78,7 +78,7 @@ class Served:
     ) -> None:
         producer = Producer({**self.connection.client_config(), "message.max.bytes": 100_000_000})
         producer.produce(topic, value, key, partition, headers=[*headers])
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
 
     def read(self, topic: str) -> list[Copied]:
         """All committed records of a topic."""
@@ -90,7 +90,7 @@ class Served:
                 "enable.partition.eof": True,
             }
         )
-        partitions = len(consumer.list_topics(topic, 10).topics[topic].partitions)
+        partitions = len(consumer.list_topics(topic, 120).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
         copied: list[Copied] = []
         at_end = 0

@@ -33,7 +33,7 @@ class DyingProducer(Producer):
 
     def _die_before(self, step: str) -> None:
         if step == self.step:
-            self.flush(10)
+            self.flush(120)
             os.kill(os.getpid(), signal.SIGKILL)
 
 

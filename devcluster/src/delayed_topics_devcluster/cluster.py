@@ -174,7 +174,7 @@ def _remove() -> None:
             if process is not None:  # the nsenter that waited for something inside
                 process.kill()
     for group in sorted(_pod_cgroups(), reverse=True):
-        wait_until(partial(_removed, group), what=f"{group} is empty", timeout_seconds=60)
+        wait_until(partial(_removed, group), what=f"{group} is empty")
     for folder in MADE_FOLDERS:
         _remove_if_empty(Path(folder))
     for root in roots:

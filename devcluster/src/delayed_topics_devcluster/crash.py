@@ -18,7 +18,7 @@ def crash() -> None:
     """SIGKILL all that runs of the platform, whoever started it, in no order: the cluster with its containers, and tests' brokers
     and API servers. Cleans nothing: whatever comes next has to cope with what is left.
     """
-    wait_until(_nothing_was_left_to_kill, what="everything of the platform is dead", timeout_seconds=60)
+    wait_until(_nothing_was_left_to_kill, what="everything of the platform is dead")
 
 
 def _nothing_was_left_to_kill() -> bool:

@@ -64,7 +64,7 @@ class Namespace:
             Path(folder).mkdir(parents=True, exist_ok=True)
         unshare = start_detached([*UNSHARE, pause, owner], log=log)
         children = Path(f"/proc/{unshare.pid}/task/{unshare.pid}/children")
-        wait_until(lambda: _runs(children, pause), what=f"namespaces (see {log})", timeout_seconds=10)
+        wait_until(lambda: _runs(children, pause), what=f"namespaces (see {log})")
         made = cls(init=Process.of(int(children.read_text())), program=pause, owner=owner)
         made._prepare_mounts(kubelet)
         made._prepare_network()
@@ -130,7 +130,7 @@ class Namespace:
         """
         with suppress(CommandFailedError):  # it may go by itself at this very moment
             run("ip", "link", "delete", HOST_DEVICE)
-        wait_until(lambda: not _device_exists(), what=f"device {HOST_DEVICE} goes", timeout_seconds=60)
+        wait_until(lambda: not _device_exists(), what=f"device {HOST_DEVICE} goes")
 
     def _prepare_mounts(self, kubelet: Path) -> None:
         mounts = [f"mount -t tmpfs -o mode=755 delayed-topics {folder}" for folder in PRIVATE_FOLDERS]

@@ -75,7 +75,7 @@ class Process:
     def kill(self) -> None:
         """SIGKILL. Returns when the process is gone."""
         self.signal(signal.SIGKILL)
-        wait_until(lambda: not self.alive(), what=f"process {self.pid} dies", timeout_seconds=30)
+        wait_until(lambda: not self.alive(), what=f"process {self.pid} dies")
 
 
 def start_detached(

@@ -9,7 +9,9 @@ from delayed_topics_devcluster.errors import NotInTimeError
 __all__ = ["wait_until"]
 
 
-def wait_until(condition: Callable[[], bool], *, what: str, timeout_seconds: float, poll_seconds: float = 0.05) -> None:
+def wait_until(
+    condition: Callable[[], bool], *, what: str, timeout_seconds: float = 180, poll_seconds: float = 0.05
+) -> None:
     """Return as soon as `condition()` is true; raise NotInTimeError naming `what` if it isn't in time.
 
     An exception from the condition ends the waiting: it is how a condition says that it can't come true any more.

@@ -112,7 +112,7 @@ class Checker:
             records.extend(self._readers[topic].read_new())
         return judge(front=self.front, ready=self.ready, dead=self.dead, delay_of=self.delay_of)
 
-    def settled(self, *, produced: int, timeout_seconds: float) -> Account:
+    def settled(self, *, produced: int, timeout_seconds: float = 180) -> Account:
         """Wait until `produced` records are in the front topic and each has an outcome."""
         return until(
             self.account,

@@ -107,7 +107,7 @@ class Declared:
         return self
 
     def wait_condition(
-        self, type_: str, status: str, *, reason: str | None = None, timeout_seconds: float = 60
+        self, type_: str, status: str, *, reason: str | None = None, timeout_seconds: float = 180
     ) -> dict[str, Any]:
         return until(
             lambda: condition(self.resource(), type_),
@@ -136,7 +136,7 @@ class Declared:
     def events(self) -> Sequence[dict[str, Any]]:
         return self.kube.events(self.namespace, about=self.name)
 
-    def wait_event(self, *, mentions: Sequence[str], timeout_seconds: float = 30) -> dict[str, Any]:
+    def wait_event(self, *, mentions: Sequence[str], timeout_seconds: float = 180) -> dict[str, Any]:
         """An Event of the resource whose reason and message have all these words."""
 
         def look() -> dict[str, Any]:
@@ -264,7 +264,6 @@ def cluster_connection(install: Install, name: str, **grant: Any) -> Iterator[st
         lambda: [d["metadata"]["name"] for d in kube.list("dtopic") if d["spec"]["connectionRef"]["name"] == name],
         what=f"nothing uses the connection {name} any more",
         enough=lambda users: not users,
-        timeout_seconds=90,
         poll_seconds=1,
     )
     kube.delete("clusterkafkaconnection", name)

@@ -15,7 +15,7 @@ def until(
     look: Callable[[], Seen],
     *,
     what: str,
-    timeout_seconds: float,
+    timeout_seconds: float = 180,
     enough: Callable[[Seen], bool] = bool,
     evidence: Callable[[], str] = str,
     poll_seconds: float = 0.25,

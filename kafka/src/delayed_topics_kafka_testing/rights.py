@@ -43,7 +43,7 @@ def lift(connection: Connection, kind: ResourceType, name: str) -> None:
     client = AdminClient(connection.client_config())
     everything = AclBindingFilter(kind, name, *_EVERYBODY, AclOperation.ANY, AclPermissionType.ANY)
     for removed in client.delete_acls([everything]).values():
-        removed.result(10)
+        removed.result(60)
 
 
 def _make(
@@ -52,4 +52,4 @@ def _make(
     """In one request, so that nothing is closed in between."""
     client = AdminClient(connection.client_config())
     for made in client.create_acls([AclBinding(kind, name, *_EVERYBODY, *right) for right in rights]).values():
-        made.result(10)
+        made.result(60)

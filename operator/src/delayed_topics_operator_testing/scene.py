@@ -31,7 +31,7 @@ class Scene:
         self.namespace = f"shop-{number}"
         self.topic = f"orders-{number}"
         self.connection = Connection(bootstrap_servers=broker.bootstrap)
-        self.kafka = KafkaAdmin(self.connection, timeout_seconds=10)
+        self.kafka = KafkaAdmin(self.connection, timeout_seconds=60)
 
     def open(self, *, allow: list[Manifest] | None = None) -> None:
         self.api.kubectl("create", "namespace", self.namespace)
@@ -133,7 +133,7 @@ class Scene:
 
     def registry(self) -> RegistryState:
         with RegistryFollower(self.connection) as follower:
-            follower.catch_up(10)
+            follower.catch_up(120)
             return follower.state
 
     def topics(self, topic: str = "") -> dict[str, int]:

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -54,6 +55,7 @@ def main(config_path: Path, connection_path: Path) -> None:
 
     Exit code 0 after SIGTERM, 2 for a configuration that can't be used, 1 when Kafka has shut this member out for good.
     """
+    _on_stop(sys.exit)  # nothing is taken yet; the first process of a container would not be ended by the signal itself
     set_up()
     try:
         _run(config_path, connection_path)
@@ -72,16 +74,20 @@ def _run(config_path: Path, connection_path: Path) -> None:
     served = ServedTopics.of(config.topics)
     metrics = Metrics(served)
     board = Board(boot_seconds)
+    relay = Relay(config, connection, served, member=member, metrics=metrics, board=board)
+    _on_stop(relay.stop)
     try:
         server = serve(board, metrics, config.http_port)
     except OSError as e:
         raise ConfigInvalid(f"http_port {config.http_port} can't be used: {e.strerror}") from e
-    relay = Relay(config, connection, served, member=member, metrics=metrics, board=board)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: relay.stop())
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, 20, 100)
     try:
         relay.run()
     finally:
         server.shutdown()
+
+
+def _on_stop(stop: Callable[[], None]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop())

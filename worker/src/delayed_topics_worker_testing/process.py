@@ -87,7 +87,7 @@ class WorkerProcess:
     def get(self, path: str) -> tuple[int, str]:
         """Status code and body; 0 while nothing listens."""
         try:
-            with urllib.request.urlopen(self._url + path, timeout=5) as answer:
+            with urllib.request.urlopen(self._url + path, timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()
@@ -121,4 +121,4 @@ class WorkerProcess:
     def kill(self) -> None:
         """SIGKILL."""
         self._process.kill()
-        self._process.wait(60)
+        self._process.wait(180)

@@ -60,7 +60,7 @@ class World:
 
     def __init__(self, connection: Connection, directory: Path, *, replication_factor: int = 1) -> None:
         self.connection = connection
-        self.admin = KafkaAdmin(connection, timeout_seconds=20)
+        self.admin = KafkaAdmin(connection, timeout_seconds=60)
         self._directory = directory
         self.replication_factor = replication_factor
         ensure_system_topics(self.admin, replication_factor=replication_factor)
@@ -266,7 +266,7 @@ class Declared:
         config = {**self.world.connection.client_config(), "group.id": self.record.group}
         consumer = Consumer({**config, "isolation.level": "read_uncommitted"})
         try:
-            answered = consumer.committed(places, timeout=10)
+            answered = consumer.committed(places, timeout=60)
         finally:
             consumer.close()
         return {
