@@ -18,8 +18,9 @@ from delayed_topics_audit.output import SETTINGS, Output
 from delayed_topics_audit_testing.made import Made
 from delayed_topics_audit_testing.topics import Written
 from delayed_topics_core.audit_window import AuditWindow
-from delayed_topics_devcluster.broker import Broker, free_ports
+from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.kafka import QUICK, maven_jars
+from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.processes import listens, start_detached
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection

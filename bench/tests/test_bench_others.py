@@ -12,8 +12,11 @@ BURN = "import time\nwhile time.process_time() < 1: pass"
 @pytest.mark.process
 def test_our_own_children_are_not_others_whether_they_run_or_have_ended() -> None:
     before = Usage.now()
-    with subprocess.Popen([sys.executable, "-c", BURN + "\ninput()"], stdin=subprocess.PIPE) as running:
+    command = [sys.executable, "-c", BURN + "\nprint(flush=True)\ninput()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         subprocess.run([sys.executable, "-c", BURN], check=True)
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"\n", "its second is burnt too"
         after = Usage.now()
         running.communicate(b"\n")
     ticks_per_second = 100

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 from delayed_topics_core.names import transactional_id
-from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka_testing.rights import AUTHORIZER, deny_only, lift
@@ -135,7 +135,7 @@ def test_another_compression_is_taken_up_while_records_are_released(world: World
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[World]:
     """On a broker with ACLs."""
-    with Broker(settings=AUTHORIZER) as broker:
+    with Broker(settings={**AUTHORIZER, **PATIENT}) as broker:
         made = World(Connection(bootstrap_servers=broker.bootstrap), tmp_path)
         yield made
         made.close()

@@ -54,12 +54,12 @@ def test_finished_offsets_in_the_commit_are_not_released_again(world: World) -> 
 
 def test_records_released_ahead_of_an_unfinished_one_are_in_the_commit(world: World) -> None:
     """A record that hopped late waits in the window of its delays partition; others overtake it."""
-    orders = world.declare((0, 3), partitions=2)
-    lane = orders.record.layout.partition_for(3, 0)
-    now_ms = int(time.time() * 1000)
+    orders = world.declare((0, 3600), partitions=2)
+    lane = orders.record.layout.partition_for(3600, 0)
     worker = world.start(orders)
+    now_ms = int(time.time() * 1000)
     hop = [("dt-root", b"f:0:0:x"), ("dt-origin", b"f:0:0"), ("dt-hops", b"1"), ("dt-id", b"a"), ("dt-attempt", b"0")]
-    for n, due_in_ms in enumerate([60_000, 1000, 1500]):
+    for n, due_in_ms in enumerate([3_600_000, 1000, 1500]):
         headers = [*hop, ("dt-due-at", b"%d" % (now_ms + due_in_ms))]
         orders.produce(b"%d" % n, headers=headers, partition=lane, topic=orders.names.delays)
     orders.flush()

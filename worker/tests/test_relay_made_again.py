@@ -70,7 +70,7 @@ def test_all_records_of_a_front_topic_made_again_come_out_once_it_is_accepted(wo
     all_new_ones_come(orders)
     wait_until(lambda: not worker.alarm_reasons(), what="no alarm")
     expected = CommittedOffset(30, encode_metadata(30, (), info.id))
-    wait_until(lambda: orders.committed()[orders.names.front, 0] == expected, what="the commit follows")
+    wait_until(lambda: orders.committed().get((orders.names.front, 0)) == expected, what="the commit follows")
 
 
 def test_a_commit_that_a_dying_worker_left_for_the_topic_that_is_gone_skips_nothing(world: World) -> None:

@@ -20,27 +20,32 @@ def events_of(world: World, orders: Declared) -> list[Event]:
 
 
 def test_counts_and_probes_tell_what_happened(world: World) -> None:
-    orders = world.declare((0, 1, 3600), front_partitions=2, partitions=4)
+    orders = world.declare((0, 10, 3600), front_partitions=2, partitions=4)
     worker = world.start(orders)
     for n in range(30):
         orders.produce(b"%d" % n, headers=[("dt-delay-level", b"%d" % (n % 3 + 1))])
     orders.produce(b"bad", headers=[("dt-attempt", b"x")])
     orders.flush()
     orders.ready(20)
+    orders.dead(1)
     topic = orders.names.front
 
     def ten_wait() -> bool:
-        shown = worker.status()["topics"][topic]
-        return (shown["waiting"], shown["due_lag"]) == (10, 0)  # records that wait are no lag
+        shown, text = worker.status()["topics"][topic], worker.get("/metrics")[1]
+        released = metric(text, "delayedtopics_released_total", topic=topic)
+        return (shown["waiting"], shown["due_lag"], released) == (10, 0, 20)  # records that wait are no lag
 
-    wait_until(ten_wait, what="ten records wait, and none is due")
+    wait_until(ten_wait, what="ten records wait, none is due, and the others are counted")
+    hopped = world.admin.list_offsets([(orders.names.delays, p) for p in range(4)], "latest")
+    hops = sum(end for end in hopped.values() if isinstance(end, int))
+    assert hops >= 20
     status, text = worker.status(), worker.get("/metrics")[1]
 
     assert status["member"] == "orders-0"
     assert status["topics"][topic]["partitions"] == [f"{topic}[0-1]", f"{orders.names.delays}[0-3]"]
     assert (status["alarms"], status["rebalance"]["last"]["change"]) == ([], "assigned")
     assert metric(text, "delayedtopics_released_total", topic=topic) == 20
-    assert metric(text, "delayedtopics_hopped_total", topic=topic) == 20
+    assert metric(text, "delayedtopics_hopped_total", topic=topic) == hops
     assert metric(text, "delayedtopics_dead_lettered_total", topic=topic, reason="HeaderUnreadable") == 1
     assert metric(text, "delayedtopics_lateness_seconds_count", topic=topic) == 20
     assert metric(text, "delayedtopics_waiting_records", topic=topic) == 10

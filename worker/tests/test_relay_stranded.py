@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from delayed_topics_devcluster.broker import free_ports
+from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_worker.config import Guarantee, WorkerConfig
 from delayed_topics_worker.metrics import Metrics

@@ -7,6 +7,10 @@ from delayed_topics_worker_testing.world import Seen, World
 
 pytestmark = pytest.mark.broker
 
+HOPS_ONCE = 10
+"""A delay in seconds. What is first seen less than the shortest delay before its due time waits where it is, without a hop: on a
+busy machine that is true of a delay of one second now and then."""
+
 
 def level(number: int) -> Header:
     return ("dt-delay-level", b"%d" % number)
@@ -22,15 +26,14 @@ def test_a_record_comes_out_at_its_time_at_each_level(world: World) -> None:
     ready = {record.value: record for record in orders.ready(4)}
 
     assert set(ready) == {b"1", b"2", b"3", b"9"}
-    first_due_at_ms = ready[b"1"].due_at_ms
-    assert 1000 <= ready[b"2"].due_at_ms - first_due_at_ms < 1100
-    assert 2000 <= ready[b"3"].due_at_ms - first_due_at_ms < 2100
-    assert 2000 <= ready[b"9"].due_at_ms - first_due_at_ms < 2100, "above the last entry: the last"
+    appended_at_ms = {record.value: record.at_ms for record in world.read(orders.names.front, 4)}
+    delays_ms = {value: record.due_at_ms - appended_at_ms[value] for value, record in ready.items()}
+    assert delays_ms == {b"1": 0, b"2": 1000, b"3": 2000, b"9": 2000}, "above the last entry: the last"
     assert all(record.late_ms >= 0 for record in ready.values())
 
 
 def test_thousands_of_records_over_all_delays_are_never_early_never_lost_never_doubled(world: World) -> None:
-    orders = world.declare((0, 1, 2), front_partitions=3, partitions=6)
+    orders = world.declare((0, HOPS_ONCE, HOPS_ONCE + 1), front_partitions=3, partitions=6)
     world.start(orders)
     for n in range(3000):
         orders.produce(b"%d" % n, key=b"%d" % n, headers=[level(n % 3 + 1)])
@@ -47,10 +50,11 @@ def test_thousands_of_records_over_all_delays_are_never_early_never_lost_never_d
 
 
 def in_order_by_partition_and_delay(ready: list[Seen]) -> bool:
-    by_line: dict[tuple[int, int], list[int]] = {}
+    by_line: dict[tuple[int, int, bytes], list[int]] = {}
     for record in sorted(ready, key=lambda r: (r.partition, r.offset)):
         n = int(record.value or b"")
-        by_line.setdefault((record.partition, n % 3), []).append(n)
+        lane = (record.header("dt-origin") or b"").rpartition(b":")[0]
+        by_line.setdefault((record.partition, n % 3, lane), []).append(n)
     return all(line == sorted(line) for line in by_line.values())
 
 
@@ -83,7 +87,7 @@ def test_value_key_and_foreign_headers_pass_byte_for_byte(world: World, delay_le
 
 
 def test_own_headers_tell_a_records_way(world: World) -> None:
-    orders = world.declare((0, 1))
+    orders = world.declare((0, HOPS_ONCE))
     world.start(orders)
     topic_id = orders.topics.ids[orders.names.front]
     orders.produce(b"a", headers=[level(2), ("dt-id", b"order-17"), ("dt-created-at", b"5")], partition=1)

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from delayed_topics_devcluster.broker import free_ports
 from delayed_topics_devcluster.kafka import maven_jars
 from delayed_topics_devcluster.packages import install_redis
+from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.processes import Process, died, start_detached
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import NewTopicSpec

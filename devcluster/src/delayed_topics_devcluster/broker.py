@@ -7,11 +7,9 @@ Data and ports stay the same over `stop`, `kill` and `restart`, so that clients 
 """
 
 import os
-import random
 import re
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import uuid
@@ -25,16 +23,16 @@ from delayed_topics_devcluster.commands import run
 from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_devcluster.kafka import QUICK, java_command, kafka_jars
 from delayed_topics_devcluster.locks import locked
+from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.preconditions import require_java
 from delayed_topics_devcluster.processes import Process, listens, start_detached
 from delayed_topics_devcluster.waiting import wait_until
 
-__all__ = ["PREFIX", "Broker", "Brokers", "free_ports", "remove_orphans"]
+__all__ = ["PATIENT", "PREFIX", "Broker", "Brokers", "remove_orphans"]
 
 LOOPBACK = "127.0.0.1"
 PREFIX = "delayed-topics-broker-"
 """Of the names of brokers' folders."""
-PORTS = range(20_000, 30_000)
 TELLING = re.compile(" (WARN|ERROR|FATAL) |[Ff]enc")
 START_TIMEOUT_SECONDS = 180.0  # three brokers on two busy cores took over a minute
 # What differs from Kafka's own defaults: one node has no second replica to wait for, a group needs no grace time for
@@ -56,6 +54,9 @@ SETTINGS = {
     "group.consumer.min.session.timeout.ms": "6000",
 }
 
+PATIENT = {"broker.session.timeout.ms": "60000"}
+"""For a broker that is never killed. Its controller is the same process: when it stood still for longer than the session
+on a busy machine, the broker was fenced for a moment, and clients knew none."""
 
 # Three nodes have replicas to wait for.
 REPLICATED = {
@@ -326,23 +327,3 @@ def remove_orphans() -> None:
         if broker is not None:
             broker.kill()
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def free_ports(count: int) -> list[int]:
-    """Free loopback ports below those that the kernel hands out.
-
-    From its own range a client that keeps trying while the broker is down would sooner or later connect to itself,
-    and hold the broker's port.
-    """
-    ports: list[int] = []
-    for port in random.sample(PORTS, len(PORTS)):
-        if len(ports) == count:
-            return ports
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        ports.append(port)
-    raise DevclusterError(f"fewer than {count} of the loopback ports {PORTS.start} to {PORTS.stop - 1} are free")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_devcluster.context import Cluster, current_cluster
 from delayed_topics_devcluster.errors import PreconditionError
 
@@ -14,7 +14,7 @@ __all__ = ["broker", "cluster", "own_cluster"]
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """One real broker for the whole run. A test that stops or breaks a broker starts one of its own."""
-    with Broker() as started:
+    with Broker(settings=PATIENT) as started:
         yield started
 
 

@@ -6,7 +6,6 @@ It takes some seconds to start and belongs to the tests that use it, who may sto
 import json
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from delayed_topics_devcluster.binaries import binaries
+from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.processes import Process, start_detached
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_operator.gateways.kube import APIS
@@ -40,7 +40,7 @@ class ApiServer:
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="delayed-topics-api-"))
         self._programs = binaries()
-        self._etcd_port, self._peer_port, self._port = _free_ports(3)
+        self._etcd_port, self._peer_port, self._port = free_ports(3)
         self._running: dict[str, Process] = {}
 
     @property
@@ -78,7 +78,7 @@ class ApiServer:
         self._run(
             "kube-controller-manager", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false",
             f"--service-account-private-key-file={folder}/accounts.key", "--use-service-account-credentials",
-            "--bind-address=127.0.0.1", f"--secure-port={_free_ports(1)[0]}",
+            "--bind-address=127.0.0.1", f"--secure-port={free_ports(1)[0]}",
         )  # fmt: skip
         self.kubectl("apply", "--server-side", "-f", str(CRDS))
         self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
@@ -160,13 +160,3 @@ class ApiServer:
         except AssertionError:
             return False
         return True
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for made in sockets:
-        made.bind(("127.0.0.1", 0))
-    ports = [int(made.getsockname()[1]) for made in sockets]
-    for made in sockets:
-        made.close()
-    return ports

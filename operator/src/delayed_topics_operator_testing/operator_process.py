@@ -8,10 +8,11 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.processes import Process, died, start_detached
 from delayed_topics_devcluster.waiting import wait_until
 
-from delayed_topics_operator_testing.api_server import ApiServer, _free_ports
+from delayed_topics_operator_testing.api_server import ApiServer
 
 SYSTEM_NAMESPACE = "delayed-topics-system"
 START_SECONDS = 120.0
@@ -24,7 +25,7 @@ class OperatorProcess:
     def __init__(self, api: ApiServer, *arguments: str) -> None:
         self._api = api
         self._arguments = arguments
-        self._port = _free_ports(1)[0]
+        self._port = free_ports(1)[0]
         self.log = Path(tempfile.mkstemp(prefix="delayed-topics-operator-", suffix=".log")[1])
         self._process: Process | None = None
 

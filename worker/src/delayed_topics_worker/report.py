@@ -47,7 +47,7 @@ class Reporter:
         self._write_changes()
         for served in self._served:
             self._write("worker-stopped", served.topic, {})
-        self._events.close(1.0)
+        self._events.close(5.0)
 
     def report(
         self,

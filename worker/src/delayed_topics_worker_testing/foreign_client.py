@@ -42,7 +42,7 @@ def produce_with_raw_header_key(
         arguments += [_HEADER, ctypes.c_char_p(header), ctypes.c_char_p(content), ctypes.c_ssize_t(len(content))]
     arguments.append(_END)
     assert library.rd_kafka_producev(producer, *arguments) == 0
-    assert library.rd_kafka_flush(producer, 10_000) == 0
+    assert library.rd_kafka_flush(producer, 120_000) == 0
     library.rd_kafka_destroy(producer)
 
 

@@ -1,6 +1,5 @@
 """What an operator would have made: system topics, the four topics, registry records, the group's first offsets."""
 
-import socket
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord, Owner, RegistryRecord, TopicsRecord
 from delayed_topics_core.settings import TopicRole, topic_settings
+from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
@@ -142,7 +142,7 @@ class World:
             self._directory,
             self.connection,
             [t.names.front for t in topics],
-            port=_free_port(),
+            port=free_ports(1)[0],
             member=member,
             **config,
         )
@@ -252,6 +252,14 @@ class Declared:
     def ready(self, count: int, *, timeout_seconds: float = 180) -> list[Seen]:
         return self.world.read(self.names.ready, count, timeout_seconds=timeout_seconds)
 
+    def released(self) -> int:
+        """How many records the ready topic has at this moment."""
+        places = [(self.names.ready, p) for p in range(self.record.ready_partitions)]
+        ends = self.world.admin.list_offsets(places, "latest")
+        known = [end for end in ends.values() if isinstance(end, int)]
+        assert len(known) == len(places), ends
+        return sum(known)
+
     def dead(self, count: int, *, timeout_seconds: float = 180) -> list[Seen]:
         return self.world.read(self.names.dead_letter, count, timeout_seconds=timeout_seconds)
 
@@ -288,10 +296,3 @@ def _seen(message: Message) -> Seen:
         headers=list(message.headers() or []),  # type: ignore[arg-type]
         at_ms=message.timestamp()[1],
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
