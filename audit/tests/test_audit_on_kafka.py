@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from delayed_topics_audit.account import Account, Result
 from delayed_topics_audit.job import audit
@@ -31,6 +31,7 @@ from delayed_topics_core.headers import (
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
@@ -94,13 +95,24 @@ class Relayed:
         }
         consumer = Consumer(config)
         consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
-        messages, ended = [], 0
+        messages: list[Message] = []
+        ended = 0
         while ended < PARTITIONS:
             for message in consumer.consume(1000, 1.0):
-                ended += message.error() is not None
-                messages.append(message)
+                error = message.error()
+                if error is None:
+                    messages.append(message)
+                else:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    ended += 1
         consumer.close()
-        return [message for message in messages if message.error() is None]
+        return messages
+
+    def all_is_committed(self) -> bool:
+        """Kafka answers a commit before it has written its markers, which readers of what is committed wait for."""
+        front = [(self.names.front, p) for p in range(PARTITIONS)]
+        committed = self.admin.list_offsets(front, "latest", isolation="read_committed")
+        return committed == self.admin.list_offsets(front, "latest")
 
     def freeze(self) -> AuditWindow:
         return whole_window(
@@ -108,7 +120,7 @@ class Relayed:
             topic_ids=self.ids,
             delay_seconds=DELAYS,
             retry_cap=3,
-            max_lateness_ms=60_000,
+            max_lateness_ms=600_000,
             committed_offsets=self.committed,
             end_offsets={topic: self.ends(topic) for topic in self.names.topics},
         )
@@ -181,7 +193,13 @@ def relayed(broker: Broker) -> Relayed:
         [NewTopicSpec(name=name, partitions=PARTITIONS, replication_factor=1, config=config) for name in names.topics]
     )
     ids = {name: info.id for name, info in made.items() if isinstance(info, TopicInfo)}
-    rejecting = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": names.dead_letter})
+    rejecting = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "transactional.id": names.dead_letter,
+            "transaction.timeout.ms": 900_000,
+        }
+    )
     rejecting.init_transactions()
     rejecting.begin_transaction()
     rejecting.produce(names.dead_letter, b"rejected", partition=0, headers=[("dt-origin", b"r:0:1")])
@@ -192,6 +210,7 @@ def relayed(broker: Broker) -> Relayed:
         for i in range(RECORDS)
     ]
     topic.produce(records, transaction=names.front)
+    wait_until(topic.all_is_committed, what="the commit's markers are written")
     came_in = topic.read(names.front)
     last = {message.partition(): place(message) for message in came_in}
     relay_front(topic, [message for message in came_in if last[message.partition()] != place(message)])

@@ -12,14 +12,16 @@ from delayed_topics_devcluster.errors import PreconditionError
 
 DEVCLUSTER = Path(sys.executable).parent / "devcluster"
 
+SHOW_CONTEXT = 'for last; do :; done; [ ! -d "$last" ] || find "$last"'
+
 
 @pytest.fixture
 def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `docker` that writes down how it was called, and a cache of the test's own."""
-    calls = tmp_path / "calls"
+    """A `docker` that writes down how it was called, and into `shown` what it was given: afterwards another process may build."""
+    calls, shown = tmp_path / "calls", tmp_path / "shown"
     calls.touch()
     docker = tmp_path / "docker"
-    docker.write_text(f'#!/bin/sh\necho "$(basename "$0") $@" >> {calls}\n')
+    docker.write_text(f'#!/bin/sh\necho "$(basename "$0") $@" >> {calls}\n{SHOW_CONTEXT} >> {shown}\n')
     docker.chmod(0o755)
     (tmp_path / "load-it").symlink_to(docker)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -47,9 +49,11 @@ def test_images_are_built_and_handed_to_the_loader(recorder: Path, monkeypatch: 
     build, load = recorder.read_text().splitlines()
     assert build.startswith("docker build --tag=delayed-topics/worker:dev /")
     assert load == "load-it docker-image delayed-topics/worker:dev"
-    context = Path(build.split()[-1])
-    assert {path.name for path in context.iterdir()} >= {"Dockerfile", "wheels"}
-    assert any((context / "wheels" / "own").glob("delayed_topics_worker-*.whl"))
+    context = {
+        Path(line).relative_to(build.split()[-1]) for line in recorder.with_name("shown").read_text().splitlines()
+    }
+    assert {str(path) for path in context} >= {"Dockerfile", "wheels"}
+    assert any(path.match("wheels/own/delayed_topics_worker-*.whl") for path in context)
 
 
 @pytest.mark.process

@@ -1,18 +1,26 @@
-"""What a machine lacks is said in one line that tells what to do, with exit code 1 and no traceback."""
+"""What stands in the way of a cluster is said in one line that tells what to do, with exit code 1 and no traceback.
+
+In one file, whose tests run one after the other: one shows the whole machine a cluster that others see too.
+"""
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from delayed_topics_devcluster import cluster
+from delayed_topics_devcluster.errors import PreconditionError
+from delayed_topics_devcluster.namespace import Namespace
+from delayed_topics_devcluster.waiting import wait_until
 
 pytestmark = pytest.mark.process
 
 DEVCLUSTER = Path(sys.executable).parent / "devcluster"
 
 
-def program(environment: dict[str, str], name: str, script: str) -> None:
+def put_program(environment: dict[str, str], name: str, script: str) -> None:
     file = Path(environment["PATH"], name)
     file.write_text(f"#!/bin/sh\n{script}\n")
     file.chmod(0o755)
@@ -49,12 +57,12 @@ def test_without_java(bare: dict[str, str]) -> None:
 
 
 def test_with_an_old_java(bare: dict[str, str]) -> None:
-    program(bare, "java", """echo 'openjdk version "11.0.2" 2019-01-15' >&2""")
+    put_program(bare, "java", """echo 'openjdk version "11.0.2" 2019-01-15' >&2""")
     assert 'needed to run Kafka (openjdk version "11.0.2"' in only_line_of("broker", "run", environment=bare)
 
 
 def test_without_maven(bare: dict[str, str]) -> None:
-    program(bare, "java", """echo 'openjdk version "21.0.1" 2023-10-17' >&2""")
+    put_program(bare, "java", """echo 'openjdk version "21.0.1" 2023-10-17' >&2""")
     assert only_line_of("broker", "run", environment=bare).endswith("(no mvn in PATH): apt-get install maven")
 
 
@@ -62,7 +70,7 @@ def test_without_maven(bare: dict[str, str]) -> None:
 @pytest.mark.parametrize(("said", "shown"), [(None, "no go in PATH"), ("go1.19.8", "go1.19.8")])
 def test_without_go_1_24(bare: dict[str, str], said: str | None, shown: str) -> None:
     if said:
-        program(bare, "go", f"echo {said}")
+        put_program(bare, "go", f"echo {said}")
     line = only_line_of("up", environment=bare)
     assert line.startswith(f"Error: Go 1.24 or later is needed to build Kubernetes ({shown}):")
     assert "CONTEXT=name" in line
@@ -78,13 +86,13 @@ def test_without_root(bare: dict[str, str]) -> None:
 
 
 def test_docker_is_not_harmed(bare: dict[str, str]) -> None:
-    program(bare, "dpkg-query", "printf installed")
+    put_program(bare, "dpkg-query", "printf installed")
     line = only_line_of("up", environment=bare)
     assert line.startswith("Error: Docker's containerd.io package excludes Debian's containerd: set CONTEXT=name")
 
 
 def test_a_context_that_does_not_exist(bare: dict[str, str]) -> None:
-    program(bare, "kubectl", "echo 'error: context was not found for: nowhere' >&2; exit 1")
+    put_program(bare, "kubectl", "echo 'error: context was not found for: nowhere' >&2; exit 1")
     line = only_line_of("up", environment={**bare, "CONTEXT": "nowhere"})
     assert "CONTEXT=nowhere: no such context in the kubeconfig" in line
     assert "kubectl config get-contexts" in line
@@ -93,3 +101,36 @@ def test_a_context_that_does_not_exist(bare: dict[str, str]) -> None:
 def test_a_context_without_kubectl(bare: dict[str, str]) -> None:
     line = only_line_of("up", environment={**bare, "CONTEXT": "kind-kind"})
     assert line == "Error: kubectl is needed for CONTEXT=kind-kind: put it into PATH."
+
+
+@pytest.fixture
+def others_cluster(tmp_path: Path) -> Iterator[Path]:
+    """The first process of a cluster as somebody else's cache has it: named so, it waits, and has no namespaces."""
+    pause = tmp_path / "delayed-topics" / "bin" / "0123456789abcdef" / "pause"
+    named_so = subprocess.Popen(["bash", "-c", 'exec -a "$0" sleep 600', pause])
+    try:
+        wait_until(lambda: pause in {n.program for n in Namespace.running()}, what="it runs")
+        yield pause
+    finally:
+        named_so.kill()
+        named_so.wait()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts clusters")
+def test_a_cluster_that_others_started_is_refused_and_said_whose_it_is(others_cluster: Path) -> None:
+    with pytest.raises(PreconditionError, match="`make down`, here or there, ends it") as refused:
+        cluster.up()
+    assert str(others_cluster.parents[2] / "cluster") in refused.value.message
+    assert "started from 600 " in refused.value.message  # the word that stands where a work tree does
+
+
+def test_one_that_is_only_being_made_is_found_too(others_cluster: Path) -> None:
+    making = subprocess.Popen(
+        ["bash", "-c", 'exec -a unshare tail -f /dev/null "$0" "$1"', others_cluster, "/somebody"]
+    )
+    try:
+        wait_until(lambda: making.pid in {init.pid for init in Namespace.inits()}, what="found")
+        assert making.pid not in {namespace.init.pid for namespace in Namespace.running()}
+    finally:
+        making.kill()
+        making.wait()

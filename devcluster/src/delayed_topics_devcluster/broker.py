@@ -199,7 +199,7 @@ class Broker:
 
     def stop(self) -> None:
         """A clean shutdown. The data stays."""
-        self._running().stop(timeout_seconds=30)
+        self._running().stop(timeout_seconds=180)
         self._process = None
 
     def kill(self) -> None:

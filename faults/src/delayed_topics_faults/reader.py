@@ -57,4 +57,4 @@ class Reader(Closing):
 
     def close(self) -> None:
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(180)

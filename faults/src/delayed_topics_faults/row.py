@@ -49,7 +49,7 @@ class Row(ABC):
 
     name: ClassVar[str]
     fault: ClassVar[str]
-    settle_seconds: float = 60
+    settle_seconds: float = 180
     bootstrap: str | None = None
     """Of a broker that others use too. A row that breaks or needs more than a plain one has brokers of its own anyway."""
 

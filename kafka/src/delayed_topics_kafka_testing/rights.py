@@ -12,6 +12,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 
 AUTHORIZER: Final = {
@@ -40,16 +41,24 @@ def deny_only(connection: Connection, kind: ResourceType, name: str, operation: 
 
 def lift(connection: Connection, kind: ResourceType, name: str) -> None:
     """Remove all rules of it."""
-    client = AdminClient(connection.client_config())
-    everything = AclBindingFilter(kind, name, *_EVERYBODY, AclOperation.ANY, AclPermissionType.ANY)
-    for removed in client.delete_acls([everything]).values():
+    client, every = AdminClient(connection.client_config()), _every(kind, name)
+    for removed in client.delete_acls([every]).values():
         removed.result(60)
+    wait_until(lambda: not client.describe_acls(every).result(60), what=f"the broker knows no rule for {name}")
 
 
 def _make(
     connection: Connection, kind: ResourceType, name: str, rights: Sequence[tuple[AclOperation, AclPermissionType]]
 ) -> None:
-    """In one request, so that nothing is closed in between."""
-    client = AdminClient(connection.client_config())
-    for made in client.create_acls([AclBinding(kind, name, *_EVERYBODY, *right) for right in rights]).values():
+    """In one request, so that nothing is closed in between. In force when it returns: the controller answers before."""
+    client, every = AdminClient(connection.client_config()), _every(kind, name)
+    wanted = [AclBinding(kind, name, *_EVERYBODY, *right) for right in rights]
+    for made in client.create_acls(wanted).values():
         made.result(60)
+    wait_until(
+        lambda: set(wanted) <= set(client.describe_acls(every).result(60)), what=f"the broker has the rules for {name}"
+    )
+
+
+def _every(kind: ResourceType, name: str) -> AclBindingFilter:
+    return AclBindingFilter(kind, name, *_EVERYBODY, AclOperation.ANY, AclPermissionType.ANY)

@@ -17,7 +17,7 @@ from delayed_topics_faults.stage import Stage
 
 CAP: Final = 3
 RECORDS: Final = 60
-LAST_SECONDS: Final = 60.0
+LAST_SECONDS: Final = 180.0
 STRAY_SECONDS: Final = 1.5
 """A retry too many would have come by then: the longest delay and a half."""
 
@@ -56,7 +56,7 @@ class Failing(Row):
             self._worker = stage.start(ready=False)
         else:
             self._consumer.kill()
-            self._consumer.wait(10)
+            self._consumer.wait(180)
             self._consumer = self._consume(stage)
         killed = "worker" if of_worker else "consumer"
         return Play(injected=f"SIGKILL of the {killed}", terms={"crashes_ms": (0,) if of_worker else ()}, told=failures)
