@@ -238,6 +238,14 @@ def test_what_a_crash_repeats_is_within_the_promise_and_a_copy_by_hand_is_not(sp
     )
 
 
+def test_what_hopped_before_a_crash_and_after_it_may_come_out_twice_in_the_same_millisecond(
+    spark: SparkSession,
+) -> None:
+    delays = [(partition, 4, 1, hop(("f", 0, 0), 10_000)) for partition in (0, 1)]
+    ready = [(0, p, 10_000, release(("d", p, 4), 10_000, root=("f", 0, 0))) for p in (0, 1)]
+    assert beyond(Window(spark=spark, front=[(0, 0, 0, level(2))], delays=delays, ready=ready)) == (1, 0)
+
+
 def test_a_double_whose_first_copy_was_in_the_window_before_is_counted_in_this_one(spark: SparkSession) -> None:
     delays = [(1, at, 1, hop(("f", 0, 0), 10_000)) for at in (4, 5)]
     ready = [(0, at, 10_000 + at, release(("d", 1, 4 + at), 10_000, root=("f", 0, 0))) for at in range(2)]

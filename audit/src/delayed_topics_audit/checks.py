@@ -149,8 +149,9 @@ def repeats(places: DataFrame) -> DataFrame:
     """Per episode of doubled records, one crash of a worker: way, extra copies, and how many of these no crash explains.
 
     Within promise 3 are at most MAX_REPEATED records of one partition, first released in one barrier interval, and written anew
-    by the worker that came after: not a copy that is the same to the last byte. Of what was hopped twice the releases lie as
-    far apart as the records came in, so only their number counts.
+    by the worker that came after: not a copy that is the same to the last byte. Of what was hopped twice, before a crash and
+    after it, one worker may release both copies in one turn, and the releases of several lie as far apart as the records came
+    in: only their number counts.
     """
     found = places.where(flawed("doubled"))
     episode = sf.session_window(sf.timestamp_millis("first_ms"), f"{BARRIER_MS + ACKNOWLEDGED_MS} milliseconds")
@@ -158,7 +159,7 @@ def repeats(places: DataFrame) -> DataFrame:
     span_ms = sf.max(once_hopped_ms) - sf.min(once_hopped_ms)
     grouped = found.groupBy("way", episode).agg(
         sf.sum(_extra()).alias("extra"),
-        sf.sum(sf.when(~sf.col("wrote_apart"), _extra()).otherwise(0)).alias("copied"),
+        sf.sum(sf.when(~sf.col("wrote_apart") & ~sf.col("two_ways"), _extra()).otherwise(0)).alias("copied"),
         sf.count("*").alias("records"),
         sf.coalesce(span_ms, sf.lit(0)).alias("span_ms"),
         sf.min("first_ms").alias("from_ms"),

@@ -10,9 +10,10 @@ from delayed_topics_core.registry import LayoutRecord, Owner
 from delayed_topics_core.settings import COPY_MAX_MESSAGE_BYTES
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec
+from delayed_topics_kafka.model import NewTopicSpec
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
+from delayed_topics_kafka_testing.commits import committed_of
 
 FRONT_PARTITIONS = 3
 DUE_AT_MS = 1_700_000_000_000
@@ -108,8 +109,7 @@ class Served:
     def committed(self, group: str) -> dict[int, int]:
         """Next offsets by partition of the ready topic."""
         partitions = [(self.names.ready, p) for p in range(FRONT_PARTITIONS)]
-        found = KafkaAdmin(self.connection).committed(group, partitions)
-        return {p: at.offset for (_, p), at in found.items() if isinstance(at, CommittedOffset)}
+        return {p: at.offset for (_, p), at in committed_of(self.connection, group, partitions).items()}
 
 
 def serve(connection: Connection, topic: str) -> Served:

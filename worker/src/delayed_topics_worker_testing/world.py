@@ -20,6 +20,7 @@ from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec, TopicInfo
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
+from delayed_topics_kafka_testing.commits import committed_of
 
 from delayed_topics_worker_testing.process import WorkerProcess
 
@@ -264,24 +265,10 @@ class Declared:
         return self.world.read(self.names.dead_letter, count, timeout_seconds=timeout_seconds)
 
     def committed(self) -> dict[tuple[str, int], CommittedOffset]:
-        """Of the partitions that have a commit; one in a transaction that is open doesn't count. Raises KafkaException.
-
-        By a consumer: the admin client (2.16) crashes when the group's coordinator moves meanwhile, see
-        https://github.com/confluentinc/librdkafka/issues/5040. The operator asks by a helper process for that reason.
-        """
+        """See `committed_of`."""
         layout = {self.names.front: self.record.front_partitions, self.names.delays: self.record.layout.partition_count}
-        places = [TopicPartition(topic, p) for topic, count in layout.items() for p in range(count)]
-        config = {**self.world.connection.client_config(), "group.id": self.record.group}
-        consumer = Consumer({**config, "isolation.level": "read_uncommitted"})
-        try:
-            answered = consumer.committed(places, timeout=60)
-        finally:
-            consumer.close()
-        return {
-            (tp.topic, tp.partition): CommittedOffset(tp.offset, tp.metadata or "")
-            for tp in answered
-            if tp.error is None and tp.offset >= 0
-        }
+        places = [(topic, p) for topic, count in layout.items() for p in range(count)]
+        return committed_of(self.world.connection, self.record.group, places)
 
 
 def _seen(message: Message) -> Seen:
