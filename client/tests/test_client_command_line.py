@@ -42,7 +42,7 @@ def test_records_are_printed_with_attempt_and_lateness(served: Served) -> None:
 
 @pytest.mark.broker
 def test_the_status_counts_what_waits_and_what_is_due(served: Served) -> None:
-    """Layout: 0-1 → 0 s, 2 → 10 s, 3 → 60 s. Records made by hand wait from the moment they are produced."""
+    """Layout: 0-1 → 0 s, 2 → 600 s, 3 → 3600 s. Records made by hand wait from the moment they are produced."""
     front, delays = served.names.front, served.names.delays
     for partition, count in ((0, 3), (2, 5), (3, 2)):
         for _ in range(count):
@@ -61,8 +61,8 @@ def test_the_status_counts_what_waits_and_what_is_due(served: Served) -> None:
     assert rows == [
         ["", "front", "0-2", "1", "1"],
         ["0 s", "main", "0-1", "3", "3"],
-        ["10 s", "delay", "2", "2", "0"],
-        ["60 s", "delay", "3", "-", "-"],
+        ["600 s", "delay", "2", "2", "0"],
+        ["3600 s", "delay", "3", "-", "-"],
     ]
     assert "generation 1, retry cap 3, releasing, of shop/orders" in shown.output
     assert f"Workers: 0 in group {served.layout.group}" in shown.output
@@ -70,7 +70,8 @@ def test_the_status_counts_what_waits_and_what_is_due(served: Served) -> None:
 
 
 @pytest.mark.broker
-def test_the_marks_of_transactions_are_no_backlog(served: Served) -> None:
+def test_the_marks_of_transactions_are_no_backlog(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("delayed_topics.status.LOOK_SECONDS", 120)
     front = served.names.front
     served.release(b"v")
     with DelayedTopic.connect(served.bootstrap, front) as topic, topic.records("shipping") as records:

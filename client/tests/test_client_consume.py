@@ -260,11 +260,11 @@ def test_sigterm_lets_the_handler_finish_and_commits(served: Served) -> None:
         [
             sys.executable,
             "-c",
-            "import sys, time\n"
+            "import sys\n"
             "from delayed_topics import DelayedTopic\n"
             "def slow(record):\n"
             "    print('begun', record.value.decode(), flush=True)\n"
-            "    time.sleep(1)\n"
+            "    sys.stdin.readline()\n"
             "    print('done', record.value.decode(), flush=True)\n"
             "with DelayedTopic.connect(sys.argv[1], sys.argv[2]) as orders:\n"
             "    orders.consume('shipping', slow)\n"
@@ -272,12 +272,16 @@ def test_sigterm_lets_the_handler_finish_and_commits(served: Served) -> None:
             served.bootstrap,
             served.names.front,
         ],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
+    assert child.stdin is not None
     assert child.stdout is not None
     assert child.stdout.readline() == "begun 0\n"
     child.send_signal(signal.SIGTERM)
+    child.stdin.write("go on\n")
+    child.stdin.close()
     assert child.stdout.read() == "done 0\nleft\n"
     assert child.wait(120) == 0
     assert served.committed("shipping") == {0: 1}

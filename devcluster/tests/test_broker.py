@@ -30,6 +30,7 @@ def produce(broker: Broker, topic: str, records: str) -> None:
         broker.bootstrap,
         "--topic",
         topic,
+        *("--request-timeout-ms", "60000"),
         text_in=records,
     )
 
@@ -38,7 +39,7 @@ def consume(broker: Broker, topic: str, count: int) -> list[str]:
     return java_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--from-beginning"),
-        *("--max-messages", str(count), "--timeout-ms", "20000"),
+        *("--max-messages", str(count), "--timeout-ms", "120000"),
     ).splitlines()
 
 
@@ -79,7 +80,7 @@ def test_a_broker_whose_owner_was_killed_is_ended_by_the_next_one() -> None:
     orphan = Process(**json.loads(process))  # the broker of another test may have ended it by now
     with Broker() as following:
         assert not orphan.alive()
-        assert not Path(directory).exists()
+        wait_until(lambda: not Path(directory).exists(), what=f"{directory} is removed")
         left = following.directory
     assert not left.exists()
     assert left.parent == Path(tempfile.gettempdir())

@@ -55,7 +55,7 @@ def test_a_file_that_a_crash_cut_off_means_no_process(tmp_path: Path) -> None:
 def test_stop_lets_a_process_finish(tmp_path: Path) -> None:
     process = start(tmp_path, "trap 'echo finished; exit' TERM; echo ready; while :; do sleep 0.1; done")
     wait_until(lambda: "ready" in (tmp_path / "log").read_text(), what="ready")
-    process.stop(timeout_seconds=10)
+    process.stop(timeout_seconds=120)
     assert (tmp_path / "log").read_text() == "ready\nfinished\n"
 
 
@@ -77,7 +77,7 @@ def test_stop_ends_a_process_that_is_suspended(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_a_program_that_ended_shows_the_end_of_its_log(tmp_path: Path) -> None:
-    process = start(tmp_path, "sleep 0.2; echo no such flag; exit 1")
+    process = start(tmp_path, "sleep 2; echo no such flag; exit 1")
     wait_until(lambda: not process.alive(), what="it ends")
     error = died("etcd", tmp_path / "log")
     assert isinstance(error, CommandFailedError)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from delayed_topics_core.events import Event
-from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.clock import BrokerClock
 from delayed_topics_kafka.connection import Connection
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.broker
 @pytest.fixture(scope="module")
 def strict_broker() -> Iterator[Broker]:
     """It makes no topics because somebody writes to them."""
-    with Broker(settings={"auto.create.topics.enable": "false"}) as broker:
+    with Broker(settings={**PATIENT, "auto.create.topics.enable": "false"}) as broker:
         yield broker
 
 

@@ -1,5 +1,6 @@
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import REGISTRY_TOPIC
 from delayed_topics_core.registry import Claim, LayoutRecord, Owner, RegistryRecord, TopicsRecord
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
@@ -162,7 +164,7 @@ def test_the_follower_outlives_an_outage_and_the_writer_says_it(own_broker: Brok
     connection = Connection(bootstrap_servers=own_broker.bootstrap, further={"log_level": 0})
     ensure_system_topics(KafkaAdmin(connection), replication_factor=1)
     with RegistryFollower(connection) as follower:
-        patient = RegistryWriter(follower, connection, timeout_seconds=120)
+        patient = RegistryWriter(follower, connection, timeout_seconds=30)
         patient.write([layout_record("orders", 5)])
         own_broker.kill()
         with pytest.raises(KafkaUnreachable, match=f"writing {REGISTRY_TOPIC}"):
@@ -171,7 +173,15 @@ def test_the_follower_outlives_an_outage_and_the_writer_says_it(own_broker: Brok
         with pytest.raises(KafkaUnreachable):
             follower.catch_up(1)
         own_broker.start()
-        patient.write([layout_record("orders", 20)])
+
+        def written() -> bool:
+            """The first write after an outage may fail: the next one has a producer of its own."""
+            with suppress(KafkaUnreachable):
+                patient.write([layout_record("orders", 20)])
+                return True
+            return False
+
+        wait_until(written, what="what is written after the outage is there", timeout_seconds=300)
         assert follower.state.layouts["orders"].layout.delay_seconds == (20,)
 
 

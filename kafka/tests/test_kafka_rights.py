@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, AclPermissionType, ResourceType
 from delayed_topics_core.names import REGISTRY_TOPIC
 from delayed_topics_core.registry import TopicsRecord
-from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import KafkaDoorError, NotAuthorized
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.broker
 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[Connection]:
-    with Broker(settings=AUTHORIZER) as broker:
+    with Broker(settings={**AUTHORIZER, **PATIENT}) as broker:
         yield Connection(bootstrap_servers=broker.bootstrap)
 
 

@@ -18,7 +18,7 @@ def test_what_a_producer_that_is_gone_left_open_ends_and_it_can_not_go_on(
     topic, mine = fresh("fence"), fresh("worker")
     admin.create_topics([NewTopicSpec(name=topic, partitions=1, replication_factor=1)])
     gone = Producer({**connection.client_config(), "transactional.id": mine})
-    gone.init_transactions(10)
+    gone.init_transactions(120)
     gone.begin_transaction()
     gone.produce(topic, b"v")
     gone.flush(120)
@@ -29,7 +29,7 @@ def test_what_a_producer_that_is_gone_left_open_ends_and_it_can_not_go_on(
 
     assert admin.list_offsets([(topic, 0)], "latest", isolation="read_committed") == {(topic, 0): 2}
     with pytest.raises(KafkaException) as raised:
-        gone.commit_transaction(10)
+        gone.commit_transaction(120)
     assert raised.value.args[0].code() == KafkaError._FENCED
 
 
@@ -53,5 +53,5 @@ def test_what_the_client_raises_is_raised(connection: Connection) -> None:
     config = connection.client_config()
     membership = Consumer({**config, "group.id": "shipping"}).consumer_group_metadata()
     with pytest.raises(KafkaException) as raised:
-        send_offsets(Producer(config), [TopicPartition("orders", 0, 1)], membership, 1)
+        send_offsets(Producer(config), [TopicPartition("orders", 0, 1)], membership, 60)
     assert raised.value.args[0].code() == KafkaError._NOT_CONFIGURED

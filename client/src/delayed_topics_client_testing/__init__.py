@@ -1,13 +1,15 @@
 """For tests: a delayed topic without workers. The registry says it is served, and records are released by hand. Not in the wheel."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from delayed_topics_core.headers import Header, OwnHeaders, Root, write_release
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord, Owner
 from delayed_topics_core.settings import COPY_MAX_MESSAGE_BYTES
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import NewTopicSpec
@@ -81,8 +83,8 @@ class Served:
         producer.produce(topic, value, key, partition, headers=[*headers])
         assert producer.flush(120) == 0
 
-    def read(self, topic: str) -> list[Copied]:
-        """All committed records of a topic."""
+    def read(self, topic: str, *, ended: bool = True) -> list[Copied]:
+        """All committed records of a topic; of transactions too whose end is only being written, unless not `ended`."""
         consumer = Consumer(
             {
                 **self.connection.client_config(),
@@ -91,25 +93,33 @@ class Served:
                 "enable.partition.eof": True,
             }
         )
-        partitions = len(consumer.list_topics(topic, 120).topics[topic].partitions)
-        consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+        partitions = range(len(consumer.list_topics(topic, 120).topics[topic].partitions))
+        if ended:
+            wait_until(lambda: self._all_ended(topic, partitions), what=f"the transactions of {topic} have ended")
+        consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
         copied: list[Copied] = []
-        at_end = 0
-        while at_end < partitions:
-            message = consumer.poll(20)
+        at_end: set[int | None] = set()
+        while len(at_end) < len(partitions):
+            message = consumer.poll(120)
             assert message is not None
-            if message.error() is not None:
-                at_end += 1
+            if (error := message.error()) is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                at_end.add(message.partition())
                 continue
             headers: list[Header] = [*(message.headers() or [])]
             copied.append(Copied(message.partition() or 0, message.key(), message.value(), headers, dict(headers)))
         consumer.close()
         return copied
 
-    def committed(self, group: str) -> dict[int, int]:
-        """Next offsets by partition of the ready topic."""
+    def _all_ended(self, topic: str, partitions: Iterable[int]) -> bool:
+        """Kafka answers the end of a transaction before it has written it into each partition."""
+        admin, places = KafkaAdmin(self.connection), [(topic, p) for p in partitions]
+        return admin.list_offsets(places, "latest", isolation="read_committed") == admin.list_offsets(places, "latest")
+
+    def committed(self, group: str, *, ended: bool = True) -> dict[int, int]:
+        """Next offsets by partition of the ready topic; see `committed_of`."""
         partitions = [(self.names.ready, p) for p in range(FRONT_PARTITIONS)]
-        return {p: at.offset for (_, p), at in committed_of(self.connection, group, partitions).items()}
+        return {p: at.offset for (_, p), at in committed_of(self.connection, group, partitions, ended=ended).items()}
 
 
 def serve(connection: Connection, topic: str) -> Served:
@@ -135,7 +145,7 @@ def serve(connection: Connection, topic: str) -> Served:
         topic=topic,
         owner=Owner("cluster", "shop", "orders"),
         state="serving",
-        layout=initial(LayoutSpec(delay_seconds=(0, 10, 60), partitions=4)),
+        layout=initial(LayoutSpec(delay_seconds=(0, 600, 3600), partitions=4)),
         retry_cap=3,
         front_partitions=FRONT_PARTITIONS,
         ready_partitions=FRONT_PARTITIONS,

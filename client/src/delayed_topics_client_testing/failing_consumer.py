@@ -51,13 +51,14 @@ def judge(record: Record) -> None:
 @click.argument("bootstrap")
 @click.argument("topic")
 @click.option("--member")
+@click.option("--session-ms", default=6000)
 @click.option("--die-before", type=click.Choice(["offsets", "commit", "more"]))
-def main(bootstrap: str, topic: str, member: str | None, die_before: str | None) -> None:
+def main(bootstrap: str, topic: str, member: str | None, session_ms: int, die_before: str | None) -> None:
     if die_before is not None:
         DyingProducer.step = die_before
         module: Any = settling
         module.Producer = DyingProducer
-    session = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
+    session = {"session.timeout.ms": session_ms, "heartbeat.interval.ms": 1000}
     with DelayedTopic.connect({"bootstrap.servers": bootstrap, **session}, topic) as delayed:
         delayed.consume("shipping", judge, member=member)
 

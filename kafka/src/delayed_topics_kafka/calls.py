@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -40,10 +41,10 @@ class AdminCalls:
         """`timeout_seconds` is the deadline of each call as a whole. Raises ConnectionInvalid."""
         self._bootstrap_servers = connection.bootstrap_servers
         self._timeout_seconds = timeout_seconds
-        self._shut_out: KafkaError | None = None
+        self._shut_out: list[KafkaError] = []
         self._unreachable = False
         self._former: list[tuple[AdminClient, float]] = []
-        further: dict[str, Any] = {"client.id": client_id, "error_cb": self._note_shut_out}
+        further: dict[str, Any] = {"client.id": client_id, "error_cb": partial(_note_shut_out, self._shut_out)}
         self._config = {**connection.client_config(), **further}
         with making_client(connection.bootstrap_servers):
             self._client, self._made_at = AdminClient(self._config), time.monotonic()
@@ -52,7 +53,7 @@ class AdminCalls:
         if self._unreachable and time.monotonic() - self._made_at >= self._timeout_seconds:
             self._renew_client()
         self._client.poll(0)
-        self._shut_out = None
+        self._shut_out.clear()
         return Deadline(self._timeout_seconds)
 
     def _renew_client(self) -> None:
@@ -63,10 +64,6 @@ class AdminCalls:
         self._former = [(client, at) for client, at in self._former if now - at < kept_seconds]
         self._former.append((self._client, now))
         self._client, self._made_at = AdminClient(self._config), now
-
-    def _note_shut_out(self, error: KafkaError) -> None:
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-            self._shut_out = error
 
     def _many(
         self,
@@ -89,8 +86,8 @@ class AdminCalls:
             self._unreachable = True
             # With a wrong password or certificate the client library tries on, and the call only times out.
             self._client.poll(0)
-            if self._shut_out is not None:
-                return door_error(self._shut_out, doing=doing, bootstrap_servers=self._bootstrap_servers)
+            for error in self._shut_out[-1:]:
+                return door_error(error, doing=doing, bootstrap_servers=self._bootstrap_servers)
         return found
 
     def _too_slow(self, doing: str) -> KafkaUnreachable:
@@ -98,6 +95,12 @@ class AdminCalls:
             f"{doing}, Kafka at {self._bootstrap_servers} was not done after {self._timeout_seconds:g} s; "
             "check that all brokers are up"
         )
+
+
+def _note_shut_out(told: list[KafkaError], error: KafkaError) -> None:
+    """Of no object: a client that its own owner's method is told to would only go when Python looks for cycles."""
+    if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        told.append(error)
 
 
 def settle(items: Sequence[K], send: Send[K], deadline: Deadline) -> dict[K, Any | KafkaError]:

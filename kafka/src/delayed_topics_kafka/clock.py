@@ -113,7 +113,7 @@ class BrokerClock:
 
     def close(self) -> None:
         self._producer.purge()
-        self._producer.flush(0)
+        self._producer.flush(1)  # what is purged is told a moment later, and keeps this object until it is
 
     def _seen(self, sent_ns: int, error: KafkaError | None, message: Message) -> None:
         if error is not None:

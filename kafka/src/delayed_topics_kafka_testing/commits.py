@@ -8,15 +8,17 @@ from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
 
 def committed_of(
-    connection: Connection, group: str, partitions: Iterable[TopicPartitionKey]
+    connection: Connection, group: str, partitions: Iterable[TopicPartitionKey], *, ended: bool
 ) -> dict[TopicPartitionKey, CommittedOffset]:
-    """Of the partitions that have a commit; one in a transaction that is open doesn't count. Raises KafkaException.
+    """Of the partitions that have a commit. `ended`: waits for the end of transactions; else one that is open doesn't count.
+
+    Raises KafkaException.
 
     By a consumer: the admin client (2.16) crashes when the group's coordinator moves meanwhile, see
     https://github.com/confluentinc/librdkafka/issues/5040. The operator asks by a helper process for that reason.
     """
-    config = {**connection.client_config(), "group.id": group, "isolation.level": "read_uncommitted"}
-    consumer = Consumer(config)
+    isolation = "read_committed" if ended else "read_uncommitted"
+    consumer = Consumer({**connection.client_config(), "group.id": group, "isolation.level": isolation})
     try:
         answered = consumer.committed([TopicPartition(*place) for place in partitions], timeout=60)
     finally:

@@ -118,7 +118,7 @@ class Outbox:
     def replace_producers(self) -> None:
         for producer in self._producers.values():
             producer.purge()
-            self._serve(producer.flush, 0)
+            self._serve(producer.flush, 1)  # what is purged is told a moment later, and is kept until it is
         self._producers.clear()
         self.failure = None
 

@@ -268,7 +268,7 @@ class Declared:
         """See `committed_of`."""
         layout = {self.names.front: self.record.front_partitions, self.names.delays: self.record.layout.partition_count}
         places = [(topic, p) for topic, count in layout.items() for p in range(count)]
-        return committed_of(self.world.connection, self.record.group, places)
+        return committed_of(self.world.connection, self.record.group, places, ended=False)
 
 
 def _seen(message: Message) -> Seen:
