@@ -4,6 +4,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline, until_true
 from delayed_topics_kafka.errors import GroupActive, KafkaRefused, TopicMissing
@@ -35,7 +36,9 @@ def member(connection: Connection, group: str, topic: str, **settings: str) -> I
         consumer.close()
 
 
-def test_offsets_are_committed_before_the_group_exists(admin: KafkaAdmin, topic: str, fresh: Fresh) -> None:
+def test_offsets_are_committed_before_the_group_exists(
+    admin: KafkaAdmin, connection: Connection, topic: str, fresh: Fresh
+) -> None:
     group = fresh("group")
     metadata = "m" * 3000
     outcomes = admin.commit(
@@ -46,6 +49,7 @@ def test_offsets_are_committed_before_the_group_exists(admin: KafkaAdmin, topic:
     assert outcomes[topic, 1] is None
     assert isinstance(outcomes["absent", 0], TopicMissing)
     assert admin.committed(group) == {(topic, 0): CommittedOffset(7, metadata), (topic, 1): CommittedOffset(0)}
+    assert committed_offsets(connection, group, [(topic, 0), (topic, 2)]) == {(topic, 0): CommittedOffset(7, metadata)}
     assert admin.committed(group, [(topic, 1), (topic, 2)]) == {(topic, 1): CommittedOffset(0), (topic, 2): None}
 
 

@@ -8,6 +8,7 @@ from delayed_topics_core.names import REGISTRY_TOPIC
 from delayed_topics_core.registry import TopicsRecord
 from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import KafkaDoorError, NotAuthorized
 from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec
@@ -63,6 +64,8 @@ def test_one_forbidden_topic_is_named_and_hides_no_other(connection: Connection)
     assert_not_authorized(admin.commit("theirs", {("read-only", 0): CommittedOffset(0)})["read-only", 0])
     with pytest.raises(NotAuthorized, match="reading the offsets of group theirs"):
         admin.committed("theirs")
+    with pytest.raises(NotAuthorized, match="reading the offsets of group theirs"):
+        committed_offsets(connection, "theirs", [("open", 0)], timeout_seconds=5)
 
 
 def test_a_registry_that_may_not_be_read_or_written_is_said(connection: Connection) -> None:

@@ -11,6 +11,7 @@ from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_core.window import decode_metadata
 from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import KafkaDoorError
@@ -68,11 +69,11 @@ def read_status(connection: Connection, layout: LayoutRecord) -> TopicStatus:
         (names.delays, p): delay_seconds * 1000 for p, delay_seconds in enumerate(layout.layout.partition_delays)
     }
     sources = list(waits_ms)
-    committed = _values(admin.committed(layout.group, sources))
+    committed = committed_offsets(connection, layout.group, sources)
     ends = _values(admin.list_offsets(sources, "latest", isolation="read_committed"))
     not_due = _values(admin.offsets_for_times({key: now_ms - wait_ms for key, wait_ms in waits_ms.items()}))
     backlogs = {key: _backlog(committed.get(key), ends[key], not_due[key]) for key in sources}
-    starts = {key: at.offset for key, at in committed.items() if at is not None and backlogs[key].waiting}
+    starts = {key: at.offset for key, at in committed.items() if backlogs[key].waiting}
     backlogs |= dict.fromkeys(_without_records(connection, starts), Backlog(waiting=0, due=0))
     held = {
         topic: _held(admin, [(topic, p) for p in range(_partition_count(admin, topic))])

@@ -11,11 +11,11 @@ from delayed_topics_core.registry import LayoutRecord, Owner
 from delayed_topics_core.settings import COPY_MAX_MESSAGE_BYTES
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import NewTopicSpec
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
-from delayed_topics_kafka_testing.commits import committed_of
 
 FRONT_PARTITIONS = 3
 DUE_AT_MS = 1_700_000_000_000
@@ -117,9 +117,10 @@ class Served:
         return admin.list_offsets(places, "latest", isolation="read_committed") == admin.list_offsets(places, "latest")
 
     def committed(self, group: str, *, ended: bool = True) -> dict[int, int]:
-        """Next offsets by partition of the ready topic; see `committed_of`."""
+        """Next offsets by partition of the ready topic; see `committed_offsets`."""
         partitions = [(self.names.ready, p) for p in range(FRONT_PARTITIONS)]
-        return {p: at.offset for (_, p), at in committed_of(self.connection, group, partitions, ended=ended).items()}
+        found = committed_offsets(self.connection, group, partitions, timeout_seconds=60, ended=ended)
+        return {p: at.offset for (_, p), at in found.items()}
 
 
 def serve(connection: Connection, topic: str) -> Served:

@@ -15,12 +15,12 @@ from delayed_topics_core.registry import LayoutRecord, Owner, RegistryRecord, To
 from delayed_topics_core.settings import TopicRole, topic_settings
 from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec, TopicInfo
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
-from delayed_topics_kafka_testing.commits import committed_of
 
 from delayed_topics_worker_testing.process import WorkerProcess
 
@@ -265,10 +265,10 @@ class Declared:
         return self.world.read(self.names.dead_letter, count, timeout_seconds=timeout_seconds)
 
     def committed(self) -> dict[tuple[str, int], CommittedOffset]:
-        """See `committed_of`."""
+        """See `committed_offsets`."""
         layout = {self.names.front: self.record.front_partitions, self.names.delays: self.record.layout.partition_count}
         places = [(topic, p) for topic, count in layout.items() for p in range(count)]
-        return committed_of(self.world.connection, self.record.group, places, ended=False)
+        return committed_offsets(self.world.connection, self.record.group, places, timeout_seconds=60)
 
 
 def _seen(message: Message) -> Seen:

@@ -1,0 +1,44 @@
+"""What a group has committed, asked for by a consumer that joins nothing."""
+
+from collections.abc import Iterable
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import door_error, kafka_error, making_client
+from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
+
+
+def committed_offsets(
+    connection: Connection,
+    group: str,
+    partitions: Iterable[TopicPartitionKey],
+    *,
+    timeout_seconds: float = 10,
+    ended: bool = False,
+) -> dict[TopicPartitionKey, CommittedOffset]:
+    """Of the partitions that have a commit. Raises KafkaDoorError.
+
+    Offsets of a transaction that is still open don't count; `ended`: its end is waited for instead.
+
+    For programs that must not end with the call: the admin client (2.16) crashes when the group's coordinator moves meanwhile, see
+    https://github.com/confluentinc/librdkafka/issues/5040. The operator, which asks for many groups, does so in a helper process.
+    """
+    isolation = "read_committed" if ended else "read_uncommitted"
+    with making_client(connection.bootstrap_servers):
+        consumer = Consumer({**connection.client_config(), "group.id": group, "isolation.level": isolation})
+    try:
+        answered = consumer.committed([TopicPartition(*place) for place in partitions], timeout=timeout_seconds)
+        for tp in answered:
+            if tp.error is not None:
+                raise KafkaException(tp.error)
+    except KafkaException as e:
+        told = consumer.poll(0)  # a coordinator that refuses is asked until the timeout; that it did stands here
+        error = (told and told.error()) or kafka_error(e)
+        doing = f"reading the offsets of group {group}"
+        raise door_error(error, doing=doing, bootstrap_servers=connection.bootstrap_servers) from e
+    finally:
+        consumer.close()
+    return {
+        (tp.topic, tp.partition): CommittedOffset(tp.offset, tp.metadata or "") for tp in answered if tp.offset >= 0
+    }
