@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from delayed_topics_audit.account import Account, Result
 from delayed_topics_audit.job import audit
@@ -31,10 +31,10 @@ from delayed_topics_core.headers import (
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_devcluster.broker import Broker
-from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
+from delayed_topics_kafka_testing.reading import read_committed
 from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -87,32 +87,8 @@ class Relayed:
         return [end for key in partitions if isinstance(end := found[key], int)]
 
     def read(self, topic: str) -> list[Message]:
-        """Every committed record of the topic, by partition."""
-        config = {
-            "bootstrap.servers": self.connection.bootstrap_servers,
-            "group.id": "none",
-            "enable.partition.eof": True,
-        }
-        consumer = Consumer(config)
-        consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
-        messages: list[Message] = []
-        ended = 0
-        while ended < PARTITIONS:
-            for message in consumer.consume(1000, 1.0):
-                error = message.error()
-                if error is None:
-                    messages.append(message)
-                else:
-                    assert error.code() == KafkaError._PARTITION_EOF, error
-                    ended += 1
-        consumer.close()
-        return messages
-
-    def all_is_committed(self) -> bool:
-        """Kafka answers a commit before it has written its markers, which readers of what is committed wait for."""
-        front = [(self.names.front, p) for p in range(PARTITIONS)]
-        committed = self.admin.list_offsets(front, "latest", isolation="read_committed")
-        return committed == self.admin.list_offsets(front, "latest")
+        """See `read_committed`."""
+        return read_committed(self.connection, topic)
 
     def freeze(self) -> AuditWindow:
         return whole_window(
@@ -210,7 +186,6 @@ def relayed(broker: Broker) -> Relayed:
         for i in range(RECORDS)
     ]
     topic.produce(records, transaction=names.front)
-    wait_until(topic.all_is_committed, what="the commit's markers are written")
     came_in = topic.read(names.front)
     last = {message.partition(): place(message) for message in came_in}
     relay_front(topic, [message for message in came_in if last[message.partition()] != place(message)])

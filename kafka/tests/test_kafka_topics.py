@@ -167,7 +167,7 @@ def test_a_leader_that_was_fenced_for_a_moment_is_asked_with_its_new_epoch() -> 
             """Not by each: after the pause the heartbeat may be read before the session's end is seen."""
             library = AdminClient(connection.client_config())
             wait_until(lambda: refusal(library) == 0, what="the topic's offset is told")
-            admin.list_offsets([("fenced", 0)], "latest")
+            admin.list_offsets([("fenced", 0)], "latest")  # so that it too knows the epoch from before
             broker.pause()
             time.sleep(5)
             broker.resume()

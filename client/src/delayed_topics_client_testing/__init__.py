@@ -1,21 +1,20 @@
 """For tests: a delayed topic without workers. The registry says it is served, and records are released by hand. Not in the wheel."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Message, Producer
 from delayed_topics_core.headers import Header, OwnHeaders, Root, write_release
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord, Owner
 from delayed_topics_core.settings import COPY_MAX_MESSAGE_BYTES
-from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import NewTopicSpec
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
+from delayed_topics_kafka_testing.reading import read_committed
 
 FRONT_PARTITIONS = 3
 DUE_AT_MS = 1_700_000_000_000
@@ -84,43 +83,19 @@ class Served:
         assert producer.flush(120) == 0
 
     def read(self, topic: str, *, ended: bool = True) -> list[Copied]:
-        """All committed records of a topic; of transactions too whose end is only being written, unless not `ended`."""
-        consumer = Consumer(
-            {
-                **self.connection.client_config(),
-                "group.id": "looks",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-            }
-        )
-        partitions = range(len(consumer.list_topics(topic, 120).topics[topic].partitions))
-        if ended:
-            wait_until(lambda: self._all_ended(topic, partitions), what=f"the transactions of {topic} have ended")
-        consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
-        copied: list[Copied] = []
-        at_end: set[int | None] = set()
-        while len(at_end) < len(partitions):
-            message = consumer.poll(120)
-            assert message is not None
-            if (error := message.error()) is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                at_end.add(message.partition())
-                continue
-            headers: list[Header] = [*(message.headers() or [])]
-            copied.append(Copied(message.partition() or 0, message.key(), message.value(), headers, dict(headers)))
-        consumer.close()
-        return copied
-
-    def _all_ended(self, topic: str, partitions: Iterable[int]) -> bool:
-        """Kafka answers the end of a transaction before it has written it into each partition."""
-        admin, places = KafkaAdmin(self.connection), [(topic, p) for p in partitions]
-        return admin.list_offsets(places, "latest", isolation="read_committed") == admin.list_offsets(places, "latest")
+        """See `read_committed`."""
+        return [_copied(message) for message in read_committed(self.connection, topic, ended=ended)]
 
     def committed(self, group: str, *, ended: bool = True) -> dict[int, int]:
         """Next offsets by partition of the ready topic; see `committed_offsets`."""
         partitions = [(self.names.ready, p) for p in range(FRONT_PARTITIONS)]
         found = committed_offsets(self.connection, group, partitions, timeout_seconds=60, ended=ended)
         return {p: at.offset for (_, p), at in found.items()}
+
+
+def _copied(message: Message) -> Copied:
+    headers: list[Header] = [*(message.headers() or [])]
+    return Copied(message.partition() or 0, message.key(), message.value(), headers, dict(headers))
 
 
 def serve(connection: Connection, topic: str) -> Served:

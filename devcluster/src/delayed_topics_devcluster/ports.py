@@ -9,7 +9,7 @@ from io import TextIOWrapper
 from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_devcluster.paths import cache_dir
 
-__all__ = ["PORTS", "free_ports"]
+__all__ = ["free_ports"]
 
 PORTS = range(20_000, 30_000)
 

@@ -86,8 +86,8 @@ class AdminCalls:
             self._unreachable = True
             # With a wrong password or certificate the client library tries on, and the call only times out.
             self._client.poll(0)
-            for error in self._shut_out[-1:]:
-                return door_error(error, doing=doing, bootstrap_servers=self._bootstrap_servers)
+            if refusals := self._shut_out[-1:]:
+                return door_error(refusals[0], doing=doing, bootstrap_servers=self._bootstrap_servers)
         return found
 
     def _too_slow(self, doing: str) -> KafkaUnreachable:
