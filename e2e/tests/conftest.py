@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from delayed_topics_devcluster.context import Cluster
-from delayed_topics_e2e.kube import Kube
+from delayed_topics_e2e.kube import Kube, asking_again
 from delayed_topics_e2e.plain import Kafka
 from delayed_topics_e2e.report import REPORTED, Report
 from delayed_topics_e2e.tenant import Install, Tenant, Tenants
@@ -33,7 +33,7 @@ def report(record_property: Callable[[str, object], None]) -> Report:
 def install(cluster: Cluster) -> Install:
     """The chart's release on the cluster, with its evaluation Kafka as seen from here."""
     namespace = os.environ.get("CHART_NAMESPACE", "delayed-topics-system")
-    kube = Kube(kubectl=cluster.kubectl)
+    kube = Kube(kubectl=asking_again(cluster.kubectl))
     kube.wait(
         "deployment",
         f"{RELEASE}-operator",

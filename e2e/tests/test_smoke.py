@@ -103,11 +103,11 @@ def retried_until_dead(orders: Declared) -> Record:
 
 
 def killed_in_mid_flight(orders: Declared, checker: Checker, level: int) -> int:
-    """Kill the worker's pod while records wait. Returns how many did."""
+    """Kill the worker while records wait. Returns how many did."""
+    (pod,) = orders.pods()
     headers = ((own.DELAY_LEVEL, b"%d" % level),)
     orders.kafka.produce(orders.topic, [(b"k%d" % (n % 97), b"in flight %d" % n, headers) for n in range(IN_FLIGHT)])
-    (pod,) = orders.pods()
     waiting = checker.account().lost
-    orders.kube.delete("pod", pod["metadata"]["name"], namespace=orders.workers_in, now=True)
+    orders.kill(pod)
     assert waiting > 0, "no record was in flight any more when the worker was killed"
     return waiting

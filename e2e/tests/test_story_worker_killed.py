@@ -1,13 +1,11 @@
 """Workers die in the middle of the flow: nothing is lost, nothing is early, and little comes twice."""
 
-import signal
 import threading
 from collections import Counter
 
 import pytest
 from delayed_topics_core import headers as own
 from delayed_topics_e2e.checker import Checker
-from delayed_topics_e2e.node import processes_of, send_signal
 from delayed_topics_e2e.report import Report
 from delayed_topics_e2e.tenant import Declared, Tenant
 from delayed_topics_e2e.waiting import until
@@ -68,10 +66,8 @@ def wait_for_flow(checker: Checker, released: int) -> None:
 def kill_one_worker(orders: Declared, which: int) -> int:
     """The first by SIGKILL of its process, so that its container starts again; the next as if its node had died."""
     pod = sorted(orders.pods(), key=lambda p: str(p["metadata"]["name"]))[which]
-    if which == 0 and orders.install.own_node:
-        pids = processes_of(pod["metadata"]["uid"])
-        assert pids, "the worker's process is on this machine"
-        send_signal(pids, signal.SIGKILL)
+    if which == 0:
+        orders.kill(pod)
     else:
         orders.kube.delete("pod", pod["metadata"]["name"], namespace=orders.workers_in, now=True)
     return 1

@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import tenacity
 import yaml
 from delayed_topics_devcluster.errors import CommandFailedError
 
 from delayed_topics_e2e.waiting import until
 
-__all__ = ["Kube", "Manifest", "Refused", "condition", "selector_of"]
+__all__ = ["Kube", "Manifest", "Refused", "asking_again", "condition", "selector_of"]
 
 Manifest = Mapping[str, Any]
 
@@ -23,6 +24,31 @@ class Kubectl(Protocol):
     """Runs kubectl in the context of the tests and returns its output; raises CommandFailedError."""
 
     def __call__(self, *arguments: str, text_in: str | None = None) -> str: ...
+
+
+ASK_AGAIN_SECONDS = 120.0
+NO_ANSWER = (
+    "Unable to connect to the server",
+    "The connection to the server",
+    "http2: client connection lost",
+    "Error from server (Timeout)",
+    "Error from server: etcdserver:",
+)
+
+
+def asking_again(kubectl: Kubectl) -> Kubectl:
+    """kubectl that asks again where no answer came, as people do: an API server on a busy machine can be late."""
+
+    def unanswered(error: BaseException) -> bool:
+        return isinstance(error, CommandFailedError) and any(sign in error.message for sign in NO_ANSWER)
+
+    patient: Kubectl = tenacity.retry(
+        retry=tenacity.retry_if_exception(unanswered),
+        wait=tenacity.wait_fixed(1),
+        stop=tenacity.stop_after_delay(ASK_AGAIN_SECONDS),
+        reraise=True,
+    )(kubectl)
+    return patient
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """A team that uses delayed topics: its namespace, its resources, its topics; and the cleaning up after it."""
 
 import random
+import signal
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from delayed_topics_devcluster.context import Cluster
 
 from delayed_topics_e2e.checker import Checker, DelayOf, by_list
 from delayed_topics_e2e.kube import Kube, Manifest, condition
+from delayed_topics_e2e.node import processes_of, send_signal
 from delayed_topics_e2e.plain import Kafka
 from delayed_topics_e2e.waiting import until
 
@@ -118,6 +120,16 @@ class Declared:
 
     def pods(self) -> Sequence[dict[str, Any]]:
         return self.kube.list("pods", namespace=self.workers_in, labels=self.labels)
+
+    def kill(self, pod: Manifest) -> None:
+        """SIGKILL to a worker's process, so that its container starts again; on somebody else's node its pod goes without grace."""
+        name = pod["metadata"]["name"]
+        if self.install.own_node:
+            pids = processes_of(pod["metadata"]["uid"])
+            assert pids, f"no process of {name} is on this machine"
+            send_signal(pids, signal.SIGKILL)
+        else:
+            self.kube.delete("pod", name, namespace=self.workers_in, now=True)
 
     def child(self, kind: str, *, suffix: str = "") -> dict[str, Any]:
         """The one object of this kind that was made for it; `suffix`: with a name that ends so."""
