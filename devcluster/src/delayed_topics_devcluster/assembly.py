@@ -43,7 +43,8 @@ def assemble(layout: Layout, programs: Path) -> None:
         cluster.start(*settings.etcd(layout))
         cluster.start(*settings.api_server(layout))
         cluster.wait(lambda: _answers(layout, "get", "--raw", "/readyz"), what="the API server is ready")
-        _kubectl(layout, "apply", "-f", "-", text_in=json.dumps(settings.COREDNS_ROLE))
+        role = json.dumps(settings.COREDNS_ROLE)
+        cluster.wait(lambda: _answers(layout, "apply", "-f", "-", text_in=role), what="CoreDNS has its role")
     with step("controller manager, scheduler, containerd, kubelet, kube-proxy, CoreDNS"):
         cluster.start(*settings.controller_manager(layout))
         cluster.start(*settings.scheduler(layout))
@@ -122,9 +123,9 @@ def _kubectl(layout: Layout, *arguments: str, text_in: str | None = None) -> str
     return run(kubectl, f"--kubeconfig={layout.kubeconfig}", "--request-timeout=5s", *arguments, text_in=text_in)
 
 
-def _answers(layout: Layout, *arguments: str) -> bool:
+def _answers(layout: Layout, *arguments: str, text_in: str | None = None) -> bool:
     try:
-        _kubectl(layout, *arguments)
+        _kubectl(layout, *arguments, text_in=text_in)
     except CommandFailedError:
         return False
     return True

@@ -13,7 +13,7 @@ from pathlib import Path
 from delayed_topics_devcluster.assembly import assemble, import_archive, node_is_ready, remove_image
 from delayed_topics_devcluster.binaries import binaries, require_binaries_or_go
 from delayed_topics_devcluster.broker import remove_orphans
-from delayed_topics_devcluster.errors import DevclusterError, PreconditionError
+from delayed_topics_devcluster.errors import DevclusterError, NotInTimeError, PreconditionError
 from delayed_topics_devcluster.images import IMAGES, BuiltImage, build_archive, image_name
 from delayed_topics_devcluster.locks import locked
 from delayed_topics_devcluster.namespace import MADE_FOLDERS, Namespace
@@ -28,6 +28,7 @@ from delayed_topics_devcluster.waiting import wait_until
 __all__ = ["Status", "cluster_layout", "down", "import_image", "load", "prepare", "status", "unload", "up"]
 
 BYTES_PER_MEGABYTE = 1_000_000
+READY_TIMEOUT_SECONDS = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +148,16 @@ def _forget(name: str) -> None:
 
 def _is_up() -> bool:
     _refuse_cluster_of_another()
-    if status().running and node_is_ready(cluster_layout()):
+
+    def decided() -> bool:
+        return not status().running or node_is_ready(cluster_layout())
+
+    try:  # a busy one answers late, and somebody may be using it
+        wait_until(decided, what="the node is ready", timeout_seconds=READY_TIMEOUT_SECONDS)
+    except NotInTimeError as e:
+        say(f"{e.message}: the cluster is made anew")
+        return False
+    if status().running:
         say("the cluster is up")
         return True
     return False
