@@ -1,7 +1,7 @@
 # The tiers of tests, from quick and certain to long; docs/testing.md says what is in which, and why.
 REPORTS := build/reports
 # What .ci/run asks for, in this order. A tier enters when it was green ten times in a row.
-GATE := check unit broker
+GATE := check unit broker smoke
 
 report = $@
 # pytest with these arguments, and its counts on the last line, whatever else printed late
