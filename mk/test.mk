@@ -21,18 +21,18 @@ check: setup ## lint, types, import contracts, duplicates, sizes, generated file
 	@$(call pytest,-q -m "check and not cluster")
 
 unit: setup ## pure tests and properties: no process, no network
-	@$(call pytest,-q -n 2 --max-worker-restart=0 --timeout=120 -m unit)
+	@$(call pytest,-q -n 2 --timeout=120 -m unit)
 
 processes = (process or spark or broker) and not api and not cluster
 # They wait for one another most of the time, so four share two cores.
 broker: setup ## the promises about records, on a real Kafka broker, with workers, clients and Spark as processes
-	@$(call pytest,-n 4 --max-worker-restart=0 -m "$(processes) and not slow")
+	@$(call pytest,-n 4 -m "$(processes) and not slow")
 
 slow: setup ## as broker, but outages, takeovers and what plays for minutes
-	@$(call pytest,-n 2 --max-worker-restart=0 -m "$(processes) and slow")
+	@$(call pytest,-n 2 -m "$(processes) and slow")
 
 api: setup ## the operator and the chart against a real API server and a broker, without a node
-	@$(call pytest,-n 2 --max-worker-restart=0 -m "api and not cluster")
+	@$(call pytest,-n 2 -m "api and not cluster")
 
 # A story that fails is tried once more from a wiped platform; the first failure is said, kept, and counts as red in a series.
 smoke: setup ## the main job once, through all parts, on a cluster made from nothing
@@ -50,4 +50,4 @@ smoke-once: down
 story = e2e/tests/test_story_$(STORY).py
 # On two cores these wait most of the time, so four processes share them; conftest.py says which tests don't go together.
 e2e: cluster ## the user stories on the real cluster: STORY=main for one of them, N=20 to repeat it
-	@$(on_cluster); $(call pytest,$(if $(STORY),--keep-duplicates $(foreach n,$(shell seq $(or $(N),1)),$(story)),-n 4 --no-loadscope-reorder --max-worker-restart=0 -m "cluster and not smoke"))
+	@$(on_cluster); $(call pytest,$(if $(STORY),--keep-duplicates $(foreach n,$(shell seq $(or $(N),1)),$(story)),-n 4 --no-loadscope-reorder -m "cluster and not smoke"))

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -7,8 +7,9 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline, until_true
-from delayed_topics_kafka.errors import GroupActive, KafkaRefused, TopicMissing
-from delayed_topics_kafka.model import CommittedOffset, GroupInfo, NewTopicSpec
+from delayed_topics_kafka.errors import GroupActive, KafkaDoorError, KafkaRefused, TopicMissing
+from delayed_topics_kafka.groups import Committed
+from delayed_topics_kafka.model import CommittedOffset, GroupInfo, NewTopicSpec, TopicPartitionKey
 
 pytestmark = pytest.mark.broker
 Fresh = Callable[[str], str]
@@ -19,6 +20,12 @@ def topic(admin: KafkaAdmin, fresh: Fresh) -> str:
     name = fresh("groups")
     admin.create_topics([NewTopicSpec(name=name, partitions=4, replication_factor=1)])
     return name
+
+
+def committed(
+    admin: KafkaAdmin, group: str, partitions: Sequence[TopicPartitionKey] | None = None
+) -> Committed | KafkaDoorError:
+    return admin.committed_of_groups({group: partitions})[group]
 
 
 @contextmanager
@@ -48,9 +55,9 @@ def test_offsets_are_committed_before_the_group_exists(
     assert outcomes[topic, 0] is None
     assert outcomes[topic, 1] is None
     assert isinstance(outcomes["absent", 0], TopicMissing)
-    assert admin.committed(group) == {(topic, 0): CommittedOffset(7, metadata), (topic, 1): CommittedOffset(0)}
+    assert committed(admin, group) == {(topic, 0): CommittedOffset(7, metadata), (topic, 1): CommittedOffset(0)}
     assert committed_offsets(connection, group, [(topic, 0), (topic, 2)]) == {(topic, 0): CommittedOffset(7, metadata)}
-    assert admin.committed(group, [(topic, 1), (topic, 2)]) == {(topic, 1): CommittedOffset(0), (topic, 2): None}
+    assert committed(admin, group, [(topic, 1), (topic, 2)]) == {(topic, 1): CommittedOffset(0), (topic, 2): None}
 
 
 def test_metadata_that_is_too_long_is_refused(admin: KafkaAdmin, topic: str, fresh: Fresh) -> None:
@@ -58,7 +65,7 @@ def test_metadata_that_is_too_long_is_refused(admin: KafkaAdmin, topic: str, fre
     outcome = admin.commit(group, {(topic, 0): CommittedOffset(1, "m" * 4097)})[topic, 0]
     assert isinstance(outcome, KafkaRefused)
     assert outcome.code == "OFFSET_METADATA_TOO_LARGE"
-    assert admin.committed(group, [(topic, 0)]) == {(topic, 0): None}
+    assert committed(admin, group, [(topic, 0)]) == {(topic, 0): None}
 
 
 def test_many_groups_are_asked_at_once(admin: KafkaAdmin, topic: str, fresh: Fresh) -> None:
@@ -80,9 +87,9 @@ def test_offsets_in_an_open_transaction_neither_count_nor_hold_up(
     consumer = Consumer({**connection.client_config(), "group.id": group})
     producer.send_offsets_to_transaction([TopicPartition(topic, 0, 9)], consumer.consumer_group_metadata(), 30)
     consumer.close()
-    assert admin.committed(group) == {(topic, 0): CommittedOffset(3)}
+    assert committed(admin, group) == {(topic, 0): CommittedOffset(3)}
     producer.commit_transaction(30)
-    assert until_true(lambda: admin.committed(group) == {(topic, 0): CommittedOffset(9)}, Deadline(120))
+    assert until_true(lambda: committed(admin, group) == {(topic, 0): CommittedOffset(9)}, Deadline(120))
 
 
 def test_nobody_commits_for_a_live_group(admin: KafkaAdmin, connection: Connection, topic: str, fresh: Fresh) -> None:
@@ -93,9 +100,9 @@ def test_nobody_commits_for_a_live_group(admin: KafkaAdmin, connection: Connecti
         assert isinstance(outcome, GroupActive)
         assert "stop the group's members first" in str(outcome)
         assert isinstance(admin.delete_groups([group])[group], GroupActive)
-    assert admin.committed(group) == {(topic, 0): CommittedOffset(3)}
+    assert committed(admin, group) == {(topic, 0): CommittedOffset(3)}
     assert admin.delete_groups([group, "absent"]) == {group: None, "absent": None}
-    assert admin.committed(group) == {}
+    assert committed(admin, group) == {}
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

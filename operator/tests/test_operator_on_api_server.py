@@ -13,7 +13,8 @@ def test_a_manifest_becomes_topics_offsets_a_layout_and_workers(scene: Scene) ->
     scene.wait_until_served()
     t = scene.topic
     assert scene.topics() == {t: 3, f"{t}.delays": 4, f"{t}.ready": 3, f"{t}.dead": 3}
-    committed = scene.kafka.committed(f"delayedtopics.{t}")
+    (committed,) = scene.kafka.committed_of_groups({f"delayedtopics.{t}": None}).values()
+    assert isinstance(committed, dict), committed
     assert len([at for at in committed.values() if at is not None]) == 7
     assert scene.registry().layouts[t].state == "serving"
     assert {"Claimed", "TopicsCreated", "LayoutServing", "WorkersCreated"} <= {

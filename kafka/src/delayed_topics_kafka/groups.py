@@ -15,13 +15,6 @@ Committed = dict[TopicPartitionKey, CommittedOffset | KafkaDoorError | None]
 class GroupCalls(AdminCalls):
     """The part of the admin door that is about consumer groups."""
 
-    def committed(self, group: str, partitions: Sequence[TopicPartitionKey] | None = None) -> Committed:
-        """What one group has committed, as committed_of_groups. Raises KafkaDoorError if the group can't be asked."""
-        found = self.committed_of_groups({group: partitions})[group]
-        if isinstance(found, KafkaDoorError):
-            raise found
-        return found
-
     def committed_of_groups(
         self, wanted: Mapping[str, Sequence[TopicPartitionKey] | None]
     ) -> dict[str, Committed | KafkaDoorError]:
