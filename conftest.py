@@ -12,6 +12,8 @@ from xdist.workermanage import WorkerController
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
 
+pytest_plugins = ["delayed_topics_devcluster.stories"]
+
 NEEDS = ("check", "process", "spark", "broker", "api", "cluster")
 """Markers of what a test needs besides Python. One without any is a unit test."""
 OUTSIDE = ("subprocess.Popen", "os.posix_spawn", "socket.connect", "socket.bind")
