@@ -9,7 +9,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 # the machines that tests run on are busy with brokers and clusters, so the time that one example takes says nothing
-settings.register_profile("house", deadline=None)
+settings.register_profile("house", settings.get_profile("default"), deadline=None)
 settings.load_profile("house")
 
 pytest_plugins = ["delayed_topics_devcluster.stories"]
@@ -69,7 +69,7 @@ def stay_inside(event: str, arguments: tuple[object, ...]) -> None:
 
 sys.addaudithook(stay_inside)
 
-SHARING = ("e2e/", "crds/", "devcluster/", "charts/")
+SHARING = ("e2e/", "devcluster/")
 """Their tests use the cluster beside each other."""
 ALONE = (
     "e2e/tests/test_story_kafka_stopped.py",
@@ -80,12 +80,12 @@ ALONE = (
     "e2e/tests/test_zz_uninstall.py",
 )
 """They stop, replace or measure what all other tests of the cluster use: one after the other, and none of the others meanwhile."""
-BY_FILE = (*SHARING, "checks/", "worker/")
+BY_FILE = (*SHARING, "checks/", "crds/", "operator/", "worker/")
 
 
 class ByMember(LoadScopeScheduling):  # type: ignore[misc]
-    """The tests of a member run one after the other in one process, since they share what is dear to start: an API server, a
-    Spark session. What shares the cluster, or a broker only, goes by file. Those that need the cluster to themselves begin when
+    """The tests of a member run one after the other in one process, since they share what is dear to start, a Spark session.
+    What shares the cluster, a broker or an API server goes by file. Those that need the cluster to themselves begin when
     the others of the cluster are through; what needs none fills the time."""
 
     def _split_scope(self, nodeid: str) -> str:

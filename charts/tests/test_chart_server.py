@@ -6,34 +6,34 @@ from typing import Any
 
 import pytest
 import yaml
-from delayed_topics_devcluster.context import Cluster
+from delayed_topics_devcluster.api_server import ApiServer
+
+pytestmark = pytest.mark.api
 
 Manifest = dict[str, Any]
 NAMESPACES = ("chart-test", "chart-test-tenant")
 
 
 @pytest.fixture(scope="module")
-def namespaces(cluster: Cluster) -> Iterator[None]:
+def namespaces(api_server: ApiServer) -> None:
     enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
     for name in NAMESPACES:
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": enforced}}
-        cluster.kubectl("apply", "--filename=-", text_in=json.dumps(manifest))
-    yield
-    cluster.kubectl("delete", "namespace", *NAMESPACES)
+        api_server.kubectl("apply", "--filename=-", text_in=json.dumps(manifest))
+        # without it no pod is taken
+        api_server.kubectl("wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=60s")
 
 
-@pytest.mark.cluster
 def test_the_api_server_takes_every_object(
-    cluster: Cluster, namespaces: None, everything: list[list[Manifest]]
+    api_server: ApiServer, namespaces: None, everything: list[list[Manifest]]
 ) -> None:
     found = unique(everything)
-    printed = dry_run(cluster, found)
+    printed = dry_run(api_server, found)
     assert printed.count("(server dry run)") == len(found)
 
 
-@pytest.mark.cluster
 def test_the_api_server_takes_every_pod_as_restricted(
-    cluster: Cluster, namespaces: None, everything: list[list[Manifest]]
+    api_server: ApiServer, namespaces: None, everything: list[list[Manifest]]
 ) -> None:
     # Of a Deployment with an unrestricted pod it would only warn.
     pods = [
@@ -46,12 +46,12 @@ def test_the_api_server_takes_every_pod_as_restricted(
         for number, spec in enumerate(pod_specs(everything))
     ]
     assert len(pods) > 4
-    assert dry_run(cluster, pods).count("(server dry run)") == len(pods)
+    assert dry_run(api_server, pods).count("(server dry run)") == len(pods)
 
 
-def dry_run(cluster: Cluster, objects: list[Manifest]) -> str:
+def dry_run(api_server: ApiServer, objects: list[Manifest]) -> str:
     text = yaml.safe_dump_all(objects)
-    return cluster.kubectl("create", "--dry-run=server", "--validate=strict", "--filename=-", text_in=text)
+    return api_server.kubectl("create", "--dry-run=server", "--validate=strict", "--filename=-", text_in=text)
 
 
 def unique(everything: list[list[Manifest]]) -> list[Manifest]:
@@ -64,7 +64,7 @@ def unique(everything: list[list[Manifest]]) -> list[Manifest]:
     found = []
     for number, part in enumerate(contents.values()):
         if part["kind"] == "CustomResourceDefinition":
-            continue  # their names are not free; the operator's tests need them installed anyway
+            continue  # their names are not free, and they are there
         if part["apiVersion"].startswith("monitoring.coreos.com/"):
             continue  # of the Prometheus Operator, which isn't here; see test_chart_alerts.py
         found.append({**part, "metadata": {**part["metadata"], "name": f"{part['metadata']['name']}-{number}"}})

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from delayed_topics_crds import parse
+from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_devcluster.context import Cluster
 from delayed_topics_devcluster.errors import CommandFailedError
 
@@ -74,34 +75,34 @@ def test_a_value_that_cannot_work_is_refused(helm: Cluster, tmp_path: Path, valu
     assert "values don't meet the specifications of the schema" in refusal(helm, tmp_path, values)
 
 
-@pytest.mark.cluster
-def test_the_notes_tell_the_next_three_commands(cluster: Cluster) -> None:
-    notes = installed_notes(cluster, "--set=evaluationKafka.enabled=true")
+@pytest.mark.api
+def test_the_notes_tell_the_next_three_commands(api_server: ApiServer) -> None:
+    notes = installed_notes(api_server, "--set=evaluationKafka.enabled=true")
     assert "kubectl wait --for=condition=Ready clusterkafkaconnection/default" in notes
     assert "kubectl apply -f -" in notes
     assert "kubectl get delayedtopic orders" in notes
     assert "notes-delayed-topics-kafka.chart-test.svc:9092" in notes
 
 
-@pytest.mark.cluster
-def test_the_manifest_in_the_notes_is_one(cluster: Cluster) -> None:
-    notes = installed_notes(cluster)
+@pytest.mark.api
+def test_the_manifest_in_the_notes_is_one(api_server: ApiServer) -> None:
+    notes = installed_notes(api_server)
     manifest = yaml.safe_load(notes.split("<<END\n")[1].split("\nEND\n")[0])
     assert parse("DelayedTopic", manifest).metadata.name == "orders"
 
 
-@pytest.mark.cluster
-def test_the_notes_say_what_is_missing_for_a_connection(cluster: Cluster) -> None:
-    assert "1. Say where Kafka is" in installed_notes(cluster)
-    without_grant = installed_notes(cluster, "--set=defaultConnection.bootstrapServers={kafka:9092}")
+@pytest.mark.api
+def test_the_notes_say_what_is_missing_for_a_connection(api_server: ApiServer) -> None:
+    assert "1. Say where Kafka is" in installed_notes(api_server)
+    without_grant = installed_notes(api_server, "--set=defaultConnection.bootstrapServers={kafka:9092}")
     assert "No namespace may use the connection" in without_grant
     assert "1. See that Kafka is reached" in without_grant
 
 
-def installed_notes(cluster: Cluster, *flags: str) -> str:
+def installed_notes(api_server: ApiServer, *flags: str) -> str:
     # A dry run looks whether what it would make is there already, so under a name of its own.
     dry_run = ("install", "notes", CHART, "--dry-run=client", "--namespace", "chart-test", "--set=crds.install=false")
-    printed = cluster.helm(*dry_run, *flags)
+    printed = api_server.helm(*dry_run, *flags)
     return printed.split("NOTES:\n")[1]
 
 

@@ -3,26 +3,26 @@
 from collections.abc import Iterator
 
 import pytest
+from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_operator.manifests import SERVICE_ACCOUNT
-from delayed_topics_operator_testing.api_server import ApiServer
+from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
 from delayed_topics_operator_testing.scene import Scene
 
 
 @pytest.fixture(scope="session")
-def api() -> Iterator[ApiServer]:
+def api(api_server: ApiServer) -> KubeApi:
     """With what the chart makes. Pods are made and never scheduled: there are no nodes."""
-    with ApiServer() as server:
-        server.kubectl("create", "namespace", SYSTEM_NAMESPACE)
-        server.kubectl("create", "serviceaccount", SERVICE_ACCOUNT, f"--namespace={SYSTEM_NAMESPACE}")
-        yield server
+    api_server.kubectl("create", "namespace", SYSTEM_NAMESPACE)
+    api_server.kubectl("create", "serviceaccount", SERVICE_ACCOUNT, f"--namespace={SYSTEM_NAMESPACE}")
+    return KubeApi(api_server)
 
 
 @pytest.fixture
-def scene(api: ApiServer, broker: Broker) -> Iterator[Scene]:
+def scene(api: KubeApi, broker: Broker) -> Iterator[Scene]:
     """An operator that runs, a cluster connection `default` to the broker, and a namespace of this test's own."""
-    made = Scene(api, broker, OperatorProcess(api, "--resync-seconds=3", "--gone-after-seconds=6"))
+    made = Scene(api, broker, OperatorProcess(api, "--resync-seconds=3"))
     try:
         made.open()
         yield made

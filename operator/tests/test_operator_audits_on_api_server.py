@@ -37,7 +37,7 @@ def status(scene: Scene, name: str = "first") -> Manifest:
     return dict((scene.api.get("DelayedTopicAudit", name, scene.namespace) or {}).get("status") or {})
 
 
-def wait_said(scene: Scene, reason: Reason, *words: str, name: str = "first", seconds: float = 120) -> None:
+def wait_said(scene: Scene, reason: Reason, *words: str, name: str = "first", seconds: float = 180) -> None:
     """Until its condition Complete says so."""
 
     def said() -> bool:
@@ -106,7 +106,8 @@ def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(scen
     found = status(scene)
     assert (found["verdict"], found["account"]) == ("Violated", {"produced": 7, "lost": 1})
     assert (scene.resource() or {})["status"]["lastAudit"]["verdict"] == "Violated"
-    scene.api.kubectl("wait", "dtaudit/first", f"--namespace={scene.namespace}", "--for=condition=Complete")
+    where = ("dtaudit/first", f"--namespace={scene.namespace}")
+    scene.api.kubectl("wait", *where, "--for=condition=Complete", "--timeout=180s")
 
     def let_go() -> bool:
         audit, job, window_map = (
@@ -123,7 +124,7 @@ def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(scen
         )
 
     scene.wait(let_go, "the Job may go, and its window with it")
-    assert scene.events("Violated")
+    scene.wait_event("Violated")
 
 
 def topic_id(kafka: KafkaAdmin, name: str) -> str:
@@ -147,9 +148,10 @@ def test_an_audit_deleted_while_it_runs_leaves_nothing(scene: Scene) -> None:
     apply_audit(scene)
     wait_for_job(scene)
     job = status(scene)["jobName"].partition("/")[2]
-    scene.api.kubectl("delete", "dtaudit", "first", f"--namespace={scene.namespace}", "--timeout=20s")
+    scene.api.kubectl("delete", "dtaudit", "first", f"--namespace={scene.namespace}", "--timeout=180s")
     scene.wait(lambda: scene.api.get("Job", job, SYSTEM_NAMESPACE) is None, "the Job is gone")
-    assert scene.api.get("ConfigMap", f"{job}-window", SYSTEM_NAMESPACE) is None
+    window = f"{job}-window"
+    scene.wait(lambda: scene.api.get("ConfigMap", window, SYSTEM_NAMESPACE) is None, "its window is gone")
 
 
 def test_topics_made_again_and_offsets_that_are_gone_can_not_be_judged(scene: Scene) -> None:
@@ -186,7 +188,7 @@ def test_a_quota_that_refuses_the_job_is_waited_for_and_a_deleted_delayed_topic_
     scene.api.kubectl("apply", "-f", "-", text_in=json.dumps({**quota, "spec": {"hard": {"count/jobs.batch": "0"}}}))
     where = ("quota", "none", f"--namespace={SYSTEM_NAMESPACE}")
     try:
-        scene.api.kubectl("wait", *where, "--for=jsonpath={.status.hard}", "--timeout=20s")
+        scene.api.kubectl("wait", *where, "--for=jsonpath={.status.hard}", "--timeout=180s")
         scene.apply(deletionPolicy="Delete")
         apply_audit(scene)
         wait_said(scene, Reason.AUDIT_WAITING, "exceeded quota: none", "tried again")
@@ -195,7 +197,7 @@ def test_a_quota_that_refuses_the_job_is_waited_for_and_a_deleted_delayed_topic_
     wait_for_job(scene)
 
     job = status(scene)["jobName"].partition("/")[2]
-    scene.api.kubectl("delete", "dtopic", scene.topic, f"--namespace={scene.namespace}", "--timeout=30s")
+    scene.api.kubectl("delete", "dtopic", scene.topic, f"--namespace={scene.namespace}", "--timeout=180s")
     name = f"{scene.namespace}/{scene.topic}"
     wait_said(scene, Reason.CANNOT_SEE_EVERYTHING, f"DelayedTopic {name} was deleted while it was audited")
     scene.wait(lambda: scene.api.get("Job", job, SYSTEM_NAMESPACE) is None, "the Job is gone")
@@ -213,4 +215,4 @@ def test_what_kafka_forbids_and_that_it_is_away_is_waited_for_under_its_own_name
         rule(guarded, ResourceType.GROUP, group, [AclOperation.DESCRIBE])
         apply_audit(scene)
         wait_said(scene, Reason.KAFKA_REFUSED, f"reading the offsets of group {group}", "grant it to the user")
-    wait_said(scene, Reason.KAFKA_UNREACHABLE, f"Kafka at {broker.bootstrap} did not answer in time", seconds=60)
+    wait_said(scene, Reason.KAFKA_UNREACHABLE, f"Kafka at {broker.bootstrap} did not answer in time")

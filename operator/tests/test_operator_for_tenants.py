@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from delayed_topics_devcluster.broker import Broker
-from delayed_topics_operator_testing.api_server import ApiServer
+from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
 from delayed_topics_operator_testing.scene import Manifest, Scene
 
@@ -14,7 +14,7 @@ OWN = {"kind": "KafkaConnection", "name": "mine"}
 
 
 @pytest.fixture
-def tenant(api: ApiServer, broker: Broker) -> Iterator[Scene]:
+def tenant(api: KubeApi, broker: Broker) -> Iterator[Scene]:
     """A scene whose namespace has let the operator in."""
     made = Scene(api, broker, OperatorProcess(api))
     made.operator = OperatorProcess(api, "--resync-seconds=3", f"--tenant-namespace={made.namespace}")
@@ -55,7 +55,7 @@ def test_a_namespace_with_its_own_connection_is_deleted_although_its_credentials
     tenant.apply(connectionRef=OWN, deletionPolicy="Delete")
     tenant.wait_until_served()
     tenant.api.kubectl("delete", "kafkaconnection", "mine", f"--namespace={tenant.namespace}")
-    tenant.api.kubectl("delete", "namespace", tenant.namespace, "--timeout=60s")
+    tenant.api.kubectl("delete", "namespace", tenant.namespace, "--timeout=180s")
     assert tenant.resource() is None
 
 

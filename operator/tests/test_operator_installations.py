@@ -9,7 +9,7 @@ from delayed_topics_devcluster.broker import Broker
 from delayed_topics_operator.installation import INSTALLATION, connection_of, serves
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.store import Store
-from delayed_topics_operator_testing.api_server import ApiServer
+from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
 from delayed_topics_operator_testing.scene import Manifest, Scene
 
@@ -44,7 +44,7 @@ def test_the_annotation_of_a_connection_says_who_serves_it_else_that_of_the_defa
 
 
 @pytest.fixture
-def two(api: ApiServer, broker: Broker, tmp_path: Path) -> Iterator[tuple[Scene, OperatorProcess]]:
+def two(api: KubeApi, broker: Broker, tmp_path: Path) -> Iterator[tuple[Scene, OperatorProcess]]:
     """A scene whose operator comes with the default connection, and a second operator with a default connection to nowhere."""
     made = Scene(api, broker, OperatorProcess(api))
     ours, theirs = tmp_path / "ours.yaml", tmp_path / "theirs.yaml"
@@ -91,7 +91,7 @@ def test_a_second_installation_leaves_the_first_ones_connection_and_resources_al
 
 @pytest.mark.api
 def test_a_default_connection_that_is_refused_is_said_and_holds_up_no_other(
-    api: ApiServer, broker: Broker, tmp_path: Path
+    api: KubeApi, broker: Broker, tmp_path: Path
 ) -> None:
     scene = Scene(api, broker, OperatorProcess(api))
     invalid = scene.cluster_connection("invalid")

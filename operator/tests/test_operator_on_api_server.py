@@ -17,9 +17,8 @@ def test_a_manifest_becomes_topics_offsets_a_layout_and_workers(scene: Scene) ->
     assert isinstance(committed, dict), committed
     assert len([at for at in committed.values() if at is not None]) == 7
     assert scene.registry().layouts[t].state == "serving"
-    assert {"Claimed", "TopicsCreated", "LayoutServing", "WorkersCreated"} <= {
-        e["reason"] for e in scene.api.list_all("Event", scene.namespace)
-    }
+    for reason in ("Claimed", "TopicsCreated", "LayoutServing", "WorkersCreated"):
+        scene.wait_event(reason)
 
 
 def test_edits_are_followed(scene: Scene) -> None:
@@ -53,7 +52,7 @@ def test_a_worker_that_was_scaled_away_holds_no_reader_back(scene: Scene) -> Non
     worker = (scene.stateful_set() or {})["metadata"]["name"] + "-1"
     own_id = transactional_id(f"delayedtopics.{scene.topic}", worker)
     gone = Producer({**scene.connection.client_config(), "transactional.id": own_id})
-    gone.init_transactions(10)
+    gone.init_transactions(120)
     gone.begin_transaction()
     gone.produce(ready[0], b"v", partition=0)
     gone.flush(120)

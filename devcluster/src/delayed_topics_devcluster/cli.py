@@ -6,6 +6,7 @@ import signal
 import click
 
 from delayed_topics_devcluster import cluster
+from delayed_topics_devcluster.binaries import binaries
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.context import current_cluster
 from delayed_topics_devcluster.crash import crash as kill_everything
@@ -33,6 +34,12 @@ def up() -> None:
 def prepare() -> None:
     """Build and fetch whatever the cluster and our images need, and start nothing."""
     cluster.prepare()
+
+
+@main.command()
+def programs() -> None:
+    """Build Kubernetes and Helm if they aren't built yet; prints the folder that they are in."""
+    click.echo(binaries())
 
 
 @main.command()

@@ -26,7 +26,7 @@ from delayed_topics_devcluster.locks import locked
 from delayed_topics_devcluster.paths import cache_dir
 from delayed_topics_devcluster.progress import step
 
-__all__ = ["Cluster", "ForeignCluster", "LocalCluster", "current_cluster"]
+__all__ = ["Cluster", "ForeignCluster", "LocalCluster", "WithTools", "current_cluster"]
 
 
 class Cluster(Protocol):
@@ -55,8 +55,8 @@ class Cluster(Protocol):
         """Raise PreconditionError unless breaking things is allowed there."""
 
 
-class _WithTools(ABC):
-    """kubectl and helm, as both kinds call them."""
+class WithTools(ABC):
+    """kubectl and helm, as all kinds call them."""
 
     @property
     @abstractmethod
@@ -75,7 +75,7 @@ class _WithTools(ABC):
         return cache_dir("bin") / name
 
 
-class LocalCluster(_WithTools):
+class LocalCluster(WithTools):
     """The one of `devcluster up`."""
 
     @property
@@ -98,7 +98,7 @@ class LocalCluster(_WithTools):
         return
 
 
-class ForeignCluster(_WithTools):
+class ForeignCluster(WithTools):
     """A context of the user's kubeconfig."""
 
     def __init__(self, context: str) -> None:

@@ -3,9 +3,10 @@
 import os
 from pathlib import Path
 
-__all__ = ["IMAGE_SOURCES", "KUBERNETES_SOURCE", "REPOSITORY", "cache_dir", "cluster_of", "is_built_program"]
+__all__ = ["CRDS", "IMAGE_SOURCES", "KUBERNETES_SOURCE", "REPOSITORY", "cache_dir", "cluster_of", "is_built_program"]
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+CRDS = REPOSITORY / "crds" / "manifests"
 IMAGE_SOURCES = REPOSITORY / "images"
 KUBERNETES_SOURCE = REPOSITORY / "devcluster" / "kubernetes"
 

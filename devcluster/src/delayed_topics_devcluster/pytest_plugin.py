@@ -4,17 +4,25 @@ from collections.abc import Iterator
 
 import pytest
 
+from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_devcluster.context import Cluster, current_cluster
 from delayed_topics_devcluster.errors import PreconditionError
 
-__all__ = ["broker", "cluster", "own_cluster"]
+__all__ = ["api_server", "broker", "cluster", "own_cluster"]
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """One real broker for the whole run. A test that stops or breaks a broker starts one of its own."""
     with Broker(settings=PATIENT) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def api_server() -> Iterator[ApiServer]:
+    """One API server without nodes for all tests of a pytest process: whatever a test makes there has a name of its own."""
+    with ApiServer() as started:
         yield started
 
 

@@ -11,13 +11,9 @@ from delayed_topics_devcluster.errors import CommandFailedError
 
 from delayed_topics_e2e.waiting import until
 
-__all__ = ["Kube", "Manifest", "Refused", "asking_again", "condition", "selector_of"]
+__all__ = ["Kube", "Manifest", "asking_again", "condition", "selector_of"]
 
 Manifest = Mapping[str, Any]
-
-
-class Refused(Exception):
-    """The API server refused what kubectl asked for; the text is what kubectl printed."""
 
 
 class Kubectl(Protocol):
@@ -58,12 +54,9 @@ class Kube:
     kubectl: Kubectl
 
     def apply(self, *manifests: Manifest | str) -> str:
-        """`kubectl apply -f -`. Raises Refused."""
+        """`kubectl apply -f -`. Raises CommandFailedError with what kubectl printed if the API server refuses."""
         text = "\n---\n".join(m if isinstance(m, str) else yaml.safe_dump(dict(m)) for m in manifests)
-        try:
-            return self.kubectl("apply", "-f", "-", text_in=text)
-        except CommandFailedError as e:
-            raise Refused(str(e)) from e
+        return self.kubectl("apply", "-f", "-", text_in=text)
 
     def get(self, kind: str, name: str, *, namespace: str | None = None) -> dict[str, Any] | None:
         """None if it doesn't exist."""

@@ -86,7 +86,7 @@ class Declared:
         }
 
     def apply(self, **changes: Any) -> "Declared":
-        """`kubectl apply` of the manifest so far with these changes. Raises Refused."""
+        """`kubectl apply` of the manifest so far with these changes. Raises CommandFailedError if the API server refuses."""
         self.kube.apply(self.manifest(**changes))
         return self
 

@@ -12,17 +12,19 @@ from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.processes import Process, died, start_detached
 from delayed_topics_devcluster.waiting import wait_until
 
-from delayed_topics_operator_testing.api_server import ApiServer
+from delayed_topics_operator_testing.kube_api import KubeApi
 
 SYSTEM_NAMESPACE = "delayed-topics-system"
 START_SECONDS = 120.0
+STOP_SECONDS = 60.0
+ANSWER_SECONDS = 60.0
 SHOWN_CHARACTERS = 20_000
 
 
 class OperatorProcess:
     """`start`, `kill` and `stop` as often as wanted; all its output is in `log`."""
 
-    def __init__(self, api: ApiServer, *arguments: str) -> None:
+    def __init__(self, api: KubeApi, *arguments: str) -> None:
         self._api = api
         self._arguments = arguments
         self._port = free_ports(1)[0]
@@ -37,14 +39,14 @@ class OperatorProcess:
                 "--worker-image=worker:1", "--audit-image=audit:1", f"--http-port={self._port}", *self._arguments,
             ],
             log=self.log,
-            environment={"KUBECONFIG": str(self._api.kubeconfig), **_without_cluster()},
+            environment={"KUBECONFIG": str(self._api.server.kubeconfig), **_without_cluster()},
         )  # fmt: skip
         wait_until(self._ready, what=f"the operator is ready (see {self.log})", timeout_seconds=START_SECONDS)
 
     def stop(self) -> None:
         """SIGTERM."""
         if self._process is not None:
-            self._process.stop(timeout_seconds=15)
+            self._process.stop(timeout_seconds=STOP_SECONDS)
             self._process = None
 
     def kill(self) -> None:
@@ -67,7 +69,7 @@ class OperatorProcess:
         return total
 
     def _get(self, path: str) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=ANSWER_SECONDS) as answer:
             return str(answer.read().decode())
 
     def _ready(self) -> bool:

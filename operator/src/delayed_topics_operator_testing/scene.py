@@ -5,25 +5,28 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import RegistryState
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.errors import NotInTimeError
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_kafka.registry import RegistryFollower
 
-from delayed_topics_operator_testing.api_server import ApiServer
+from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
 
 Manifest = dict[str, Any]
 _numbers = itertools.count(1)
+DELETE_SECONDS = 180
 
 
 class Scene:
     """`namespace` and `topic` are this test's own."""
 
-    def __init__(self, api: ApiServer, broker: Broker, operator: OperatorProcess) -> None:
+    def __init__(self, api: KubeApi, broker: Broker, operator: OperatorProcess) -> None:
         self.api = api
         self.broker = broker
         self.operator = operator
@@ -97,11 +100,22 @@ class Scene:
         found = (self.resource(name, namespace) or {}).get("status", {}).get("conditions", [])
         return next((c for c in found if c["type"] == kind), {})
 
-    def wait(self, condition: Callable[[], bool], what: str, *, seconds: float = 120) -> None:
-        wait_until(condition, what=f"{what} (operator: {self.operator.log})", timeout_seconds=seconds, poll_seconds=0.2)
+    def wait(
+        self,
+        condition: Callable[[], bool],
+        what: str,
+        *,
+        seen: Callable[[], object] | None = None,
+        seconds: float = 180,
+    ) -> None:
+        """`seen`: what is there instead, asked when the wait has ended in vain."""
+        try:
+            wait_until(condition, what=what, timeout_seconds=seconds, poll_seconds=0.2)
+        except NotInTimeError as e:
+            raise AssertionError(f"{e.message}; seen: {seen()}" if seen else e.message) from None
 
     def wait_for(
-        self, kind: str, status: str, reason: str = "", *, name: str = "", namespace: str = "", seconds: float = 120
+        self, kind: str, status: str, reason: str = "", *, name: str = "", namespace: str = "", seconds: float = 180
     ) -> None:
         """Until the DelayedTopic has this condition."""
 
@@ -109,12 +123,11 @@ class Scene:
             found = self.condition(kind, name, namespace)
             return found.get("status") == status and (not reason or found["reason"] == reason)
 
-        try:
-            self.wait(met, f"{kind} is {status} {reason}", seconds=seconds)
-        except NotInTimeError as e:
-            raise AssertionError(f"{e}; it is {self.condition(kind, name, namespace)}") from e
+        self.wait(
+            met, f"{kind} is {status} {reason}", seen=lambda: self.condition(kind, name, namespace), seconds=seconds
+        )
 
-    def wait_until_served(self, name: str = "", namespace: str = "", seconds: float = 120) -> None:
+    def wait_until_served(self, name: str = "", namespace: str = "", seconds: float = 180) -> None:
         """Until topics, layout and workers are there; without nodes workers never become ready."""
         self.wait_for("TopicsReady", "True", name=name, namespace=namespace, seconds=seconds)
         self.wait(lambda: self.stateful_set(name, namespace) is not None, "there are workers", seconds=seconds)
@@ -127,9 +140,17 @@ class Scene:
         found = [s for s in self.api.list_all("StatefulSet") if labels.items() <= s["metadata"]["labels"].items()]
         return found[0] if found else None
 
-    def events(self, reason: str) -> list[Manifest]:
-        """Of this test's namespace."""
-        return [e for e in self.api.list_all("Event", self.namespace) if e["reason"] == reason]
+    def wait_event(self, reason: str, *words: str) -> None:
+        """Until an Event of this test's namespace has this reason and a message with these words."""
+
+        def told() -> list[str]:
+            return [e["message"] for e in self.api.list_all("Event", self.namespace) if e["reason"] == reason]
+
+        self.wait(
+            lambda: any(all(word in message for word in words) for message in told()),
+            f"an Event {reason} with {words}",
+            seen=told,
+        )
 
     def registry(self) -> RegistryState:
         with RegistryFollower(self.connection) as follower:
@@ -142,6 +163,41 @@ class Scene:
         names = [front, f"{front}.delays", f"{front}.ready", f"{front}.dead"]
         found = self.kafka.describe_topics(names)
         return {name: getattr(info, "partitions", 0) for name, info in found.items() if info is not None}
+
+    def topic_ids(self) -> dict[str, str]:
+        """Of those of the four topics that exist, by name."""
+        found = self.kafka.describe_topics(list(TopicNames.of(self.topic).topics))
+        return {name: info.id for name, info in found.items() if isinstance(info, TopicInfo)}
+
+    def settings(self, topic: str) -> dict[str, str]:
+        found = self.kafka.topic_configs([topic])[topic]
+        assert isinstance(found, dict), found
+        return found
+
+    def wait_until_ready(self, name: str = "", namespace: str = "") -> None:
+        """Until Ready is True; the test is the kubelet, and every worker pod comes up at once."""
+
+        def ready() -> bool:
+            self.play_kubelet()
+            return self.condition("Ready", name, namespace).get("status") == "True"
+
+        self.wait(ready, f"{name or self.topic} is ready", seen=lambda: self.condition("Ready", name, namespace))
+
+    def play_kubelet(self) -> None:
+        """Every pod that is there runs and is ready."""
+        condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        for pod in self.api.list_all("Pod", SYSTEM_NAMESPACE):
+            if pod["status"]["phase"] == "Pending":
+                meta = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
+                status = {"phase": "Running", "conditions": [condition]}
+                self.api.apply(
+                    {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": status}, subresource="status"
+                )
+
+    def delete(self, name: str = "", namespace: str = "") -> None:
+        """Returns when the DelayedTopic is gone."""
+        where = f"--namespace={namespace or self.namespace}"
+        self.api.kubectl("delete", "delayedtopic", name or self.topic, where, f"--timeout={DELETE_SECONDS}s")
 
     def patch(self, kind: str, name: str, patch: Manifest, *, namespace: str = "") -> None:
         where = ("--namespace", namespace) if namespace else ()

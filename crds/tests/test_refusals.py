@@ -1,65 +1,23 @@
-"""What a real API server refuses, and in which words. Nothing here waits for an operator.
-
-Needs KUBECONFIG. CRDs that aren't there are installed and removed again; those of a release are used as they are.
-"""
+"""What a real API server refuses, and in which words. Nothing here waits for an operator."""
 
 import json
-import os
-import shutil
-import subprocess
-from collections.abc import Iterator
+import re
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 import yaml
-from delayed_topics_crds import API_VERSION, GROUP, PLURALS, parse, to_dict
+from delayed_topics_crds import API_VERSION, GROUP, parse, to_dict
+from delayed_topics_devcluster.api_server import ApiServer
+from delayed_topics_devcluster.errors import CommandFailedError
+from delayed_topics_devcluster.paths import CRDS
 
-pytestmark = pytest.mark.cluster
-
-MANIFESTS = Path(__file__).parents[1] / "manifests"
-
-
-def kubectl(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    if "KUBECONFIG" not in os.environ:
-        pytest.fail("KUBECONFIG must name the cluster to test with: see `make env`")
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "delayed-topics/bin"
-    program = shutil.which("kubectl", path=f"{cache}{os.pathsep}{os.environ['PATH']}")
-    assert program, "kubectl must be on the PATH"
-    return subprocess.run([program, *arguments], input=stdin, capture_output=True, text=True, timeout=60, check=False)
-
-
-def done(result: subprocess.CompletedProcess[str]) -> str:
-    assert result.returncode == 0, result.stderr
-    return result.stdout
-
-
-@pytest.fixture(scope="module")
-def definitions() -> Iterator[None]:
-    missing = [
-        str(MANIFESTS / f"{GROUP}_{plural}.yaml")
-        for plural in PLURALS.values()
-        if kubectl("get", "crd", f"{plural}.{GROUP}").returncode != 0
-    ]
-    for path in missing:
-        done(kubectl("create", "-f", path))
-        done(kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", path))
-    yield
-    for path in missing:
-        done(kubectl("delete", "-f", path, "--wait=false"))
-
-
-@pytest.fixture(scope="module")
-def namespace(definitions: None) -> Iterator[str]:
-    name = f"refusals-{uuid4().hex[:8]}"
-    done(kubectl("create", "namespace", name))
-    yield name
-    done(kubectl("delete", "namespace", name, "--wait=false"))
+pytestmark = pytest.mark.api
 
 
 def manifest(kind: str, spec: dict[str, Any], name: str = "orders") -> dict[str, Any]:
-    # plan-only and a connection that doesn't exist: an operator that runs here leaves these alone
+    # plan-only and a connection that doesn't exist: an operator that runs here later leaves these alone
     metadata = {"name": name, "annotations": {f"{GROUP}/plan-only": "true"}}
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
 
@@ -80,12 +38,29 @@ def audit(**spec: Any) -> dict[str, Any]:
     return manifest("DelayedTopicAudit", {"delayedTopicRef": {"name": "orders"}} | spec)
 
 
-def apply(namespace: str, document: dict[str, Any], *flags: str) -> subprocess.CompletedProcess[str]:
-    return kubectl("apply", "--namespace", namespace, *flags, "-f", "-", stdin=yaml.safe_dump(document))
+class Tenant:
+    """Somebody with kubectl, in a namespace of the test's own."""
+
+    def __init__(self, server: ApiServer, namespace: str) -> None:
+        self._kubectl = server.kubectl
+        self._namespace = namespace
+
+    def run(self, *arguments: str, text_in: str | None = None) -> str:
+        return self._kubectl(*arguments, f"--namespace={self._namespace}", text_in=text_in)
+
+    def apply(self, document: dict[str, Any], *flags: str) -> str:
+        return self.run("apply", "--filename=-", *flags, text_in=yaml.safe_dump(document))
+
+    def try_out(self, document: dict[str, Any]) -> dict[str, Any]:
+        """What the API server would make of it. Raises CommandFailedError with what kubectl printed if it refuses."""
+        return dict(json.loads(self.apply(document, "--dry-run=server", "--output=json")))
 
 
-def dry_run(namespace: str, document: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-    return apply(namespace, document, "--dry-run=server")
+@pytest.fixture(scope="module")
+def tenant(api_server: ApiServer) -> Tenant:
+    namespace = f"refusals-{uuid4().hex[:8]}"
+    api_server.kubectl("create", "namespace", namespace)
+    return Tenant(api_server, namespace)
 
 
 SCRAM = {"mechanism": "SCRAM-SHA-512", "secretRef": {"name": "user"}}
@@ -308,69 +283,61 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("path", sorted(MANIFESTS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_the_rules_stay_within_the_budget_of_the_api_server(definitions: None, path: Path) -> None:
-    done(kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", str(path)))
+@pytest.mark.parametrize("path", sorted(CRDS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_rules_stay_within_the_budget_of_the_api_server(tenant: Tenant, path: Path) -> None:
+    assert "serverside-applied" in tenant.run("apply", "--server-side", "--dry-run=server", f"--filename={path}")
 
 
 @pytest.mark.parametrize("document", ACCEPTED.values(), ids=ACCEPTED)
-def test_what_is_right_is_accepted_and_understood(namespace: str, document: dict[str, Any]) -> None:
-    result = kubectl(
-        "apply", "--namespace", namespace, "--dry-run=server", "-o", "json", "-f", "-", stdin=yaml.safe_dump(document)
-    )
-    accepted = json.loads(done(result))
+def test_what_is_right_is_accepted_and_understood(tenant: Tenant, document: dict[str, Any]) -> None:
+    accepted = tenant.try_out(document)
     ours = to_dict(parse(document["kind"], document))
     assert to_dict(parse(document["kind"], accepted))["spec"] == ours["spec"]
     assert accepted["spec"] == {key: value for key, value in ours["spec"].items() if value != []}
 
 
 @pytest.mark.parametrize(("document", "says"), REFUSED.values(), ids=REFUSED)
-def test_what_is_wrong_is_refused_in_our_words(namespace: str, document: dict[str, Any], says: str) -> None:
-    result = dry_run(namespace, document)
-    assert result.returncode != 0
-    assert says in result.stderr
+def test_what_is_wrong_is_refused_in_our_words(tenant: Tenant, document: dict[str, Any], says: str) -> None:
+    with pytest.raises(CommandFailedError, match=re.escape(says)):
+        tenant.try_out(document)
 
 
 @pytest.mark.parametrize(("before", "after", "says"), EDITS.values(), ids=EDITS)
 def test_what_can_not_be_changed_stays(
-    namespace: str, before: dict[str, Any], after: dict[str, Any], says: str
+    tenant: Tenant, before: dict[str, Any], after: dict[str, Any], says: str
 ) -> None:
     name = f"edit-{uuid4().hex[:8]}"
-    done(apply(namespace, delayed_topic(name, **before)))
+    tenant.apply(delayed_topic(name, **before))
     changed = delayed_topic(name, **after)
     changed["spec"] = {key: value for key, value in changed["spec"].items() if value is not None}
-    result = dry_run(namespace, changed)
-    assert result.returncode != 0
-    assert says in result.stderr
-    assert dry_run(namespace, delayed_topic(name, **before, delaySeconds=[0, 99])).returncode == 0
+    with pytest.raises(CommandFailedError, match=re.escape(says)):
+        tenant.try_out(changed)
+    tenant.try_out(delayed_topic(name, **before, delaySeconds=[0, 99]))
 
 
-def test_an_audit_stays_as_it_was_created(namespace: str) -> None:
-    done(apply(namespace, audit()))
-    result = dry_run(namespace, audit(maxLatenessMs=5))
-    assert result.returncode != 0
-    assert "must stay as it was created" in result.stderr
+def test_an_audit_stays_as_it_was_created(tenant: Tenant) -> None:
+    tenant.apply(audit())
+    with pytest.raises(CommandFailedError, match="must stay as it was created"):
+        tenant.try_out(audit(maxLatenessMs=5))
 
 
-def test_workers_are_scaled_by_the_usual_command_within_their_limits(namespace: str) -> None:
-    done(apply(namespace, delayed_topic("scaled")))
-    done(kubectl("scale", "dtopic/scaled", "--namespace", namespace, "--replicas=3"))
-    path = "-o=jsonpath={.spec.workers.replicas}"
-    assert done(kubectl("get", "dtopic/scaled", "--namespace", namespace, path)) == "3"
-    refused = kubectl("scale", "dtopic/scaled", "--namespace", namespace, "--replicas=1001")
-    assert refused.returncode != 0
-    assert "must be between 0 and 1000 workers" in refused.stderr
+def test_workers_are_scaled_by_the_usual_command_within_their_limits(tenant: Tenant) -> None:
+    tenant.apply(delayed_topic("scaled"))
+    tenant.run("scale", "dtopic/scaled", "--replicas=3")
+    assert tenant.run("get", "dtopic/scaled", "--output=jsonpath={.spec.workers.replicas}") == "3"
+    with pytest.raises(CommandFailedError, match="must be between 0 and 1000 workers"):
+        tenant.run("scale", "dtopic/scaled", "--replicas=1001")
 
 
-def test_short_names_and_category_find_the_resources(namespace: str) -> None:
-    done(apply(namespace, delayed_topic("found")))
-    assert "found" in done(kubectl("get", "dtopic", "--namespace", namespace))
-    done(apply(namespace, audit()))
-    everything = done(kubectl("get", "delayed-topics", "--namespace", namespace, "-o", "name"))
+def test_short_names_and_category_find_the_resources(tenant: Tenant) -> None:
+    tenant.apply(delayed_topic("found"))
+    tenant.apply(audit())
+    assert "found" in tenant.run("get", "dtopic")
+    everything = tenant.run("get", "delayed-topics", "--output=name")
     assert "delayedtopic.delayedtopics.io/found" in everything
     assert "delayedtopicaudit.delayedtopics.io/orders" in everything
-    assert "found" in done(kubectl("get", "delayedtopics", "found", "--namespace", namespace))
-    header = done(kubectl("get", "dtopic", "--namespace", namespace, "-o", "wide")).splitlines()[0].split()
+    assert "found" in tenant.run("get", "delayedtopics", "found")
+    header = tenant.run("get", "dtopic", "--output=wide").splitlines()[0].split()
     assert header == ["NAME", "TOPIC", "DELAYS", "WORKERS", "READY", "AGE", "PRODUCE-TO", "CONSUME-FROM", "VERDICT"]
     for short_name in ("ckc", "kc", "dtaudit"):
-        done(kubectl("get", short_name, "--namespace", namespace))
+        tenant.run("get", short_name)

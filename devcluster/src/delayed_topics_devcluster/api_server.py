@@ -7,22 +7,30 @@ import json
 import shutil
 import signal
 import ssl
-import subprocess
 import tempfile
-import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import tenacity
+
 from delayed_topics_devcluster.binaries import binaries
+from delayed_topics_devcluster.context import WithTools
+from delayed_topics_devcluster.errors import CommandFailedError, NotInTimeError
+from delayed_topics_devcluster.paths import CRDS
+from delayed_topics_devcluster.pki import write_key_pair
 from delayed_topics_devcluster.ports import free_ports
-from delayed_topics_devcluster.processes import Process, start_detached
+from delayed_topics_devcluster.processes import Process, died, start_detached
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_operator.gateways.kube import APIS
+
+__all__ = ["ApiServer"]
 
 TOKEN = "an-administrator-of-this-server-only"
-START_SECONDS = 60.0
-CRDS = Path(__file__).parents[3] / "crds" / "manifests"
+START_SECONDS = 180.0
+ANSWER_SECONDS = 60.0
+LOG_CHARACTERS = 1500
+UNAVAILABLE = (429, 500, 503, 504)
 
 KUBECONFIG = """\
 apiVersion: v1
@@ -34,8 +42,8 @@ users: [{{name: admin, user: {{token: {token}}}}}]
 """
 
 
-class ApiServer:
-    """etcd, API server and controller manager. `kubectl` is the real one."""
+class ApiServer(WithTools):
+    """etcd, API server and controller manager, with our CRDs. `kubectl` and `helm` are the real ones."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="delayed-topics-api-"))
@@ -61,9 +69,7 @@ class ApiServer:
     def start(self) -> None:
         folder = self._folder
         (folder / "tokens").write_text(f'{TOKEN},admin,1,"system:masters"\n')
-        subprocess.run(
-            ["openssl", "genrsa", "-out", str(folder / "accounts.key"), "2048"], check=True, capture_output=True
-        )
+        write_key_pair(folder, "accounts")
         client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
         self._run(
             "etcd", f"--data-dir={folder}/etcd", "--unsafe-no-fsync", f"--listen-client-urls={client}",
@@ -72,16 +78,16 @@ class ApiServer:
         )  # fmt: skip
         self._start_server()
         certificate = folder / "certificates" / "apiserver.crt"
-        wait_until(certificate.exists, what="the API server has a certificate", timeout_seconds=START_SECONDS)
+        self._wait(certificate.exists, "the API server has a certificate")
         self.kubeconfig.write_text(KUBECONFIG.format(port=self._port, certificate=certificate, token=TOKEN))
-        wait_until(self._ready, what="the API server is ready", timeout_seconds=START_SECONDS, poll_seconds=0.3)
+        self._wait(self._ready, "the API server is ready")
         self._run(
             "kube-controller-manager", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false",
             f"--service-account-private-key-file={folder}/accounts.key", "--use-service-account-credentials",
             "--bind-address=127.0.0.1", f"--secure-port={free_ports(1)[0]}",
         )  # fmt: skip
-        self.kubectl("apply", "--server-side", "-f", str(CRDS))
-        self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        self.kubectl("apply", "--server-side", "--filename", CRDS)
+        self.kubectl("wait", "--for=condition=Established", "--filename", CRDS, f"--timeout={ANSWER_SECONDS:g}s")
 
     def stop_server(self) -> None:
         """Only the API server; etcd keeps what there is."""
@@ -89,7 +95,7 @@ class ApiServer:
 
     def start_server_again(self) -> None:
         self._start_server()
-        wait_until(self._ready, what="the API server is ready", timeout_seconds=START_SECONDS, poll_seconds=0.3)
+        self._wait(self._ready, "the API server is ready")
 
     def pause_server(self) -> None:
         """Connections stay open and nothing answers."""
@@ -98,39 +104,26 @@ class ApiServer:
     def resume_server(self) -> None:
         self._running["kube-apiserver"].signal(signal.SIGCONT)
 
+    def evidence(self) -> str:
+        """The ends of the logs, for a test that failed."""
+        logs = {name: self._log(name).read_text(errors="replace") for name in self._running}
+        return "\n".join(f"--- {name}\n{log[-LOG_CHARACTERS:]}" for name, log in logs.items())
+
     def close(self) -> None:
         for process in reversed(self._running.values()):
             process.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def kubectl(self, *arguments: str, text_in: str | None = None) -> str:
-        done = subprocess.run(
-            [str(self._programs / "kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments],
-            input=text_in, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if done.returncode != 0:
-            raise AssertionError(f"kubectl {' '.join(arguments)}: {done.stderr}")
-        return done.stdout
-
-    def apply(self, *manifests: dict[str, Any]) -> None:
-        for manifest in manifests:
-            meta = manifest["metadata"]
-            path = APIS[manifest["kind"]].path(meta.get("namespace"), meta["name"])
-            self._call("PATCH", f"{path}?fieldManager=test&force=true&fieldValidation=Strict", manifest)
-
-    def get(self, kind: str, name: str, namespace: str = "") -> dict[str, Any] | None:
-        try:
-            return self._call("GET", APIS[kind].path(namespace, name))
-        except urllib.error.HTTPError as e:
-            if e.code == 404:
-                return None
-            raise
-
-    def list_all(self, kind: str, namespace: str = "") -> list[dict[str, Any]]:
-        return list(self._call("GET", APIS[kind].path(namespace))["items"])
-
-    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """A hundred times faster than kubectl."""
+    @tenacity.retry(
+        retry=tenacity.retry_if_exception(lambda error: getattr(error, "code", None) in UNAVAILABLE),
+        wait=tenacity.wait_fixed(1),
+        stop=tenacity.stop_after_delay(ANSWER_SECONDS),
+        reraise=True,
+    )
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """A request that may be made twice, and its answer: a hundred times faster than kubectl, and as patient with a server that
+        can't serve at the moment. Raises HTTPError.
+        """
         request = urllib.request.Request(
             f"https://127.0.0.1:{self._port}{path}",
             method=method,
@@ -138,7 +131,7 @@ class ApiServer:
             headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/apply-patch+yaml"},
         )
         context = ssl.create_default_context(cafile=str(self._folder / "certificates" / "apiserver.crt"))
-        with urllib.request.urlopen(request, timeout=10, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS, context=context) as answer:
             return dict(json.loads(answer.read()))
 
     def _start_server(self) -> None:
@@ -147,16 +140,28 @@ class ApiServer:
             "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{self._etcd_port}", f"--secure-port={self._port}",
             "--bind-address=127.0.0.1", f"--cert-dir={folder}/certificates", "--authorization-mode=RBAC",
             f"--token-auth-file={folder}/tokens", "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-account-key-file={folder}/accounts.key", f"--service-account-signing-key-file={folder}/accounts.key",
+            f"--service-account-key-file={folder}/accounts.pub", f"--service-account-signing-key-file={folder}/accounts.key",
             "--service-cluster-ip-range=10.97.0.0/24", "--profiling=false",
         )  # fmt: skip
 
     def _run(self, name: str, *arguments: str) -> None:
-        self._running[name] = start_detached([self._programs / name, *arguments], log=self._folder / f"{name}.log")
+        self._running[name] = start_detached([self._programs / name, *arguments], log=self._log(name))
+
+    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+        try:
+            wait_until(condition, what=what, timeout_seconds=START_SECONDS, poll_seconds=0.3)
+        except NotInTimeError as e:
+            raise NotInTimeError(f"{e.message}\n{self.evidence()}") from None
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
 
     def _ready(self) -> bool:
+        for name, process in self._running.items():
+            if not process.alive():
+                raise died(name, self._log(name))
         try:
             self.kubectl("get", "--raw", "/readyz", "--request-timeout=3s")
-        except AssertionError:
+        except CommandFailedError:
             return False
         return True
