@@ -1,0 +1,44 @@
+"""Fifty resources at once: all get ready, at a known number of calls each; then nothing is written while nothing changes."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+from delayed_topics_operator_testing.scene import Scene
+
+pytestmark = pytest.mark.api
+
+RESOURCES = 50
+IDLE_SECONDS = 12.0
+"""Four times as long as it takes until everything is compared again."""
+READS = ("GET", "LIST", "WATCH")
+
+
+def test_fifty_resources_get_ready_and_then_nothing_is_written(
+    scene: Scene, record_property: Callable[[str, object], None]
+) -> None:
+    def kube_calls() -> float:
+        return scene.operator.counted("delayed_topics_operator_kube_calls_total")
+
+    def kafka_calls() -> float:
+        return scene.operator.counted("delayed_topics_operator_kafka_calls_total")
+
+    def writes() -> float:
+        reads = sum(scene.operator.counted("delayed_topics_operator_kube_calls_total", verb=v) for v in READS)
+        return kube_calls() - reads
+
+    names = [f"{scene.topic}-{n}" for n in range(RESOURCES)]
+    before, began = (kube_calls(), kafka_calls()), time.monotonic()
+    scene.api.apply(*(scene.delayed_topic(name, partitions=2, deletionPolicy="Delete") for name in names))
+    for name in names:
+        scene.wait_until_ready(name)
+    record_property("ready_seconds", time.monotonic() - began)
+    record_property("kube_calls_per_resource", (kube_calls() - before[0]) / RESOURCES)
+    record_property("kafka_calls_per_resource", (kafka_calls() - before[1]) / RESOURCES)
+
+    def quiet() -> bool:
+        earlier = writes()
+        time.sleep(IDLE_SECONDS)  # only time can show that nothing is written
+        return writes() == earlier
+
+    scene.wait(quiet, f"no API write in {IDLE_SECONDS:g} seconds while nothing changes")
