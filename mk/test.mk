@@ -1,13 +1,14 @@
 # The tiers of tests, from quick and certain to long; docs/testing.md says what is in which, and why.
 REPORTS := build/reports
 # What .ci/run asks for, in this order. A tier enters when it was green ten times in a row.
-GATE := check unit broker smoke
+GATE := check unit broker api smoke
 
 report = $@
-# pytest with these arguments, and its counts on the last line, whatever else printed late
+# pytest with these arguments, and its counts on the last line, whatever else printed late. With CI it doesn't cut the reasons
+# in its last lines to the width of a terminal.
 define pytest
 mkdir -p $(REPORTS) && rm -f $(REPORTS)/$(report).xml && code=0 \
-	&& { .venv/bin/pytest --junitxml=$(REPORTS)/$(report).xml $(1) || code=$$?; } \
+	&& { CI=true .venv/bin/pytest --junitxml=$(REPORTS)/$(report).xml $(1) || code=$$?; } \
 	; .venv/bin/python -m checks.counts $(REPORTS)/$(report).xml; exit $$code
 endef
 # a failing command inside eval "$$(…)" would go unseen
@@ -31,8 +32,14 @@ broker: setup ## the promises about records, on a real Kafka broker, with worker
 slow: setup ## as broker, but outages, takeovers and what plays for minutes
 	@$(call pytest,-n 2 -m "$(processes) and slow")
 
-api: setup ## the operator and the chart against a real API server and a broker, without a node
-	@$(call pytest,-n 2 -m "api and not cluster")
+story = $(or $(wildcard */tests/test_$(STORY).py */tests/test_story_$(STORY).py),$(error STORY=$(STORY): no test_$(STORY).py))
+# These files of tests, N=20 times, one after the other: xdist would take a test that comes twice for one.
+repeated = --keep-duplicates $(foreach n,$(shell seq $(or $(N),1)),$(story))
+stories = --stories=$(REPORTS)/$(report).json
+
+api: setup ## the operator, the chart and the CRDs against a real API server and a broker, without a node: STORY=refusals N=20
+	@.venv/bin/devcluster programs
+	@$(call pytest,$(stories) -m "api and not cluster" $(if $(STORY),$(repeated),-n 4))
 
 # A story that fails is tried once more from a wiped platform; the first failure is said, kept, and counts as red in a series.
 smoke: setup ## the main job once, through all parts, on a cluster made from nothing
@@ -47,7 +54,6 @@ smoke-once: down
 	@rm -f $(REPORTS)/smoke.xml; $(MAKE) --no-print-directory cluster
 	@$(on_cluster); $(call pytest,-m smoke e2e)
 
-story = e2e/tests/test_story_$(STORY).py
 # On two cores these wait most of the time, so four processes share them; conftest.py says which tests don't go together.
 e2e: cluster ## the user stories on the real cluster: STORY=main for one of them, N=20 to repeat it
-	@$(on_cluster); $(call pytest,$(if $(STORY),--keep-duplicates $(foreach n,$(shell seq $(or $(N),1)),$(story)),-n 4 --no-loadscope-reorder -m "cluster and not smoke"))
+	@$(on_cluster); $(call pytest,$(stories) -m "cluster and not smoke" $(if $(STORY),$(repeated),-n 4 --no-loadscope-reorder))
