@@ -7,7 +7,6 @@ import json
 import shutil
 import signal
 import ssl
-import tempfile
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ import tenacity
 from delayed_topics_devcluster.binaries import binaries
 from delayed_topics_devcluster.context import WithTools
 from delayed_topics_devcluster.errors import CommandFailedError, NotInTimeError
+from delayed_topics_devcluster.orphans import folder_of_mine, remove_orphans
 from delayed_topics_devcluster.paths import CRDS
 from delayed_topics_devcluster.pki import write_key_pair
 from delayed_topics_devcluster.ports import free_ports
@@ -43,17 +43,18 @@ users: [{{name: admin, user: {{token: {token}}}}}]
 
 
 class ApiServer(WithTools):
-    """etcd, API server and controller manager, with our CRDs. `kubectl` and `helm` are the real ones."""
+    """etcd, API server and controller manager, with our CRDs. `kubectl` and `helm` are the real ones. `folder` goes with it."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="delayed-topics-api-"))
+        remove_orphans()
+        self.folder = folder_of_mine("api")
         self._programs = binaries()
         self._etcd_port, self._peer_port, self._port = free_ports(3)
         self._running: dict[str, Process] = {}
 
     @property
     def kubeconfig(self) -> Path:
-        return self._folder / "kubeconfig"
+        return self.folder / "kubeconfig"
 
     def __enter__(self) -> "ApiServer":
         try:
@@ -67,7 +68,7 @@ class ApiServer(WithTools):
         self.close()
 
     def start(self) -> None:
-        folder = self._folder
+        folder = self.folder
         (folder / "tokens").write_text(f'{TOKEN},admin,1,"system:masters"\n')
         write_key_pair(folder, "accounts")
         client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
@@ -112,7 +113,7 @@ class ApiServer(WithTools):
     def close(self) -> None:
         for process in reversed(self._running.values()):
             process.kill()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     @tenacity.retry(
         retry=tenacity.retry_if_exception(lambda error: getattr(error, "code", None) in UNAVAILABLE),
@@ -130,12 +131,12 @@ class ApiServer(WithTools):
             data=json.dumps(body).encode() if body else None,
             headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/apply-patch+yaml"},
         )
-        context = ssl.create_default_context(cafile=str(self._folder / "certificates" / "apiserver.crt"))
+        context = ssl.create_default_context(cafile=str(self.folder / "certificates" / "apiserver.crt"))
         with urllib.request.urlopen(request, timeout=ANSWER_SECONDS, context=context) as answer:
             return dict(json.loads(answer.read()))
 
     def _start_server(self) -> None:
-        folder = self._folder
+        folder = self.folder
         self._run(
             "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{self._etcd_port}", f"--secure-port={self._port}",
             "--bind-address=127.0.0.1", f"--cert-dir={folder}/certificates", "--authorization-mode=RBAC",
@@ -145,7 +146,9 @@ class ApiServer(WithTools):
         )  # fmt: skip
 
     def _run(self, name: str, *arguments: str) -> None:
-        self._running[name] = start_detached([self._programs / name, *arguments], log=self._log(name))
+        process = start_detached([self._programs / name, *arguments], log=self._log(name))
+        process.write(self.folder / f"{name}.json")
+        self._running[name] = process
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
         try:
@@ -154,7 +157,7 @@ class ApiServer(WithTools):
             raise NotInTimeError(f"{e.message}\n{self.evidence()}") from None
 
     def _log(self, name: str) -> Path:
-        return self._folder / f"{name}.log"
+        return self.folder / f"{name}.log"
 
     def _ready(self) -> bool:
         for name, process in self._running.items():

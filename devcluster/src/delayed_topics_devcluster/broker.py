@@ -6,12 +6,10 @@
 Data and ports stay the same over `stop`, `kill` and `restart`, so that clients find their way back.
 """
 
-import os
 import re
 import shutil
 import signal
 import sys
-import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,16 +21,15 @@ from delayed_topics_devcluster.commands import run
 from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_devcluster.kafka import QUICK, java_command, kafka_jars
 from delayed_topics_devcluster.locks import locked
+from delayed_topics_devcluster.orphans import folder_of_mine, remove_orphans
 from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.preconditions import require_java
 from delayed_topics_devcluster.processes import Process, listens, start_detached
 from delayed_topics_devcluster.waiting import wait_until
 
-__all__ = ["PATIENT", "PREFIX", "Broker", "Brokers", "remove_orphans"]
+__all__ = ["PATIENT", "Broker", "Brokers"]
 
 LOOPBACK = "127.0.0.1"
-PREFIX = "delayed-topics-broker-"
-"""Of the names of brokers' folders."""
 TELLING = re.compile(" (WARN|ERROR|FATAL) |[Ff]enc")
 START_TIMEOUT_SECONDS = 180.0  # three brokers on two busy cores took over a minute
 # What differs from Kafka's own defaults: one node has no second replica to wait for, a group needs no grace time for
@@ -181,7 +178,7 @@ class Broker:
             java_options = (*QUICK, f"-XX:SharedArchiveFile={_class_archive()}")
         if self._directory is None:
             remove_orphans()
-            self._directory = Path(tempfile.mkdtemp(prefix=PREFIX))
+            self._directory = folder_of_mine("broker")
             self._format(java_options)
         heap = f"{self._heap_megabytes}m"
         options = (f"-Xmx{heap}", f"-Xms{heap}", *java_options)
@@ -238,7 +235,6 @@ class Broker:
         return listens(self._running(), self._seat.host, self._seat.client_port, name="the broker", log=self.log_path)
 
     def _format(self, java_options: Sequence[str]) -> None:
-        Process.of(os.getpid()).write(self.directory / "owner.json")
         seat = self._seat
         properties = {
             "process.roles": "broker,controller",
@@ -315,15 +311,3 @@ def _class_archive() -> Path:
                 broker.stop()
             making.rename(archive)
     return archive
-
-
-def remove_orphans() -> None:
-    """End the brokers whose owner was killed, and remove their data."""
-    for directory in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        owner = Process.read(directory / "owner.json")
-        if owner is None or owner.alive():
-            continue
-        broker = Process.read(directory / "broker.json")
-        if broker is not None:
-            broker.kill()
-        shutil.rmtree(directory, ignore_errors=True)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from delayed_topics_devcluster.assembly import assemble, import_archive, node_is_ready, remove_image
 from delayed_topics_devcluster.binaries import binaries, require_binaries_or_go
-from delayed_topics_devcluster.broker import remove_orphans
 from delayed_topics_devcluster.errors import DevclusterError, NotInTimeError, PreconditionError
 from delayed_topics_devcluster.images import IMAGES, BuiltImage, build_archive, image_name
 from delayed_topics_devcluster.locks import locked
 from delayed_topics_devcluster.namespace import MADE_FOLDERS, Namespace
+from delayed_topics_devcluster.orphans import remove_orphans
 from delayed_topics_devcluster.packages import install_for_cluster, refuse_to_harm_docker
 from delayed_topics_devcluster.paths import REPOSITORY, cache_dir, cluster_of
 from delayed_topics_devcluster.preconditions import require_root

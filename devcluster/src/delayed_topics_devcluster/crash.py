@@ -5,8 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 from signal import SIGKILL
 
-from delayed_topics_devcluster.broker import PREFIX
 from delayed_topics_devcluster.namespace import Namespace
+from delayed_topics_devcluster.orphans import PREFIX
 from delayed_topics_devcluster.paths import is_built_program
 from delayed_topics_devcluster.processes import Process, command_lines
 from delayed_topics_devcluster.waiting import wait_until

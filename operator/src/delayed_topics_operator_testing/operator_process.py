@@ -1,12 +1,11 @@
 """The operator as a real process, and what tests ask of it."""
 
+import itertools
 import os
 import re
 import sys
-import tempfile
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.processes import Process, died, start_detached
@@ -16,6 +15,7 @@ from delayed_topics_operator_testing.kube_api import KubeApi
 
 SYSTEM_NAMESPACE = "delayed-topics-system"
 START_SECONDS = 120.0
+_numbers = itertools.count(1)
 STOP_SECONDS = 60.0
 ANSWER_SECONDS = 60.0
 SHOWN_CHARACTERS = 20_000
@@ -28,7 +28,8 @@ class OperatorProcess:
         self._api = api
         self._arguments = arguments
         self._port = free_ports(1)[0]
-        self.log = Path(tempfile.mkstemp(prefix="delayed-topics-operator-", suffix=".log")[1])
+        self._name = f"operator-{next(_numbers)}"
+        self.log = api.server.folder / f"{self._name}.log"
         self._process: Process | None = None
 
     def start(self) -> None:
@@ -41,6 +42,7 @@ class OperatorProcess:
             log=self.log,
             environment={"KUBECONFIG": str(self._api.server.kubeconfig), **_without_cluster()},
         )  # fmt: skip
+        self._process.write(self._api.server.folder / f"{self._name}.json")
         wait_until(self._ready, what=f"the operator is ready (see {self.log})", timeout_seconds=START_SECONDS)
 
     def stop(self) -> None:
@@ -56,8 +58,8 @@ class OperatorProcess:
 
     def close(self) -> None:
         self.kill()
-        print(self.log.read_text()[-SHOWN_CHARACTERS:])  # pytest shows it when the test has failed
-        self.log.unlink()
+        if self.log.exists():
+            print(self.log.read_text()[-SHOWN_CHARACTERS:])  # pytest shows it when the test has failed
 
     def counted(self, metric: str, **labels: str) -> float:
         """The sum over all series of this metric that have these labels."""
