@@ -15,10 +15,10 @@ from delayed_topics_operator_testing.kube_api import KubeApi
 
 SYSTEM_NAMESPACE = "delayed-topics-system"
 START_SECONDS = 120.0
-_numbers = itertools.count(1)
 STOP_SECONDS = 60.0
 ANSWER_SECONDS = 60.0
 SHOWN_CHARACTERS = 20_000
+_numbers = itertools.count(1)
 
 
 class OperatorProcess:
