@@ -10,7 +10,6 @@ from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.broker import Broker
-from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_kafka_testing.rights import AUTHORIZER, rule
@@ -37,14 +36,14 @@ def status(scene: Scene, name: str = "first") -> Manifest:
     return dict((scene.api.get("DelayedTopicAudit", name, scene.namespace) or {}).get("status") or {})
 
 
-def wait_said(scene: Scene, reason: Reason, *words: str, name: str = "first", seconds: float = 180) -> None:
+def wait_said(scene: Scene, reason: Reason, *words: str, name: str = "first") -> None:
     """Until its condition Complete says so."""
 
     def said() -> bool:
         found: Manifest = next((c for c in status(scene, name).get("conditions", ()) if c["type"] == "Complete"), {})
         return found.get("reason") == reason and all(word in found["message"] for word in words)
 
-    scene.wait(said, f"audit {name} says {reason} {words}", seconds=seconds)
+    scene.wait(said, f"audit {name} says {reason} {words}")
 
 
 def child(scene: Scene, kind: str, field: str, name: str = "first") -> Manifest | None:
@@ -90,7 +89,7 @@ def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(scen
     config_map = child(scene, "ConfigMap", "windowConfigMap")
     assert config_map is not None
     window = AuditWindow.decode(config_map["data"]["window.json"])
-    assert window.topic_ids == {name: topic_id(scene.kafka, name) for name in names.topics}
+    assert window.topic_ids == scene.topic_ids()
     assert window.from_offsets == {
         names.front: (0,) * 3,
         names.delays: (0,) * 4,
@@ -127,10 +126,6 @@ def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(scen
     scene.wait_event("Violated")
 
 
-def topic_id(kafka: KafkaAdmin, name: str) -> str:
-    return str(getattr(kafka.describe_topics([name])[name], "id", ""))
-
-
 def test_an_audit_waits_for_its_delayed_topic_and_outlives_an_operator(scene: Scene) -> None:
     apply_audit(scene)
     scene.wait(lambda: bool(status(scene).get("conditions")), "the audit says that it waits")
@@ -158,14 +153,14 @@ def test_topics_made_again_and_offsets_that_are_gone_can_not_be_judged(scene: Sc
     scene.apply()
     scene.wait_until_served()
     names = TopicNames.of(scene.topic)
-    former = topic_id(scene.kafka, names.ready)
+    former = scene.topic_ids()[names.ready]
     scene.kafka.delete_groups([names.group])
     apply_audit(scene)
     scene.wait(lambda: status(scene).get("verdict") == "Unknown", "the first audit has its verdict")
     assert f"{names.group} has lost its committed offsets of {names.front} [0]" in status(scene)["message"]
 
     scene.kafka.delete_topics([names.ready])
-    scene.wait(lambda: topic_id(scene.kafka, names.ready) not in ("", former), "the ready topic is made again")
+    scene.wait(lambda: scene.topic_ids().get(names.ready) not in (None, former), "the ready topic is made again")
     scene.wait(lambda: bool(scene.registry().topics[scene.topic].made_again), "that it was made again is noted")
     apply_audit(scene, "second")
     scene.wait(lambda: status(scene, "second").get("verdict") == "Unknown", "the second audit has its verdict")

@@ -1,6 +1,7 @@
 """What a DelayedTopic goes through: made, disturbed, killed beside, deleted, applied again."""
 
 import json
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -25,12 +26,10 @@ CHILDREN = ("StatefulSet", "ConfigMap", "PodDisruptionBudget")
 
 def children(scene: Scene, name: str = "") -> dict[str, Manifest]:
     """What was made for the resource, the scene's own unless another is named, without what the API server and other controllers write."""
-    labels = {"delayedtopics.io/name": name or scene.topic, "delayedtopics.io/namespace": scene.namespace}.items()
     return {
         f"{kind} {found['metadata']['name']}": {key: found[key] for key in ("spec", "data") if key in found}
         for kind in CHILDREN
-        for found in scene.api.list_all(kind, SYSTEM_NAMESPACE)
-        if labels <= found["metadata"].get("labels", {}).items()
+        for found in scene.made(kind, name)
     }
 
 
@@ -148,10 +147,10 @@ def test_an_operator_killed_three_times_while_making_and_while_removing_ends_in_
     kill_operator_when(scene, "its StatefulSet exists", lambda: scene.stateful_set() is not None)
     scene.wait_until_ready()
 
-    def both() -> tuple[Manifest, Manifest]:
-        return end_state(scene, scene.topic), end_state(scene, undisturbed)
+    def both() -> list[Manifest]:
+        return [end_state(scene, name) for name in (scene.topic, undisturbed)]
 
-    scene.wait(lambda: both()[0] == both()[1], "both resources are alike", seen=both)
+    scene.wait(lambda: operator.eq(*both()), "both resources are alike", seen=both)
 
     scene.api.kubectl("delete", "delayedtopic", scene.topic, f"--namespace={scene.namespace}", "--wait=false")
     kill_operator_when(scene, "its StatefulSet is gone", lambda: scene.stateful_set() is None)

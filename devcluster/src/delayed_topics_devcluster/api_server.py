@@ -16,7 +16,7 @@ import tenacity
 
 from delayed_topics_devcluster.binaries import binaries
 from delayed_topics_devcluster.context import WithTools
-from delayed_topics_devcluster.errors import CommandFailedError, NotInTimeError
+from delayed_topics_devcluster.errors import CommandFailedError
 from delayed_topics_devcluster.orphans import folder_of_mine, remove_orphans
 from delayed_topics_devcluster.paths import CRDS
 from delayed_topics_devcluster.pki import write_key_pair
@@ -151,10 +151,13 @@ class ApiServer(WithTools):
         self._running[name] = process
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
-        try:
-            wait_until(condition, what=what, timeout_seconds=START_SECONDS, poll_seconds=0.3)
-        except NotInTimeError as e:
-            raise NotInTimeError(f"{e.message}\n{self.evidence()}") from None
+        wait_until(
+            condition,
+            what=what,
+            timeout_seconds=START_SECONDS,
+            poll_seconds=0.3,
+            evidence=lambda: f"\n{self.evidence()}",
+        )
 
     def _log(self, name: str) -> Path:
         return self.folder / f"{name}.log"

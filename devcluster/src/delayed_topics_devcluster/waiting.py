@@ -10,9 +10,14 @@ __all__ = ["wait_until"]
 
 
 def wait_until(
-    condition: Callable[[], bool], *, what: str, timeout_seconds: float = 180, poll_seconds: float = 0.05
+    condition: Callable[[], bool],
+    *,
+    what: str,
+    timeout_seconds: float = 180,
+    poll_seconds: float = 0.05,
+    evidence: Callable[[], object] | None = None,
 ) -> None:
-    """Return as soon as `condition()` is true; raise NotInTimeError naming `what` if it isn't in time.
+    """Return as soon as `condition()` is true; raise NotInTimeError naming `what` if it isn't in time, and what `evidence` sees then.
 
     An exception from the condition ends the waiting: it is how a condition says that it can't come true any more.
     """
@@ -24,4 +29,5 @@ def wait_until(
     try:
         retrying(condition)
     except tenacity.RetryError:
-        raise NotInTimeError(f"{what}: not after {timeout_seconds:g} seconds") from None
+        seen = f"; seen: {evidence()}" if evidence else ""
+        raise NotInTimeError(f"{what}: not after {timeout_seconds:g} seconds{seen}") from None

@@ -8,7 +8,6 @@ from typing import Any
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import RegistryState
 from delayed_topics_devcluster.broker import Broker
-from delayed_topics_devcluster.errors import NotInTimeError
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
@@ -109,10 +108,7 @@ class Scene:
         seconds: float = 180,
     ) -> None:
         """`seen`: what is there instead, asked when the wait has ended in vain."""
-        try:
-            wait_until(condition, what=what, timeout_seconds=seconds, poll_seconds=0.2)
-        except NotInTimeError as e:
-            raise AssertionError(f"{e.message}; seen: {seen()}" if seen else e.message) from None
+        wait_until(condition, what=what, timeout_seconds=seconds, poll_seconds=0.2, evidence=seen)
 
     def wait_for(
         self, kind: str, status: str, reason: str = "", *, name: str = "", namespace: str = "", seconds: float = 180
@@ -132,13 +128,16 @@ class Scene:
         self.wait_for("TopicsReady", "True", name=name, namespace=namespace, seconds=seconds)
         self.wait(lambda: self.stateful_set(name, namespace) is not None, "there are workers", seconds=seconds)
 
-    def stateful_set(self, name: str = "", namespace: str = "") -> Manifest | None:
+    def made(self, kind: str, name: str = "", namespace: str = "") -> list[Manifest]:
+        """The objects of this kind that were made for the DelayedTopic, wherever they are."""
         labels = {
             "delayedtopics.io/name": name or self.topic,
             "delayedtopics.io/namespace": namespace or self.namespace,
         }
-        found = [s for s in self.api.list_all("StatefulSet") if labels.items() <= s["metadata"]["labels"].items()]
-        return found[0] if found else None
+        return [o for o in self.api.list_all(kind) if labels.items() <= o["metadata"].get("labels", {}).items()]
+
+    def stateful_set(self, name: str = "", namespace: str = "") -> Manifest | None:
+        return next(iter(self.made("StatefulSet", name, namespace)), None)
 
     def wait_event(self, reason: str, *words: str) -> None:
         """Until an Event of this test's namespace has this reason and a message with these words."""
@@ -159,14 +158,12 @@ class Scene:
 
     def topics(self, topic: str = "") -> dict[str, int]:
         """Partitions of those of the four topics that exist."""
-        front = topic or self.topic
-        names = [front, f"{front}.delays", f"{front}.ready", f"{front}.dead"]
-        found = self.kafka.describe_topics(names)
+        found = self.kafka.describe_topics(TopicNames.of(topic or self.topic).topics)
         return {name: getattr(info, "partitions", 0) for name, info in found.items() if info is not None}
 
     def topic_ids(self) -> dict[str, str]:
         """Of those of the four topics that exist, by name."""
-        found = self.kafka.describe_topics(list(TopicNames.of(self.topic).topics))
+        found = self.kafka.describe_topics(TopicNames.of(self.topic).topics)
         return {name: info.id for name, info in found.items() if isinstance(info, TopicInfo)}
 
     def settings(self, topic: str) -> dict[str, str]:
