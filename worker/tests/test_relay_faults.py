@@ -3,7 +3,9 @@
 import time
 
 import pytest
+from delayed_topics_core.names import CLOCK_TOPIC
 from delayed_topics_core.window import MAX_SPAN, decode_metadata, encode_metadata
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.world import World
@@ -88,3 +90,24 @@ def test_a_restored_window_that_reaches_far_above_the_commit_comes_out_whole(wor
 
     ready = orders.ready(count - 1)
     assert {int(r.value or b"") for r in ready} == set(range(count)) - finished
+
+
+@pytest.mark.slow
+def test_a_worker_whose_next_record_is_due_in_an_hour_still_asks_for_the_time(world: World) -> None:
+    """Clocks drift apart, and the record must not be late for that."""
+    orders = world.declare((3600,), front_partitions=1)
+    world.start(orders)
+    orders.produce(partition=0)
+    orders.flush()
+    world.read(orders.names.delays, 1)
+    ends = [-1]
+
+    def asked() -> int:
+        (end,) = world.admin.list_offsets([(CLOCK_TOPIC, 0)], "latest").values()
+        assert isinstance(end, int)
+        ends.append(end)
+        return end
+
+    wait_until(lambda: ends[-1] == asked(), what="nothing is due soon", poll_seconds=2)
+    before = asked()
+    wait_until(lambda: asked() > before, what="the time is asked for again")

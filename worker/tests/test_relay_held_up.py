@@ -1,162 +1,24 @@
 """Nothing stays held up, and nothing is passed over: what is refused, given up, stopped or held back goes on."""
 
-from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import (
-    TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
     KafkaError,
     KafkaException,
-    Message,
-    Producer,
     TopicPartition,
 )
-from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.reasons import Reason
-from delayed_topics_core.registry import LayoutRecord, Owner
 from delayed_topics_core.window import MAX_SPAN, Window
 from delayed_topics_worker.alarms import Standstill
-from delayed_topics_worker.assignment import Assignment
-from delayed_topics_worker.barrier import Barrier
 from delayed_topics_worker.brake import Brake
 from delayed_topics_worker.intake import Intake
-from delayed_topics_worker.metrics import Lateness, Metrics
-from delayed_topics_worker.outbox import Outbox
-from delayed_topics_worker.owned import MAX_UNCOMMITTED, Held, Owned, Stop
-from delayed_topics_worker.release import Heads, Releaser
-from delayed_topics_worker.served import Served, ServedTopics
-
-NOW_MS = 1_700_000_000_000
-
-
-class Record:
-    """A message, which only the client library can make; `partition` 0 of `orders`."""
-
-    def __init__(self, offset: int, at_ms: int = NOW_MS) -> None:
-        self._offset, self._at_ms = offset, at_ms
-
-    def error(self) -> None:
-        return None
-
-    def topic(self) -> str:
-        return "orders"
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
-
-    def key(self) -> bytes:
-        return b"k"
-
-    def value(self) -> bytes:
-        return b"v"
-
-    def headers(self) -> None:
-        return None
-
-    def timestamp(self) -> tuple[int, int]:
-        return TIMESTAMP_LOG_APPEND_TIME, self._at_ms
-
-    def __len__(self) -> int:
-        return 1
-
-
-class Kafka:
-    """Stands for producer and consumer: answers when and what the test says, which no broker does."""
-
-    def __init__(self) -> None:
-        self.hangs = False
-        self.failed = False
-        self.room = 10**9
-        self.sent: list[Held] = []
-        self.committed: list[TopicPartition] = []
-        self.paused: set[int] = set()
-
-    def produce(self, *arguments: Any, **named: Any) -> None:
-        if not self.room:
-            raise BufferError
-        self.room -= 1
-        self.sent.append(named["on_delivery"] if named else arguments[4])
-
-    def poll(self, _: float) -> int:
-        if self.failed:
-            raise KafkaException(KafkaError(KafkaError._FATAL))
-        return 0
-
-    def purge(self) -> None: ...
-
-    def flush(self, _: float) -> int:
-        return int(self.hangs)
-
-    def commit(self, *, offsets: list[TopicPartition], **_: Any) -> list[TopicPartition]:
-        self.committed = offsets
-        return offsets
-
-    def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        self.paused |= {tp.partition for tp in partitions}
-
-    def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        self.paused -= {tp.partition for tp in partitions}
-
-
-class Worker:
-    """The parts that send and commit, and a clock."""
-
-    def __init__(self, *, broker_skew_ms: int = 0) -> None:
-        self.kafka = Kafka()
-        self.consumer = cast(Consumer, self.kafka)
-        self.seconds = 100.0
-        self.served = Served.of("orders")
-        self.served.layout = LayoutRecord(
-            topic="orders",
-            owner=Owner("c", "n", "o"),
-            state="serving",
-            layout=initial(LayoutSpec(delay_seconds=(0, 10), partitions=4)),
-            retry_cap=3,
-            front_partitions=2,
-            ready_partitions=2,
-            group="g",
-            broker_skew_ms=broker_skew_ms,
-        )
-        self.served.policy = self.served.layout.policy
-        self.outbox = Outbox(lambda _: cast(Producer, self.kafka))
-        metrics = Metrics(ServedTopics({"orders": self.served}))
-        self.barrier = Barrier(self.outbox, metrics, barrier_seconds=0.1, seconds=lambda: self.seconds)
-        self.releaser = Releaser(self.outbox, Lateness())
-
-    def partition(self, number: int = 0, window: Window | None = None) -> Owned:
-        owned = Owned(self.served, "orders", number, generation=1, assigned_at=0)
-        owned.window = window or Window(0)
-        return owned
-
-    def arrive(self, owned: Owned, offsets: range, at_ms: int = NOW_MS) -> None:
-        assert owned.window is not None
-        for offset in offsets:
-            owned.window.take(offset)
-            owned.arrived.append(Held(owned, offset, cast(Message, Record(offset, at_ms)), ()))
-
-    def turns(self, count: int, *owned: Owned) -> None:
-        for _ in range(count):
-            self.seconds += 0.2
-            self.barrier.turn(self.consumer, owned, NOW_MS, needed=True, hasten=False)
-
-    def answer(self, refused: Callable[[TopicPartition], bool] = lambda _: False) -> None:
-        error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
-        answers = [
-            cast(
-                TopicPartition,
-                SimpleNamespace(
-                    topic=tp.topic, partition=tp.partition, offset=tp.offset, error=error if refused(tp) else None
-                ),
-            )
-            for tp in self.kafka.committed
-        ]
-        self.barrier.on_commit(error if all(tp.error for tp in answers) else None, answers)
+from delayed_topics_worker.owned import MAX_UNCOMMITTED, Stop
+from delayed_topics_worker.release import Heads
+from delayed_topics_worker_testing.played import NOW_MS, Record, Worker
 
 
 def test_a_partition_whose_copies_were_given_up_has_room_again() -> None:
@@ -232,6 +94,30 @@ def test_a_copy_to_be_tried_again_is_tried_after_a_rebalance() -> None:
     assert [held.offset for held in worker.kafka.sent] == [0]
 
 
+def test_a_failed_transaction_counts_nothing_as_done_though_a_copy_was_not_sent_alone_before() -> None:
+    """That copy was to be sent alone when its partition began to be read again, as it does after an error of the consumer."""
+    worker = Worker(exactly_once=True)
+    refused, other = worker.partition(0), worker.partition(1)
+    worker.arrive(refused, range(1))
+    worker.kafka.room = 0
+    worker.releaser.work(refused, NOW_MS)
+    worker.kafka.room = 100
+    refused.rewinding = True
+    worker.turns(2, refused, other)
+    refused.window, refused.rewinding = Window(0), False
+    worker.arrive(refused, range(1))
+    worker.arrive(other, range(10))
+
+    for owned in (refused, other):
+        worker.releaser.work(owned, NOW_MS)
+    worker.kafka.sent[0](KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None)
+    worker.kafka.refuses_transactions = True
+    worker.turns(2, refused, other)
+
+    assert other.rewinding
+    assert other.window is None, "it begins where Kafka says that it is committed"
+
+
 def test_one_partition_that_cannot_commit_stops_no_other() -> None:
     worker = Worker()
     bad, good = worker.partition(0), worker.partition(1)
@@ -274,9 +160,7 @@ def test_records_that_come_while_their_partition_is_stopped_are_read_again() -> 
     owned = worker.partition()
     stop = Stop(reason=Reason.TARGET_UNAVAILABLE, message="", retry_at=0)
     owned.stop = stop
-    assignment = Assignment(
-        [worker.served], "classic", settle=lambda _: None, abandon=lambda: None, seconds=lambda: worker.seconds
-    )
+    assignment = worker.assignment()
     assignment.owned["orders", 0] = owned
     assignment.generation = 1
     consumer = SimpleNamespace(poll=lambda _: Record(0), consume=lambda *_: [])
@@ -284,6 +168,18 @@ def test_records_that_come_while_their_partition_is_stopped_are_read_again() -> 
     Intake(assignment, seconds=lambda: worker.seconds).take_in(cast(Consumer, consumer), 0)
 
     assert owned.rewinding
+
+
+def test_partitions_that_the_client_fails_to_take_over_are_not_called_served() -> None:
+    assignment = Worker().assignment()
+    consumer = Mock(spec=Consumer)
+    consumer.committed.return_value = []
+    consumer.assign.side_effect = KafkaException(KafkaError(KafkaError._STATE))
+
+    assignment.on_assign(consumer, [TopicPartition("orders", 0)])
+
+    assert assignment.failure
+    assert not assignment.settled
 
 
 def test_intake_pauses_at_a_full_window_and_not_for_what_a_former_life_finished() -> None:

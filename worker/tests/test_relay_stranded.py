@@ -8,9 +8,10 @@ from contextlib import contextmanager
 import pytest
 from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.clock import boot_seconds
 from delayed_topics_worker.config import Guarantee, WorkerConfig
 from delayed_topics_worker.metrics import Metrics
-from delayed_topics_worker.relay import Relay, boot_seconds
+from delayed_topics_worker.relay import Relay
 from delayed_topics_worker.served import ServedTopics
 from delayed_topics_worker.web import Board
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load

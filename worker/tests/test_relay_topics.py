@@ -10,6 +10,7 @@ from delayed_topics_core.layout import LayoutSpec, evolve
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.events import EventFollower
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo
 from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.world import Declared, World
@@ -168,6 +169,23 @@ def test_a_new_layout_is_followed_live_and_only_once_it_serves(world: World) -> 
 
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
+def test_records_of_a_new_delay_go_to_its_new_partition_without_an_alarm(world: World, guarantee: str) -> None:
+    orders = world.declare((0, 1), partitions=2, front_partitions=1)
+    worker = world.start(orders, guarantee=guarantee)
+    for delay_seconds in [(0, 1, 2), (0, 1, 2, 3), (0, 1, 2, 3, 4)]:
+        produce_numbers(orders, range(len(delay_seconds)))  # its clients know the topics by now
+        orders.grow(delay_seconds)
+        told(worker, orders, "generation", orders.record.layout.generation)
+        orders.produce(b"new", headers=[("dt-delay-level", b"%d" % len(delay_seconds))], partition=0)
+        orders.flush()
+
+    assert len(orders.ready(15)) == 15
+    with EventFollower(world.connection) as events:
+        told_of = [e for e in events.catch_up(60) if e.topic == orders.names.front]
+    assert {e.kind for e in told_of} == {"worker-started", "rebalance"}
+
+
+@pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
 def test_a_delay_of_zero_that_is_new_makes_the_worker_read_without_waiting_and_nothing_comes_twice(
     world: World, guarantee: str
 ) -> None:
@@ -175,12 +193,7 @@ def test_a_delay_of_zero_that_is_new_makes_the_worker_read_without_waiting_and_n
     worker = world.start(orders, guarantee=guarantee)
     produce_numbers(orders, range(500))
     wait_until(lambda: bool(orders.ready(1)), what="some are out, others wait")
-    hurried = evolve(orders.record.layout, LayoutSpec(delay_seconds=(0, 1, 2), partitions=3))
-    world.admin.create_partitions({orders.names.delays: 3})
-    offsets = {**orders.topics.start_offsets, orders.names.delays: (0, 0, 0)}
-    orders.topics = replace(orders.topics, start_offsets=offsets)
-    world.write(orders.topics)
-    orders.change(layout=hurried)
+    orders.grow((0, 1, 2))
     produce_numbers(orders, range(500, 1_000))
     wait_until(lambda: "joining again" in worker.log_path.read_text(), what="another client reads")
     produce_numbers(orders, range(1_000, 1_500))

@@ -16,8 +16,9 @@ from delayed_topics_core.errors import UnreadableRecord
 
 MAX_METADATA_CHARS: Final = 4000
 """Kafka refuses more than 4,096 (`offset.metadata.max.bytes`), and then commits nothing."""
-MAX_SPAN: Final = 23_000
-"""Offsets that a bitmap covers even when nothing compresses: 23,000 / 8 bytes, in base64, stay below MAX_METADATA_CHARS."""
+MAX_SPAN: Final = 20_000
+"""Offsets that a bitmap may have to cover before intake waits. With nothing to compress, base64 of 23,700 / 8 bytes fits into
+MAX_METADATA_CHARS beside a topic id; the rest is room for a batch that is taken in before anybody looks."""
 
 _PREFIX: Final = "dt1:"
 
@@ -64,6 +65,18 @@ class Window:
             self._shed()
             return False
         return True
+
+    def skip_to(self, offset: int) -> bool:
+        """Kafka has no more records below `offset`, only transaction marks and aborted ones; False if that is no news."""
+        if offset <= self.position:
+            return False
+        self.position = offset
+        return True
+
+    def renewed(self) -> "Window":
+        """One that begins at the lowest unfinished offset and knows what is finished above it."""
+        lowest = self.lowest_unfinished
+        return Window(lowest, (offset for offset in self._finished if offset > lowest))
 
     def finish(self, offset: int) -> None:
         """The record is released, hopped or dead-lettered, and acknowledged."""

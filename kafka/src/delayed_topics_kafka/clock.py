@@ -46,6 +46,11 @@ def boottime_ns() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
+def boot_seconds() -> float:
+    """As boottime_ns."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class BrokerClock:
     """Bounds of the broker's clock. Wants `probe` every 250 ms while somebody needs the time, and `poll` in the same loop."""
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import door_error, kafka_error, making_client
 from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
@@ -24,21 +25,40 @@ def committed_offsets(
     For programs that must not end with the call: the admin client (2.16) crashes when the group's coordinator moves meanwhile, see
     https://github.com/confluentinc/librdkafka/issues/5040. The operator, which asks for many groups, does so in a helper process.
     """
-    isolation = "read_committed" if ended else "read_uncommitted"
-    with making_client(connection.bootstrap_servers):
-        consumer = Consumer({**connection.client_config(), "group.id": group, "isolation.level": isolation})
-    try:
-        answered = consumer.committed([TopicPartition(*place) for place in partitions], timeout=timeout_seconds)
-        for tp in answered:
-            if tp.error is not None:
-                raise KafkaException(tp.error)
-    except KafkaException as e:
-        told = consumer.poll(0)  # a coordinator that refuses is asked until the timeout; that it did stands here
-        error = (told and told.error()) or kafka_error(e)
-        doing = f"reading the offsets of group {group}"
-        raise door_error(error, doing=doing, bootstrap_servers=connection.bootstrap_servers) from e
-    finally:
-        consumer.close()
-    return {
-        (tp.topic, tp.partition): CommittedOffset(tp.offset, tp.metadata or "") for tp in answered if tp.offset >= 0
-    }
+    with OffsetsReader(connection, group, ended=ended) as reader:
+        return reader.read(partitions, timeout_seconds)
+
+
+class OffsetsReader(Closing):
+    """What `committed_offsets` does, for many calls in a row; not for a client that lives on, see stranded.py."""
+
+    def __init__(self, connection: Connection, group: str, *, ended: bool) -> None:
+        self._bootstrap_servers = connection.bootstrap_servers
+        self._group = group
+        isolation = "read_committed" if ended else "read_uncommitted"
+        with making_client(connection.bootstrap_servers):
+            self._consumer = Consumer({**connection.client_config(), "group.id": group, "isolation.level": isolation})
+
+    def read(
+        self, partitions: Iterable[TopicPartitionKey], timeout_seconds: float
+    ) -> dict[TopicPartitionKey, CommittedOffset]:
+        """Of the partitions that have a commit. Raises KafkaDoorError."""
+        try:
+            places = [TopicPartition(*place) for place in partitions]
+            answered = self._consumer.committed(places, timeout=timeout_seconds)
+            for tp in answered:
+                if tp.error is not None:
+                    raise KafkaException(tp.error)
+        except KafkaException as e:
+            told = self._consumer.poll(
+                0
+            )  # a coordinator that refuses is asked until the timeout; that it did stands here
+            error = (told and told.error()) or kafka_error(e)
+            doing = f"reading the offsets of group {self._group}"
+            raise door_error(error, doing=doing, bootstrap_servers=self._bootstrap_servers) from e
+        return {
+            (tp.topic, tp.partition): CommittedOffset(tp.offset, tp.metadata or "") for tp in answered if tp.offset >= 0
+        }
+
+    def close(self) -> None:
+        self._consumer.close()

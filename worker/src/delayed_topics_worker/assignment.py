@@ -6,20 +6,21 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
-from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.reasons import Reason
-from delayed_topics_core.window import Window, committed_topic_id, decode_metadata
 from delayed_topics_kafka.errors import kafka_error
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo
 
+from delayed_topics_worker.committed import CommittedReader
 from delayed_topics_worker.config import Protocol
 from delayed_topics_worker.owned import Owned, Stop
 from delayed_topics_worker.served import Served
 from delayed_topics_worker.topic_watch import Sight
+from delayed_topics_worker.windows import renew_window, window_to_begin
 
 log = logging.getLogger(__name__)
 
-COMMITTED_TIMEOUT_SECONDS: Final = 3.0
+COMMITTED_TIMEOUT_SECONDS: Final = 0.3
+"""Nothing is released meanwhile. It takes 2 to 5 ms, unless a transaction is open or the coordinator is away."""
 RETRY_SECONDS: Final = 0.3
 RECHECK_SECONDS: Final = 1.0
 MOST_STALL_SECONDS: Final = 60.0
@@ -46,6 +47,7 @@ class Assignment:
         settle: Callable[[Sequence[Owned]], None],
         abandon: Callable[[], None],
         seconds: Callable[[], float],
+        reader: CommittedReader,
     ) -> None:
         self.owned: dict[tuple[str, int], Owned] = {}
         self.generation = 0
@@ -56,13 +58,18 @@ class Assignment:
         self._settle = settle
         self._abandon = abandon
         self._seconds = seconds
+        self.failure: str | None = None
+        """Why partitions that are assigned to this member can't be served by its client."""
         self._begins: dict[int, list[Owned]] = {}
-        self._unread = ""
+        self._reader = reader
+        self._unanswered: dict[tuple[str, int], int] = {}
 
     @property
     def settled(self) -> bool:
         """It has partitions, or knows that there are none for it, and each is served or says why not."""
-        return self.assigned and all(o.window is not None or o.stop is not None for o in self.owned.values())
+        if not self.assigned or self.failure is not None:
+            return False
+        return all(o.window is not None or o.stop is not None for o in self.owned.values())
 
     # -- callbacks
 
@@ -78,7 +85,7 @@ class Assignment:
         ]
         self._ask_committed(consumer, fresh)
         for owned in fresh:
-            window = _window(owned)
+            window = window_to_begin(owned)
             owned.reads_at = window.position if window else None
         targets = [_target(o) for o in fresh]
         try:
@@ -88,7 +95,7 @@ class Assignment:
                 consumer.incremental_assign(targets)
             consumer.pause(targets)
         except (KafkaException, RuntimeError) as e:
-            log.error("taking over %d partitions failed: %s", len(targets), e)
+            self.failure = f"taking over {len(targets)} partitions failed: {e}"
             return
         self.owned.update({(o.topic, o.partition): o for o in fresh})
         self._begins[self.generation] = fresh
@@ -110,6 +117,7 @@ class Assignment:
         self._abandon()
         self._forget("lost", list(self.owned.values()), self._seconds())
         self.assigned = False
+        self.failure = None
 
     def _of(self, partitions: Iterable[TopicPartition]) -> list[Owned]:
         found = (self.owned.get((tp.topic, tp.partition)) for tp in partitions)
@@ -132,12 +140,12 @@ class Assignment:
         now = self._seconds()
         waiting = [o for o in self.owned.values() if o.window is None and o.stop is None and now >= o.begin_at]
         able = [o for o in waiting if self._is_known(o, sight, now)]
-        if able:
-            self._ask_committed(consumer, [o for o in able if o.committed is None])
-            for owned in able:
+        self._ask_committed(consumer, [o for o in able if o.committed is None and not o.unanswered])
+        self._ask_beside()
+        for owned in able:
+            if owned.committed is not None:
                 owned.begin_at = now + RETRY_SECONDS
-                if owned.committed is not None:
-                    self._begin(consumer, owned)
+                self._begin(consumer, owned)
         for generation, fresh in list(self._begins.items()):
             if all(o.gone or o.window is not None or o.stop is not None for o in fresh):
                 del self._begins[generation]
@@ -188,7 +196,7 @@ class Assignment:
         for owned in self.owned.values():
             if owned.rewinding:
                 owned.drop_held()
-                _renew_window(owned)
+                renew_window(owned)
                 owned.rewinding = not self._place(consumer, owned)
 
     def place_stalled(self, consumer: Consumer) -> None:
@@ -221,22 +229,30 @@ class Assignment:
         if not asked:
             return
         by_place = {(o.topic, o.partition): o for o in asked}
-        unread = ""
         try:
             answered = consumer.committed([TopicPartition(*p) for p in by_place], timeout=COMMITTED_TIMEOUT_SECONDS)
         except KafkaException as e:
-            answered, unread = [], str(kafka_error(e))
+            log.info("the committed offsets of %s are not told at once: %s", _named(asked), kafka_error(e))
+            answered = []
         for tp in answered:
             if tp.error is None:
                 by_place[tp.topic, tp.partition].committed = CommittedOffset(tp.offset, tp.metadata or "")
-            else:
-                unread = str(tp.error)
-        if unread not in ("", self._unread):
-            log.warning("committed offsets can't be read, trying again: %s", unread)
-        self._unread = unread
+        for owned in asked:
+            owned.unanswered = owned.committed is None
+
+    def _ask_beside(self) -> None:
+        for place, generation, committed in self._reader.take():
+            owned = self.owned.get(place)
+            if owned is not None and owned.generation == generation and owned.unanswered:
+                owned.committed = committed
+                owned.unanswered = False
+        unanswered = {(o.topic, o.partition): o.generation for o in self.owned.values() if o.unanswered}
+        if unanswered != self._unanswered:
+            self._reader.want(unanswered)
+            self._unanswered = unanswered
 
     def _begin(self, consumer: Consumer, owned: Owned) -> None:
-        window = _window(owned)
+        window = window_to_begin(owned)
         if window is None:
             self._stop_uncommitted(owned)
             owned.committed = None
@@ -315,54 +331,6 @@ def _seek(consumer: Consumer, owned: Owned) -> bool:
             return False
         raise
     return True
-
-
-def _window(owned: Owned) -> Window | None:
-    """The window to begin with; None: it isn't known."""
-    if owned.committed is None:
-        return None
-    offset, metadata = owned.committed
-    made_for, noted = committed_topic_id(metadata), owned.served.noted_id(owned.topic)
-    if made_for is not None and noted is not None and made_for != noted:
-        owned.anew = True  # the last word of a worker that died before it saw that the topic was made again
-    if offset < 0 or owned.anew:
-        return _first(owned)
-    try:
-        return Window(offset, decode_metadata(offset, metadata))
-    except UnreadableRecord as e:
-        log.warning("%s: %s; records after the committed offset may come out again", owned, e)
-        return Window(offset)
-
-
-def _first(owned: Owned) -> Window | None:
-    """The window of a partition that was never committed: from its noted start, if it was never begun either. A commit that
-    is left from a topic that is gone looks to the operator as if this one had begun."""
-    topics = owned.served.topics
-    starts = topics.start_offsets.get(owned.topic, ()) if topics else ()
-    if topics is None or owned.partition >= len(starts):
-        return None
-    if owned.partition < topics.begun.get(owned.topic, 0) and not owned.anew:
-        return None
-    return Window(starts[owned.partition])
-
-
-def _renew_window(owned: Owned) -> None:
-    """The window without what was held, or that of a topic made again."""
-    if owned.window is None:
-        return
-    if owned.served.noted_id(owned.topic) not in (None, owned.topic_id):
-        owned.window = owned.committed = None
-        owned.reads_at = OFFSET_END
-        owned.void, owned.anew = False, True
-    elif owned.void and owned.stop is not None and owned.stop.reason is Reason.TOPIC_RECREATED:
-        # of the new topic nothing was released that anybody knows of: a commit made before that was seen is taken back,
-        # else a worker that is started later would begin there
-        owned.window = Window(0)
-        owned.dirty = True
-        owned.void = False
-    else:
-        point = owned.window.commit_point()
-        owned.window = Window(point.offset, decode_metadata(point.offset, point.metadata))
 
 
 def _stop_for(owned: Owned, sight: Sight, retry_at: float) -> Stop | None:

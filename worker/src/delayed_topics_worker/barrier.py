@@ -6,11 +6,12 @@ while that commit began less than a second ago, and what it sent since then is b
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from delayed_topics_core.reasons import Reason
+from delayed_topics_core.routing import Wait
 from delayed_topics_kafka.errors import kafka_error
 
 from delayed_topics_worker.copies import cut, decide
@@ -30,6 +31,9 @@ RETRY_TARGET_SECONDS: Final = 1.0
 FLUSH_SLICE_SECONDS: Final = 0.002
 """In between, records are taken in. While the copies aren't acknowledged there is soon nothing to take in any more."""
 MOST_FLUSH_SLICE_SECONDS: Final = 0.02
+MOST_COMMIT_BYTES: Final = 512 << 10
+OFFSET_RECORD_BYTES: Final = 350
+"""What Kafka writes of a committed offset beyond the topic's name and the metadata: the group's name of 249 at most, numbers."""
 
 _TRY_ALONE: Final = frozenset(
     {
@@ -67,12 +71,16 @@ class Barrier:
         self._unsettled_since: float | None = None
         self._commit: _Commit | None = None
         self._given_up: list[_Commit] = []
+        self._left: set[Owned] = set()
+        """Partitions for which there was no room in the last commit; they come first in the next."""
         self._commit_at = 0.0
         self._fence_at = float("-inf")
         self.problem: str | None = None
         """Why the last commit failed; None once one has succeeded."""
         self.refused: str | None = None
         """What Kafka refuses to this worker for good, as far as anybody can know."""
+        self.shelved: list[Owned] = []
+        """Partitions that got a record back whose copy was refused: somebody has to look at their turns again."""
 
     @property
     def flushing(self) -> bool:
@@ -137,19 +145,9 @@ class Barrier:
             self.begin()
         else:
             self._flushing_since = self._unsettled_since = None
-        points = commit_points([o for o in owned if o.dirty and o.may_commit])
-        if not points:
-            return
-        try:
-            answered = consumer.commit(offsets=points, asynchronous=False) or []
-            failed = next((tp.error for tp in answered if tp.error), None)
-        except KafkaException as e:
-            failed = kafka_error(e)
-        if failed is not None:
-            log.warning("the last commit of %d partitions failed: %s", len(points), failed)
-            return
-        for partition in owned:
-            partition.dirty = False
+        for commit in commits_of(o for o in owned if o.dirty and o.may_commit):
+            if commit:
+                _commit_now(consumer, commit)
 
     def abandon(self) -> None:
         """Give up what is on its way, and read again what isn't finished."""
@@ -231,13 +229,26 @@ class Barrier:
             return False
         self._account()
         while self._again and not self.fenced:
-            self._alone = self._again.popleft()
-            owned = self._alone.owned
-            if owned.takes_in and owned.served.policy is not None:
-                self._alone.decision = self._alone.decision or decide(self._alone, owned.served.policy, now_ms)
-                self._outbox.send(self._alone, now_ms)
+            if self._send_alone(self._again.popleft(), now_ms):
                 return False
         return not self._again
+
+    def _send_alone(self, held: Held, now_ms: int) -> bool:
+        """False: it isn't sent now. Its partition is read again, or it waits: time has passed since its copy was refused, and
+        what was to hop may wait in memory by now."""
+        owned = held.owned
+        if not owned.takes_in or owned.served.policy is None:
+            owned.rewinding = True
+            return False
+        now_ms -= owned.served.skew_ms
+        held.decision = held.decision or decide(held, owned.served.policy, now_ms)
+        if isinstance(held.decision, Wait) and (held.decision.due_at_ms > now_ms or owned.served.paused):
+            owned.shelf.add(held.decision.turn_at_ms, held)
+            self.shelved.append(owned)
+            return False
+        self._alone = held
+        self._outbox.send(held, now_ms)
+        return True
 
     def _account(self) -> None:
         for owned in self._outbox.taken():
@@ -277,6 +288,8 @@ class Barrier:
 
     def _stop(self, owned: Owned, held: Held, error: KafkaError) -> None:
         """A missing or forbidden target: the partition stays where it is, the others go on."""
+        if error.code() == KafkaError._UNKNOWN_PARTITION:
+            self._outbox.learn([held.target])
         message = (
             f"{owned} can't be served: the copy of offset {held.offset} to {held.target} was refused "
             f"({error.name()}: {error.str()}); check that the topic exists and that the worker may write to it"
@@ -299,8 +312,10 @@ class Barrier:
             chosen += [o for o in able if not o.dirty][:1]
         if not chosen:
             return
-        counts = [(o, o.uncommitted - len(o.outstanding)) for o in chosen]
-        points = commit_points(chosen)
+        commit, *left = commits_of(sorted(chosen, key=lambda o: o not in self._left))
+        self._left = {o for commit in left for o in commit}
+        counts = [(o, o.uncommitted - len(o.outstanding)) for o in commit]
+        points = list(commit.values())
         try:
             consumer.commit(offsets=points, asynchronous=True)
         except KafkaException as e:
@@ -314,10 +329,36 @@ class Barrier:
             owned.uncommitted -= count
 
 
+def _commit_now(consumer: Consumer, commit: Mapping[Owned, TopicPartition]) -> None:
+    try:
+        answered = consumer.commit(offsets=list(commit.values()), asynchronous=False) or []
+        failed = next((tp.error for tp in answered if tp.error), None)
+    except KafkaException as e:
+        failed = kafka_error(e)
+    if failed is not None:
+        log.warning("the last commit of %d partitions failed: %s", len(commit), failed)
+        return
+    for partition in commit:
+        partition.dirty = False
+
+
 def _places(partitions: Sequence[TopicPartition]) -> frozenset[tuple[str, int, int]]:
     return frozenset((tp.topic, tp.partition, tp.offset) for tp in partitions)
 
 
-def commit_points(owned: Sequence[Owned]) -> list[TopicPartition]:
-    points = [(o, o.window.commit_point(o.topic_id)) for o in owned if o.window is not None]
-    return [TopicPartition(o.topic, o.partition, point.offset, point.metadata) for o, point in points]
+def commits_of(owned: Iterable[Owned]) -> list[dict[Owned, TopicPartition]]:
+    """What is to be committed, as much at once as Kafka takes: it writes each commit into `__consumer_offsets` as one batch,
+    and refuses all of it when it is larger than that topic's `max.message.bytes`, 1 MiB."""
+    commits: list[dict[Owned, TopicPartition]] = [{}]
+    size = 0
+    for o in owned:
+        if o.window is None:
+            continue
+        point = o.window.commit_point(o.topic_id)
+        record_size = OFFSET_RECORD_BYTES + len(o.topic) + len(point.metadata)
+        if commits[-1] and size + record_size > MOST_COMMIT_BYTES:
+            commits.append({})
+            size = 0
+        commits[-1][o] = TopicPartition(o.topic, o.partition, point.offset, point.metadata)
+        size += record_size
+    return commits

@@ -22,6 +22,11 @@ class Brake:
         self._window_bytes = window_bytes
         self.held_bytes = 0
 
+    @staticmethod
+    def needed_at_once(taken: Collection[Owned]) -> bool:
+        """One of the partitions that got records has as many offsets as its bitmap can tell of: no further batch may come."""
+        return any(o.window is not None and o.window.span >= MAX_SPAN for o in taken)
+
     def turn(self, consumer: Consumer, all_owned: Collection[Owned], now_ms: int) -> None:
         """Pause and resume what has to be. `now_ms`: broker time."""
         far = {o for o in all_owned if not o.arrived and (o.next_turn_ms or 0) > now_ms + NEAR_MS}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 from delayed_topics_core.errors import DelayedTopicsError
+from delayed_topics_kafka.clock import boot_seconds
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import ConnectionInvalid
 
@@ -17,7 +18,7 @@ from delayed_topics_worker.config import WorkerConfig
 from delayed_topics_worker.errors import ConfigInvalid
 from delayed_topics_worker.log import set_up
 from delayed_topics_worker.metrics import Metrics
-from delayed_topics_worker.relay import Relay, boot_seconds
+from delayed_topics_worker.relay import Relay
 from delayed_topics_worker.served import ServedTopics
 from delayed_topics_worker.web import Board, serve
 

@@ -66,6 +66,8 @@ def new_consumer(
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "error",  # any other value skips or repeats without a word
+            "enable.partition.eof": True,  # nothing else says that only transaction marks are left
+            "check.crcs": True,  # what was damaged on its way must not be released
             "isolation.level": "read_committed",
             "fetch.wait.max.ms": 100,
             # whoever waits for a second can wait for the next 64 KiB: at 10,000 records/s an answer for every few records

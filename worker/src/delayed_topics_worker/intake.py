@@ -57,7 +57,7 @@ class Intake:
         for message in batch:
             error = message.error()
             if error is not None:
-                self._fail(consumer, message, error)
+                self._fail(consumer, message, error, generation)
                 continue
             if message.partition() != partition or message.topic() != topic:
                 topic, partition = message.topic(), message.partition()
@@ -99,9 +99,23 @@ class Intake:
         owned.stall_seconds = STALL_SECONDS
         return True
 
-    def _fail(self, consumer: Consumer, message: Message, error: KafkaError) -> None:
+    def _reach_end(self, owned: Owned, offset: int | None) -> None:
+        """There is nothing to read below `offset`, where records are appended next: what lies between the last record and it,
+        transaction marks and aborted records, is finished. Else it would never be committed, and be missing after retention
+        has removed it."""
+        if not owned.takes_in or owned.window is None or offset is None or offset < owned.window.position:
+            return
+        if owned.unproven and not self._is_proven(owned, offset):
+            return
+        owned.dirty |= owned.window.skip_to(offset)
+
+    def _fail(self, consumer: Consumer, message: Message, error: KafkaError, generation: int) -> None:
         code = error.code()
         owned = self._assignment.owned.get((message.topic(), message.partition()))  # type: ignore[arg-type]
+        if code == KafkaError._PARTITION_EOF:
+            if owned is not None and owned.generation <= generation:
+                self._reach_end(owned, message.offset())
+            return
         if code == KafkaError._FATAL or error.fatal():
             raise ClientFatal(f"the consumer was shut out for good: {error.str()}")
         if code == KafkaError._AUTO_OFFSET_RESET:

@@ -1,12 +1,13 @@
 """Copies on their way to Kafka, in order, and those that it refused."""
 
 import logging
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from itertools import product
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from delayed_topics_core.headers import Header
-from delayed_topics_core.routing import DeadLetter
+from delayed_topics_core.routing import DeadLetter, Wait
 from delayed_topics_kafka.errors import kafka_error
 
 from delayed_topics_worker.copies import copy_of
@@ -20,6 +21,7 @@ Produce = Callable[..., None]
 MOST_OUTSTANDING = 50_000
 """Half of the client's queue."""
 MOST_OUTSTANDING_BYTES = 16 << 20
+LEARN_SECONDS = 1.0
 
 
 class Outbox:
@@ -50,6 +52,7 @@ class Outbox:
         """Never raises: what can't even be queued is refused like anything else."""
         owned = held.owned
         assert held.decision is not None
+        assert not isinstance(held.decision, Wait) or held.decision.due_at_ms <= now_ms, "early"
         copy = copy_of(held, held.decision, now_ms)
         owned.outstanding.append(held)
         self.sent(owned, 1, held.size)
@@ -92,6 +95,16 @@ class Outbox:
         assert owned.served.layout is not None
         produce = self.producer(owned.served.layout.compression).produce
         return _sparing(produce, owned.alone) if owned.alone else produce
+
+    def learn(self, topics: Iterable[str]) -> None:
+        """Look at the topics' partitions now: a copy for one that the client doesn't know is refused, and the client itself
+        looks every 5 s. Waits for the answers, some milliseconds each."""
+        for topic, producer in product(topics, self._producers.values()):
+            try:
+                producer.list_topics(topic, LEARN_SECONDS)
+            except KafkaException as e:
+                log.info("the partitions of %s can't be looked at now: %s", topic, kafka_error(e))
+                return
 
     def poll(self) -> None:
         """Takes in what has been refused."""

@@ -105,7 +105,8 @@ class Owned:
     commit would be taken for one of the topic that has its name now. `anew`: that one is served now, from its noted start
     and whatever is committed. `alone`: offsets whose copies were refused in a transaction, with which all of it was lost; they
     go by themselves. `commit_at`: not before, since Kafka refused its last commit and took those of others.
-    `tried`: the stop after which it is served again, until the copy that was refused is accepted.
+    `tried`: the stop after which it is served again, until the copy that was refused is accepted. `unanswered`: what is
+    committed was not told at once, and is asked for beside the loop.
     """
 
     __slots__ = (
@@ -138,6 +139,7 @@ class Owned:
         "topic",
         "topic_id",
         "tried",
+        "unanswered",
         "uncommitted",
         "unproven",
         "void",
@@ -154,6 +156,7 @@ class Owned:
         self.begin_at = assigned_at
         self.topic_id = ""
         self.committed: CommittedOffset | None = None
+        self.unanswered = False
         self.reads_at: int | None = None
         self.placed_at = assigned_at
         self.unproven = True

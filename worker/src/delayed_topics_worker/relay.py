@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from threading import Event
 from typing import Final
@@ -10,7 +10,8 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, Producer
 from delayed_topics_core.names import transactional_id
 from delayed_topics_kafka.admin import KafkaAdmin
-from delayed_topics_kafka.clock import BrokerClock
+from delayed_topics_kafka.clock import BrokerClock, boot_seconds
+from delayed_topics_kafka.commits import OffsetsReader
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused, RegistryLost
 from delayed_topics_kafka.registry import RegistryFollower
@@ -19,6 +20,7 @@ from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.barrier import Barrier
 from delayed_topics_worker.brake import Brake
 from delayed_topics_worker.clients import ASIDE, new_consumer, new_producer
+from delayed_topics_worker.committed import CommittedReader
 from delayed_topics_worker.config import WorkerConfig
 from delayed_topics_worker.errors import ClientFatal, ConfigInvalid
 from delayed_topics_worker.intake import Intake
@@ -28,7 +30,7 @@ from delayed_topics_worker.outbox import Outbox
 from delayed_topics_worker.owned import Owned
 from delayed_topics_worker.release import Heads, Releaser
 from delayed_topics_worker.report import Reporter
-from delayed_topics_worker.served import ServedTopics
+from delayed_topics_worker.served import Served, ServedTopics
 from delayed_topics_worker.topic_watch import TopicWatch
 from delayed_topics_worker.transactions import Transactions
 from delayed_topics_worker.web import Board
@@ -39,7 +41,11 @@ LONGEST_WAIT_SECONDS: Final = 0.1
 FOLLOW_SECONDS: Final = 0.1
 REPORT_SECONDS: Final = 0.5
 BRAKE_SECONDS: Final = 0.005
+BRAKE_PAUSE: Final = 20
+"""How many times as long as it took the next look waits."""
 PROBE_SECONDS: Final = 0.25
+IDLE_PROBE_SECONDS: Final = 60.0
+"""By then two clocks have drifted apart by 12 ms; what is due next must not be found late."""
 AWAIT_PROBE_SECONDS: Final = 0.05
 NEAR_MS: Final = 1000
 """What is due within this needs the broker's time and an open fence."""
@@ -48,11 +54,6 @@ REVOKE_TIMEOUT_SECONDS: Final = 4.0
 MOST_FATAL: Final = 3
 FATAL_WITHIN_SECONDS: Final = 120.0
 CATCH_UP_SECONDS: Final = 2.0
-
-
-def boot_seconds() -> float:
-    """Goes on while the machine is suspended, and nobody can set it."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Relay:
@@ -75,15 +76,21 @@ class Relay:
         self._served = served
         self._outbox = Outbox(self._new_producer)
         self._barrier = self._new_barrier(metrics)
+        aside = replace(connection, further={**connection.further, **ASIDE})
+        self._committed = CommittedReader(lambda: OffsetsReader(aside, self._group, ended=True))
         self._assignment = Assignment(
-            self._served, config.protocol, settle=self._settle, abandon=self._barrier.abandon, seconds=boot_seconds
+            self._served,
+            config.protocol,
+            settle=self._settle,
+            abandon=self._barrier.abandon,
+            seconds=boot_seconds,
+            reader=self._committed,
         )
         self._intake = Intake(self._assignment, seconds=boot_seconds)
         self._releaser = Releaser(self._outbox, metrics.lateness)
         self._heads = Heads()
         self._full: list[Owned] = []
         self._brake = Brake(config.window_bytes)
-        aside = replace(connection, further={**connection.further, **ASIDE})
         self._clock = BrokerClock(aside, client_id=f"{member}-clock")
         self._probed_at = float("-inf")
         self._now_ms = 0
@@ -97,6 +104,7 @@ class Relay:
         self._consumer: Consumer | None = None
         self._hurried = False
         self._subscribed: list[str] = []
+        self._group = ""
         self._next_follow = self._next_report = self._next_brake = float("-inf")
         self._reporter = Reporter(
             aside, member=member, served=self._served, assignment=self._assignment, metrics=metrics
@@ -127,12 +135,14 @@ class Relay:
                 for owned in taken:
                     self._heads.register(owned)
                 near = self._tell_time()
+                if self._assignment.failure is not None:
+                    raise ClientFatal(self._assignment.failure)
                 self._release()
                 self._settle_some(self._consumer, near)
             except ClientFatal as e:
                 self._start_over(self._consumer, e)
                 continue
-            self._hold(self._consumer)
+            self._hold(self._consumer, taken)
             if self._stranded.is_set():
                 self._replace_clients(self._consumer)
         self._leave()
@@ -145,7 +155,9 @@ class Relay:
         if now < self._next_follow:
             return
         self._next_follow = now + FOLLOW_SECONDS
-        if self._read_registry() or (self._consumer is None and now >= self._start_at):
+        changed = self._read_registry()
+        if changed or (self._consumer is None and now >= self._start_at):
+            self._outbox.learn(topic for s in changed for topic in (s.names.delays, s.names.ready))
             self._barrier.begin()  # another compression is another producer, which must not overtake this one
             self._subscribe()
             self._watch.look()
@@ -165,8 +177,8 @@ class Relay:
         self._assignment.begin(self._consumer, sight)
         self._assignment.place_stalled(self._consumer)
 
-    def _read_registry(self) -> bool:
-        """True if anything of ours has changed."""
+    def _read_registry(self) -> list[Served]:
+        """What of ours has changed."""
         try:
             if self._caught_up:
                 self._follower.poll(0)
@@ -179,12 +191,11 @@ class Relay:
             self._registry_problem = str(e)
             if isinstance(e, KafkaRefused):
                 self._registry_refused = e
-            return False
+            return []
         self._registry_problem = None
         if not isinstance(self._registry_refused, RegistryLost):
             self._registry_refused = None  # one that is lost says so once, and then nothing comes any more
-        changed = [served.follow(self._follower.state) for served in self._served]
-        return any(changed)
+        return [served for served in self._served if served.follow(self._follower.state)]
 
     def _subscribe(self) -> None:
         """To what has a serving layout."""
@@ -205,9 +216,10 @@ class Relay:
         self._watch.look([topic for s in serving for topic in s.names.topics])
         if self._consumer is None:
             self._hurried = hurried
+            self._group = next(iter(groups))
             self._consumer = new_consumer(
                 self._connection,
-                group=next(iter(groups)),
+                group=self._group,
                 member=self._member,
                 protocol=self._config.protocol,
                 hurried=hurried,
@@ -250,7 +262,7 @@ class Relay:
         near = bool(self._full) or (
             turn_ms is not None and turn_ms - self._now_ms - (now - self._now_at) * 1000 < NEAR_MS
         )
-        if near and now - self._probed_at >= PROBE_SECONDS:
+        if now - self._probed_at >= (PROBE_SECONDS if near else IDLE_PROBE_SECONDS):
             self._probed_at = now
             self._clock.probe()
         return near
@@ -264,9 +276,10 @@ class Relay:
         now_ms = self._clock.now_lower_bound_ms()
         if now_ms is None:
             return
-        for owned in self._full:
+        for owned in (*self._full, *self._barrier.shelved):
             self._heads.register(owned)
         self._full = []
+        self._barrier.shelved.clear()
         while self._barrier.may_send and boot_seconds() - self._intake.polled_at < ZOMBIE_SECONDS:
             head = self._heads.pop(now_ms)
             if head is None:
@@ -286,12 +299,13 @@ class Relay:
             self._assignment.rewind(consumer)
             self._heads.rebuild(list(all_owned))
 
-    def _hold(self, consumer: Consumer) -> None:
-        """The brake, and what others get to see."""
+    def _hold(self, consumer: Consumer, taken: Collection[Owned]) -> None:
+        """The brake, and what others get to see. With a thousand partitions a look at all of them takes 1.5 ms."""
         now = boot_seconds()
-        if now >= self._next_brake:
-            self._next_brake = now + BRAKE_SECONDS
+        if now >= self._next_brake or self._brake.needed_at_once(taken):
             self._brake.turn(consumer, self._assignment.owned.values(), self._estimate_ms())
+            ended = boot_seconds()
+            self._next_brake = ended + max(BRAKE_SECONDS, BRAKE_PAUSE * (ended - now))
         if now >= self._next_report:
             self._next_report = now + REPORT_SECONDS
             self._board.ready = self._assignment.settled
@@ -344,6 +358,7 @@ class Relay:
             self._settle(list(self._assignment.owned.values()))
             self._consumer.close()
         self._watch.close()
+        self._committed.close()
         self._follower.close()
         self._clock.close()
         self._reporter.stopped()

@@ -14,7 +14,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Pr
 from delayed_topics_kafka.errors import kafka_error
 from delayed_topics_kafka.transactions import send_offsets
 
-from delayed_topics_worker.barrier import RETRY_TARGET_SECONDS, Barrier, commit_points
+from delayed_topics_worker.barrier import RETRY_TARGET_SECONDS, Barrier, commits_of
 from delayed_topics_worker.clients import TRANSACTION_TIMEOUT_MS
 from delayed_topics_worker.errors import ClientFatal
 from delayed_topics_worker.metrics import Metrics
@@ -131,7 +131,7 @@ class Transactions(Barrier):
     def _account(self) -> None:
         alone, touched = self._alone, self._outbox.touched
         sent = [(owned, owned.outstanding) for owned in touched]
-        refused = alone is not None and bool(alone.owned.refused)
+        refused = alone is not None and any(refusal.held is alone for refusal in alone.owned.refused)
         super()._account()
         failed = self._end(touched) if touched else None
         if failed is not None and not refused:
@@ -163,10 +163,11 @@ class Transactions(Barrier):
         """Commits the transaction and begins the next one; or why it failed."""
         if self._producer is None:
             return KafkaError(KafkaError._STATE)
-        points = commit_points([o for o in owned if o.may_commit])
+        commits = commits_of(o for o in owned if o.may_commit)
         try:
-            if points:
-                send_offsets(self._producer, points, self._membership(), CALL_SECONDS)
+            for commit in commits:
+                if commit:
+                    send_offsets(self._producer, list(commit.values()), self._membership(), CALL_SECONDS)
             self._producer.commit_transaction(CALL_SECONDS)
             self._producer.begin_transaction()
         except (KafkaException, SystemError) as e:

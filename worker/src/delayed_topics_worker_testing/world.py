@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from delayed_topics_core.headers import Header
-from delayed_topics_core.layout import LayoutSpec, initial
+from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord, Owner, RegistryRecord, TopicsRecord
 from delayed_topics_core.settings import TopicRole, topic_settings
@@ -219,6 +219,16 @@ class Declared:
         """Write the layout record with other fields."""
         self.record = replace(self.record, **fields)
         self.world.write(self.record)
+
+    def grow(self, delay_seconds: Sequence[int]) -> None:
+        """What an operator does for another delay list: partitions, their starts, and then the layout that needs them."""
+        wanted = LayoutSpec(delay_seconds=tuple(delay_seconds), partitions=self.record.layout.partition_count + 1)
+        grown = evolve(self.record.layout, wanted)
+        self.world.admin.create_partitions({self.names.delays: grown.partition_count})
+        starts = {**self.topics.start_offsets, self.names.delays: (0,) * grown.partition_count}
+        self.topics = replace(self.topics, start_offsets=starts)
+        self.world.write(self.topics)
+        self.change(layout=grown)
 
     def note_id(self, info: TopicInfo) -> None:
         """The operator's word that a topic that was made again is the right one."""

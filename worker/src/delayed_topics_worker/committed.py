@@ -1,0 +1,102 @@
+"""Committed offsets that Kafka didn't tell at once, asked for by a thread with a client of its own.
+
+Kafka keeps an offset back while the transaction that writes it is open, and that of a worker that was killed stays open for
+up to 20 s. One such partition holds up the answer for all that are asked for with it, so each is asked for alone.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from delayed_topics_kafka.commits import OffsetsReader
+from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
+
+log = logging.getLogger(__name__)
+
+ANSWER_SECONDS: Final = 0.05
+"""For an answer, twice as long in each further round: 2 to 5 ms when all is well."""
+MOST_ANSWER_SECONDS: Final = 1.0
+
+
+class CommittedReader:
+    """Nothing here waits for Kafka, but for `close`, which waits for the question at hand."""
+
+    def __init__(self, new_reader: Callable[[], OffsetsReader]) -> None:
+        self._new_reader = new_reader
+        self._changed = threading.Condition()
+        self._wanted: dict[TopicPartitionKey, int] = {}
+        self._found: list[tuple[TopicPartitionKey, int, CommittedOffset]] = []
+        self._ended = False
+        self._problem = ""
+        self._thread: threading.Thread | None = None
+
+    def want(self, wanted: Mapping[TopicPartitionKey, int]) -> None:
+        """These, with the generations of their assignments, which come back with the answers; and nothing else any more."""
+        with self._changed:
+            self._wanted = dict(wanted)
+            self._changed.notify()
+        if self._thread is None and wanted:
+            self._thread = threading.Thread(target=self._run, name="committed-reader", daemon=True)
+            self._thread.start()
+
+    def take(self) -> list[tuple[TopicPartitionKey, int, CommittedOffset]]:
+        """What has been answered since; offset -1: nothing is committed."""
+        with self._changed:
+            found, self._found = self._found, []
+        return found
+
+    def close(self) -> None:
+        with self._changed:
+            self._ended = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while self._some_wanted():
+            try:
+                with self._new_reader() as reader:
+                    self._ask_until_all_answered(reader)
+            except Exception as e:  # noqa: BLE001 - partitions that are waited for would never begin
+                self._tell(repr(e))
+                with self._changed:
+                    self._changed.wait_for(lambda: self._ended, MOST_ANSWER_SECONDS)
+
+    def _some_wanted(self) -> bool:
+        """Waits for it; False: it is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._wanted or self._ended)
+            return not self._ended
+
+    def _ask_until_all_answered(self, reader: OffsetsReader) -> None:
+        timeout_seconds = ANSWER_SECONDS
+        while True:
+            with self._changed:
+                asked = list(self._wanted.items())
+                if not asked or self._ended:
+                    return
+            for place, generation in asked:
+                if not self._ask(reader, place, generation, timeout_seconds):
+                    break  # others are wanted now
+            timeout_seconds = min(2 * timeout_seconds, MOST_ANSWER_SECONDS)
+
+    def _ask(self, reader: OffsetsReader, place: TopicPartitionKey, generation: int, timeout_seconds: float) -> bool:
+        answer: CommittedOffset | None = None
+        try:
+            answer = reader.read([place], timeout_seconds).get(place, CommittedOffset(-1))
+        except KafkaDoorError as e:
+            self._tell(str(e))
+        with self._changed:
+            if self._ended or self._wanted.get(place) != generation:
+                return False
+            if answer is not None:
+                del self._wanted[place]
+                self._found.append((place, generation, answer))
+        return True
+
+    def _tell(self, problem: str) -> None:
+        if problem != self._problem:
+            log.warning("committed offsets can't be read yet, trying again: %s", problem)
+        self._problem = problem

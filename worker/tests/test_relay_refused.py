@@ -1,0 +1,92 @@
+"""Copies that a broker refuses are tried one by one, and nothing else changes for them or for their neighbours."""
+
+import os
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from delayed_topics_core.reasons import Reason
+from delayed_topics_devcluster.kafka import java_tool
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.model import TopicInfo
+from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
+from delayed_topics_worker_testing.process import WorkerProcess
+from delayed_topics_worker_testing.world import World
+
+pytestmark = pytest.mark.broker
+
+
+def slow_copies(world: World, member: str, *, bytes_per_second: int) -> None:
+    """Kafka's quota: acknowledgements take their time."""
+    java_tool(
+        "kafka.admin.ConfigCommand",
+        *("--bootstrap-server", world.connection.bootstrap_servers, "--alter"),
+        *(
+            "--add-config",
+            f"producer_byte_rate={bytes_per_second}",
+            "--entity-type",
+            "clients",
+            "--entity-name",
+            member,
+        ),
+    )
+
+
+def alarmed(worker: WorkerProcess, reason: Reason) -> None:
+    wait_until(lambda: reason in worker.alarm_reasons(), what=f"the alarm {reason}")
+
+
+def calm(worker: WorkerProcess) -> None:
+    wait_until(lambda: not worker.alarm_reasons(), what="no alarm")
+
+
+@pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
+def test_records_that_are_sent_again_one_by_one_are_never_early(world: World, guarantee: Any) -> None:
+    """A batch with one record that is too large for the delays topic is refused whole, and trying the others alone takes
+    longer than a second."""
+    orders = world.declare((2,), front_partitions=1, config={"delays": {"max.message.bytes": "100000"}})
+    world.start(orders, guarantee=guarantee)
+    count = 1200
+    for n in range(count):
+        orders.produce(os.urandom(120_000) if n % 400 == 399 else b"%d" % n, partition=0)
+    orders.flush()
+
+    ready = orders.ready(count - 3)
+
+    assert min(r.late_ms for r in ready) >= 0, "early"
+    wait_until(
+        lambda: sum(len(world.read(topic, 0)) for topic in (orders.names.ready, orders.names.dead_letter)) >= count,
+        what="the large ones are dead letters, or came out when they needed no hop any more",
+    )
+
+
+@pytest.mark.slow
+def test_with_exactly_once_nothing_is_lost_while_partitions_stop_and_large_records_are_sent_alone(world: World) -> None:
+    """A record that is too large ends the transaction that it is in, with the copies of all partitions. Partitions stop and
+    go on meanwhile: the registry notes another ready topic, and then the right one again."""
+    orders = world.declare((0,), front_partitions=3, config={"ready": {"max.message.bytes": "100000"}})
+    slow_copies(world, "orders-0", bytes_per_second=150_000)
+    worker = world.start(orders, guarantee="ExactlyOnce")
+    ready = world.admin.describe_topics([orders.names.ready])[orders.names.ready]
+    assert isinstance(ready, TopicInfo)
+    large = 0
+    with steady_load(orders, per_second=200) as sent:
+        for _ in range(6):
+            for _ in range(4):
+                orders.produce(os.urandom(120_000), partition=0)
+                large += 1
+            time.sleep(0.7)
+            orders.note_id(replace(ready, id="another"))
+            alarmed(worker, Reason.TOPIC_RECREATED)
+            orders.note_id(ready)
+            calm(worker)
+    places = [(orders.names.front, p) for p in range(3)]
+    ends = world.admin.list_offsets(places, "latest")
+    wait_until(
+        lambda: all(orders.committed()[place].offset == ends[place] for place in places),
+        what="every offset is committed",
+    )
+
+    assert doubled(all_ready(orders, sent, timeout_seconds=10)) == 0
+    assert len(orders.dead(large)) == large

@@ -1,0 +1,44 @@
+"""Partitions of a worker that died in the middle of a transaction, and those of others meanwhile."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker_testing.world import Declared, World
+
+pytestmark = pytest.mark.broker
+
+
+def left_open(orders: Declared, partition: int) -> Producer:
+    """What a worker leaves that is killed between the last two steps of a transaction: Kafka doesn't tell the partition's
+    offset until it has ended."""
+    connection = orders.world.connection
+    producer = Producer({**connection.client_config(), "transactional.id": f"dead-{orders.names.front}"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    group = Consumer({**connection.client_config(), "group.id": orders.record.group})
+    offsets = [TopicPartition(orders.names.front, partition, 0)]
+    producer.send_offsets_to_transaction(offsets, group.consumer_group_metadata(), 60)
+    group.close()
+    return producer
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_an_open_transaction_holds_up_only_the_partition_that_it_is_about(world: World, protocol: Any) -> None:
+    orders = world.declare((0,), front_partitions=2)
+    dead = left_open(orders, 1)
+    worker = world.start(orders, guarantee="ExactlyOnce", protocol=protocol, ready=False)
+    for n in range(20):
+        orders.produce(b"%d" % n, partition=n % 2)
+    orders.flush()
+
+    assert {r.partition for r in orders.ready(10, timeout_seconds=30)} == {0}
+
+    dead.abort_transaction(60)
+    assert len(orders.ready(20)) == 20
+    worker.ready()
+    wait_until(
+        lambda: [orders.committed()[orders.names.front, p].offset for p in range(2)] == [10, 10],
+        what="everything is committed",
+    )

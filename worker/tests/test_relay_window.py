@@ -1,0 +1,80 @@
+"""What is finished above the lowest unfinished offset is kept, however much it is."""
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from delayed_topics_core.window import MAX_METADATA_CHARS, encode_metadata
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.model import CommittedOffset
+from delayed_topics_worker_testing.process import WorkerProcess
+from delayed_topics_worker_testing.world import World
+
+pytestmark = pytest.mark.broker
+
+SEED = 7
+
+
+def takes_in_no_more(worker: WorkerProcess) -> None:
+    """Intake waits for what is unfinished."""
+
+    seen = [0.0]
+
+    def the_same_twice() -> bool:
+        lines = worker.get("/metrics")[1].splitlines()
+        seen.append(float(next(line for line in lines if line.startswith("delayedtopics_taken_in_total{")).split()[-1]))
+        return seen[-1] == seen[-2] > 0
+
+    wait_until(the_same_twice, what="intake waits", poll_seconds=1)
+
+
+@pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
+def test_a_full_window_with_every_other_record_finished_repeats_none_after_a_restart(
+    world: World, guarantee: Any
+) -> None:
+    """While releases are paused, records that hop are finished and those that are due are not."""
+    orders = world.declare((0, 3600), front_partitions=1)
+    orders.change(paused=True)
+    worker = world.start(orders, guarantee=guarantee)
+    chance = random.Random(SEED)
+    hops = 0
+    for n in range(30_000):
+        level = chance.choice((1, 2))
+        hops += level == 2
+        orders.produce(b"%d" % n, headers=[("dt-delay-level", b"%d" % level)], partition=0)
+    orders.flush()
+    takes_in_no_more(worker)
+    assert worker.terminate() == 0
+
+    world.start(orders, guarantee=guarantee)
+    orders.change(paused=False)
+
+    ready = orders.ready(30_000 - hops)
+    delayed = world.read(orders.names.delays, hops)
+    times = Counter(r.header("dt-root") for r in (*ready, *delayed))
+    assert (len(times), max(times.values())) == (30_000, 1)
+
+
+def test_hundreds_of_full_bitmaps_are_committed(world: World) -> None:
+    """Together they are larger than what Kafka takes in one commit."""
+    count = 400
+    orders = world.declare((0,), front_partitions=count)
+    chance = random.Random(SEED)
+    full = encode_metadata(0, [n for n in range(1, 20_000) if chance.random() < 0.5])
+    assert len(full) > MAX_METADATA_CHARS * 3 / 4
+    places = [(orders.names.front, p) for p in range(count)]
+    for part in (places[n : n + 100] for n in range(0, count, 100)):
+        world.commit(orders.record.group, dict.fromkeys(part, CommittedOffset(0, full)))
+    world.start(orders)
+
+    for _, partition in places:
+        orders.produce(b"v", partition=partition)
+    orders.flush()
+
+    assert len(orders.ready(count)) == count
+    wait_until(
+        lambda: {orders.committed()[place].offset for place in places} == {1},
+        what="every partition is committed",
+        timeout_seconds=60,
+    )
