@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
-setup: .venv/.synced ## the Python environment, from requirements.lock
+setup: .venv/.engine ## the Python environment, from requirements.lock, and the relay's engine in it
 
 lock: | $(UV) ## resolve all dependencies anew into requirements.lock
 	@# uv.lock names the package index it was made with, requirements.lock holds versions and hashes only
@@ -28,6 +28,14 @@ $(UV):
 	@test -d .venv || $(UV) venv --quiet .venv
 	@$(UV) pip sync --quiet --require-hashes requirements.lock
 	@$(UV) pip install --quiet --no-deps $(addprefix -e ./,$(MEMBERS))
+	@touch $@
+
+# folders, too: a file that is gone is a change
+ENGINE_SOURCES := $(shell find worker/engine -path '*/src*' -or -name '*.toml' -or -name '*.lock' -or -name '*.pyi')
+
+# Beside the packages, so that Rust is needed only where the cache has no engine of this content.
+.venv/.engine: .venv/.synced $(ENGINE_SOURCES)
+	@$(UV) pip install --quiet --no-deps --reinstall "$$(.venv/bin/devcluster engine)"
 	@touch $@
 
 -include mk/*.mk

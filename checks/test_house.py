@@ -1,13 +1,16 @@
 """The house keeps its rules: types, lint, import contracts, sizes, no code twice, no shadowed module, nothing private."""
 
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from delayed_topics_core.reasons import Condition, DeadLetterReason, Reason
-from delayed_topics_devcluster.paths import cache_dir
+from delayed_topics_devcluster.engine import engine_environment
+from delayed_topics_devcluster.paths import ENGINE_SOURCE, cache_dir
 
 pytestmark = pytest.mark.check
 
@@ -18,8 +21,9 @@ MAX_LINES = 400
 SIMILAR_LINES = 12
 
 
-def run(*command: str) -> None:
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def run(*command: str, cwd: Path = ROOT, environment: Mapping[str, str] | None = None) -> None:
+    env = {**os.environ, **(environment or {})}
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -31,6 +35,14 @@ def tracked(*patterns: str) -> list[Path]:
 @pytest.mark.parametrize("command", [("ruff", "check", "."), ("ruff", "format", "--check", ".")], ids=" ".join)
 def test_ruff_is_green(command: tuple[str, ...]) -> None:
     run(str(BIN / command[0]), *command[1:])
+
+
+CLIPPY = ("clippy", "--quiet", "--locked", "--all-targets", "--features=python", "--", "--deny=warnings")
+
+
+@pytest.mark.parametrize("command", [("fmt", "--check"), CLIPPY], ids=lambda command: command[0])
+def test_rust_is_green(command: tuple[str, ...]) -> None:
+    run("cargo", *command, cwd=ENGINE_SOURCE, environment=engine_environment())
 
 
 def test_mypy_strict_is_green_over_all_members() -> None:
@@ -52,7 +64,7 @@ def test_no_code_stands_twice() -> None:
 def test_no_file_is_longer_than_a_reader_wants() -> None:
     long = {
         str(path.relative_to(ROOT)): n
-        for path in tracked("*.py")
+        for path in tracked("*.py", "*.pyi", "*.rs")
         if (n := len(path.read_text().splitlines())) > MAX_LINES
     }
     assert not long, f"files above {MAX_LINES} lines: {long}"

@@ -17,6 +17,7 @@ def distributions(folder: Path) -> set[str]:
 def test_the_worker_brings_its_members_and_nobody_elses() -> None:
     assert distributions(own_wheels("delayed-topics-worker")) == {
         "delayed_topics_core",
+        "delayed_topics_engine",
         "delayed_topics_kafka",
         "delayed_topics_worker",
     }

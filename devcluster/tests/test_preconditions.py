@@ -66,6 +66,18 @@ def test_without_maven(bare: dict[str, str]) -> None:
     assert only_line_of("broker", "run", environment=bare).endswith("(no mvn in PATH): apt-get install maven")
 
 
+@pytest.mark.parametrize("said", [None, "rustc 1.63.0"])
+def test_without_rust(bare: dict[str, str], said: str | None) -> None:
+    if said:
+        put_program(bare, "cargo", "exit 1")
+        put_program(bare, "rustc", f"echo {said}")
+    line = only_line_of("engine", environment=bare)
+    assert line.startswith(
+        f"Error: Rust 1.74 or later is needed to build the relay's engine ({said or 'no cargo in PATH'})"
+    )
+    assert "cargo-web and rustc-web on Debian 12" in line
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gets past the check for root")
 @pytest.mark.parametrize(("said", "shown"), [(None, "no go in PATH"), ("go1.19.8", "go1.19.8")])
 def test_without_go_1_24(bare: dict[str, str], said: str | None, shown: str) -> None:

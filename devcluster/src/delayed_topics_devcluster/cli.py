@@ -10,6 +10,7 @@ from delayed_topics_devcluster.binaries import binaries
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.context import current_cluster
 from delayed_topics_devcluster.crash import crash as kill_everything
+from delayed_topics_devcluster.engine import engine_wheel
 from delayed_topics_devcluster.errors import CommandFailedError
 from delayed_topics_devcluster.images import IMAGES, build_archive
 
@@ -40,6 +41,12 @@ def prepare() -> None:
 def programs() -> None:
     """Build Kubernetes and Helm if they aren't built yet; prints the folder that they are in."""
     click.echo(binaries())
+
+
+@main.command()
+def engine() -> None:
+    """Build the relay's engine if anything of it has changed; prints its wheel."""
+    click.echo(engine_wheel())
 
 
 @main.command()

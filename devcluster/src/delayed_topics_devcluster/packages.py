@@ -1,5 +1,6 @@
 """Debian packages that the cluster (and a benchmark) is made of, installed without ever removing one."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,7 +13,14 @@ from delayed_topics_devcluster.paths import cache_dir
 from delayed_topics_devcluster.processes import program_runs
 from delayed_topics_devcluster.progress import step
 
-__all__ = ["install_for_cluster", "install_for_images", "install_redis", "program_of", "refuse_to_harm_docker"]
+__all__ = [
+    "install_for_cluster",
+    "install_for_images",
+    "install_redis",
+    "install_rust",
+    "program_of",
+    "refuse_to_harm_docker",
+]
 
 CNI_BINARIES = Path("/usr/lib/cni")
 APT = ("apt-get", "-y", "-qq")
@@ -44,6 +52,29 @@ def install_redis() -> None:
     _install({"redis-check-rdb": "redis-tools"}, otherwise="do without it")
 
 
+RUST = (
+    (
+        "rustc-web",
+        "cargo-web",
+        "rustfmt-web",
+        "rust-web-clippy",
+    ),  # Debian 12: its rustc is of 2022, this one builds browsers
+    ("rustc", "cargo", "rustfmt", "rust-clippy"),
+)
+"""The compiler first."""
+
+
+def install_rust(at_least: tuple[int, int]) -> None:
+    """What builds the relay's engine, and what checks it. Does nothing where there are no Debian packages of that version."""
+    if shutil.which("apt-get") is None:
+        return
+    if not _has_lists():
+        run(*APT, "update")
+    fitting = (packages for packages in RUST if _candidate(packages[0]) >= at_least)
+    if packages := next(fitting, None):
+        _install_all(sorted(packages))
+
+
 def program_of(package: str, program: str) -> Path:
     """A program out of a Debian package that isn't installed, since it would start a server; in the user's cache."""
 
@@ -71,14 +102,28 @@ def _install(package_of: dict[str, str], *, otherwise: str = OTHER_CLUSTER) -> N
         return
     if shutil.which("apt-get") is None:
         raise PreconditionError(f"This is no Debian: install {', '.join(missing)} by hand, or {otherwise}.")
-    with locked("packages"), step(f"installing Debian packages: {', '.join(missing)}"):
+    _install_all(missing)
+
+
+def _install_all(packages: list[str]) -> None:
+    with locked("packages"), step(f"installing Debian packages: {', '.join(packages)}"):
         environment = {"DEBIAN_FRONTEND": "noninteractive"}
-        command = (*APT, "install", "--no-remove", "--no-install-recommends", *missing)
+        command = (*APT, "install", "--no-remove", "--no-install-recommends", *packages)
         _with_fresh_lists(lambda: run(*command, environment=environment))
 
 
+def _candidate(package: str) -> tuple[int, int]:
+    """The version that would be installed; 0.0: there is none."""
+    found = re.search(r"Candidate: (?:\d+:)?(\d+)\.(\d+)", run("apt-cache", "policy", package))
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _has_lists() -> bool:
+    return any(Path("/var/lib/apt/lists").glob("*_Packages*"))
+
+
 def _with_fresh_lists(command: Callable[[], str]) -> None:
-    if not any(Path("/var/lib/apt/lists").glob("*_Packages*")):
+    if not _has_lists():
         run(*APT, "update")
     try:
         command()

@@ -3,10 +3,20 @@
 import os
 from pathlib import Path
 
-__all__ = ["CRDS", "IMAGE_SOURCES", "KUBERNETES_SOURCE", "REPOSITORY", "cache_dir", "cluster_of", "is_built_program"]
+__all__ = [
+    "CRDS",
+    "ENGINE_SOURCE",
+    "IMAGE_SOURCES",
+    "KUBERNETES_SOURCE",
+    "REPOSITORY",
+    "cache_dir",
+    "cluster_of",
+    "is_built_program",
+]
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CRDS = REPOSITORY / "crds" / "manifests"
+ENGINE_SOURCE = REPOSITORY / "worker" / "engine"
 IMAGE_SOURCES = REPOSITORY / "images"
 KUBERNETES_SOURCE = REPOSITORY / "devcluster" / "kubernetes"
 

@@ -6,18 +6,21 @@ Which packages a member needs is read from what is installed beside this module,
 import hashlib
 import importlib.metadata
 import re
+import shutil
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from delayed_topics_devcluster.commands import run
+from delayed_topics_devcluster.engine import engine_wheel
 from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_devcluster.locks import made_once
-from delayed_topics_devcluster.paths import REPOSITORY, cache_dir
+from delayed_topics_devcluster.paths import ENGINE_SOURCE, REPOSITORY, cache_dir
 
 __all__ = ["own_wheels", "third_party_wheels"]
 
@@ -37,14 +40,19 @@ def third_party_wheels(distribution: str) -> Path:
 def own_wheels(distribution: str) -> Path:
     """The folder with the wheels of a member and the members that it needs, built from what is in the work tree."""
     members = _members()
-    folders = [members[name] for name in sorted(_needed_by(distribution) & members.keys())]
+    needed = sorted(_needed_by(distribution) & members.keys())
+    folders = [members[name] for name in needed if members[name] != ENGINE_SOURCE]
+    engine = [engine_wheel()] if len(folders) < len(needed) else []
     sources = [file for folder in folders for file in (folder / "pyproject.toml", *_sources(folder))]
     sources.append(REPOSITORY / "hatch_build.py")  # compiles some of them
     digest = hashlib.sha256()
     for file in sources:
         digest.update(f"{file.relative_to(REPOSITORY)}\0".encode())
         digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return _cached("own", digest.hexdigest(), *(str(folder) for folder in folders), "--no-build-isolation")
+    for wheel in engine:
+        digest.update(hashlib.sha256(wheel.read_bytes()).digest())
+    command = (*map(str, folders), "--no-build-isolation")
+    return _cached("own", digest.hexdigest(), *command, built=engine)
 
 
 def _wheels(kind: str, requirements: str) -> Path:
@@ -55,9 +63,11 @@ def _wheels(kind: str, requirements: str) -> Path:
         return _cached(kind, key, "--require-hashes", "--requirement", file.name)
 
 
-def _cached(kind: str, key: str, *what: str) -> Path:
+def _cached(kind: str, key: str, *what: str, built: Iterable[Path] = ()) -> Path:
     def make(folder: Path) -> None:
         run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, *what)
+        for wheel in built:
+            shutil.copy(wheel, folder)
 
     return made_once(cache_dir("wheels", kind) / key[:16], make)
 
