@@ -97,7 +97,20 @@ def test_a_copied_ready_record_in_a_delays_partition_is_not_taken_for_a_hop() ->
     assert own.attempt == 1
 
 
-@pytest.mark.parametrize("root", [b"", b"f:1:2", b"x:1:2:id", b"f:-1:2:id", b"f:1:2:id:more", b"\xff"])
+ROOTS_THAT_ARE_NONE = [
+    b"",
+    b"f:1:2",
+    b"x:1:2:id",
+    b"f:-1:2:id",
+    b"f:1:2:id:more",
+    b"\xff",
+    b"f:2147483648:2:id",  # more than Kafka has partitions
+    b"f:1:9223372036854775808:id",
+    b"f:1:2:" + b"x" * 251,  # its first copy would have an id that no retry may have
+]
+
+
+@pytest.mark.parametrize("root", ROOTS_THAT_ARE_NONE)
 def test_a_hop_with_a_damaged_root_is_refused(root: bytes) -> None:
     with pytest.raises(UnreadableHeader, match="dt-root"):
         read_delays([("dt-root", root), ("dt-origin", b"f:1:2"), ("dt-due-at", b"5")])

@@ -149,7 +149,8 @@ def test_a_record_without_own_headers_but_a_level_is_sent_as_on_the_long_way(
 
 small = st.sampled_from([b"0", b"1", b"12", b"999", b"1000", b"007", b"", b"-1", None])
 wrong_roots = b"f:01:17:AbC f:1:017:AbC g:1:1:x f:1:1 f:1:1:x:y f:1::x f:70000:1:x".split()
-roots = st.sampled_from([b"f:1:17:AbC", b"d:2:0:x", *wrong_roots, "f:1:1:é".encode(), b"", None])
+too_much = [b"f:1:9223372036854775808:x", b"f:1:1:" + b"x" * 251]
+roots = st.sampled_from([b"f:1:17:AbC", b"d:2:0:x", *wrong_roots, *too_much, "f:1:1:é".encode(), b"", None])
 dues = st.sampled_from([b"%d" % (NOW_MS + n) for n in (-50_000, -1, 0, 1, 500, 5000, 10**13)])
 hop_headers = st.tuples(
     st.tuples(st.just("dt-id"), st.sampled_from([b"f:1:17:AbC", b"order-7", b"", b"\xe9", b"x" * 300, None])),

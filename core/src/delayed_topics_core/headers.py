@@ -39,6 +39,7 @@ OWN_HEADERS: Final = WORKER_HEADERS | CLIENT_HEADERS
 
 MAX_NUMBER: Final = 2**63 - 1
 MAX_ATTEMPT: Final = 2**31 - 1
+MAX_PARTITION: Final = 2**31 - 1
 MAX_OWN_BYTES: Final = 4096
 MAX_ID_BYTES: Final = 256
 MAX_GROUP_BYTES: Final = 249
@@ -58,11 +59,14 @@ class Root(NamedTuple):
 
     @classmethod
     def decode(cls, value: bytes) -> "Root":
-        """Raises ValueError."""
+        """Raises ValueError. A first copy has its root as its id, so a root that is longer than ids are is none."""
         door, partition, offset, topic_id = value.decode("ascii").split(":")
-        if door not in ("f", "d") or not (partition.isdigit() and offset.isdigit()):
+        if len(value) > MAX_ID_BYTES or door not in ("f", "d") or not (partition.isdigit() and offset.isdigit()):
             raise ValueError(value)
-        return cls(door, int(partition), int(offset), topic_id)
+        root = cls(door, int(partition), int(offset), topic_id)
+        if root.partition > MAX_PARTITION or root.offset > MAX_NUMBER:
+            raise ValueError(value)
+        return root
 
 
 class OwnHeaders(NamedTuple):

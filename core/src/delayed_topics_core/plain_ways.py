@@ -29,6 +29,8 @@ _SMALL: Final = {b"%d" % n: n for n in range(1000)}
 """Numbers as they are written, for reading those that are small without doubting them."""
 _DUE_DIGITS: Final = 13
 """The years 2001 to 2286."""
+_OFFSET_DIGITS: Final = 18
+"""Fewer than the largest number has, so that none of them is larger."""
 
 
 def plain_level(headers: Sequence[Header]) -> int:
@@ -68,12 +70,12 @@ def plain_hop(headers: Sequence[Header]) -> tuple[int, int]:
     ):
         return -1, 0
     parts = root.split(b":")
-    if len(parts) != 4 or not root.isascii():
+    if len(parts) != 4 or not root.isascii() or len(root) > MAX_ID_BYTES:
         return -1, 0
     door, partition, offset, _ = parts
     if (door != b"f" and door != b"d") or partition not in _SMALL or not offset.isdigit():
         return -1, 0
-    if offset[0] == 0x30 and len(offset) > 1:
+    if (offset[0] == 0x30 and len(offset) > 1) or len(offset) > _OFFSET_DIGITS:
         return -1, 0
     return int(due), _SMALL[partition]
 
