@@ -30,12 +30,10 @@ $(UV):
 	@$(UV) pip install --quiet --no-deps $(addprefix -e ./,$(MEMBERS))
 	@touch $@
 
-# folders, too: a file that is gone is a change
-ENGINE_SOURCES := $(shell find worker/engine -path '*/src*' -or -name '*.toml' -or -name '*.lock' -or -name '*.pyi')
-
-# Beside the packages, so that Rust is needed only where the cache has no engine of this content.
-.venv/.engine: .venv/.synced $(ENGINE_SOURCES)
-	@$(UV) pip install --quiet --no-deps --reinstall "$$(.venv/bin/devcluster engine)"
+# Folders too, since a file that is gone is a change. The cache has the wheel if any work tree has built this content before.
+ENGINE := worker/engine
+.venv/.engine: .venv/.synced $(wildcard $(addprefix $(ENGINE)/,*.toml *.lock *.pyi .cargo/*)) $(shell find $(ENGINE)/src)
+	@wheel="$$(.venv/bin/devcluster engine)"; $(UV) pip install --quiet --no-deps --reinstall "$$wheel"
 	@touch $@
 
 -include mk/*.mk

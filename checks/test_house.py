@@ -49,6 +49,12 @@ def test_mypy_strict_is_green_over_all_members() -> None:
     run(str(BIN / "mypy"), "--cache-dir", str(cache_dir("mypy")), *MEMBERS, "e2e", "checks")
 
 
+def test_the_engine_has_what_its_stub_says(tmp_path: Path) -> None:
+    inner = tmp_path / "allowed"
+    inner.write_text("delayed_topics_engine.delayed_topics_engine\n")  # the library itself, in the package of its name
+    run(sys.executable, "-m", "mypy.stubtest", "delayed_topics_engine", f"--allowlist={inner}")
+
+
 def test_imports_point_one_way() -> None:
     run(str(BIN / "lint-imports"))
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 
 import click
 
@@ -10,9 +11,10 @@ from delayed_topics_devcluster.binaries import binaries
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.context import current_cluster
 from delayed_topics_devcluster.crash import crash as kill_everything
-from delayed_topics_devcluster.engine import engine_wheel
+from delayed_topics_devcluster.engine import engine_environment, engine_wheel
 from delayed_topics_devcluster.errors import CommandFailedError
 from delayed_topics_devcluster.images import IMAGES, build_archive
+from delayed_topics_devcluster.paths import ENGINE_SOURCE
 
 __all__ = ["main"]
 
@@ -47,6 +49,14 @@ def programs() -> None:
 def engine() -> None:
     """Build the relay's engine if anything of it has changed; prints its wheel."""
     click.echo(engine_wheel())
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def cargo(arguments: tuple[str, ...]) -> None:
+    """cargo, on the relay's engine, as the wheel is built: `devcluster cargo test`."""
+    environment = {**os.environ, **engine_environment()}
+    raise SystemExit(subprocess.run(["cargo", *arguments], cwd=ENGINE_SOURCE, env=environment, check=False).returncode)
 
 
 @main.command()

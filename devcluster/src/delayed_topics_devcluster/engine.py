@@ -4,6 +4,7 @@ import base64
 import csv
 import hashlib
 import io
+import os
 import shutil
 import sys
 import sysconfig
@@ -19,7 +20,7 @@ from delayed_topics_devcluster.rust import rust_environment
 __all__ = ["engine_environment", "engine_wheel"]
 
 KEPT = 8
-"""Builds that stay in the cache: every edit makes one."""
+"""Builds that stay in the cache, the last that were asked for: every edit makes one."""
 
 
 def engine_wheel() -> Path:
@@ -29,6 +30,7 @@ def engine_wheel() -> Path:
     """
     builds = cache_dir("engine")
     folder = made_once(builds / _key(), _build)
+    os.utime(folder)
     for older in sorted(builds.glob("*/"), key=lambda build: build.stat().st_mtime)[:-KEPT]:
         shutil.rmtree(older, ignore_errors=True)
     return next(folder.glob("*.whl"))

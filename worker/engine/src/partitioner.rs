@@ -1,5 +1,7 @@
 //! Kafka's own default partitioner, so that a key finds the partition that a Java producer would give it.
 
+use std::num::NonZeroU32;
+
 /// Kafka's variant of `MurmurHash2`. Source: `org.apache.kafka.common.utils.Utils.murmur2`.
 #[must_use]
 #[allow(clippy::cast_possible_truncation)] // Java's length is an int, and so is Kafka's largest record
@@ -13,11 +15,17 @@ pub fn murmur2(data: &[u8]) -> u32 {
         hash = hash.wrapping_mul(M) ^ (k ^ (k >> 24)).wrapping_mul(M);
     }
     if !tail.is_empty() {
-        let rest = tail.iter().rev().fold(0, |rest, byte| rest << 8 | u32::from(*byte));
+        let rest = tail.iter().rev().fold(0, |rest, byte| (rest << 8) | u32::from(*byte));
         hash = (hash ^ rest).wrapping_mul(M);
     }
     hash = (hash ^ (hash >> 13)).wrapping_mul(M);
     hash ^ (hash >> 15)
+}
+
+/// The partition, of `partitions`, that Java's default partitioner gives to a key.
+#[must_use]
+pub fn partition_for_key(key: &[u8], partitions: NonZeroU32) -> u32 {
+    (murmur2(key) & 0x7fff_ffff) % partitions
 }
 
 #[cfg(test)]

@@ -1,11 +1,25 @@
 //! The module `delayed_topics_engine`; `delayed_topics_engine.pyi` documents it.
 
+mod pending;
+mod routing;
+mod window;
+
 #[pyo3::pymodule]
 mod delayed_topics_engine {
-    use pyo3::prelude::*;
+    #[pymodule_export]
+    use super::pending::Pending;
+    #[pymodule_export]
+    use super::routing::{decide, release, take_turn, too_large, Copy, Policy, Record, Wait};
+    #[pymodule_export]
+    use super::window::{committed_topic_id, decode_metadata, encode_metadata, Window};
 
-    #[pyfunction]
-    fn murmur2(data: &[u8]) -> u32 {
-        crate::partitioner::murmur2(data)
-    }
+    #[pymodule_export]
+    const MAX_METADATA_CHARS: usize = crate::metadata::MAX_METADATA_CHARS;
+    #[pymodule_export]
+    const MAX_SPAN: i64 = crate::window::MAX_SPAN;
+}
+
+/// A Python `ValueError` that says what is wrong.
+fn value_error(error: impl std::error::Error) -> pyo3::PyErr {
+    pyo3::exceptions::PyValueError::new_err(error.to_string())
 }

@@ -1,0 +1,164 @@
+//! Why a record goes to the dead-letter topic, in a word for programs and a sentence for people.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+use crate::own::Own;
+
+/// The largest number that a header may have, unless it says otherwise.
+pub const MAX_NUMBER: u64 = i64::MAX.unsigned_abs();
+/// Of the own headers that a client may say, names and values.
+pub const MAX_OWN_BYTES: usize = 4096;
+/// How much of a value an error shows.
+const SHOWN_BYTES: usize = 32;
+
+/// An own header that can't be honoured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnreadableHeader<'a> {
+    /// It is there more than once.
+    Twice(Own),
+    /// Those of the client have this many bytes.
+    TooLarge(usize),
+    /// It must be decimal.
+    NotANumber {
+        /// The header.
+        name: Own,
+        /// The largest number that it may be.
+        most: u64,
+        /// What it is.
+        value: Option<&'a [u8]>,
+    },
+    /// It must be short and ASCII.
+    NotText {
+        /// The header.
+        name: Own,
+        /// The most characters that it may have.
+        most: usize,
+        /// What it is.
+        value: Option<&'a [u8]>,
+    },
+    /// Levels count from 1.
+    LevelZero,
+    /// `dt-root` is none.
+    NoRoot,
+}
+
+/// Why a record is a dead letter. Displays as the sentence in `dt-error`, which is ASCII.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause<'a> {
+    /// An own header can't be honoured.
+    Unreadable(UnreadableHeader<'a>),
+    /// The headers can't be read at all.
+    NameUnreadable,
+    /// Exact due times are not there yet.
+    DeliverAt,
+    /// Other ready topics are not there yet.
+    Target,
+    /// It has been tried too often.
+    RetryCap {
+        /// Its attempt.
+        attempt: u32,
+        /// The last attempt that is made.
+        retry_cap: u32,
+    },
+    /// Kafka refused its copy. The length of its value, in bytes.
+    TooLarge(usize),
+}
+
+impl Cause<'_> {
+    /// The value of `dt-reason`; docs/operations.md explains each.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Cause::Unreadable(UnreadableHeader::Twice(_)) => "HeaderTwice",
+            Cause::Unreadable(UnreadableHeader::TooLarge(_)) => "HeadersTooLarge",
+            Cause::Unreadable(_) | Cause::NameUnreadable => "HeaderUnreadable",
+            Cause::DeliverAt => "DeliverAtUnsupported",
+            Cause::Target => "TargetUnsupported",
+            Cause::RetryCap { .. } => "RetryCapExceeded",
+            Cause::TooLarge(_) => "TooLarge",
+        }
+    }
+}
+
+impl Display for Cause<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match *self {
+            Cause::Unreadable(unreadable) => unreadable.fmt(f),
+            Cause::NameUnreadable => f.write_str("a header key is not UTF-8; the headers are left out"),
+            Cause::DeliverAt => write!(f, "{} is not supported by this version", Own::DeliverAt.name()),
+            Cause::Target => write!(f, "{} is not supported by this version", Own::Target.name()),
+            Cause::RetryCap { attempt, retry_cap } => {
+                write!(f, "attempt {attempt} is above the retry cap of {retry_cap}")
+            }
+            Cause::TooLarge(bytes) => write!(f, "the copy of {bytes} bytes was refused as too large"),
+        }
+    }
+}
+
+impl Display for UnreadableHeader<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match *self {
+            UnreadableHeader::Twice(name) => write!(f, "{} must be there once, it is there twice", name.name()),
+            UnreadableHeader::TooLarge(bytes) => {
+                write!(f, "own headers must have at most {MAX_OWN_BYTES} bytes, they have {bytes}")
+            }
+            UnreadableHeader::NotANumber { name, most, value } => {
+                let name = name.name();
+                write!(f, "{name} must be a decimal number from 0 to {most}, it is {}", Shown(value))
+            }
+            UnreadableHeader::NotText { name, most, value } => {
+                write!(f, "{} must be 1 to {most} ASCII characters, it is {}", name.name(), Shown(value))
+            }
+            UnreadableHeader::LevelZero => {
+                let name = Own::DelayLevel.name();
+                write!(f, "{name} must be 1 or more: level 1 is the first entry of the delay list")
+            }
+            UnreadableHeader::NoRoot => write!(f, "{} must be door:partition:offset:topic id", Own::Root.name()),
+        }
+    }
+}
+
+/// The beginning of a value, quoted and escaped as Python shows bytes.
+struct Shown<'a>(Option<&'a [u8]>);
+
+impl Display for Shown<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Some(value) = self.0 else {
+            return f.write_str("null");
+        };
+        let value = &value[..value.len().min(SHOWN_BYTES)];
+        let quote = if value.contains(&b'\'') && !value.contains(&b'"') { '"' } else { '\'' };
+        f.write_char(quote)?;
+        for &byte in value {
+            match byte {
+                b'\t' => f.write_str("\\t")?,
+                b'\n' => f.write_str("\\n")?,
+                b'\r' => f.write_str("\\r")?,
+                b'\\' => f.write_str("\\\\")?,
+                b' '..=b'~' if char::from(byte) == quote => write!(f, "\\{quote}")?,
+                b' '..=b'~' => f.write_char(char::from(byte))?,
+                _ => write!(f, "\\x{byte:02x}")?,
+            }
+        }
+        f.write_char(quote)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Shown;
+
+    #[test]
+    fn values_are_shown_as_python_shows_them() {
+        for (value, shown) in [
+            (&b"5 "[..], "'5 '"),
+            (b"it's", "\"it's\""),
+            (b"it's \"", "'it\\'s \"'"),
+            (b"\t\n\r\\\0\xff~\x7f", "'\\t\\n\\r\\\\\\x00\\xff~\\x7f'"),
+            (&[b'x'; 40], "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'"),
+        ] {
+            assert_eq!(Shown(Some(value)).to_string(), shown);
+        }
+        assert_eq!(Shown(None).to_string(), "null");
+    }
+}

@@ -1,0 +1,147 @@
+//! Which partition of the delays topic stands for which delay, as Python's layout says it.
+
+use std::fmt::{self, Display, Formatter};
+
+/// A delay and its partitions of the delays topic, ascending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kind {
+    delay_seconds: u32,
+    partitions: Vec<u32>,
+}
+
+impl Kind {
+    /// What a record waits there.
+    #[must_use]
+    pub fn delay_seconds(&self) -> u32 {
+        self.delay_seconds
+    }
+
+    /// The same in milliseconds.
+    #[must_use]
+    pub fn delay_ms(&self) -> i64 {
+        i64::from(self.delay_seconds) * 1000
+    }
+
+    /// The lane that records of a front partition take: always the same one.
+    #[must_use]
+    pub fn lane(&self, front_partition: u32) -> u32 {
+        self.partitions[front_partition as usize % self.partitions.len()]
+    }
+}
+
+/// The table at one generation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Every delay that the table has, those that left the list too.
+    kinds: Vec<Kind>,
+    /// The delay list, as indexes into `kinds`.
+    list: Vec<usize>,
+    /// The delays of the list above 0, ascending and each once, as indexes into `kinds`.
+    waits: Vec<usize>,
+    partition_delays: Vec<u32>,
+}
+
+/// Why a table is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutError {
+    /// The delay list is empty.
+    NoDelays,
+    /// A delay of the list, in seconds, has no partition.
+    NoPartition(u32),
+}
+
+impl Display for LayoutError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            LayoutError::NoDelays => f.write_str("a delay list must have at least one delay"),
+            LayoutError::NoPartition(delay) => write!(f, "the delay of {delay} s must have a partition, it has none"),
+        }
+    }
+}
+
+impl std::error::Error for LayoutError {}
+
+impl Layout {
+    /// The table. `delay_seconds`: the delay list; `partition_delays`: the delay in seconds of each partition of the delays
+    /// topic.
+    ///
+    /// # Errors
+    /// The list is empty, or has a delay without a partition.
+    pub fn new(delay_seconds: &[u32], partition_delays: &[u32]) -> Result<Self, LayoutError> {
+        let mut kinds: Vec<Kind> = Vec::new();
+        for (partition, &delay_seconds) in (0..).zip(partition_delays) {
+            match kinds.iter_mut().find(|kind| kind.delay_seconds == delay_seconds) {
+                Some(kind) => kind.partitions.push(partition),
+                None => kinds.push(Kind { delay_seconds, partitions: vec![partition] }),
+            }
+        }
+        let place = |delay: &u32| kinds.iter().position(|k| k.delay_seconds == *delay).ok_or(*delay);
+        let list: Vec<usize> =
+            delay_seconds.iter().map(place).collect::<Result<_, _>>().map_err(LayoutError::NoPartition)?;
+        if list.is_empty() {
+            return Err(LayoutError::NoDelays);
+        }
+        let mut waits: Vec<usize> = list.iter().copied().filter(|kind| kinds[*kind].delay_seconds > 0).collect();
+        waits.sort_unstable_by_key(|kind| kinds[*kind].delay_seconds);
+        waits.dedup();
+        Ok(Layout { kinds, list, waits, partition_delays: partition_delays.to_vec() })
+    }
+
+    /// The delay, in seconds, that a partition of the delays topic stands for; `None`: there is no such partition yet.
+    #[must_use]
+    pub fn delay_of(&self, partition: u32) -> Option<u32> {
+        self.partition_delays.get(partition as usize).copied()
+    }
+
+    /// What attempt `attempt`, from 0, waits: the last entry serves all later attempts.
+    #[must_use]
+    pub fn for_attempt(&self, attempt: u32) -> &Kind {
+        &self.kinds[self.list[(attempt as usize).min(self.list.len() - 1)]]
+    }
+
+    /// The entry `level` of the delay list, from 1; above the last entry, the last.
+    #[must_use]
+    pub fn for_level(&self, level: u64) -> &Kind {
+        let entry = usize::try_from(level.saturating_sub(1)).unwrap_or(usize::MAX);
+        &self.kinds[self.list[entry.min(self.list.len() - 1)]]
+    }
+
+    /// The longest delay of the list, above 0, that is over within `remaining_ms`; if none is, the shortest. `None`: the
+    /// list has none above 0.
+    #[must_use]
+    pub fn longest_within(&self, remaining_ms: i64) -> Option<&Kind> {
+        let fitting = self.waits.partition_point(|kind| self.kinds[*kind].delay_ms() <= remaining_ms);
+        self.waits.get(fitting.saturating_sub(1)).map(|kind| &self.kinds[*kind])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_levels_and_attempts() {
+        let layout = Layout::new(&[0, 60, 5, 60], &[0, 0, 60, 5, 60, 10]).unwrap();
+        let delays: Vec<u32> = (0..6).map(|attempt| layout.for_attempt(attempt).delay_seconds()).collect();
+        assert_eq!(delays, [0, 60, 5, 60, 60, 60]);
+        assert_eq!(layout.for_level(1).delay_seconds(), 0);
+        assert_eq!(layout.for_level(u64::MAX).delay_seconds(), 60);
+        assert_eq!([0, 1, 2].map(|front| layout.for_attempt(1).lane(front)), [2, 4, 2]);
+        assert_eq!(layout.delay_of(5), Some(10)); // a kind that left the list
+        assert_eq!(layout.delay_of(6), None);
+    }
+
+    #[test]
+    fn a_late_record_gets_the_longest_that_fits() {
+        let layout = Layout::new(&[0, 60, 5], &[0, 60, 5, 10]).unwrap();
+        let within = |remaining_ms| layout.longest_within(remaining_ms).map(Kind::delay_seconds);
+        assert_eq!([4_999, 5_000, 59_999, 60_000, i64::MAX].map(within), [5, 5, 5, 60, 60].map(Some));
+        assert_eq!(Layout::new(&[0], &[0]).unwrap().longest_within(10), None);
+    }
+
+    #[test]
+    fn what_is_no_table_is_refused() {
+        assert_eq!(Layout::new(&[], &[0]), Err(LayoutError::NoDelays));
+        assert_eq!(Layout::new(&[0, 5], &[0]), Err(LayoutError::NoPartition(5)));
+    }
+}

@@ -1,0 +1,131 @@
+//! The records of one partition that wait for their turn.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Records come in nearly in the order of their turns: a line for those, and a heap for the few that are earlier.
+///
+/// Equal turns leave in the order of their offsets.
+#[derive(Debug)]
+pub struct Pending<T> {
+    line: VecDeque<Entry<T>>,
+    early: BinaryHeap<Entry<T>>,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    turn_at_ms: i64,
+    offset: i64,
+    record: T,
+}
+
+impl<T> Entry<T> {
+    fn key(&self) -> (i64, i64) {
+        (self.turn_at_ms, self.offset)
+    }
+}
+
+/// The first turn is the greatest, since the heap gives that.
+impl<T> Ord for Entry<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key().cmp(&self.key())
+    }
+}
+
+impl<T> PartialOrd for Entry<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for Entry<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<T> Eq for Entry<T> {}
+
+impl<T> Default for Pending<T> {
+    fn default() -> Self {
+        Pending { line: VecDeque::new(), early: BinaryHeap::new() }
+    }
+}
+
+impl<T> Pending<T> {
+    /// Holds a record until its turn, in milliseconds of broker time.
+    pub fn add(&mut self, turn_at_ms: i64, offset: i64, record: T) {
+        let entry = Entry { turn_at_ms, offset, record };
+        if self.line.back().map_or(true, |last| last.key() < entry.key()) {
+            self.line.push_back(entry);
+        } else {
+            self.early.push(entry);
+        }
+    }
+
+    /// When there is something to do; `None`: nothing waits.
+    #[must_use]
+    pub fn next_turn_at_ms(&self) -> Option<i64> {
+        let first = if self.early_is_first() { self.early.peek() } else { self.line.front() };
+        first.map(|entry| entry.turn_at_ms)
+    }
+
+    /// The record whose turn came first, if it has come.
+    pub fn pop(&mut self, now_ms: i64) -> Option<T> {
+        if self.next_turn_at_ms()? > now_ms {
+            return None;
+        }
+        let first = if self.early_is_first() { self.early.pop() } else { self.line.pop_front() };
+        first.map(|entry| entry.record)
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.line.len() + self.early.len()
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.line.is_empty() && self.early.is_empty()
+    }
+
+    /// How many have had their turn by then.
+    #[must_use]
+    pub fn due_count(&self, now_ms: i64) -> usize {
+        let early = self.early.iter().filter(|entry| entry.turn_at_ms <= now_ms).count();
+        early + self.line.partition_point(|entry| entry.turn_at_ms <= now_ms)
+    }
+
+    /// Forgets them all.
+    pub fn clear(&mut self) {
+        self.line.clear();
+        self.early.clear();
+    }
+
+    fn early_is_first(&self) -> bool {
+        match (self.early.peek(), self.line.front()) {
+            (Some(early), Some(line)) => early.key() < line.key(),
+            (early, _) => early.is_some(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pending;
+
+    #[test]
+    fn turns_come_in_order_and_equal_ones_by_offset() {
+        let mut pending = Pending::default();
+        for (offset, turn_at_ms) in (0..).zip([5, 9, 3, 9, 5, 3]) {
+            pending.add(turn_at_ms, offset, offset);
+        }
+        assert_eq!((pending.len(), pending.due_count(5), pending.next_turn_at_ms()), (6, 4, Some(3)));
+        assert_eq!(pending.pop(2), None);
+        let left: Vec<i64> = std::iter::from_fn(|| pending.pop(9)).collect();
+        assert_eq!(left, [2, 5, 0, 4, 1, 3]);
+        assert!(pending.is_empty());
+    }
+}

@@ -1,0 +1,113 @@
+//! Where a record stands, and where it was first seen.
+
+use std::str;
+
+use crate::digits;
+
+/// The longest root that is believed: a first copy has it as its id, and ids are not longer.
+pub const MAX_ROOT_BYTES: usize = 256;
+
+/// Which of the two topics that we read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// The front topic, where clients produce.
+    Front,
+    /// The delays topic, where workers write hops, and clients that follow the registry.
+    Delays,
+}
+
+impl Door {
+    /// As it stands in roots and origins.
+    #[must_use]
+    pub const fn letter(self) -> u8 {
+        match self {
+            Door::Front => b'f',
+            Door::Delays => b'd',
+        }
+    }
+}
+
+/// A record's place. As a *root* it is where the record was first seen, as an *origin* what a copy was made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The topic.
+    pub door: Door,
+    /// Of that topic.
+    pub partition: u32,
+    /// In that partition.
+    pub offset: i64,
+    /// Of that topic, as Kafka prints it.
+    pub topic_id: &'a str,
+}
+
+impl<'a> Place<'a> {
+    /// Appends the root, `f:<partition>:<offset>:<topic id>`.
+    pub fn write_root(&self, text: &mut Vec<u8>) {
+        self.write_origin(text);
+        text.push(b':');
+        text.extend_from_slice(self.topic_id.as_bytes());
+    }
+
+    /// Appends the origin, `f:<partition>:<offset>`.
+    pub fn write_origin(&self, text: &mut Vec<u8>) {
+        text.extend_from_slice(&[self.door.letter(), b':']);
+        digits::write(text, self.partition);
+        text.push(b':');
+        digits::write(text, self.offset);
+    }
+
+    /// A root as `write_root` writes it; `None`: it is not one.
+    #[must_use]
+    pub fn read_root(value: &'a [u8]) -> Option<Self> {
+        if value.len() > MAX_ROOT_BYTES || !value.is_ascii() {
+            return None;
+        }
+        let (door, rest) = match value {
+            [b'f', b':', rest @ ..] => (Door::Front, rest),
+            [b'd', b':', rest @ ..] => (Door::Delays, rest),
+            _ => return None,
+        };
+        let mut parts = rest.splitn(3, |byte| *byte == b':');
+        let partition = digits::read(parts.next()?, u64::from(i32::MAX.unsigned_abs()))?;
+        let offset = digits::read(parts.next()?, i64::MAX.unsigned_abs())?;
+        let topic_id = str::from_utf8(parts.next()?).ok().filter(|id| !id.contains(':'))?;
+        Some(Place { door, partition: u32::try_from(partition).ok()?, offset: i64::try_from(offset).ok()?, topic_id })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_reads_back() {
+        let place = Place { door: Door::Delays, partition: 7, offset: i64::MAX, topic_id: "uT1eKVuTQ2--Rhh9b73dqg" };
+        let mut text = Vec::new();
+        place.write_root(&mut text);
+        assert_eq!(text, b"d:7:9223372036854775807:uT1eKVuTQ2--Rhh9b73dqg");
+        assert_eq!(Place::read_root(&text), Some(place));
+    }
+
+    #[test]
+    fn what_is_no_root_is_refused() {
+        let long = format!("f:1:2:{}", "x".repeat(251));
+        for wrong in [
+            "",
+            "f",
+            "f:1:2",
+            "x:1:2:id",
+            "f:-1:2:id",
+            "f:1:2:id:more",
+            "f::2:id",
+            "f:2147483648:2:id",
+            "fd:1:2:id",
+            "f:1:9223372036854775808:id",
+            "f:1:2:\u{e9}",
+            &long,
+        ] {
+            assert_eq!(Place::read_root(wrong.as_bytes()), None, "{wrong}");
+        }
+        assert_eq!(Place::read_root(b"f:01:002:").map(|place| (place.partition, place.offset)), Some((1, 2)));
+        assert!(Place::read_root(&long.as_bytes()[..256]).is_some());
+    }
+}

@@ -1,0 +1,218 @@
+//! Decisions and copies.
+
+use std::num::NonZeroU32;
+
+use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::types::{PyBytes, PyList};
+
+use super::value_error;
+use crate::layout::Layout;
+use crate::place::Place;
+use crate::reading::Headers;
+use crate::record::{self, Side};
+use crate::release::{LowerBoundMs, Release};
+use crate::routing::{self, DeadLetter, Decision, Hop, Turn, Waiting};
+use crate::writing::CopyHeaders;
+
+type List = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+#[pyclass(frozen, module = "delayed_topics_engine")]
+pub struct Policy(record::Policy);
+
+#[pymethods]
+impl Policy {
+    #[new]
+    #[pyo3(signature = (*, delay_seconds, partition_delays, retry_cap, ready_partitions))]
+    #[allow(clippy::needless_pass_by_value)] // that is how Python's lists come
+    fn new(
+        delay_seconds: Vec<u32>,
+        partition_delays: Vec<u32>,
+        retry_cap: u32,
+        ready_partitions: NonZeroU32,
+    ) -> PyResult<Self> {
+        let layout = Layout::new(&delay_seconds, &partition_delays).map_err(value_error)?;
+        Ok(Policy(record::Policy { layout, retry_cap, ready_partitions }))
+    }
+}
+
+#[pyclass(frozen, module = "delayed_topics_engine")]
+pub struct Record {
+    side: Side,
+    partition: u32,
+    offset: i64,
+    topic_id: PyBackedStr,
+    appended_at_ms: Option<i64>,
+    key: Option<PyBackedBytes>,
+    headers: Option<Vec<(PyBackedBytes, Option<PyBackedBytes>)>>,
+}
+
+#[pymethods]
+impl Record {
+    #[new]
+    #[pyo3(signature = (*, delay_seconds, partition, offset, topic_id, appended_at_ms, key, headers))]
+    fn new(
+        delay_seconds: Option<u32>,
+        partition: u32,
+        offset: i64,
+        topic_id: PyBackedStr,
+        appended_at_ms: Option<i64>,
+        key: Option<PyBackedBytes>,
+        headers: Option<Vec<(PyBackedBytes, Option<PyBackedBytes>)>>,
+    ) -> Self {
+        let side = delay_seconds.map_or(Side::Front, |delay_seconds| Side::Delays { delay_seconds });
+        Record { side, partition, offset, topic_id, appended_at_ms, key, headers }
+    }
+}
+
+impl Record {
+    fn borrowed(&self) -> record::Record<'_, impl Headers<'_>> {
+        let headers = self.headers.as_ref();
+        record::Record {
+            side: self.side,
+            partition: self.partition,
+            offset: self.offset,
+            topic_id: &self.topic_id,
+            appended_at_ms: self.appended_at_ms,
+            key: self.key.as_deref(),
+            headers: headers.map(|all| all.iter().map(|(name, value)| (&**name, value.as_deref()))),
+        }
+    }
+}
+
+#[pyclass(frozen, get_all, module = "delayed_topics_engine")]
+pub struct Wait {
+    root: Vec<u8>,
+    due_at_ms: i64,
+    turn_at_ms: i64,
+    ready_partition: u32,
+    misrouted: bool,
+}
+
+impl Wait {
+    fn of(root: Vec<u8>, waiting: Waiting) -> Self {
+        let Waiting { due_at_ms, turn_at_ms, ready_partition, misrouted } = waiting;
+        Wait { root, due_at_ms, turn_at_ms, ready_partition, misrouted }
+    }
+
+    fn waiting(&self) -> Waiting {
+        let Wait { due_at_ms, turn_at_ms, ready_partition, misrouted, .. } = *self;
+        Waiting { due_at_ms, turn_at_ms, ready_partition, misrouted }
+    }
+}
+
+#[pyclass(frozen, get_all, module = "delayed_topics_engine")]
+pub struct Copy {
+    target: &'static str,
+    partition: u32,
+    root: Vec<u8>,
+    due_at_ms: Option<i64>,
+    reason: Option<&'static str>,
+    headers: Py<PyList>,
+}
+
+/// Either of the two.
+#[derive(IntoPyObject)]
+pub enum WaitOrCopy {
+    Wait(Wait),
+    Copy(Copy),
+}
+
+#[pyfunction]
+pub fn decide(py: Python<'_>, record: &Record, policy: &Policy, now_ms: i64) -> PyResult<WaitOrCopy> {
+    let borrowed = record.borrowed();
+    Ok(match routing::decide(&borrowed, &policy.0, LowerBoundMs(now_ms)) {
+        Decision::Wait(wait) => WaitOrCopy::Wait(Wait::of(written(wait.root), wait.waiting)),
+        Decision::Hop(hop) => WaitOrCopy::Copy(hop_copy(py, &borrowed, &hop)?),
+        Decision::DeadLetter(dead) => WaitOrCopy::Copy(dead_letter_copy(py, &borrowed, &dead, true)?),
+    })
+}
+
+#[pyfunction]
+pub fn take_turn(py: Python<'_>, record: &Record, wait: &Wait, policy: &Policy, now_ms: i64) -> PyResult<WaitOrCopy> {
+    let borrowed = record.borrowed();
+    Ok(match routing::take_turn(&borrowed, wait.waiting(), &policy.0, LowerBoundMs(now_ms)) {
+        Turn::Release(release) => WaitOrCopy::Copy(release_copy(py, &borrowed, &release)?),
+        Turn::Hop(hop) => WaitOrCopy::Copy(hop_copy(py, &borrowed, &hop)?),
+        Turn::Hold(waiting) => WaitOrCopy::Wait(Wait::of(wait.root.clone(), waiting)),
+        Turn::DeadLetter(dead) => WaitOrCopy::Copy(dead_letter_copy(py, &borrowed, &dead, true)?),
+    })
+}
+
+#[pyfunction]
+pub fn release(py: Python<'_>, record: &Record, wait: &Wait, now_ms: i64) -> PyResult<Copy> {
+    let borrowed = record.borrowed();
+    let (own, root) = borrowed.read().map_err(|cause| pyo3::exceptions::PyValueError::new_err(cause.to_string()))?;
+    let prepared = Release::prepare(own, root, wait.due_at_ms, wait.ready_partition, LowerBoundMs(now_ms));
+    release_copy(py, &borrowed, &prepared.map_err(value_error)?)
+}
+
+#[pyfunction]
+#[pyo3(signature = (record, *, value_bytes, foreign_headers))]
+pub fn too_large(py: Python<'_>, record: &Record, value_bytes: usize, foreign_headers: bool) -> PyResult<Copy> {
+    let borrowed = record.borrowed();
+    let dead = routing::too_large(&borrowed, value_bytes);
+    dead_letter_copy(py, &borrowed, &dead, foreign_headers)
+}
+
+fn release_copy<'a>(
+    py: Python<'_>,
+    record: &record::Record<'a, impl Headers<'a>>,
+    release: &Release<'a>,
+) -> PyResult<Copy> {
+    let mut headers = List::default();
+    CopyHeaders::default().release(record.headers.clone().into_iter().flatten(), record.place(), release, &mut headers);
+    Ok(Copy {
+        target: "ready",
+        partition: release.ready_partition(),
+        root: written(release.root()),
+        due_at_ms: Some(release.due_at_ms()),
+        reason: None,
+        headers: listed(py, &headers)?,
+    })
+}
+
+fn hop_copy<'a>(py: Python<'_>, record: &record::Record<'a, impl Headers<'a>>, hop: &Hop<'a>) -> PyResult<Copy> {
+    let mut headers = List::default();
+    CopyHeaders::default().hop(record.headers.clone().into_iter().flatten(), record.place(), hop, &mut headers);
+    Ok(Copy {
+        target: "delays",
+        partition: hop.partition,
+        root: written(hop.root),
+        due_at_ms: Some(hop.due_at_ms),
+        reason: None,
+        headers: listed(py, &headers)?,
+    })
+}
+
+fn dead_letter_copy<'a>(
+    py: Python<'_>,
+    record: &record::Record<'a, impl Headers<'a>>,
+    dead: &DeadLetter<'a>,
+    foreign_headers: bool,
+) -> PyResult<Copy> {
+    let mut headers = List::default();
+    let kept = record.headers.clone().filter(|_| foreign_headers).into_iter().flatten();
+    CopyHeaders::default().dead_letter(kept, record.place(), dead, &mut headers);
+    Ok(Copy {
+        target: "dead-letter",
+        partition: dead.root.partition,
+        root: written(dead.root),
+        due_at_ms: None,
+        reason: Some(dead.cause.reason()),
+        headers: listed(py, &headers)?,
+    })
+}
+
+fn written(root: Place<'_>) -> Vec<u8> {
+    let mut text = Vec::new();
+    root.write_root(&mut text);
+    text
+}
+
+fn listed(py: Python<'_>, headers: &List) -> PyResult<Py<PyList>> {
+    let bytes = headers
+        .iter()
+        .map(|(name, value)| (PyBytes::new(py, name), value.as_deref().map(|value| PyBytes::new(py, value))));
+    Ok(PyList::new(py, bytes.collect::<Vec<_>>())?.unbind())
+}

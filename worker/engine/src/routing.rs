@@ -1,0 +1,239 @@
+//! What becomes of a record: released when it is due, hopped into a delays partition, or dead-lettered. Time is passed in.
+
+use std::num::NonZeroU32;
+
+use crate::dead_letter::Cause;
+use crate::layout::{Kind, Layout};
+use crate::partitioner::partition_for_key;
+use crate::place::Place;
+use crate::reading::{Headers, OwnHeaders};
+use crate::record::{Policy, Record, Side};
+use crate::release::{LowerBoundMs, NotDue, Release};
+
+/// A remainder below this is waited out in the window: no kind is shorter than one second.
+pub const HELD_IN_MEMORY_MS: i64 = 1000;
+
+/// What becomes of a record that has just been read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision<'a> {
+    /// It is held until its turn, which may have come already.
+    Wait(Wait<'a>),
+    /// It is copied into the delays topic.
+    Hop(Hop<'a>),
+    /// It is copied into the dead-letter topic.
+    DeadLetter(DeadLetter<'a>),
+}
+
+/// A record that is held until its turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait<'a> {
+    /// What its headers say.
+    pub own: OwnHeaders<'a>,
+    /// Where it was first seen.
+    pub root: Place<'a>,
+    /// What is to be remembered of it until then.
+    pub waiting: Waiting,
+}
+
+impl<'a> Wait<'a> {
+    /// The release of one that is due already.
+    ///
+    /// # Errors
+    /// It isn't.
+    pub fn release(self, now: LowerBoundMs) -> Result<Release<'a>, NotDue> {
+        Release::prepare(self.own, self.root, self.waiting.due_at_ms, self.waiting.ready_partition, now)
+    }
+}
+
+/// What is remembered of a record that waits. Its headers are read again when its turn has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Fixed where the record was first seen.
+    pub due_at_ms: i64,
+    /// When there is something to do: at its due time, or before it, when its partition's delay is over.
+    pub turn_at_ms: i64,
+    /// The partition of the ready topic that it is released into.
+    pub ready_partition: u32,
+    /// A client that should use the front wrote it into a delays partition.
+    pub misrouted: bool,
+}
+
+/// A copy into the delays topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hop<'a> {
+    /// What its headers say.
+    pub own: OwnHeaders<'a>,
+    /// Where it was first seen.
+    pub root: Place<'a>,
+    /// Fixed there.
+    pub due_at_ms: i64,
+    /// Of the delays topic.
+    pub partition: u32,
+}
+
+/// A copy into the dead-letter topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter<'a> {
+    /// What its headers say; nothing if they can't be honoured.
+    pub own: OwnHeaders<'a>,
+    /// Where it was first seen.
+    pub root: Place<'a>,
+    /// Why.
+    pub cause: Cause<'a>,
+}
+
+impl DeadLetter<'_> {
+    /// The partition of a dead-letter topic with so many.
+    #[must_use]
+    pub fn partition(&self, dead_letter_partitions: NonZeroU32) -> u32 {
+        self.root.partition % dead_letter_partitions
+    }
+}
+
+/// What becomes of a record whose turn has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn<'a> {
+    /// It is due.
+    Release(Release<'a>),
+    /// It isn't, and hops on.
+    Hop(Hop<'a>),
+    /// It isn't, and is held until it is.
+    Hold(Waiting),
+    /// What it was decided by can't be read any more, which nothing can cause but a fault of ours.
+    DeadLetter(DeadLetter<'a>),
+}
+
+/// What becomes of a record that has just been read.
+#[must_use]
+pub fn decide<'a, H: Headers<'a>>(record: &Record<'a, H>, policy: &Policy, now: LowerBoundMs) -> Decision<'a> {
+    let (own, root) = match record.read() {
+        Ok(read) => read,
+        Err(cause) => return Decision::DeadLetter(unread(record, cause)),
+    };
+    let appended_at_ms = record.appended_at_ms.unwrap_or(now.0);
+    match record.side {
+        Side::Front => decide_front(own, root, appended_at_ms, policy, now),
+        Side::Delays { delay_seconds } => {
+            let served_at_ms = appended_at_ms.saturating_add(i64::from(delay_seconds) * 1000);
+            decide_delays(own, root, served_at_ms, record, policy)
+        }
+    }
+}
+
+/// A record of a front partition. Due now, or within a second: it waits; otherwise it hops.
+fn decide_front<'a>(
+    own: OwnHeaders<'a>,
+    root: Place<'a>,
+    appended_at_ms: i64,
+    policy: &Policy,
+    now: LowerBoundMs,
+) -> Decision<'a> {
+    if let Some(cause) = refused(&own, policy.retry_cap) {
+        return Decision::DeadLetter(DeadLetter { own, root, cause });
+    }
+    let layout = &policy.layout;
+    let asked = own.delay_level.map_or_else(|| layout.for_attempt(own.attempt), |level| layout.for_level(level));
+    let due_at_ms = appended_at_ms.saturating_add(asked.delay_ms());
+    if let Some(kind) = next_kind(layout, Some(asked), due_at_ms.saturating_sub(now.0)) {
+        return Decision::Hop(Hop { own, root, due_at_ms, partition: kind.lane(root.partition) });
+    }
+    let ready_partition = root.partition % policy.ready_partitions;
+    let waiting = Waiting { due_at_ms, turn_at_ms: due_at_ms, ready_partition, misrouted: false };
+    Decision::Wait(Wait { own, root, waiting })
+}
+
+/// A record of a delays partition: first in, first out, its turn is when the partition's delay, or its own wait, is over.
+fn decide_delays<'a, H: Headers<'a>>(
+    own: OwnHeaders<'a>,
+    root: Place<'a>,
+    served_at_ms: i64,
+    record: &Record<'a, H>,
+    policy: &Policy,
+) -> Decision<'a> {
+    let waiting = if let Some(hop) = own.hop {
+        let due_at_ms = hop.due_at_ms;
+        let due_by_then = due_at_ms < served_at_ms.saturating_add(HELD_IN_MEMORY_MS);
+        Waiting {
+            due_at_ms,
+            turn_at_ms: if due_by_then { due_at_ms } else { served_at_ms },
+            ready_partition: root.partition % policy.ready_partitions,
+            misrouted: false,
+        }
+    } else {
+        if let Some(cause) = refused(&own, policy.retry_cap) {
+            return Decision::DeadLetter(DeadLetter { own, root, cause });
+        }
+        let ready_partition = match record.key {
+            Some(key) if !key.is_empty() => partition_for_key(key, policy.ready_partitions),
+            _ => record.partition % policy.ready_partitions,
+        };
+        Waiting { due_at_ms: served_at_ms, turn_at_ms: served_at_ms, ready_partition, misrouted: !own.any }
+    };
+    Decision::Wait(Wait { own, root, waiting })
+}
+
+/// What becomes of a record that was read, and decided, before, and whose turn has come.
+#[must_use]
+pub fn take_turn<'a, H: Headers<'a>>(
+    record: &Record<'a, H>,
+    waiting: Waiting,
+    policy: &Policy,
+    now: LowerBoundMs,
+) -> Turn<'a> {
+    let due_at_ms = waiting.due_at_ms;
+    let (own, root) = match record.read() {
+        Ok(read) => read,
+        Err(cause) => return Turn::DeadLetter(unread(record, cause)),
+    };
+    if due_at_ms <= now.0 {
+        let prepared = Release::prepare(own, root, due_at_ms, waiting.ready_partition, now);
+        return prepared.map_or(Turn::Hold(waiting), Turn::Release);
+    }
+    match next_kind(&policy.layout, None, due_at_ms.saturating_sub(now.0)) {
+        Some(kind) => Turn::Hop(Hop { own, root, due_at_ms, partition: kind.lane(root.partition) }),
+        None => Turn::Hold(Waiting { turn_at_ms: due_at_ms, ..waiting }),
+    }
+}
+
+/// What becomes of a record whose copy Kafka has refused as too large, whatever it was decided before. `value_bytes`: the
+/// length of its value.
+#[must_use]
+pub fn too_large<'a, H: Headers<'a>>(record: &Record<'a, H>, value_bytes: usize) -> DeadLetter<'a> {
+    let (own, root) = record.read().unwrap_or_else(|_| (OwnHeaders::default(), record.place()));
+    DeadLetter { own, root, cause: Cause::TooLarge(value_bytes) }
+}
+
+/// The kind that a record with `remaining_ms` to wait hops to; `None`: it is held in the window.
+///
+/// The normal case is its own kind. A hop made late goes to the longest kind that fits, so that it isn't served behind
+/// records that wait longer; if none fits, to the shortest: what is behind its due time there is the least.
+#[must_use]
+pub fn next_kind<'l>(layout: &'l Layout, own: Option<&'l Kind>, remaining_ms: i64) -> Option<&'l Kind> {
+    if remaining_ms <= 0 || own.is_some_and(|kind| kind.delay_seconds() == 0) {
+        return None;
+    }
+    if own.is_some_and(|kind| remaining_ms >= kind.delay_ms() - HELD_IN_MEMORY_MS) {
+        return own;
+    }
+    if remaining_ms < HELD_IN_MEMORY_MS {
+        return None;
+    }
+    layout.longest_within(remaining_ms)
+}
+
+/// What is not there yet, or was tried too often.
+fn refused<'a>(own: &OwnHeaders<'a>, retry_cap: u32) -> Option<Cause<'a>> {
+    if own.deliver_at_ms.is_some() {
+        Some(Cause::DeliverAt)
+    } else if own.target.is_some() {
+        Some(Cause::Target)
+    } else if own.attempt > retry_cap {
+        Some(Cause::RetryCap { attempt: own.attempt, retry_cap })
+    } else {
+        None
+    }
+}
+
+fn unread<'a, H: Headers<'a>>(record: &Record<'a, H>, cause: Cause<'a>) -> DeadLetter<'a> {
+    DeadLetter { own: OwnHeaders::default(), root: record.place(), cause }
+}
