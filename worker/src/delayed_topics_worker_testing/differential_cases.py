@@ -1,0 +1,225 @@
+"""Records at random for `differential`, most of them as clients and workers write them, and some as nobody should.
+
+`python -m delayed_topics_worker_testing.differential_cases --records 10000000 --seed 7` compares that many.
+"""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Literal
+
+import click
+from delayed_topics_core.headers import OWN_HEADERS, Header, OwnHeaders, Root, write_hop, write_release
+from delayed_topics_core.layout import Layout, LayoutSpec, evolve, initial
+
+from delayed_topics_worker_testing.differential import TOPIC_ID, Case, Difference, Setting, compare
+
+NOW_MS = 1_790_000_000_000
+SLICE = 100_000
+"""Records that have a seed of their own."""
+MAX_OFFSET = 2**63 - 2  # the position after it is the largest number
+OWN = sorted(OWN_HEADERS)
+NUMBERS: list[bytes | None] = [
+    *(b"%d" % n for n in (*range(12), 999, 2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**64, 10**20, NOW_MS, NOW_MS + 5_000)),
+    *(b"", b"007", b"-1", b"+1", b" 1", b"1 ", b"1e3", b"1.0", b"0x1", b"1\0", b"\xff", "٣".encode(), None),
+    *(b"0" * 18 + b"1", b"0" * 19 + b"1"),
+]
+TEXTS: list[bytes | None] = [
+    *(b"order-7", b"f:3:17:" + TOPIC_ID.encode(), b"", b"it's", b'"', b"it's \"", bytes(range(48)), b"\x7f\xff", None),
+    *(b"x" * n for n in (249, 250, 256, 257, 2048, 2049, 4090, 5000)),
+    "größe".encode(),
+]
+ROOTS: list[bytes | None] = [
+    *(
+        b"f:3:17:" + TOPIC_ID.encode(),
+        b"d:2:0:x",
+        b"f:01:007:x",
+        b"f:1:1:",
+        b"g:1:1:x",
+        b"f:1:1",
+        b"f:1:1:x:y",
+        b"f::1:x",
+    ),
+    *(
+        b"f:2147483647:1:x",
+        b"f:2147483648:1:x",
+        b"f:1:9223372036854775807:x",
+        b"f:1:9223372036854775808:x",
+        b"f:-1:1:x",
+    ),
+    *("f:1:1:é".encode(), b"f:1:1:" + b"x" * 250, b"f:1:1:" + b"x" * 251, b"f:" + b"9" * 5000 + b":1:x", b"", None),
+]
+RELEASED: list[bytes | None] = [
+    *(b"0:5", b"1:6", b"3:", b"3:4:5", b"2147483647:1", b"2147483648:1", b":1", b"x:1", b"5", b"-1:5", b"", None),
+    *(b"0000000003:1", b"00000000003:1"),
+]
+POOLS = {
+    "dt-root": ROOTS,
+    "dt-released": RELEASED,
+    "dt-id": TEXTS,
+    "dt-group": TEXTS,
+    "dt-target": TEXTS,
+    "dt-error": TEXTS,
+}
+FOREIGN: list[Header] = [
+    *(("trace", b"1"), ("trace", b"2"), ("null", None), ("", b""), ("größe", b"\xff"), ("Dt-Id", b"x"), ("dt-", b"x")),
+    *(("dt-ids", b"x"), ("dt-i", b"x"), ("dt-hop", b"1"), ("xdt-id", b"1"), ("big", b"y" * 200), ("dt-id\0", b"1")),
+]
+DELAYS = (0, 1, 2, 5, 10, 60, 600, 3600, 86_400, 2_592_000)
+
+
+def random_setting(random: Random) -> Setting:
+    """A layout that manifests led to, one after the other: kinds retired, lanes and main partitions added."""
+    layout: Layout | None = None
+    for _ in range(random.choice((1, 1, 1, 2, 3, 5))):
+        spec = LayoutSpec(
+            delay_seconds=tuple(random.choices(DELAYS, k=random.randint(1, 6))),
+            partitions=random.randint(1, 16),
+            lanes_per_delay=random.choice((1, 1, 2, 3)),
+        )
+        layout = initial(spec) if layout is None else evolve(layout, spec)
+    assert layout is not None
+    retry_cap = random.choice((0, 1, 3, 5, 2**31 - 1))
+    return Setting(layout, retry_cap=retry_cap, ready_partitions=random.choice((1, 2, 3, 8, 12, 100)))
+
+
+class Cases:
+    """The same ones for the same random numbers."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._settings = [random_setting(random) for _ in range(100)]
+
+    def draw(self) -> Case:
+        random = self._random
+        setting = random.choice(self._settings)
+        layout = setting.policy.layout
+        door: Literal["f", "d"] = "f" if random.random() < 0.6 else "d"
+        partition = random.choice((0, 1, 2, 3, 7, 2**31 - 1))
+        if door == "d":
+            partition = random.randrange(layout.partition_count)
+        now_ms = NOW_MS + random.randrange(1000)
+        age_ms = random.choice((0, random.randrange(-3000, 3000), random.randrange(1, 4_000_000)))
+        headers = self._headers(door, layout)
+        later_ms = now_ms + random.choice((0, 1, 999, 1000, 1001, random.randrange(100_000), random.randrange(10**10)))
+        return Case(
+            setting=setting,
+            door=door,
+            partition=partition,
+            offset=random.choice((0, random.randrange(10**6), random.randrange(2**40), MAX_OFFSET)),
+            appended_at_ms=None if random.random() < 0.02 else now_ms - age_ms,
+            key=random.choice((None, b"", b"k", b"order-%d" % random.randrange(1000), b"\xff" * 7)),
+            value=random.choice((None, b"", b"v" * 100)),
+            headers=None if random.random() < 0.005 else headers,
+            now_ms=now_ms,
+            later_ms=later_ms,
+        )
+
+    def _headers(self, door: str, layout: Layout) -> list[Header]:
+        random = self._random
+        headers = random.choices(FOREIGN, k=random.choice((0, 0, 1, 2, 4)))
+        kind = random.random()
+        if kind < 0.25:
+            return headers
+        if kind < 0.45:
+            return self._disturbed([*headers, *self._retry()])
+        if kind < (0.55 if door == "f" else 0.85):
+            return self._disturbed(self._hop(headers, layout))
+        own = [self._any_own() for _ in range(random.randrange(1, 4))]
+        return self._disturbed([*headers, *own]) if random.random() < 0.3 else [*headers, *own]
+
+    def _retry(self) -> list[Header]:
+        """What a client sends back: with its own headers, or those of the ready record too."""
+        random = self._random
+        attempt = random.randrange(5)
+        said: list[Header] = [
+            ("dt-id", b"order-%d" % random.randrange(1000)),
+            ("dt-attempt", b"%d" % attempt),
+            ("dt-group", b"billing"),
+            ("dt-created-at", b"%d" % (NOW_MS - 5000)),
+            ("dt-done-at", b"%d" % NOW_MS),
+            ("dt-error", random.choice((b"boom", b"x" * 3000, b"\xff"))),
+        ]
+        if random.random() < 0.5:
+            return said
+        own = OwnHeaders(attempt=max(0, attempt - random.randrange(2)))
+        copied = write_release([], own, root=self._root(), origin=b"d:1:2", due_at_ms=NOW_MS, released_at_ms=NOW_MS)
+        return [*said, *(header for header in copied if header[0] not in ("dt-id", "dt-attempt"))]
+
+    def _hop(self, headers: list[Header], layout: Layout) -> list[Header]:
+        random = self._random
+        error = random.choice((None, None, b"boom"))
+        own = OwnHeaders(id=random.choice((None, b"order-7")), attempt=random.randrange(4), error=error)
+        delay_ms = random.choice(layout.delay_seconds) * 1000
+        due_at_ms = NOW_MS + random.choice((0, delay_ms, -delay_ms, random.randrange(-5000, 5000), 10**9))
+        return write_hop(headers, own, root=self._root(), origin=b"f:3:17", due_at_ms=due_at_ms)
+
+    def _root(self) -> Root:
+        random = self._random
+        door = random.choice(("f", "f", "d"))
+        return Root(door, random.randrange(12), random.randrange(2 ** random.choice((10, 40, 63))), TOPIC_ID)
+
+    def _any_own(self) -> Header:
+        name = self._random.choice(OWN)
+        pool = POOLS.get(name, NUMBERS)
+        return name, self._random.choice(pool if self._random.random() < 0.9 else TEXTS)
+
+    def _disturbed(self, headers: list[Header]) -> list[Header]:
+        """Three times in four as they are; otherwise one left out, there twice, of another value, or all in another order."""
+        random = self._random
+        if not headers or random.random() < 0.75:
+            return headers
+        at = random.randrange(len(headers))
+        match random.randrange(6):
+            case 0:
+                del headers[at]
+            case 1:
+                headers.insert(random.randrange(len(headers)), headers[at])
+            case 2:
+                headers[at] = headers[at][0], self._any_own()[1]
+            case 3:
+                headers.insert(at, self._any_own())
+            case 4:
+                random.shuffle(headers)
+            case _:
+                name = headers[at][0]
+                headers[at] = name, random.choice(POOLS.get(name, NUMBERS))
+        return headers
+
+
+def slice_of(seed: int, number: int, records: int) -> Iterator[Case]:
+    """Cases of a slice, which depend on nothing but the two."""
+    cases = Cases(Random(f"{seed}/{number}"))
+    return (cases.draw() for _ in range(records))
+
+
+@click.command()
+@click.option("--records", type=click.IntRange(1), default=1_000_000, show_default=True)
+@click.option("--seed", type=int, default=7, show_default=True)
+@click.option("--first-slice", type=click.IntRange(0), default=0, help="To see a difference again.")
+def main(records: int, seed: int, first_slice: int) -> None:
+    """Random records through both implementations: counts what became of them, and ends at the first difference."""
+    counts: Counter[str] = Counter()
+    began = time.monotonic()
+    done = 0
+    number = first_slice
+    while done < records:
+        size = min(SLICE, records - done)
+        try:
+            for case in slice_of(seed, number, size):
+                counts.update(compare(case))
+        except Difference as difference:
+            raise click.ClickException(f"seed {seed}, slice {number}: {difference}") from None
+        done += size
+        number += 1
+        if sys.stderr.isatty():
+            click.echo(f"\r{done} records", nl=False, err=True)
+    told = ", ".join(f"{counts[kind]} {kind}" for kind in sorted(counts))
+    seconds = time.monotonic() - began
+    click.echo(f"{records} records with seed {seed}, no difference: {told}; {seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
