@@ -141,6 +141,12 @@ class Window:
     def take(self, offset: int) -> bool:
         """Take in an offset; False if it is finished already. Raises ValueError if it lies before the position."""
 
+    def skip_to(self, offset: int) -> bool:
+        """Kafka has no more records below `offset`; False if that is no news."""
+
+    def renewed(self) -> Window:
+        """One that begins at the lowest unfinished offset and knows what is finished above it."""
+
     def finish(self, offset: int) -> bool:
         """The copy is acknowledged. False: the offset was not held."""
 

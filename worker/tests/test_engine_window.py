@@ -55,6 +55,16 @@ class Windows(RuleBasedStateMachine):
             if not self.pythons.is_finished(offset):
                 self.taken.append(offset)
 
+    @rule(ahead=st.integers(-3, 200))
+    def reach_the_end(self, ahead: int) -> None:
+        offset = self.pythons.position + ahead
+        assert self.engines.skip_to(offset) == self.pythons.skip_to(offset) == (ahead > 0)
+
+    @rule()
+    def read_again(self) -> None:
+        self.pythons, self.engines = self.pythons.renewed(), self.engines.renewed()
+        self.taken = []
+
     @rule(data=st.data(), count=st.integers(1, 40))
     def finish(self, data: st.DataObject, count: int) -> None:
         for _ in range(min(count, len(self.taken))):

@@ -8,8 +8,9 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::metadata::MetadataEncoder;
 
-/// Offsets that a bitmap covers even when nothing compresses: 23,000 / 8 bytes, in base64, fit into a commit's metadata.
-pub const MAX_SPAN: i64 = 23_000;
+/// Offsets that a bitmap may have to cover before intake waits. With nothing to compress, base64 of 23,700 / 8 bytes fits into
+/// a commit's metadata beside a topic id; the rest is room for what is taken in before anybody looks.
+pub const MAX_SPAN: i64 = 20_000;
 
 /// What to commit for a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +109,27 @@ impl Window {
         }
         self.shed();
         Ok(fresh)
+    }
+
+    /// Kafka has no more records below `offset`, only transaction marks and aborted ones. False: that is no news.
+    pub fn skip_to(&mut self, offset: i64) -> bool {
+        if offset <= self.position {
+            return false;
+        }
+        self.position = offset;
+        self.shed();
+        true
+    }
+
+    /// One that begins at the lowest unfinished offset and knows what is finished above it.
+    #[must_use]
+    pub fn renewed(&self) -> Window {
+        let lowest = self.lowest_unfinished();
+        let finished = |block: &Block| {
+            let (start, done) = (block.start, block.done);
+            (0..BLOCK).filter(move |bit| done >> bit & 1 == 1).map(move |bit| start + bit)
+        };
+        Window::new(lowest, self.blocks.iter().flat_map(finished).filter(|offset| *offset > lowest))
     }
 
     /// The record is released, hopped or dead-lettered, and acknowledged. False: it was not held.

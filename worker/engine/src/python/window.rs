@@ -36,6 +36,14 @@ impl Window {
         self.0.take(offset).map_err(value_error)
     }
 
+    fn skip_to(&mut self, offset: i64) -> bool {
+        self.0.skip_to(offset)
+    }
+
+    fn renewed(&self) -> Window {
+        Window(self.0.renewed())
+    }
+
     fn finish(&mut self, offset: i64) -> bool {
         self.0.finish(offset)
     }
