@@ -8,6 +8,9 @@ from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, door_err
     [
         (KafkaError._DESTROY_BROKER, KafkaUnreachable),  # fault row B3 met it: a broker left the metadata amid a call
         (KafkaError.FENCED_LEADER_EPOCH, KafkaUnreachable),
+        (KafkaError.OFFSET_NOT_AVAILABLE, KafkaUnreachable),  # a leader that was elected a moment ago
+        (KafkaError.KAFKA_STORAGE_ERROR, KafkaUnreachable),
+        (KafkaError.REPLICA_NOT_AVAILABLE, KafkaUnreachable),
         (KafkaError.POLICY_VIOLATION, KafkaRefused),
     ],
 )

@@ -55,6 +55,7 @@ def test_one_forbidden_topic_is_named_and_hides_no_other(connection: Connection)
     assert not isinstance(described["open"], KafkaDoorError)
     assert_not_authorized(described["secret"], "describing topic secret", "TOPIC_AUTHORIZATION_FAILED")
     assert_not_authorized(admin.topic_configs(["secret"])["secret"])
+    assert_not_authorized(admin.list_offsets([("secret", 0)], "latest")["secret", 0], "reading offsets of secret [0]")
     deleted = admin.delete_topics(["read-only", "secret", "open"])
     assert_not_authorized(deleted["read-only"], "deleting topic read-only")
     # Kafka calls a topic unknown that a user may not even describe

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.broker import Broker, Brokers
 from delayed_topics_devcluster.commands import run
 from delayed_topics_devcluster.kafka import java_command
 from delayed_topics_devcluster.waiting import wait_until
@@ -143,6 +143,48 @@ def test_offsets_first_last_stable_and_by_time(admin: KafkaAdmin, connection: Co
     assert some[name, 0] == 0
     assert isinstance(some[name, 7], TopicMissing)
     assert isinstance(some["absent", 0], TopicMissing)
+
+
+def test_what_does_not_exist_is_said_soon_also_when_nothing_else_is_asked_for(admin: KafkaAdmin, fresh: Fresh) -> None:
+    """The client library says of these what it says of a partition that has no leader for a moment."""
+    name = fresh("alone")
+    admin.create_topics([spec(name)])
+    for place in ((name, 7), ("absent", 0)):
+        began = time.monotonic()
+        assert isinstance(admin.list_offsets([place], "latest")[place], TopicMissing)
+        assert isinstance(admin.offsets_for_times({place: 0})[place], TopicMissing)
+        assert time.monotonic() - began < 60, "a partition without a leader is asked for until the call's 60 s are over"
+
+
+def test_a_partition_without_a_leader_is_asked_for_until_it_has_one_again() -> None:
+    with Brokers() as brokers:
+        connection = Connection(bootstrap_servers=brokers.bootstrap, further={"log_level": 0})
+        admin, impatient = KafkaAdmin(connection, timeout_seconds=120), KafkaAdmin(connection, timeout_seconds=3)
+        admin.create_topics([spec("held", partitions=3, config={"min.insync.replicas": "1"})])
+        leaders = {
+            p.id: p.leader
+            for p in AdminClient(connection.client_config()).list_topics("held", 60).topics["held"].partitions.values()
+        }
+        leader = next(member for member in brokers.members if member.node_id == leaders[0])
+        leader.kill()
+
+        def leaderless() -> bool:
+            held = impatient.describe_topics(["held"])["held"]
+            return isinstance(held, TopicInfo) and not held.leaders_known
+
+        wait_until(leaderless, what="a partition has no leader")
+        assert isinstance(impatient.list_offsets([("held", 0)], "latest")["held", 0], KafkaUnreachable)
+        assert isinstance(impatient.offsets_for_times({("held", 0): 0})["held", 0], KafkaUnreachable)
+        all_three = impatient.list_offsets([("held", p) for p in range(3)], "latest")
+        assert {place: end for place, end in all_three.items() if isinstance(end, int)} == {
+            ("held", 1): 0,
+            ("held", 2): 0,
+        }
+        assert isinstance(all_three["held", 0], KafkaUnreachable)
+        assert isinstance(admin.list_offsets([("absent", 0)], "latest")["absent", 0], TopicMissing)
+
+        leader.start()
+        assert admin.list_offsets([("held", 0)], "latest") == {("held", 0): 0}
 
 
 def test_a_leader_that_was_fenced_for_a_moment_is_asked_with_its_new_epoch() -> None:

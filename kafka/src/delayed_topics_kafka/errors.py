@@ -67,6 +67,9 @@ PASSING: Final = frozenset(
         KafkaError.NOT_COORDINATOR,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,  # another replica becomes the leader
+        KafkaError.OFFSET_NOT_AVAILABLE,  # the leader was elected a moment ago
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.NOT_CONTROLLER,

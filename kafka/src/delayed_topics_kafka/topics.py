@@ -1,9 +1,10 @@
 """Topics: described, created, grown, changed, deleted; and the offsets that they hold."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
-from confluent_kafka import IsolationLevel, KafkaError, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
@@ -16,9 +17,9 @@ from confluent_kafka.admin import (
     TopicDescription,
 )
 
-from delayed_topics_kafka.calls import AdminCalls, V, Wait, forgiving, nothing
+from delayed_topics_kafka.calls import AdminCalls, V, Wait, forgiving, nothing, settle
 from delayed_topics_kafka.deadline import Deadline, until_true
-from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused, TopicMissing
+from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused, TopicMissing, kafka_error
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo, TopicPartitionKey
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -131,31 +132,51 @@ class TopicCalls(AdminCalls):
         isolation: Isolation,
         value: Callable[[ListOffsetsResultInfo], V],
     ) -> dict[TopicPartitionKey, V | KafkaDoorError]:
+        deadline = self._deadline()
         asked = False
 
         def send(pending: list[TopicPartitionKey], timeout_seconds: float) -> Mapping[TopicPartitionKey, Wait]:
             nonlocal asked
+            refused: dict[TopicPartitionKey, KafkaError] = {}
             if asked:
                 # The client library (2.16) asks again with the leader epoch of its cache, and that is the one refused: a
                 # broker that was fenced for a moment would be unreachable for 15 minutes. Of all topics, since asking
                 # for one by name may create it.
                 self._client.list_topics(timeout=timeout_seconds)
+                refused = self._refused(pending, deadline)
             asked = True
             futures = self._client.list_offsets(
-                {TopicPartition(*key): specs[key] for key in pending},
+                {TopicPartition(*key): specs[key] for key in pending if key not in refused},
                 isolation_level=IsolationLevel[isolation.upper()],
                 request_timeout=timeout_seconds,
             )
-            return {(tp.topic, tp.partition): future.result for tp, future in futures.items()}
+            waits: dict[TopicPartitionKey, Wait] = {
+                (tp.topic, tp.partition): partial(_no_leader_passes, future.result) for tp, future in futures.items()
+            }
+            return waits | {key: partial(_fail, error) for key, error in refused.items()}
 
-        return self._many(list(specs), send, lambda key: f"reading offsets of {key[0]} [{key[1]}]", value)
+        return self._many(list(specs), send, lambda key: f"reading offsets of {key[0]} [{key[1]}]", value, deadline)
+
+    def _refused(
+        self, partitions: Sequence[TopicPartitionKey], deadline: Deadline
+    ) -> dict[TopicPartitionKey, KafkaError]:
+        """Those of the partitions that don't exist, or that may not be asked for."""
+        topics = settle(list({topic for topic, _ in partitions}), self._send_describe, deadline)
+        refused: dict[TopicPartitionKey, KafkaError] = {}
+        for topic, partition in partitions:
+            described = topics[topic]
+            if isinstance(described, KafkaError):
+                refused[topic, partition] = described
+            elif partition not in {p.id for p in described.partitions}:
+                refused[topic, partition] = KafkaError(KafkaError._UNKNOWN_PARTITION)
+        return refused
+
+    def _send_describe(self, pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
+        futures = self._client.describe_topics(TopicCollection(pending), request_timeout=timeout_seconds)
+        return {name: future.result for name, future in futures.items()}
 
     def _describe(self, names: Sequence[str], deadline: Deadline) -> dict[str, Known]:
-        def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
-            futures = self._client.describe_topics(TopicCollection(pending), request_timeout=timeout_seconds)
-            return {name: future.result for name, future in futures.items()}
-
-        found = self._many(names, send, lambda name: f"describing topic {name}", _topic_info, deadline)
+        found = self._many(names, self._send_describe, lambda name: f"describing topic {name}", _topic_info, deadline)
         return {name: None if isinstance(known, TopicMissing) else known for name, known in found.items()}
 
     def _await(
@@ -190,6 +211,22 @@ class TopicCalls(AdminCalls):
             else:
                 outcomes[name] = self._too_slow(f"electing leaders for topic {name}")
         return outcomes
+
+
+def _no_leader_passes(result: Wait, timeout_seconds: float) -> Any:
+    """When the client library (2.16) knows no leader of any partition of a call, it says so by one error that it says by for
+    topics that don't exist or are forbidden too (`rd_kafka_topic_partition_list_query_leaders_async_worker`). A partition
+    without a leader gets one, so that is asked again; `_refused` finds the others."""
+    try:
+        return result(timeout_seconds)
+    except KafkaException as e:
+        if kafka_error(e).code() == KafkaError._NOENT:
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)) from None
+        raise
+
+
+def _fail(error: KafkaError, _: float) -> Any:
+    raise KafkaException(error)
 
 
 def _to_set(settings: Mapping[str, str]) -> list[ConfigEntry]:
