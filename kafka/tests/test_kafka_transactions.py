@@ -55,3 +55,11 @@ def test_what_the_client_raises_is_raised(connection: Connection) -> None:
     with pytest.raises(KafkaException) as raised:
         send_offsets(Producer(config), [TopicPartition("orders", 0, 1)], membership, 60)
     assert raised.value.args[0].code() == KafkaError._NOT_CONFIGURED
+
+
+def test_what_nobody_expects_of_the_client_is_raised_too_and_not_taken_for_a_silent_coordinator(
+    connection: Connection,
+) -> None:
+    producer = Producer({**connection.client_config(), "transactional.id": "orders"})
+    with pytest.raises(TypeError):
+        send_offsets(producer, [TopicPartition("orders", 0, 1)], None, 60)

@@ -35,7 +35,7 @@ class TransactionCalls(AdminCalls):
 
 
 def send_offsets(producer: Producer, points: list[TopicPartition], membership: Any, timeout_seconds: float) -> None:
-    """`Producer.send_offsets_to_transaction` with an end. Raises KafkaException; after _TIMED_OUT give the producer up.
+    """`Producer.send_offsets_to_transaction` with an end. Raises what that raises; after _TIMED_OUT give the producer up.
 
     The client (2.16) does not look at the timeout while it waits for a group coordinator, and waits for ever for one that it
     knew before and that was gone from the metadata since, as every broker is for a moment when it starts
@@ -47,7 +47,7 @@ def send_offsets(producer: Producer, points: list[TopicPartition], membership: A
     def send() -> None:
         try:
             producer.send_offsets_to_transaction(points, membership, timeout_seconds)
-        except (KafkaException, SystemError) as e:
+        except BaseException as e:  # noqa: BLE001  it is the caller's, whatever it is
             ended.set_exception(e)
         else:
             ended.set_result(None)

@@ -1,7 +1,5 @@
 """Whether the topics are still the same ones: asked every few seconds, on a thread of its own, since the admin client blocks."""
 
-import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -9,7 +7,7 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.errors import KafkaDoorError
 from delayed_topics_kafka.model import TopicInfo
 
-log = logging.getLogger(__name__)
+from delayed_topics_worker.background import Repeated
 
 INTERVAL_SECONDS = 3.0
 
@@ -29,9 +27,7 @@ class TopicWatch:
         self._admin = admin
         self._seconds = seconds
         self._topics: tuple[str, ...] = ()
-        self._asked = threading.Event()
-        self._ended = False
-        self._thread = threading.Thread(target=self._run, name="topic-watch", daemon=True)
+        self._thread = Repeated("topic-watch", self._see, interval_seconds=INTERVAL_SECONDS)
 
     def start(self) -> None:
         self._thread.start()
@@ -40,16 +36,12 @@ class TopicWatch:
         """Ask at once, and from now on about these topics."""
         if topics is not None:
             self._topics = tuple(topics)
-        self._asked.set()
+        self._thread.hasten()
 
     def close(self) -> None:
-        self._ended = True
-        self._asked.set()
+        self._thread.close()
 
-    def _run(self) -> None:
-        while not self._ended:
-            self._asked.clear()
-            asked_at = self._seconds()
-            if self._topics:
-                self.sight = Sight(asked_at, self._admin.describe_topics(self._topics))
-            self._asked.wait(INTERVAL_SECONDS)
+    def _see(self) -> None:
+        asked_at = self._seconds()
+        if self._topics:
+            self.sight = Sight(asked_at, self._admin.describe_topics(self._topics))

@@ -1,0 +1,45 @@
+"""Threads beside the worker's own, for questions to Kafka that block."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+
+class Repeated:
+    """Calls `turn` on a thread of its own, until `close`: every `interval_seconds`, and when it is hastened. Whatever a turn
+    raises is said in the log, once while it stays the same, and the next turn comes as if nothing had been."""
+
+    def __init__(self, name: str, turn: Callable[[], None], *, interval_seconds: float) -> None:
+        self._turn = turn
+        self._interval_seconds = interval_seconds
+        self._asked = threading.Event()
+        self._ended = False
+        self._problem = ""
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def hasten(self) -> None:
+        """The next turn comes at once."""
+        self._asked.set()
+
+    def close(self) -> None:
+        """The turn at hand is the last; it isn't waited for."""
+        self._ended = True
+        self._asked.set()
+
+    def _run(self) -> None:
+        while not self._ended:
+            self._asked.clear()
+            try:
+                self._turn()
+                self._problem = ""
+            except Exception as e:
+                problem = f"{type(e).__name__}: {e}"
+                if problem != self._problem:
+                    log.warning("%s failed, and goes on: %s", self._thread.name, problem, exc_info=True)
+                self._problem = problem
+            self._asked.wait(self._interval_seconds)
