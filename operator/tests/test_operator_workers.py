@@ -296,6 +296,24 @@ def test_an_alarm_of_a_worker_becomes_a_condition_and_ends_ready_until_it_is_cle
     assert world.condition(Condition.READY).status == "True"
 
 
+def test_records_near_the_end_of_retention_are_shown_and_the_topic_stays_ready_since_it_is_served() -> None:
+    world = made()
+    message = "records of orders [1] that are not released come near the end of retention"
+    alarm = RaisedAlarm(member=f"{world.name}-0", reason=Reason.RETENTION_AT_RISK, message=message)
+    world.news = WorkerNews(alarms=(alarm,))
+    world.settle()
+    raised = world.condition(Condition.ALARM)
+    assert (raised.status, raised.reason) == ("True", Reason.RETENTION_AT_RISK)
+    assert message in raised.message
+    assert world.condition(Condition.READY).status == "True"
+    worse = RaisedAlarm(member=f"{world.name}-0", reason=Reason.TARGET_UNAVAILABLE, message="orders.ready is missing")
+    world.news = WorkerNews(alarms=(alarm, worse))
+    world.settle()
+    both = world.condition(Condition.ALARM)
+    assert both.reason == world.condition(Condition.READY).reason == Reason.TARGET_UNAVAILABLE
+    assert message in both.message
+
+
 def test_alarms_without_end_leave_a_status_that_can_be_written() -> None:
     world = made()
     alarms = (RaisedAlarm(member=f"{world.name}-0", reason=f"R{n}", message="x" * 40_000) for n in range(3))

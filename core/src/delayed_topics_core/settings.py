@@ -13,6 +13,11 @@ COPY_MAX_MESSAGE_BYTES = 8 * FRONT_MAX_MESSAGE_BYTES
 """A copy has our headers too, and may compress worse than the original: the source's codec is not known to a consumer."""
 
 
+def least_retention_seconds(delay_seconds: tuple[int, ...]) -> int:
+    """What front and delays topic keep a record for, before any outage budget. `delay_seconds` as of `topic_settings`."""
+    return max(delay_seconds) + 2 * AUDIT_INTERVAL_SECONDS
+
+
 def topic_settings(
     *,
     role: TopicRole,
@@ -25,7 +30,7 @@ def topic_settings(
 
     `delay_seconds` has every kind of the layout, retired ones included.
     """
-    retention_seconds = max(delay_seconds) + outage_budget_seconds + 2 * AUDIT_INTERVAL_SECONDS
+    retention_seconds = least_retention_seconds(delay_seconds) + outage_budget_seconds
     if role == "dead-letter":
         retention_seconds = max(retention_seconds, dead_letter_retention_seconds)
     return {

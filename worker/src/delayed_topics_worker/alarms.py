@@ -1,13 +1,15 @@
 """What a person has to know: raised and cleared as events, shown in /status, counted as metrics."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from delayed_topics_core.reasons import Reason
 from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_worker.owned import Owned
+from delayed_topics_worker.retention import Risk
 from delayed_topics_worker.topic_watch import Sight
 
 log = logging.getLogger(__name__)
@@ -19,6 +21,14 @@ class Alarm(NamedTuple):
     topic: str
     reason: Reason
     message: str
+
+
+class AtRisk(NamedTuple):
+    """`offset`: the first that is not released."""
+
+    owned: Owned
+    offset: int
+    risk: Risk
 
 
 class Standstill:
@@ -73,9 +83,7 @@ def of_partitions(owned: Iterable[Owned]) -> list[Alarm]:
 
 def _alarm(topic: str, reason: Reason, stopped: list[tuple[str, int, str]]) -> Alarm:
     _, _, message = min(stopped)
-    if len(stopped) > 1:
-        message += f" (and {len(stopped) - 1} more partitions)"
-    return Alarm(topic, reason, message)
+    return Alarm(topic, reason, message + _further(stopped))
 
 
 def of_unacknowledged(owned: Iterable[Owned], seconds: float, sight: Sight) -> list[Alarm]:
@@ -106,3 +114,50 @@ def of_unacknowledged(owned: Iterable[Owned], seconds: float, sight: Sight) -> l
 def of_refusals(topics: Iterable[str], refusals: Mapping[Reason, str | None]) -> list[Alarm]:
     """What concerns the whole worker is said for each of its topics."""
     return [Alarm(topic, reason, text) for reason, text in refusals.items() if text for topic in topics]
+
+
+def of_retention(at_risk: Iterable[AtRisk], now_ms: int) -> list[Alarm]:
+    """One alarm for each topic, of the record that may go first. `now_ms`: the broker's time."""
+    found: dict[str, list[AtRisk]] = {}
+    for partition in at_risk:
+        found.setdefault(partition.owned.served.topic, []).append(partition)
+    first = {topic: min(parts, key=lambda part: part.risk.removable_at_ms) for topic, parts in found.items()}
+    return [
+        Alarm(topic, Reason.RETENTION_AT_RISK, _of_risk(first[topic], now_ms) + _further(found[topic]))
+        for topic in found
+    ]
+
+
+def _of_risk(at_risk: AtRisk, now_ms: int) -> str:
+    owned, offset, risk = at_risk
+    left_ms = risk.removable_at_ms - now_ms
+    at = datetime.fromtimestamp(risk.removable_at_ms / 1000, UTC)
+    when = f"from {at:%Y-%m-%d %H:%M:%S} UTC on, in {lasting(left_ms)}" if left_ms > 0 else "at any moment"
+    kept = f"the topic keeps records for {lasting(risk.retention_ms)}"
+    if not risk.retention_told:
+        kept += " at least; this worker may not read its retention.ms, grant it DescribeConfigs to be told exactly"
+    elif risk.delay_ms >= risk.retention_ms:
+        kept += f", and they wait here for {lasting(risk.delay_ms)}"
+    if owned.served.paused:
+        cure = "end the pause (spec.paused)"
+    else:
+        cure = "have them released before: other alarms and the worker's log say what is wrong, more workers help those behind"
+    return (
+        f"unreleased records of {owned} are near the end of retention: Kafka may remove offset {offset} {when} ({kept}). "
+        f"Raise outageBudgetSeconds of the DelayedTopic to keep them for longer, or {cure}"
+    )
+
+
+def _further(partitions: Sequence[object]) -> str:
+    """That the first is not the only one."""
+    more = len(partitions) - 1
+    return f" (and {more} more partition{'s' if more > 1 else ''})" if more else ""
+
+
+def lasting(ms: int) -> str:
+    """12 s, 90 min, 6.5 h, 3 days."""
+    for unit_ms, unit in ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min")):
+        if ms >= 2 * unit_ms:
+            units = ms / unit_ms
+            return f"{units:.0f} {unit}" if units >= 10 else f"{units:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{ms / 1000:.0f} s"

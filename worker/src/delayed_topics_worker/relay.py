@@ -44,8 +44,8 @@ BRAKE_SECONDS: Final = 0.005
 BRAKE_PAUSE: Final = 20
 """How many times as long as it took the next look waits."""
 PROBE_SECONDS: Final = 0.25
-IDLE_PROBE_SECONDS: Final = 60.0
-"""By then two clocks have drifted apart by 12 ms; what is due next must not be found late."""
+IDLE_PROBE_SECONDS: Final = 30.0
+"""Two clocks drift apart, and what is due next must not be found late; retention is reckoned by the broker's time, too."""
 AWAIT_PROBE_SECONDS: Final = 0.05
 NEAR_MS: Final = 1000
 """What is due within this needs the broker's time and an open fence."""
@@ -99,7 +99,8 @@ class Relay:
         self._registry_problem: str | None = None
         self._registry_refused: KafkaRefused | None = None
         self._caught_up = False
-        self._watch = TopicWatch(KafkaAdmin(aside, client_id=f"{member}-watch", timeout_seconds=5), boot_seconds)
+        admin = KafkaAdmin(aside, client_id=f"{member}-watch", timeout_seconds=5)
+        self._watch = TopicWatch(admin, boot_seconds)
         self._seen_at = float("-inf")
         self._consumer: Consumer | None = None
         self._hurried = False
@@ -107,7 +108,7 @@ class Relay:
         self._group = ""
         self._next_follow = self._next_report = self._next_brake = float("-inf")
         self._reporter = Reporter(
-            aside, member=member, served=self._served, assignment=self._assignment, metrics=metrics
+            aside, admin, member=member, served=self._served, assignment=self._assignment, metrics=metrics
         )
         self._stranded = Event()
         self._stopping = False

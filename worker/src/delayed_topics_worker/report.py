@@ -4,19 +4,28 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer
 from delayed_topics_core.events import Event, EventKind
 from delayed_topics_core.layout import format_ranges
 from delayed_topics_core.reasons import Reason
+from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.events import EventWriter
 
-from delayed_topics_worker.alarms import Alarm, Alarms, Standstill, of_partitions, of_refusals, of_unacknowledged
+from delayed_topics_worker.alarms import (
+    Alarm,
+    Alarms,
+    Standstill,
+    of_partitions,
+    of_refusals,
+    of_unacknowledged,
+)
 from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.metrics import Metrics
-from delayed_topics_worker.owned import Owned
+from delayed_topics_worker.offset_watch import OffsetWatch, Spans
 from delayed_topics_worker.served import Served, ServedTopics
 from delayed_topics_worker.topic_watch import Sight
+from delayed_topics_worker.unreadable import unread_span
 
 NOT_RELEASING_SECONDS: Final = 10.0
 MISROUTED_SHOWN_SECONDS: Final = 600.0
@@ -26,7 +35,14 @@ class Reporter:
     """Belongs to the worker's thread; called twice a second."""
 
     def __init__(
-        self, connection: Connection, *, member: str, served: ServedTopics, assignment: Assignment, metrics: Metrics
+        self,
+        connection: Connection,
+        admin: KafkaAdmin,
+        *,
+        member: str,
+        served: ServedTopics,
+        assignment: Assignment,
+        metrics: Metrics,
     ) -> None:
         self._member = member
         self._served = served
@@ -36,14 +52,17 @@ class Reporter:
         self._alarms = Alarms(self._alarm_changed)
         self._last_change: dict[str, Any] = {}
         self._standstill = Standstill()
+        self._offsets = OffsetWatch(admin)
         self._misrouted: dict[str, tuple[int, float]] = {}
         self._now_ms = 0
 
     def started(self) -> None:
+        self._offsets.start()
         for served in self._served:
             self._write("worker-started", served.topic, {})
 
     def stopped(self) -> None:
+        self._offsets.close()
         self._write_changes()
         for served in self._served:
             self._write("worker-stopped", served.topic, {})
@@ -71,7 +90,8 @@ class Reporter:
         self._metrics.held_bytes.set(held_bytes)
         self._metrics.events_failed.set(self._events.failed)
         self._write_changes()
-        topics = {served.topic: self._topic(consumer, served, now_ms) for served in self._served}
+        spans = {owned: unread_span(consumer, owned) for owned in self._assignment.owned.values()}
+        topics = {served.topic: self._topic(served, spans, now_ms) for served in self._served}
         alarms = of_partitions(self._assignment.owned.values())
         if stuck_seconds:
             said = {(alarm.topic, alarm.reason) for alarm in alarms}
@@ -79,6 +99,8 @@ class Reporter:
             alarms += [alarm for alarm in stuck if (alarm.topic, alarm.reason) not in said]
             waits_for = [*waits_for, f"copies are not acknowledged since {stuck_seconds:.0f} s"]
         alarms += self._not_releasing(topics, _why(waits_for, clock_fresh=clock_fresh, fenced=fenced))
+        generation = self._assignment.generation
+        alarms += self._offsets.alarms(spans, generation=generation, now_ms=now_ms, clock_fresh=clock_fresh)
         alarms += self._misrouted_alarms()
         refusals = {Reason.KAFKA_REFUSED: str(refused) if refused else None}
         self._alarms.update(alarms + of_refusals([s.topic for s in self._served], refusals))
@@ -90,7 +112,7 @@ class Reporter:
             "held_bytes": held_bytes,
         }
 
-    def _topic(self, consumer: Consumer, served: Served, now_ms: int) -> dict[str, Any]:
+    def _topic(self, served: Served, spans: Spans, now_ms: int) -> dict[str, Any]:
         owned = [o for o in self._assignment.owned.values() if o.served is served]
         waiting = sum(o.waiting for o in owned)
         due_lag = sum(len(o.arrived) + o.shelf.due_count(now_ms) + len(o.outstanding) for o in owned)
@@ -98,7 +120,7 @@ class Reporter:
         self._metrics.waiting.labels(labels).set(waiting)
         self._metrics.due_lag.labels(labels).set(due_lag)
         self._metrics.partitions.labels(labels).set(len(owned))
-        self._metrics.unread.labels(labels).set(sum(_unread(consumer, o) for o in owned))
+        self._metrics.unread.labels(labels).set(sum(spans[o].unread for o in owned))
         by_topic: dict[str, list[int]] = {}
         for o in owned:
             by_topic.setdefault(o.topic, []).append(o.partition)
@@ -168,14 +190,3 @@ def _why(problems: Sequence[object], *, clock_fresh: bool, fenced: bool) -> str:
     if not said and fenced:
         said.append("no commit was accepted within the last second")
     return "; ".join(said) or "no reason is known, see the worker's log"
-
-
-def _unread(consumer: Consumer, owned: Owned) -> int:
-    """What the client knows without asking."""
-    if owned.window is None:
-        return 0
-    try:
-        _, high = consumer.get_watermark_offsets(TopicPartition(owned.topic, owned.partition), cached=True)
-    except KafkaException:
-        return 0
-    return max(0, high - owned.window.position)

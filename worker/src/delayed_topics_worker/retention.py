@@ -1,0 +1,176 @@
+"""Whether records that wait may be removed before they are released: retention goes by their age alone.
+
+The records of a partition wait for its delay, and Kafka keeps them for longer than that, by the outage budget and the time of two
+audits. A record that isn't released when three quarters of what is beyond the delay are over is at risk. So one that waits as it
+should never is, however long the delay.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.errors import KafkaDoorError, NotAuthorized
+from delayed_topics_kafka.model import TopicPartitionKey
+
+from delayed_topics_worker.background import Repeated
+
+T = TypeVar("T")
+
+LOOK_SECONDS: Final = 30.0
+AT_ONCE: Final = 100
+"""Partitions in one question: the answer about a thousand keeps Python from the worker's thread for 20 ms and more."""
+HALVINGS: Final = 8
+"""How exactly the age of a record at risk is found: to a 256th of the time that is left when it comes to be at risk."""
+
+
+class Unreleased(NamedTuple):
+    """A partition that may have unreleased records, the first of them at `offset`. `delay_ms`: how long records wait there.
+    `least_retention_ms`: what its topic is taken to have where Kafka doesn't tell."""
+
+    place: TopicPartitionKey
+    offset: int
+    delay_ms: int
+    least_retention_ms: int
+
+
+class Retention(NamedTuple):
+    """`ms` None: for ever. `told`: by Kafka; else it is the least that the operator sets."""
+
+    ms: int | None
+    told: bool
+
+
+class Risk(NamedTuple):
+    """What is not released below the offset `below` is at risk. `removable_at_ms`: when Kafka may remove the first of it."""
+
+    below: int
+    removable_at_ms: int
+    delay_ms: int
+    retention_ms: int
+    retention_told: bool
+
+
+class _Limits(NamedTuple):
+    """Of a partition at this moment. What was appended before `risky_ms` is at risk, before `removable_ms` it may be gone."""
+
+    unreleased: Unreleased
+    retention_ms: int
+    retention_told: bool
+    removable_ms: int
+    risky_ms: int
+
+
+def margin_ms(retention_ms: int, delay_ms: int) -> int:
+    """How long before it may be removed a record is at risk: always, if that is before its delay is over."""
+    return (retention_ms - delay_ms) // 4 if retention_ms > delay_ms else retention_ms
+
+
+class RetentionWatch:
+    """`risks` is replaced as a whole by a thread of its own and read by the worker's."""
+
+    def __init__(self, admin: KafkaAdmin) -> None:
+        self.risks: Mapping[TopicPartitionKey, Risk] = {}
+        self._admin = admin
+        self._asked: tuple[Sequence[Unreleased], int] | None = None
+        self._retentions: dict[str, Retention] = {}
+        self._thread = Repeated("retention-watch", self._see, interval_seconds=LOOK_SECONDS)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def look(self, unreleased: Sequence[Unreleased], now_ms: int) -> None:
+        """Ask Kafka about these, and forget the others. `now_ms`: the broker's time."""
+        self._asked = unreleased, now_ms
+        self._thread.hasten()
+
+    def close(self) -> None:
+        self._thread.close()
+
+    def _see(self) -> None:
+        asked, self._asked = self._asked, None
+        if asked is None:
+            return
+        unreleased, now_ms = asked
+        self._read_retentions({u.place[0]: u.least_retention_ms for u in unreleased})
+        limits = {u.place: limit for u in unreleased if (limit := self._limits(u, now_ms))}
+        found = self._find(limits)
+        unanswered = {place: risk for place, risk in self.risks.items() if place in limits and place not in found}
+        self.risks = unanswered | {place: risk for place, risk in found.items() if risk is not None}
+
+    def _read_retentions(self, least_ms: Mapping[str, int]) -> None:
+        """By topic. What isn't answered stays as it was known last."""
+        for topic, settings in self._admin.topic_configs(list(least_ms)).items():
+            if isinstance(settings, NotAuthorized):
+                self._retentions[topic] = Retention(least_ms[topic], told=False)
+            elif not isinstance(settings, KafkaDoorError):
+                ms = int(settings["retention.ms"])
+                self._retentions[topic] = Retention(ms if ms >= 0 else None, told=True)
+
+    def _limits(self, unreleased: Unreleased, now_ms: int) -> _Limits | None:
+        """None: its records stay, or nothing is known."""
+        retention = self._retentions.get(unreleased.place[0])
+        if retention is None or retention.ms is None:
+            return None
+        risky_ms = now_ms - retention.ms + margin_ms(retention.ms, unreleased.delay_ms)
+        if risky_ms <= 0:  # Kafka takes a time before 1970 for one of its special offsets
+            return None
+        return _Limits(unreleased, retention.ms, retention.told, max(0, now_ms - retention.ms), risky_ms)
+
+    def _find(self, limits: Mapping[TopicPartitionKey, _Limits]) -> dict[TopicPartitionKey, Risk | None]:
+        """Without those of which Kafka didn't tell. None: there is no risk."""
+        below = self._below({place: limit.risky_ms for place, limit in limits.items()})
+        behind = [place for place, offset in below.items() if limits[place].unreleased.offset < offset]
+        starts = self._ask(lambda part: self._admin.list_offsets(part, "earliest"), behind)
+        first = {place: max(start, limits[place].unreleased.offset) for place, start in starts.items()}
+        at_risk = {place: offset for place, offset in first.items() if offset < below[place]}
+        appended_ms = self._append_times(at_risk, limits)
+        calm: dict[TopicPartitionKey, Risk | None] = dict.fromkeys((below.keys() - set(behind)) | first.keys())
+        return calm | {
+            place: Risk(
+                below=below[place],
+                removable_at_ms=at_ms + limits[place].retention_ms,
+                delay_ms=limits[place].unreleased.delay_ms,
+                retention_ms=limits[place].retention_ms,
+                retention_told=limits[place].retention_told,
+            )
+            for place, at_ms in appended_ms.items()
+        }
+
+    def _below(self, times_ms: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int]:
+        """The first offset that was appended at these times or later; the end where nothing is that new."""
+        found = self._first_since(times_ms)
+        none = [place for place, offset in found.items() if offset is None]
+        ends = self._ask(lambda part: self._admin.list_offsets(part, "latest"), none)
+        return {place: offset for place, offset in found.items() if offset is not None} | ends
+
+    def _append_times(
+        self, offsets: Mapping[TopicPartitionKey, int], limits: Mapping[TopicPartitionKey, _Limits]
+    ) -> dict[TopicPartitionKey, int]:
+        """Of the records at these offsets, or a little less. Kafka tells the offset for a time, not the time of an offset."""
+        after = {place: limits[place].removable_ms for place in offsets}
+        before = {place: limits[place].risky_ms for place in offsets}
+        for _ in range(HALVINGS):
+            middle = {place: (after[place] + before[place]) // 2 for place in offsets}
+            for place, offset in self._first_since(middle).items():
+                older = offset is None or offset > offsets[place]
+                (before if older else after)[place] = middle[place]
+        return after
+
+    def _first_since(self, times_ms: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int | None]:
+        return self._ask(
+            lambda part: self._admin.offsets_for_times({place: times_ms[place] for place in part}), times_ms
+        )
+
+    @staticmethod
+    def _ask(
+        question: Callable[[list[TopicPartitionKey]], Mapping[TopicPartitionKey, T | KafkaDoorError]],
+        places: Collection[TopicPartitionKey],
+    ) -> dict[TopicPartitionKey, T]:
+        """The answers that are none of an error."""
+        answers = (answer for part in _parts(list(places)) for answer in question(part).items())
+        return {place: answer for place, answer in answers if not isinstance(answer, KafkaDoorError)}
+
+
+def _parts(places: list[TopicPartitionKey]) -> Iterator[list[TopicPartitionKey]]:
+    for at in range(0, len(places), AT_ONCE):
+        yield places[at : at + AT_ONCE]

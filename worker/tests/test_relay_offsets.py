@@ -1,0 +1,153 @@
+"""What the offsets of partitions tell: when waiting records are at risk."""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import pytest
+from delayed_topics_core.settings import topic_settings
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable
+from delayed_topics_kafka.model import TopicPartitionKey
+from delayed_topics_worker.alarms import lasting
+from delayed_topics_worker.retention import AT_ONCE, RetentionWatch, Risk, Unreleased, margin_ms
+from hypothesis import given
+from hypothesis import strategies as st
+
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+NOW_MS = 1_700_000_000_000
+LANE = ("orders.delays", 3)
+
+
+class Log:
+    """Stands for Kafka: partitions whose records have the given ages. It is asked for as many as it may be."""
+
+    def __init__(
+        self, retention_ms: int, ages_ms: Mapping[TopicPartitionKey, Sequence[int]], *, start: int = 0
+    ) -> None:
+        self.retention_ms: int | KafkaDoorError = retention_ms
+        self.appended_ms = {place: [NOW_MS - age for age in ages] for place, ages in ages_ms.items()}
+        self.start = start
+        self.silent = False
+        self.most_asked = 0
+
+    def topic_configs(self, names: Sequence[str]) -> dict[str, dict[str, str] | KafkaDoorError]:
+        known = self.retention_ms
+        return {name: known if isinstance(known, KafkaDoorError) else {"retention.ms": str(known)} for name in names}
+
+    def offsets_for_times(
+        self, times_ms: Mapping[TopicPartitionKey, int]
+    ) -> dict[TopicPartitionKey, int | KafkaDoorError | None]:
+        assert all(at_ms >= 0 for at_ms in times_ms.values()), "a negative time means something else to Kafka"
+        self.most_asked = max(self.most_asked, len(times_ms))
+        if self.silent:
+            return dict.fromkeys(times_ms, KafkaUnreachable("nobody is there"))
+        found = {place: max(self.start, bisect_left(self.appended_ms[place], at)) for place, at in times_ms.items()}
+        return {place: at if at < len(self.appended_ms[place]) else None for place, at in found.items()}
+
+    def list_offsets(self, places: Sequence[TopicPartitionKey], which: str) -> dict[TopicPartitionKey, int]:
+        return {place: self.start if which == "earliest" else len(self.appended_ms[place]) for place in places}
+
+
+class Retained:
+    """A watch of such partitions."""
+
+    def __init__(self, log: Log, *, delay_ms: int = 0) -> None:
+        self._delay_ms = delay_ms
+        self._places = list(log.appended_ms)
+        self._watch = RetentionWatch(cast(KafkaAdmin, log))
+
+    def look(self, unreleased: int = 0, *, later_ms: int = 0) -> dict[TopicPartitionKey, Risk]:
+        """What is at risk when nothing from that offset on is released."""
+        asked = [Unreleased(place, unreleased, self._delay_ms, 2 * DAY_MS) for place in self._places]
+        self._watch.look(asked, NOW_MS + later_ms)
+        self._watch._see()
+        return dict(self._watch.risks)
+
+
+@given(
+    st.integers(0, 30 * DAY_MS // 1000),
+    st.integers(60, 31_536_000),
+    st.floats(0, 1),
+)
+def test_a_record_that_waits_for_its_delay_is_never_at_risk(delay: int, budget: int, waited: float) -> None:
+    settings = topic_settings(
+        role="delays",
+        delay_seconds=(0, delay),
+        outage_budget_seconds=budget,
+        dead_letter_retention_seconds=0,
+        replication_factor=1,
+    )
+    age_ms = int(waited * delay * 1000)
+    log = Log(int(settings["retention.ms"]), {LANE: [age_ms]})
+
+    assert Retained(log, delay_ms=delay * 1000).look() == {}
+
+
+def test_the_time_is_told_at_which_the_first_unreleased_record_may_be_removed() -> None:
+    ages = [40 * DAY_MS, 32 * DAY_MS, 31 * DAY_MS, 0]
+    retained = Retained(Log(33 * DAY_MS, {LANE: ages}), delay_ms=30 * DAY_MS)
+    margin = margin_ms(33 * DAY_MS, 30 * DAY_MS)
+
+    gone, two_days_late, one_day_late = (retained.look(unreleased=n).get(LANE) for n in range(3))
+
+    assert gone is not None
+    assert gone.removable_at_ms == NOW_MS
+    assert two_days_late is None, "three quarters of the three days beyond the delay are not over"
+    assert one_day_late is None
+    at_risk = retained.look(unreleased=1, later_ms=DAY_MS // 2)[LANE]
+    assert at_risk.below == 2
+    assert 0 <= NOW_MS + DAY_MS - at_risk.removable_at_ms <= margin / 200
+
+
+def test_what_retention_has_removed_is_at_risk_no_more_and_what_follows_is() -> None:
+    log = Log(4 * DAY_MS, {LANE: [5 * DAY_MS, 5 * DAY_MS, 3 * DAY_MS + HOUR_MS, 0]}, start=2)
+
+    risk = Retained(log).look(unreleased=0)[LANE]
+
+    assert risk.below == 3
+    assert abs(NOW_MS + 23 * HOUR_MS - risk.removable_at_ms) < 10 * MINUTE_MS
+    log.start = 3
+    assert Retained(log).look(unreleased=0) == {}
+
+
+@pytest.mark.parametrize("retention_ms", [-1, 2**63 - 1])
+def test_what_is_kept_for_ever_is_never_at_risk(retention_ms: int) -> None:
+    assert Retained(Log(retention_ms, {LANE: [1000 * DAY_MS]})).look() == {}
+
+
+def test_while_kafka_does_not_answer_what_is_known_stays() -> None:
+    log = Log(DAY_MS, {LANE: [23 * HOUR_MS]})
+    retained = Retained(log)
+    risks = retained.look()
+    assert LANE in risks
+
+    log.silent, log.retention_ms = True, KafkaUnreachable("nobody is there")
+
+    assert retained.look() == risks
+    log.silent = False
+    assert retained.look(unreleased=1) == {}
+
+
+def test_a_thousand_partitions_are_asked_about_in_parts() -> None:
+    log = Log(DAY_MS, {("orders", n): [23 * HOUR_MS] for n in range(1000)})
+
+    assert len(Retained(log).look()) == 1000
+    assert log.most_asked == AT_ONCE
+
+
+@pytest.mark.parametrize(
+    ("ms", "told"),
+    [
+        (0, "0 s"),
+        (119_400, "119 s"),
+        (2 * MINUTE_MS, "2 min"),
+        (119 * MINUTE_MS, "119 min"),
+        (6 * HOUR_MS + 20 * MINUTE_MS, "6.3 h"),
+        (47 * HOUR_MS, "47 h"),
+        (3 * DAY_MS + 2000, "3 days"),
+        (100 * DAY_MS, "100 days"),
+    ],
+)
+def test_times_are_told_in_units_that_a_person_reads(ms: int, told: str) -> None:
+    assert lasting(ms) == told
