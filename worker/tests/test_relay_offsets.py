@@ -1,16 +1,20 @@
-"""What the offsets of partitions tell: when waiting records are at risk."""
+"""What the offsets of partitions tell: when waiting records are at risk, and when a partition is silent for too long."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import cast
 
 import pytest
+from delayed_topics_core.reasons import Reason
 from delayed_topics_core.settings import topic_settings
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable
 from delayed_topics_kafka.model import TopicPartitionKey
-from delayed_topics_worker.alarms import lasting
+from delayed_topics_worker.alarms import Alarm, Unreadable, joined, lasting, of_unreadable
+from delayed_topics_worker.owned import Owned
 from delayed_topics_worker.retention import AT_ONCE, RetentionWatch, Risk, Unreleased, margin_ms
+from delayed_topics_worker.served import Served
+from delayed_topics_worker.unreadable import UNREADABLE_SECONDS, Silence, Span
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -134,6 +138,92 @@ def test_a_thousand_partitions_are_asked_about_in_parts() -> None:
 
     assert len(Retained(log).look()) == 1000
     assert log.most_asked == AT_ONCE
+
+
+READS, WAITS, FORGOTTEN = "reads", "rewinds", "is held back"
+UNREAD = Span(5, 9)
+
+
+def silent_seconds(*looks: tuple[float, str, Span]) -> float:
+    """What is told at the last of these looks: seconds of the clock, what the partition does, and what is unread of it."""
+    silence = Silence()
+    told: dict[TopicPartitionKey, float] = {}
+    for at, does, span in looks:
+        reading, rewinding = ({LANE: span} if does == READS else {}), ([LANE] if does == WAITS else [])
+        told = {silent.place: silent.seconds for silent in silence.look(reading, rewinding, now=at)}
+    return told.get(LANE, 0.0)
+
+
+def every_half_second(
+    seconds: float, does: str = READS, span: Span = UNREAD, *, since: float = 0.0
+) -> list[tuple[float, str, Span]]:
+    return [(since + n / 2, does, span) for n in range(int(seconds * 2) + 1)]
+
+
+def test_a_partition_that_gives_nothing_of_what_it_has_is_silent() -> None:
+    assert silent_seconds(*every_half_second(40)) == 40
+
+
+@pytest.mark.parametrize(
+    ("what", "last"),
+    [
+        ("something was read", (40.5, READS, Span(6, 9))),
+        ("all was read", (40.5, READS, Span(5, 5))),
+        ("its end isn't known", (40.5, READS, Span(5, -1))),
+        ("it is stopped, held back by the memory bound, or somebody else's", (40.5, FORGOTTEN, UNREAD)),
+    ],
+)
+def test_the_silence_ends_at_once(what: str, last: tuple[float, str, Span]) -> None:
+    looks = every_half_second(40)
+    assert silent_seconds(*looks, last) == 0, what
+    assert silent_seconds(*looks, last, (41.0, READS, UNREAD), (41.5, READS, UNREAD)) == 0, what
+
+
+def test_what_was_empty_for_long_is_silent_only_from_its_first_record_on() -> None:
+    idle = every_half_second(600, span=Span(5, 5))
+    assert silent_seconds(*idle, *every_half_second(20, since=600.5)) == 20
+
+
+def test_a_partition_that_goes_back_is_not_silent_meanwhile_and_was_before() -> None:
+    """One that gives nothing is placed again and again, at the same offset."""
+    looks = [*every_half_second(20), *every_half_second(100, WAITS, since=20.5), *every_half_second(10, since=121)]
+    assert silent_seconds(*looks) == 30.5
+
+
+def test_a_worker_that_stood_still_has_not_waited_meanwhile() -> None:
+    assert silent_seconds(*every_half_second(20), (3600, READS, UNREAD)) == 22
+
+
+def unreadable(partition: int, seconds: float, stable_end: int | KafkaDoorError | None) -> Unreadable:
+    owned = Owned(Served.of("orders"), "orders", partition, generation=1, assigned_at=0)
+    return Unreadable(owned, Span(5, 9), seconds, stable_end, "kafka:9092")
+
+
+@pytest.mark.parametrize(
+    ("stable_end", "told"),
+    [
+        (5, "a transaction is open there"),
+        (9, "although Kafka gives records up to offset 9: the client can't decode the next batch"),
+        (KafkaUnreachable("Kafka at kafka:9092 did not answer in time"), "Kafka at kafka:9092 did not answer in time"),
+        (None, "Kafka has not answered yet"),
+    ],
+)
+def test_an_unreadable_partition_is_told_with_what_kafka_says_of_it(
+    stable_end: int | KafkaDoorError | None, told: str
+) -> None:
+    (alarm,) = of_unreadable([unreadable(1, UNREADABLE_SECONDS, None), unreadable(3, 47.2, stable_end)])
+
+    assert (alarm.topic, alarm.reason) == ("orders", Reason.NOT_RELEASING)
+    assert "nothing could be read from orders [3] at offset 5 for 47 s" in alarm.message
+    assert told in alarm.message
+    assert alarm.message.endswith("(and 1 more partition)")
+
+
+def test_two_things_that_are_wrong_for_one_reason_are_both_told() -> None:
+    alarms = [Alarm("orders", Reason.NOT_RELEASING, text) for text in ("one", "two")]
+    other = Alarm("parcels", Reason.NOT_RELEASING, "three")
+
+    assert joined([*alarms, other]) == [Alarm("orders", Reason.NOT_RELEASING, "one; besides, two"), other]
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,16 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from delayed_topics_core.reasons import Reason
+from delayed_topics_kafka.errors import KafkaDoorError
 from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_worker.owned import Owned
 from delayed_topics_worker.retention import Risk
 from delayed_topics_worker.topic_watch import Sight
+from delayed_topics_worker.unreadable import Span
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +31,17 @@ class AtRisk(NamedTuple):
     owned: Owned
     offset: int
     risk: Risk
+
+
+class Unreadable(NamedTuple):
+    """A partition that has given nothing for `seconds`. `stable_end`: up to where Kafka gives committed records, None while that
+    isn't known."""
+
+    owned: Owned
+    span: Span
+    seconds: float
+    stable_end: int | KafkaDoorError | None
+    bootstrap_servers: str
 
 
 class Standstill:
@@ -118,9 +131,7 @@ def of_refusals(topics: Iterable[str], refusals: Mapping[Reason, str | None]) ->
 
 def of_retention(at_risk: Iterable[AtRisk], now_ms: int) -> list[Alarm]:
     """One alarm for each topic, of the record that may go first. `now_ms`: the broker's time."""
-    found: dict[str, list[AtRisk]] = {}
-    for partition in at_risk:
-        found.setdefault(partition.owned.served.topic, []).append(partition)
+    found = _by_topic(at_risk)
     first = {topic: min(parts, key=lambda part: part.risk.removable_at_ms) for topic, parts in found.items()}
     return [
         Alarm(topic, Reason.RETENTION_AT_RISK, _of_risk(first[topic], now_ms) + _further(found[topic]))
@@ -148,10 +159,56 @@ def _of_risk(at_risk: AtRisk, now_ms: int) -> str:
     )
 
 
+def of_unreadable(unreadable: Iterable[Unreadable]) -> list[Alarm]:
+    """One alarm for each topic, of the partition that could not be read for longest."""
+    found = _by_topic(unreadable)
+    return [
+        Alarm(topic, Reason.NOT_RELEASING, _of_silence(max(parts, key=lambda part: part.seconds)) + _further(parts))
+        for topic, parts in found.items()
+    ]
+
+
+def _of_silence(unreadable: Unreadable) -> str:
+    owned, span, seconds, stable_end, bootstrap_servers = unreadable
+    nothing = f"nothing could be read from {owned} at offset {span.position} for {seconds:.0f} s"
+    if stable_end is None or isinstance(stable_end, KafkaDoorError):
+        return f"{nothing}, and it is not known why: {stable_end or 'Kafka has not answered yet'}"
+    if stable_end <= span.position:
+        return (
+            f"{nothing}: a transaction is open there. It ends when its producer ends it, or when its transaction.timeout.ms is "
+            f"over. To see whose it is run kafka-transactions.sh --bootstrap-server {bootstrap_servers} describe-producers "
+            f"--topic {owned.topic} --partition {owned.partition}. If find-hanging lists it too, Kafka has lost track of it, "
+            "and only abort ends it"
+        )
+    return (
+        f"{nothing}, although Kafka gives records up to offset {stable_end}: the client can't decode the next batch, the "
+        "worker's log has its error. To do without that batch stop the workers, set the group's offset behind it, and start "
+        "them again"
+    )
+
+
+P = TypeVar("P", AtRisk, Unreadable)
+
+
+def _by_topic(partitions: Iterable[P]) -> dict[str, list[P]]:
+    found: dict[str, list[P]] = {}
+    for partition in partitions:
+        found.setdefault(partition.owned.served.topic, []).append(partition)
+    return found
+
+
 def _further(partitions: Sequence[object]) -> str:
     """That the first is not the only one."""
     more = len(partitions) - 1
     return f" (and {more} more partition{'s' if more > 1 else ''})" if more else ""
+
+
+def joined(alarms: Iterable[Alarm]) -> list[Alarm]:
+    """Those of one topic and reason as one."""
+    messages: dict[tuple[str, Reason], list[str]] = {}
+    for topic, reason, message in alarms:
+        messages.setdefault((topic, reason), []).append(message)
+    return [Alarm(topic, reason, "; besides, ".join(said)) for (topic, reason), said in messages.items()]
 
 
 def lasting(ms: int) -> str:

@@ -26,6 +26,7 @@ class Intake:
         self.polled_at = float("-inf")
         self.refused: str | None = None
         """Why Kafka refuses to give records of a topic at all; None once it gives some."""
+        self._reported = ""
 
     def take_in(self, consumer: Consumer, timeout_seconds: float) -> set[Owned]:
         """The partitions that got records; waits for the first. Raises ClientFatal."""
@@ -123,5 +124,6 @@ class Intake:
                 self._assignment.stop_removed(consumer, owned, error)
         elif code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED):
             self.refused = f"Kafka refuses to give records of {message.topic()}: {error.name()}: {error.str()}"
-        else:
+        elif str(error) != self._reported:  # of a batch that it can't decode, ten times a second
+            self._reported = str(error)
             log.info("the consumer reports: %s", error)

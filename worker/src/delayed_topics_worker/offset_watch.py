@@ -1,4 +1,4 @@
-"""What the offsets of the owned partitions tell: records that retention may remove unreleased."""
+"""What the offsets of the owned partitions tell: records that retention may remove unreleased, and ones that can't be read."""
 
 import time
 from collections.abc import Mapping
@@ -8,10 +8,10 @@ from delayed_topics_core.settings import least_retention_seconds
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.model import TopicPartitionKey
 
-from delayed_topics_worker.alarms import Alarm, AtRisk, of_retention
+from delayed_topics_worker.alarms import Alarm, AtRisk, Unreadable, of_retention, of_unreadable
 from delayed_topics_worker.owned import Owned
 from delayed_topics_worker.retention import LOOK_SECONDS, RetentionWatch, Unreleased
-from delayed_topics_worker.unreadable import Span
+from delayed_topics_worker.unreadable import UNREADABLE_SECONDS, Silence, Span, StableEnds
 
 TIMELESS_SECONDS: Final = 10.0
 """When the broker's time isn't known by then, the worker's own has to do."""
@@ -22,16 +22,21 @@ Spans = Mapping[Owned, Span]
 class OffsetWatch:
     """Belongs to the worker's thread; Kafka is asked on others."""
 
-    def __init__(self, admin: KafkaAdmin) -> None:
+    def __init__(self, admin: KafkaAdmin, bootstrap_servers: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
         self._retention = RetentionWatch(admin)
+        self._stable_ends = StableEnds(admin)
+        self._silence = Silence()
         self._look_at = time.monotonic() + TIMELESS_SECONDS
         self._looked_at_generation: int | None = None
 
     def start(self) -> None:
         self._retention.start()
+        self._stable_ends.start()
 
     def close(self) -> None:
         self._retention.close()
+        self._stable_ends.close()
 
     def alarms(self, spans: Spans, *, generation: int, now_ms: int, clock_fresh: bool) -> list[Alarm]:
         """`spans`: of all owned partitions. `generation`: of the assignment. `now_ms`: the broker's time, an estimate of it
@@ -42,7 +47,7 @@ class OffsetWatch:
             self._looked_at_generation = generation
             unreleased = [u for owned, span in spans.items() if (u := _unreleased(owned, span))]
             self._retention.look(unreleased, now_ms)
-        return of_retention(self._at_risk(spans), now_ms)
+        return of_retention(self._at_risk(spans), now_ms) + of_unreadable(self._unreadable(spans, now))
 
     def _at_risk(self, spans: Spans) -> list[AtRisk]:
         risks = self._retention.risks
@@ -51,6 +56,21 @@ class OffsetWatch:
             AtRisk(owned, offset, risk)
             for owned, risk in found
             if (offset := _first_unreleased(owned)) is not None and offset < risk.below
+        ]
+
+    def _unreadable(self, spans: Spans, now: float) -> list[Unreadable]:
+        by_place = {_place(owned): owned for owned in spans}
+        silent = self._silence.look(
+            {_place(owned): span for owned, span in spans.items() if owned.takes_in and not owned.paused},
+            [place for place, owned in by_place.items() if owned.rewinding and owned.stop is None],
+            now=now,
+        )
+        self._stable_ends.look([s.place for s in silent])
+        ends = self._stable_ends.ends
+        return [
+            Unreadable(by_place[s.place], s.span, s.seconds, ends.get(s.place), self._bootstrap_servers)
+            for s in silent
+            if s.seconds >= UNREADABLE_SECONDS
         ]
 
 

@@ -16,6 +16,7 @@ from delayed_topics_worker.alarms import (
     Alarm,
     Alarms,
     Standstill,
+    joined,
     of_partitions,
     of_refusals,
     of_unacknowledged,
@@ -52,7 +53,7 @@ class Reporter:
         self._alarms = Alarms(self._alarm_changed)
         self._last_change: dict[str, Any] = {}
         self._standstill = Standstill()
-        self._offsets = OffsetWatch(admin)
+        self._offsets = OffsetWatch(admin, connection.bootstrap_servers)
         self._misrouted: dict[str, tuple[int, float]] = {}
         self._now_ms = 0
 
@@ -103,7 +104,7 @@ class Reporter:
         alarms += self._offsets.alarms(spans, generation=generation, now_ms=now_ms, clock_fresh=clock_fresh)
         alarms += self._misrouted_alarms()
         refusals = {Reason.KAFKA_REFUSED: str(refused) if refused else None}
-        self._alarms.update(alarms + of_refusals([s.topic for s in self._served], refusals))
+        self._alarms.update(joined(alarms + of_refusals([s.topic for s in self._served], refusals)))
         return {
             "member": self._member,
             "topics": topics,

@@ -1,0 +1,130 @@
+"""A partition that has records and gives none is said, with where, for how long and what to do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from delayed_topics_devcluster.broker import PATIENT, Broker
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.model import CommittedOffset, GroupInfo
+from delayed_topics_worker_testing.process import WorkerProcess
+from delayed_topics_worker_testing.world import Declared, World
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+
+class Application:
+    """Produces in transactions, as any client may, and has ten minutes to end one."""
+
+    def __init__(self, orders: Declared) -> None:
+        self._topic = orders.names.front
+        config = {"transactional.id": f"app-{self._topic}", "transaction.timeout.ms": 600_000}
+        self._producer = Producer({**orders.world.connection.client_config(), **config})
+        self._producer.init_transactions(60)
+
+    @contextmanager
+    def transaction(self, *values: bytes, partition: int, commit: bool = True) -> Iterator[None]:
+        """Open with these records in it until the block ends."""
+        self._producer.begin_transaction()
+        for value in values:
+            self._producer.produce(self._topic, value, partition=partition)
+        assert self._producer.flush(60) == 0
+        yield
+        if commit:
+            self._producer.commit_transaction(60)
+        else:
+            self._producer.abort_transaction(60)
+
+
+def said(worker: WorkerProcess) -> str:
+    """Of NotReleasing; empty while it isn't raised."""
+    found = [a["message"] for a in worker.status().get("alarms", []) if a["reason"] == "NotReleasing"]
+    return str(found[0]) if found else ""
+
+
+def raised(worker: WorkerProcess) -> str:
+    wait_until(lambda: said(worker) != "", what="the alarm NotReleasing", evidence=worker.evidence)
+    return said(worker)
+
+
+@pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
+def test_a_transaction_that_stays_open_is_an_alarm_until_it_ends_and_those_that_ended_are_none(
+    world: World, guarantee: str
+) -> None:
+    """The other partition has ended in markers for longer than that, and both delays partitions under ExactlyOnce."""
+    orders = world.declare((0, 1), partitions=2, front_partitions=2)
+    worker = world.start(orders, guarantee=guarantee)
+    orders.produce(b"1", partition=0)
+    orders.produce(b"2", partition=1, headers=[("dt-delay-level", b"2")])
+    orders.flush()
+    application = Application(orders)
+    with application.transaction(b"3", partition=1):
+        pass
+    with application.transaction(b"never", partition=1, commit=False):
+        pass
+    assert len(orders.ready(3)) == 3
+    with application.transaction(b"4", partition=0):
+        orders.produce(b"5", partition=0)
+        orders.flush()
+
+        message = raised(worker)
+
+        assert f"nothing could be read from {orders.names.front} [0] at offset 1 for 3" in message
+        assert "a transaction is open" in message
+        assert f"kafka-transactions.sh --bootstrap-server {world.connection.bootstrap_servers}" in message
+        assert f"--topic {orders.names.front} --partition 0" in message
+        assert "more partition" not in message
+        assert len(orders.ready(3)) == 3
+    assert {r.value for r in orders.ready(5)} == {b"1", b"2", b"3", b"4", b"5"}
+    wait_until(lambda: not worker.alarm_reasons(), what="it is cleared", evidence=worker.evidence)
+
+
+def is_empty(admin: KafkaAdmin, orders: Declared) -> bool:
+    group = admin.describe_groups([orders.record.group])[orders.record.group]
+    return isinstance(group, GroupInfo) and group.state == "Empty"
+
+
+def damage(log: Path) -> None:
+    """Inside the records of its first batch: what a bad disk does. The header of a batch has 61 bytes."""
+    whole = bytearray(log.read_bytes())
+    whole[80:160] = bytes(byte ^ 0x55 for byte in whole[80:160])
+    log.write_bytes(whole)
+
+
+def test_a_batch_that_cannot_be_decoded_is_an_alarm_and_nothing_is_passed_over(tmp_path: Path) -> None:
+    with Broker(settings=PATIENT) as broker:
+        world = World(Connection(bootstrap_servers=broker.bootstrap), tmp_path)
+        try:
+            orders = world.declare((0,), front_partitions=1, partitions=1)
+            place = (orders.names.front, 0)
+            producer = Producer({**world.connection.client_config(), "compression.type": "gzip", "linger.ms": 500})
+            for n in range(100):
+                producer.produce(orders.names.front, b"%d" % n * 20, partition=0)
+            assert producer.flush(60) == 0
+            orders.produce(b"after")
+            orders.flush()
+            (log,) = (broker.directory / "data" / f"{orders.names.front}-0").glob("*.log")
+            broker.stop()
+            damage(log)
+            broker.start()
+            worker = world.start(orders)
+
+            message = raised(worker)
+
+            assert f"nothing could be read from {orders.names.front} [0] at offset 0 for 3" in message
+            assert "up to offset 101: the client can't decode the next batch" in message
+            assert orders.released() == 0
+            assert worker.log_path.read_text().count("_BAD_COMPRESSION") == 1, "a line for each try hides all others"
+            assert worker.terminate() == 0
+            # the client that knew the coordinator from before the restart may wait for it for ever, librdkafka 5511
+            admin = KafkaAdmin(world.connection, timeout_seconds=60)
+            wait_until(lambda: is_empty(admin, orders), what="the static member's session is over")
+            assert admin.commit(orders.record.group, {place: CommittedOffset(100)}) == {place: None}
+            world.start(orders)
+            assert [r.value for r in orders.ready(1)] == [b"after"]
+        finally:
+            world.close()
