@@ -11,7 +11,8 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable
 from delayed_topics_kafka.model import TopicPartitionKey
 from delayed_topics_worker.alarms import Alarm, Unreadable, joined, lasting, of_unreadable
-from delayed_topics_worker.owned import Owned
+from delayed_topics_worker.assigned import AssignedPartition
+from delayed_topics_worker.known_offsets import Offsets
 from delayed_topics_worker.retention import AT_ONCE, RetentionWatch, Risk, Unreleased, margin_ms
 from delayed_topics_worker.served import Served
 from delayed_topics_worker.unreadable import UNREADABLE_SECONDS, Silence, Span
@@ -100,7 +101,7 @@ def test_the_time_is_told_at_which_the_first_unreleased_record_may_be_removed() 
     assert two_days_late is None, "three quarters of the three days beyond the delay are not over"
     assert one_day_late is None
     at_risk = retained.look(unreleased=1, later_ms=DAY_MS // 2)[LANE]
-    assert at_risk.below == 2
+    assert (at_risk.first, at_risk.below) == (1, 2)
     assert 0 <= NOW_MS + DAY_MS - at_risk.removable_at_ms <= margin / 200
 
 
@@ -109,7 +110,7 @@ def test_what_retention_has_removed_is_at_risk_no_more_and_what_follows_is() -> 
 
     risk = Retained(log).look(unreleased=0)[LANE]
 
-    assert risk.below == 3
+    assert (risk.first, risk.below) == (2, 3)
     assert abs(NOW_MS + 23 * HOUR_MS - risk.removable_at_ms) < 10 * MINUTE_MS
     log.start = 3
     assert Retained(log).look(unreleased=0) == {}
@@ -194,24 +195,25 @@ def test_a_worker_that_stood_still_has_not_waited_meanwhile() -> None:
     assert silent_seconds(*every_half_second(20), (3600, READS, UNREAD)) == 22
 
 
-def unreadable(partition: int, seconds: float, stable_end: int | KafkaDoorError | None) -> Unreadable:
-    owned = Owned(Served.of("orders"), "orders", partition, generation=1, assigned_at=0)
-    return Unreadable(owned, Span(5, 9), seconds, stable_end, "kafka:9092")
+def unreadable(partition: int, seconds: float, offsets: Offsets | KafkaDoorError | None) -> Unreadable:
+    served = Served.of("orders")
+    owned = AssignedPartition(served=served, topic="orders", partition=partition, generation=1, assigned_at=0)
+    return Unreadable(owned, Span(5, 9), seconds, offsets, "kafka:9092")
 
 
 @pytest.mark.parametrize(
-    ("stable_end", "told"),
+    ("offsets", "told"),
     [
-        (5, "a transaction is open there"),
-        (9, "although Kafka gives records up to offset 9: the client can't decode the next batch"),
+        (Offsets(0, 5), "a transaction is open there"),
+        (Offsets(0, 9), "although Kafka gives records up to offset 9: the client can't decode the next batch"),
         (KafkaUnreachable("Kafka at kafka:9092 did not answer in time"), "Kafka at kafka:9092 did not answer in time"),
         (None, "Kafka has not answered yet"),
     ],
 )
 def test_an_unreadable_partition_is_told_with_what_kafka_says_of_it(
-    stable_end: int | KafkaDoorError | None, told: str
+    offsets: Offsets | KafkaDoorError | None, told: str
 ) -> None:
-    (alarm,) = of_unreadable([unreadable(1, UNREADABLE_SECONDS, None), unreadable(3, 47.2, stable_end)])
+    (alarm,) = of_unreadable([unreadable(1, UNREADABLE_SECONDS, None), unreadable(3, 47.2, offsets)])
 
     assert (alarm.topic, alarm.reason) == ("orders", Reason.NOT_RELEASING)
     assert "nothing could be read from orders [3] at offset 5 for 47 s" in alarm.message

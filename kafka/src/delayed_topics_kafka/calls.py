@@ -108,19 +108,27 @@ def settle(items: Sequence[K], send: Send[K], deadline: Deadline) -> dict[K, Any
     outcomes: dict[K, Any | KafkaError] = {}
 
     def attempt() -> bool:
-        pending = [item for item in items if item not in outcomes or _passing(outcomes[item])]
-        timeout_seconds = max(0.1, deadline.remaining_seconds)
-        try:
-            waits = send(pending, timeout_seconds)
-        except KafkaException as e:
-            outcomes.update(dict.fromkeys(pending, kafka_error(e)))
-        else:
-            outcomes.update({item: _outcome(wait, timeout_seconds) for item, wait in waits.items()})
-        return not any(_passing(outcome) for outcome in outcomes.values())
+        pending = [item for item in items if item not in outcomes or passing(outcomes[item])]
+        outcomes.update(ask_once(pending, send, max(0.1, deadline.remaining_seconds)))
+        return not any(passing(outcome) for outcome in outcomes.values())
 
     if items:
         until_true(attempt, deadline)
     return outcomes
+
+
+def ask_once(items: list[K], send: Send[K], timeout_seconds: float) -> dict[K, Any | KafkaError]:
+    """The answer, or the error, of each item."""
+    try:
+        waits = send(items, timeout_seconds)
+    except KafkaException as e:
+        return dict.fromkeys(items, kafka_error(e))
+    return {item: _outcome(wait, timeout_seconds) for item, wait in waits.items()}
+
+
+def passing(outcome: Any | KafkaError) -> bool:
+    """An error after which the same call may succeed."""
+    return isinstance(outcome, KafkaError) and outcome.code() in PASSING
 
 
 def forgiving(outcomes: dict[K, KafkaDoorError | None], *, code: int) -> dict[K, KafkaDoorError | None]:
@@ -134,10 +142,6 @@ def forgiving(outcomes: dict[K, KafkaDoorError | None], *, code: int) -> dict[K,
 
 def nothing(_: Any) -> None:
     """The value of calls that answer with nothing."""
-
-
-def _passing(outcome: Any | KafkaError) -> bool:
-    return isinstance(outcome, KafkaError) and outcome.code() in PASSING
 
 
 def _outcome(wait: Wait, timeout_seconds: float) -> Any | KafkaError:

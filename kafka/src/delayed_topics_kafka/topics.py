@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
     TopicDescription,
 )
 
-from delayed_topics_kafka.calls import AdminCalls, V, Wait, forgiving, nothing, settle
+from delayed_topics_kafka.calls import AdminCalls, V, Wait, ask_once, forgiving, nothing, passing
 from delayed_topics_kafka.deadline import Deadline, until_true
 from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused, TopicMissing, kafka_error
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo, TopicPartitionKey
@@ -132,7 +132,6 @@ class TopicCalls(AdminCalls):
         isolation: Isolation,
         value: Callable[[ListOffsetsResultInfo], V],
     ) -> dict[TopicPartitionKey, V | KafkaDoorError]:
-        deadline = self._deadline()
         asked = False
 
         def send(pending: list[TopicPartitionKey], timeout_seconds: float) -> Mapping[TopicPartitionKey, Wait]:
@@ -143,7 +142,7 @@ class TopicCalls(AdminCalls):
                 # broker that was fenced for a moment would be unreachable for 15 minutes. Of all topics, since asking
                 # for one by name may create it.
                 self._client.list_topics(timeout=timeout_seconds)
-                refused = self._refused(pending, deadline)
+                refused = self._refused(pending, timeout_seconds)
             asked = True
             futures = self._client.list_offsets(
                 {TopicPartition(*key): specs[key] for key in pending if key not in refused},
@@ -155,20 +154,21 @@ class TopicCalls(AdminCalls):
             }
             return waits | {key: partial(_fail, error) for key, error in refused.items()}
 
-        return self._many(list(specs), send, lambda key: f"reading offsets of {key[0]} [{key[1]}]", value, deadline)
+        return self._many(list(specs), send, lambda key: f"reading offsets of {key[0]} [{key[1]}]", value)
 
     def _refused(
-        self, partitions: Sequence[TopicPartitionKey], deadline: Deadline
+        self, partitions: Sequence[TopicPartitionKey], timeout_seconds: float
     ) -> dict[TopicPartitionKey, KafkaError]:
         """Those of the partitions that don't exist, or that may not be asked for."""
-        topics = settle(list({topic for topic, _ in partitions}), self._send_describe, deadline)
+        topics = ask_once(list({topic for topic, _ in partitions}), self._send_describe, timeout_seconds)
         refused: dict[TopicPartitionKey, KafkaError] = {}
         for topic, partition in partitions:
             described = topics[topic]
-            if isinstance(described, KafkaError):
+            if not isinstance(described, KafkaError):
+                if partition not in {p.id for p in described.partitions}:
+                    refused[topic, partition] = KafkaError(KafkaError._UNKNOWN_PARTITION)
+            elif not passing(described):
                 refused[topic, partition] = described
-            elif partition not in {p.id for p in described.partitions}:
-                refused[topic, partition] = KafkaError(KafkaError._UNKNOWN_PARTITION)
         return refused
 
     def _send_describe(self, pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
