@@ -1,19 +1,25 @@
-"""The relay's hot path, in Rust: what becomes of a record, the headers of its copy, and what may be committed.
+"""The relay's hot path, in Rust: `Engine`, and by themselves its decisions, the headers of copies, and what may be committed.
 
-Here it is given to property tests, tools and benchmarks. Times are milliseconds since the epoch, offsets and partitions Kafka's.
+The latter are for property tests, tools and benchmarks. Times are milliseconds since the epoch, offsets and partitions Kafka's.
 Header names are bytes, values bytes or null.
 """
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final
 
 __all__ = [
+    "DURATION_BOUNDS_MS",
     "MAX_METADATA_CHARS",
     "MAX_SPAN",
     "Copy",
+    "Engine",
+    "Histogram",
     "Pending",
     "Policy",
     "Record",
+    "Seen",
+    "State",
+    "Tally",
     "Wait",
     "Window",
     "committed_topic_id",
@@ -25,12 +31,229 @@ __all__ = [
     "too_large",
 ]
 
+DURATION_BOUNDS_MS: list[int]
+"""Upper bounds of the buckets of a `Histogram`."""
 MAX_METADATA_CHARS: int
 """Metadata is not longer."""
 MAX_SPAN: int
 """Offsets that metadata covers whatever is finished of them."""
 
 _Header: TypeAlias = tuple[bytes, bytes | None]
+
+_Place: TypeAlias = tuple[str, int]
+"""Kafka topic and partition."""
+_Fault: TypeAlias = tuple[int, str, str]
+"""Kafka's code of an error, its name, and a text for people; codes below 0 are librdkafka's."""
+_Properties: TypeAlias = Sequence[tuple[str, str]]
+"""librdkafka's."""
+
+@final
+class Histogram:
+    """Durations, counted by how long they are."""
+
+    @property
+    def counts(self) -> list[int]:
+        """By bucket of DURATION_BOUNDS_MS; the last is for what is above all bounds."""
+
+    @property
+    def sum_ms(self) -> int: ...
+
+@final
+class Seen:
+    """A partition as it is now."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def state(self) -> Literal["unplaced", "placed", "serving", "unreadable", "settling", "standing", "leaving"]: ...
+    @property
+    def held_back(self) -> bool:
+        """Nothing more is read, since too much is held."""
+
+    @property
+    def read_error(self) -> str | None:
+        """Why what comes next could not be read."""
+
+    @property
+    def position(self) -> int:
+        """The offset that comes next."""
+
+    @property
+    def lowest_unfinished(self) -> int:
+        """The offset that would be committed."""
+
+    @property
+    def end(self) -> int:
+        """Where the partition ended when something was fetched last; negative while that isn't known."""
+
+    @property
+    def waiting(self) -> int:
+        """Records that are held."""
+
+    @property
+    def due(self) -> int:
+        """Those of them that are due, and copies that are not acknowledged."""
+
+    @property
+    def unacknowledged(self) -> tuple[bool, bool, bool]:
+        """Whether there are such copies, to the ready, delays and dead-letter topic."""
+
+    @property
+    def stuck_seconds(self) -> float:
+        """For how long none of them has come back."""
+
+@final
+class State:
+    """What concerns all partitions."""
+
+    @property
+    def may_send(self) -> bool:
+        """The last commit was accepted within the last second, or a transaction is open."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why the last commit or transaction failed."""
+
+    @property
+    def refused(self) -> str | None:
+        """What Kafka refuses to this worker for good, as far as anybody can know."""
+
+    @property
+    def commits(self) -> Histogram:
+        """From sending offsets, or from ending a transaction, until Kafka has accepted it."""
+
+    @property
+    def failed_commits(self) -> int: ...
+    @property
+    def held_bytes(self) -> int:
+        """Memory that held records count for."""
+
+    @property
+    def time_known(self) -> bool:
+        """The broker's."""
+
+    @property
+    def clock_problem(self) -> _Fault | None:
+        """Why the last probe of it failed."""
+
+    @property
+    def now_ms(self) -> int | None:
+        """An estimate of it, for showing."""
+
+@final
+class Tally:
+    """What was done for a delayed topic since the engine began."""
+
+    @property
+    def taken_in(self) -> int: ...
+    @property
+    def released(self) -> int: ...
+    @property
+    def hopped(self) -> int: ...
+    @property
+    def misrouted(self) -> int: ...
+    @property
+    def dead_lettered(self) -> dict[str, int]:
+        """By reason."""
+
+    @property
+    def lateness(self) -> Histogram:
+        """Of releases: from the due time to the sending."""
+
+@final
+class Engine:
+    """One consumer, the producers of copies, and every record between them.
+
+    `turn` does all of it, in the thread that calls it and without the interpreter's lock. A partition that was assigned is
+    read from `begin` on. Errors of Kafka come as happenings.
+    """
+
+    def __new__(
+        cls,
+        *,
+        library: str,
+        producer: _Properties,
+        clock: _Properties,
+        clock_topic: str,
+        topics: Sequence[tuple[str, str, str, str]],
+        window_bytes: int,
+        commit_interval_ms: int,
+        exactly_once: bool,
+    ) -> Engine:
+        """`library`: the path of librdkafka. `producer`: without a compression, and with a `transactional.id` if
+        `exactly_once`. `clock`: of the producer of probes to `clock_topic`. `topics`: front, delays, ready and dead-letter
+        topic of each delayed topic, which other calls name by its place in this list. `window_bytes`: memory for records that
+        are held. `commit_interval_ms`: how long copies go uncommitted.
+
+        Raises RuntimeError for a library that isn't the one that is needed, OSError if the system gives no descriptor.
+        """
+
+    def serve(
+        self,
+        number: int,
+        policy: Policy | None,
+        *,
+        paused: bool,
+        skew_ms: int,
+        compression: str,
+        dead_letter_partitions: int,
+    ) -> None:
+        """What the registry says of a delayed topic; None: nothing of it is served. `skew_ms`: by how much brokers' clocks may
+        differ. `dead_letter_partitions`: 0 while the topic is missing. Waits for Kafka to tell the topics' partitions."""
+
+    def subscribe(self, topics: Sequence[str], consumer: _Properties) -> None:
+        """Join the group, with a consumer of these properties, or read other topics than before. Raises ValueError for
+        properties that can't be."""
+
+    def assign(self, places: Sequence[tuple[str, int, int]]) -> None:
+        """Take over what an Assigned told, at these offsets; -1 where it isn't known where to begin."""
+
+    def begin(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        topic_id: str,
+        delay_seconds: int | None,
+        offset: int,
+        metadata: str,
+        commit: bool,
+    ) -> None:
+        """Read a partition from what is committed of it. `delay_seconds`: of a delays partition. `commit`: do so even if
+        nothing comes. Raises ValueError for metadata that is neither empty nor ours."""
+
+    def stop(self, topic: str, partition: int) -> None:
+        """The partition stands still from now on, once what is on its way is known."""
+
+    def go_on(self, topic: str, partition: int) -> None:
+        """The partition is served again, from its lowest unfinished offset."""
+
+    def forget(self, topic: str, partition: int) -> None:
+        """Nothing of the partition is committed or served any more until it begins again."""
+
+    def turn(self, longest_seconds: float) -> list[tuple[Any, ...]]:
+        """Do what there is to do, for so long or until something has happened: see delayed_topics_worker.happenings."""
+
+    def look(self) -> list[Seen]:
+        """All partitions that are assigned."""
+
+    def state(self) -> State: ...
+    def tally(self, number: int) -> Tally: ...
+    def is_finished(self, topic: str, partition: int, offset: int) -> bool | None:
+        """Whether a restart would not repeat a record; None: the partition isn't assigned."""
+
+    def committed(self, places: Sequence[_Place], timeout_ms: int) -> list[tuple[str, int, int, str]]:
+        """Offset, -1001 for none, and metadata of those of which the group's coordinator tells in time."""
+
+    def leave(self) -> None:
+        """Begin to leave the group in peace; turns bring it to its end."""
+
+    @property
+    def left(self) -> bool: ...
+    def leave_at_once(self) -> None:
+        """Give up the consumer, and all partitions with it, as lost."""
 
 @final
 class Policy:

@@ -1,23 +1,19 @@
 """The engine's windows, commits and queues do what Python's do, whatever happens to them."""
 
 import zlib
+from heapq import heappop, heappush
 from random import Random
 
 import delayed_topics_engine as engine
 import pytest
-from confluent_kafka import Message
 from delayed_topics_core import window as core
 from delayed_topics_core.errors import UnreadableRecord
-from delayed_topics_worker.owned import Held, Owned
-from delayed_topics_worker.served import Served
-from delayed_topics_worker.shelf import Shelf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 SAME_BYTES = "ng" not in zlib.ZLIB_RUNTIME_VERSION
 """Python's zlib is zlib itself; others compress otherwise, and to the same meaning."""
-OWNED = Owned(Served.of("orders"), "orders", 0, generation=1, assigned_at=0)
 
 topic_ids = st.sampled_from(["", "uT1eKVuTQ2--Rhh9b73dqg"])
 
@@ -156,18 +152,19 @@ def test_any_metadata_is_read_or_refused_alike(metadata: str) -> None:
 
 
 class Queues(RuleBasedStateMachine):
-    """Records wait, are held again, and leave."""
+    """Records wait, are held again, and leave in the order of turns, those of equal turns in the order of offsets."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.pythons, self.engines = Shelf(), engine.Pending()
+        self.waiting: list[tuple[int, int]] = []
+        self.engines = engine.Pending()
         self.next_offset = 0
         self.now_ms = 0
 
     @rule(turn_at_ms=st.integers(0, 50), late=st.booleans())
     def add(self, turn_at_ms: int, late: bool) -> None:
         turn_at_ms += self.now_ms * late
-        self.pythons.add(turn_at_ms, Held(OWNED, self.next_offset, Message(topic="orders"), ()))
+        heappush(self.waiting, (turn_at_ms, self.next_offset))
         self.engines.add(turn_at_ms, self.next_offset)
         self.next_offset += 1
 
@@ -175,14 +172,14 @@ class Queues(RuleBasedStateMachine):
     def pop(self, passed_ms: int, most: int) -> None:
         self.now_ms += passed_ms
         for _ in range(most):
-            held = self.pythons.pop(self.now_ms)
-            assert self.engines.pop(self.now_ms) == (None if held is None else held.offset)
+            due = bool(self.waiting) and self.waiting[0][0] <= self.now_ms
+            assert self.engines.pop(self.now_ms) == (heappop(self.waiting)[1] if due else None)
 
     @invariant()
     def the_same(self) -> None:
-        assert self.engines.next_turn_at_ms == self.pythons.next_turn_ms
-        assert len(self.engines) == len(self.pythons)
-        assert self.engines.due_count(self.now_ms) == self.pythons.due_count(self.now_ms)
+        assert self.engines.next_turn_at_ms == (self.waiting[0][0] if self.waiting else None)
+        assert len(self.engines) == len(self.waiting)
+        assert self.engines.due_count(self.now_ms) == sum(turn <= self.now_ms for turn, _ in self.waiting)
 
 
 Queues.TestCase.settings = settings(max_examples=50, deadline=None)

@@ -38,7 +38,7 @@ def run(tmp_path: Path, config: object, *, connection: bool = True) -> tuple[int
         ({**GOOD, "http_port": True}, "http_port must be of type int"),
         ({**GOOD, "http_port": 70_000}, "http_port must be from 1 to 65535"),
         ({**GOOD, "window_bytes": 1000}, "window_bytes must be from"),
-        ({**GOOD, "barrier_ms": 5000}, "barrier_ms must be from 1 to 500"),
+        ({**GOOD, "commit_interval_ms": 5000}, "commit_interval_ms must be from 1 to 500"),
         ({**GOOD, "windowBytes": 1}, "no field 'windowBytes'"),
     ],
 )
@@ -66,7 +66,7 @@ def test_defaults_are_those_of_the_contract(tmp_path: Path) -> None:
     file.write_text(json.dumps(GOOD))
 
     assert WorkerConfig.read(file) == WorkerConfig(
-        topics=("orders",), http_port=8080, window_bytes=67_108_864, protocol="classic", barrier_ms=100
+        topics=("orders",), http_port=8080, window_bytes=67_108_864, protocol="classic", commit_interval_ms=100
     )
 
 

@@ -4,10 +4,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import pytest
 from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_engine import Engine
 from delayed_topics_kafka.clock import boot_seconds
 from delayed_topics_worker.config import Guarantee, WorkerConfig
 from delayed_topics_worker.metrics import Metrics
@@ -20,41 +22,62 @@ from delayed_topics_worker_testing.world import Declared, World
 pytestmark = pytest.mark.broker
 
 
+class TellsOnce:
+    """An engine that tells once that one of its clients knows no broker any more."""
+
+    def __init__(self, engine: Engine, client: str) -> None:
+        self._engine = engine
+        self._telling: list[tuple[Any, ...]] = [("Stranded", client)]
+
+    def turn(self, longest_seconds: float) -> list[tuple[Any, ...]]:
+        telling, self._telling = self._telling, []
+        return [*self._engine.turn(longest_seconds), *telling]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+@pytest.mark.parametrize("client", ["consumer", "producer"])
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
-def test_a_stranded_client_is_replaced_and_everything_comes_out(world: World, guarantee: Guarantee) -> None:
+def test_a_stranded_client_is_replaced_and_everything_comes_out(
+    world: World, guarantee: Guarantee, client: str
+) -> None:
     """No broker can be made to strand a client at will: one outage in fifty does."""
     orders = world.declare((0, 1, 2))
-    with running_relay(orders, guarantee) as relay:
-        wait_until(lambda: relay._assignment.settled, what="the relay serves")
-        consumer, producers = relay._consumer, list(relay._outbox._producers.values())
+    with running_relay(orders, guarantee) as (relay, board):
+        wait_until(lambda: board.ready, what="the relay serves")
+        generation = board.status["rebalance"]["generation"]
         with steady_load(orders) as sent:
             time.sleep(2)  # in the middle of the flow
-            relay._stranded.set()
-            wait_until(lambda: relay._consumer not in (None, consumer), what="a new consumer")
+            assert relay._engine is not None
+            relay._engine = cast(Engine, TellsOnce(relay._engine, client))
+            wait_until(
+                lambda: board.status["rebalance"]["generation"] >= generation + 2, what="lost, and assigned again"
+            )
             time.sleep(1)
         ready = all_ready(orders, sent)
 
-        assert not set(producers) & set(relay._outbox._producers.values())
     if guarantee == "ExactlyOnce":
         assert doubled(ready) == 0
 
 
 @contextmanager
-def running_relay(orders: Declared, guarantee: Guarantee) -> Iterator[Relay]:
+def running_relay(orders: Declared, guarantee: Guarantee) -> Iterator[tuple[Relay, Board]]:
     config = WorkerConfig(topics=(orders.names.front,), http_port=free_ports(1)[0], guarantee=guarantee)
     served = ServedTopics.of(config.topics)
+    board = Board(boot_seconds)
     relay = Relay(
         config,
         orders.world.connection,
         served,
         member="orders-0",
-        metrics=Metrics(served),
-        board=Board(boot_seconds),
+        metrics=Metrics(),
+        board=board,
     )
     thread = threading.Thread(target=relay.run)
     thread.start()
     try:
-        yield relay
+        yield relay, board
     finally:
         relay.stop()
         thread.join()

@@ -2,27 +2,26 @@
 
 import urllib.error
 import urllib.request
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from confluent_kafka import Message
 from delayed_topics_core.reasons import Reason
+from delayed_topics_engine import Seen
 from delayed_topics_kafka.model import TopicInfo
-from delayed_topics_worker.alarms import of_partitions, of_unacknowledged
+from delayed_topics_worker.alarms import Standstill, of_partitions, of_unacknowledged
+from delayed_topics_worker.assigned import AssignedPartition, Stop
 from delayed_topics_worker.metrics import Metrics
-from delayed_topics_worker.owned import Held, Owned, Stop
-from delayed_topics_worker.served import Served, ServedTopics
+from delayed_topics_worker.served import Served
 from delayed_topics_worker.topic_watch import Sight
 from delayed_topics_worker.web import ALIVE_SECONDS, Board, serve
 
 
-def sending(topic: str) -> Owned:
-    """A partition of this delayed topic with one release on its way."""
-    owned = Owned(Served.of(topic), topic, 0, generation=1, assigned_at=0)
-    message = cast(Message, type("Empty", (), {"key": lambda _: b"", "__len__": lambda _: 0})())
-    held = Held(owned, 0, message, ())
-    held.target = owned.served.names.ready
-    owned.outstanding.append(held)
+def sending(topic: str, stuck_seconds: float = 4.2) -> AssignedPartition:
+    """A partition of this delayed topic with a release on its way for so long."""
+    owned = AssignedPartition(served=Served.of(topic), topic=topic, partition=0, generation=1, assigned_at=0)
+    now = SimpleNamespace(stuck_seconds=stuck_seconds, unacknowledged=(True, False, False))
+    owned.seen = cast(Seen, now)
     return owned
 
 
@@ -34,7 +33,7 @@ def seen(name: str, *lagging: int) -> TopicInfo:
 def test_livez_says_so_when_the_owning_thread_does_not_turn() -> None:
     now = 0.0
     board = Board(lambda: now)
-    server = serve(board, Metrics(ServedTopics.of(("orders",))), 0)
+    server = serve(board, Metrics(), 0)
     url = f"http://127.0.0.1:{server.server_address[1]}/livez"
     try:
         assert urllib.request.urlopen(url, timeout=60).status == 200
@@ -52,17 +51,21 @@ def test_copies_that_are_not_acknowledged_are_blamed_on_the_topic_whose_replicas
     orders, parcels = sending("orders"), sending("parcels")
     sight = Sight(0.0, {"orders.ready": seen("orders.ready", 1), "parcels.ready": seen("parcels.ready")})
 
-    (alarm,) = of_unacknowledged([orders, parcels], 4.2, sight)
+    (alarm,) = of_unacknowledged([orders, parcels], sight)
 
     assert (alarm.topic, alarm.reason) == ("orders", Reason.TARGET_UNAVAILABLE)
     assert "orders.ready [1] has replicas out of sync" in alarm.message
     assert "since 4 s" in alarm.message
 
 
+def test_copies_that_are_on_their_way_as_usual_are_no_alarm() -> None:
+    assert of_unacknowledged([sending("orders", 2.9)], Sight(0.0, {})) == []
+
+
 def test_copies_that_are_not_acknowledged_for_no_reason_that_is_known_are_told_of_all_topics() -> None:
     owned = [sending("orders"), sending("parcels")]
 
-    alarms = of_unacknowledged(owned, 4.2, Sight(0.0, {}))
+    alarms = of_unacknowledged(owned, Sight(0.0, {}))
 
     assert {alarm.topic for alarm in alarms} == {"orders", "parcels"}
 
@@ -74,3 +77,22 @@ def test_the_alarm_of_a_refused_copy_stays_while_it_is_tried_again() -> None:
     )
 
     assert [alarm.reason for alarm in of_partitions([owned])] == [Reason.TARGET_UNAVAILABLE]
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([(0, 5, 0.0), (0, 5, 11.0)], 11.0),
+        ([(0, 5, 0.0), (3, 5, 9.0), (3, 5, 11.0)], 2.0),
+        ([(0, 5, 0.0), (0, 0, 9.0), (0, 5, 11.0)], 2.0),
+        ([(0, 0, 0.0), (0, 0, 60.0)], 0.0),
+    ],
+)
+def test_a_standstill_lasts_from_the_last_release_or_the_last_idle_moment(
+    steps: list[tuple[int, int, float]], expected: float
+) -> None:
+    standstill = Standstill()
+
+    seconds = [standstill.seconds("orders", done=done, lag=lag, now=now) for done, lag, now in steps]
+
+    assert seconds[-1] == expected

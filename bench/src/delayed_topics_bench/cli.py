@@ -37,7 +37,6 @@ def _field(flag: str, name: str, text: str, *, many: bool = False) -> Callable[[
 @click.option(
     "--quick", is_flag=True, help="Smaller sizes, without the peers: under four minutes, no figures to quote."
 )
-@click.option("--pure", is_flag=True, help="Workers without compiled modules; the figures go to a file of their own.")
 @click.option(
     "--exactly-once", is_flag=True, help="Workers with guarantee ExactlyOnce; the figures go to a file of their own."
 )
@@ -57,12 +56,11 @@ def _field(flag: str, name: str, text: str, *, many: bool = False) -> Callable[[
 @click.option(
     "--results",
     type=click.Path(path_type=Path, dir_okay=False),
-    help=f"Where the figures go (JSON), and its plots.  [default: {RESULTS}; of --quick, --pure and --exactly-once a file of that name]",
+    help=f"Where the figures go (JSON), and its plots.  [default: {RESULTS}; of --quick and --exactly-once a file of that name]",
 )
 def main(
     parts: tuple[str, ...],
     quick: bool,
-    pure: bool,
     exactly_once: bool,
     only_show: bool,
     results: Path | None,
@@ -74,13 +72,13 @@ def main(
     goes to a JSON file and tables and plots are made of it; a part that isn't run keeps its last figures.
     """
     plan = replace(QUICK if quick else DEFAULT, **{name: value for name, value in fields.items() if value})
-    name = "quick" if quick else "pure" if pure else "exactly-once" if exactly_once else "relay"
+    name = "quick" if quick else "exactly-once" if exactly_once else "relay"
     file = results or RESULTS.with_name(f"{name}.json")
     kept = Results(file)
     failed: list[str] = []
     if not only_show:
         chosen = parts or tuple(name for name in PARTS if not (quick and name == "peers"))
-        failed = _measure(plan, chosen, kept, Stand(pure=pure, exactly_once=exactly_once))
+        failed = _measure(plan, chosen, kept, Stand(exactly_once=exactly_once))
     show(kept.body)
     for picture in draw(kept.body, file.with_suffix("")):
         say(f"drawn: {picture}")

@@ -125,7 +125,7 @@ def measure_memory(stand: Stand, plan: Plan) -> Iterator[Entry]:
 
 
 def measure_cpu(stand: Stand, plan: Plan) -> Iterator[Entry]:
-    watch = Watch(records=plan.cpu_records, directory=stand.new_directory())
+    watch = Watch(records=plan.cpu_records)
     with step(f"CPU by section, {plan.cpu_records:,} records, both ways"):
         direct = drain_direct(stand, workers=1, records=plan.cpu_records, size=SIZE, watch=watch)
         hopped, _, _ = drain_hopped(stand, workers=1, records=plan.cpu_records, size=SIZE, watch=watch)

@@ -13,7 +13,6 @@ from delayed_topics_devcluster.kafka import kafka_jars
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_worker_testing.process import Launch, WorkerProcess
-from delayed_topics_worker_testing.shipped import shipped_environment
 from delayed_topics_worker_testing.world import Declared, World
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -58,12 +57,11 @@ class Backlog:
 class Stand:
     """Enter it to start the broker; everything is gone when it is left."""
 
-    def __init__(self, *, pure: bool = False, exactly_once: bool = False) -> None:
-        """`pure`: workers without compiled modules, from this work tree; otherwise they are as their wheel has them.
-        `exactly_once`: they have this guarantee."""
+    def __init__(self, *, exactly_once: bool = False) -> None:
+        """`exactly_once`: workers have this guarantee."""
         self._stack = ExitStack()
         self._exactly_once = exactly_once
-        self._launch = Launch() if pure else Launch(environment=shipped_environment())
+        self._launch = Launch()
         self._broker = Broker(settings=BROKER_SETTINGS, heap_megabytes=HEAP_MEGABYTES, java_options=())
         self._runs = 0
         self.class_path = class_path_of("kafka", jars=kafka_jars())

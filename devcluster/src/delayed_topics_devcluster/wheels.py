@@ -44,7 +44,6 @@ def own_wheels(distribution: str) -> Path:
     folders = [members[name] for name in needed if members[name] != ENGINE_SOURCE]
     engine = [engine_wheel()] if len(folders) < len(needed) else []
     sources = [file for folder in folders for file in (folder / "pyproject.toml", *_sources(folder))]
-    sources.append(REPOSITORY / "hatch_build.py")  # compiles some of them
     digest = hashlib.sha256()
     for file in sources:
         digest.update(f"{file.relative_to(REPOSITORY)}\0".encode())

@@ -31,7 +31,7 @@ HASH_DIGITS = 16
 _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 HTTP_PORT = 8080
-BARRIER_MS = 100
+COMMIT_INTERVAL_MS = 100
 TERMINATION_SECONDS = 30
 DEFAULT_RESOURCES = {"requests": {"cpu": "25m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
 BASE_MEMORY_BYTES = 192 * 2**20
@@ -159,7 +159,7 @@ def worker_config(wanted: Wanted) -> str:
         "window_bytes": window_bytes,
         "protocol": wanted.protocol,
         "guarantee": wanted.guarantee,
-        "barrier_ms": BARRIER_MS,
+        "commit_interval_ms": COMMIT_INTERVAL_MS,
     }
     return json.dumps(body, sort_keys=True)
 

@@ -14,6 +14,8 @@
 
 pub mod dead_letter;
 pub mod digits;
+pub mod engine;
+pub mod kafka;
 pub mod layout;
 pub mod metadata;
 pub mod own;

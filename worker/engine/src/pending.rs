@@ -12,11 +12,15 @@ pub struct Pending<T> {
     early: BinaryHeap<Entry<T>>,
 }
 
+/// A record that waits.
 #[derive(Debug)]
-struct Entry<T> {
-    turn_at_ms: i64,
-    offset: i64,
-    record: T,
+pub struct Entry<T> {
+    /// In milliseconds of broker time.
+    pub turn_at_ms: i64,
+    /// Of the record.
+    pub offset: i64,
+    /// The record itself.
+    pub record: T,
 }
 
 impl<T> Entry<T> {
@@ -71,12 +75,33 @@ impl<T> Pending<T> {
     }
 
     /// The record whose turn came first, if it has come.
-    pub fn pop(&mut self, now_ms: i64) -> Option<T> {
+    pub fn pop(&mut self, now_ms: i64) -> Option<Entry<T>> {
         if self.next_turn_at_ms()? > now_ms {
             return None;
         }
-        let first = if self.early_is_first() { self.early.pop() } else { self.line.pop_front() };
-        first.map(|entry| entry.record)
+        if self.early_is_first() {
+            self.early.pop()
+        } else {
+            self.line.pop_front()
+        }
+    }
+
+    /// Changes where records are.
+    pub fn for_each_mut(&mut self, mut change: impl FnMut(&mut T)) {
+        for entry in &mut self.line {
+            change(&mut entry.record);
+        }
+        let mut early = std::mem::take(&mut self.early).into_vec();
+        for entry in &mut early {
+            change(&mut entry.record);
+        }
+        self.early = early.into();
+    }
+
+    /// Memory that is taken, without what the records themselves refer to.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        (self.line.capacity() + self.early.capacity()) * std::mem::size_of::<Entry<T>>()
     }
 
     /// How many wait.
@@ -98,12 +123,6 @@ impl<T> Pending<T> {
         early + self.line.partition_point(|entry| entry.turn_at_ms <= now_ms)
     }
 
-    /// Forgets them all.
-    pub fn clear(&mut self) {
-        self.line.clear();
-        self.early.clear();
-    }
-
     fn early_is_first(&self) -> bool {
         match (self.early.peek(), self.line.front()) {
             (Some(early), Some(line)) => early.key() < line.key(),
@@ -123,8 +142,8 @@ mod tests {
             pending.add(turn_at_ms, offset, offset);
         }
         assert_eq!((pending.len(), pending.due_count(5), pending.next_turn_at_ms()), (6, 4, Some(3)));
-        assert_eq!(pending.pop(2), None);
-        let left: Vec<i64> = std::iter::from_fn(|| pending.pop(9)).collect();
+        assert!(pending.pop(2).is_none());
+        let left: Vec<i64> = std::iter::from_fn(|| pending.pop(9)).map(|entry| entry.record).collect();
         assert_eq!(left, [2, 5, 0, 4, 1, 3]);
         assert!(pending.is_empty());
     }

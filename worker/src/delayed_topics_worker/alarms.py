@@ -3,18 +3,22 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from delayed_topics_core.reasons import Reason
 from delayed_topics_kafka.errors import KafkaDoorError
 from delayed_topics_kafka.model import TopicInfo
 
-from delayed_topics_worker.owned import Owned
+from delayed_topics_worker.assigned import AssignedPartition
+from delayed_topics_worker.known_offsets import Offsets
 from delayed_topics_worker.retention import Risk
 from delayed_topics_worker.topic_watch import Sight
 from delayed_topics_worker.unreadable import Span
 
 log = logging.getLogger(__name__)
+
+STUCK_SECONDS: Final = 3.0
+"""Without an acknowledgement, though copies are on their way."""
 
 
 class Alarm(NamedTuple):
@@ -28,19 +32,19 @@ class Alarm(NamedTuple):
 class AtRisk(NamedTuple):
     """`offset`: the first that is not released."""
 
-    owned: Owned
+    owned: AssignedPartition
     offset: int
     risk: Risk
 
 
 class Unreadable(NamedTuple):
-    """A partition that has given nothing for `seconds`. `stable_end`: up to where Kafka gives committed records, None while that
-    isn't known."""
+    """A partition that has given nothing for `seconds`. `offsets`: what Kafka says that it has, None while that isn't
+    known."""
 
-    owned: Owned
+    owned: AssignedPartition
     span: Span
     seconds: float
-    stable_end: int | KafkaDoorError | None
+    offsets: Offsets | KafkaDoorError | None
     bootstrap_servers: str
 
 
@@ -84,7 +88,7 @@ class Alarms:
         self._raised = current
 
 
-def of_partitions(owned: Iterable[Owned]) -> list[Alarm]:
+def of_partitions(owned: Iterable[AssignedPartition]) -> list[Alarm]:
     """One alarm for each topic and reason, in the words of its first partition."""
     stopped: dict[tuple[str, Reason], list[tuple[str, int, str]]] = {}
     for o in owned:
@@ -99,13 +103,17 @@ def _alarm(topic: str, reason: Reason, stopped: list[tuple[str, int, str]]) -> A
     return Alarm(topic, reason, message + _further(stopped))
 
 
-def of_unacknowledged(owned: Iterable[Owned], seconds: float, sight: Sight) -> list[Alarm]:
-    """`seconds`: for how long copies have been on their way. Told of the topics that the copies go to, and of those only whose
-    replicas are out of sync, where any are: they hold up the others."""
+def of_unacknowledged(owned: Iterable[AssignedPartition], sight: Sight) -> list[Alarm]:
+    """Told of the topics that the copies go to, and of those only whose replicas are out of sync, where any are: they hold up the
+    others."""
+    seconds: dict[str, float] = {}
     targets: dict[str, set[str]] = {}
     for o in owned:
-        if o.outstanding:
-            targets.setdefault(o.served.topic, set()).update(held.target for held in o.outstanding)
+        if o.seen is not None and o.seen.stuck_seconds >= STUCK_SECONDS:
+            topic, names = o.served.topic, o.served.names
+            seconds[topic] = max(o.seen.stuck_seconds, seconds.get(topic, 0.0))
+            possible = zip((names.ready, names.delays, names.dead_letter), o.seen.unacknowledged, strict=True)
+            targets.setdefault(topic, set()).update(name for name, stuck in possible if stuck)
     lagging = {
         name: info.lagging for name, info in sight.topics.items() if isinstance(info, TopicInfo) and info.lagging
     }
@@ -114,11 +122,11 @@ def of_unacknowledged(owned: Iterable[Owned], seconds: float, sight: Sight) -> l
         Alarm(
             topic,
             Reason.TARGET_UNAVAILABLE,
-            f"copies to {', '.join(sorted(names))} are not acknowledged since {seconds:.0f} s"
+            f"copies to {', '.join(sorted(names))} are not acknowledged since {seconds[topic]:.0f} s"
             + "".join(
                 f"; {name} {list(lagging[name])} has replicas out of sync" for name in sorted(names & lagging.keys())
             )
-            + ". Nothing is released until they are: see whether the brokers are up, have min.insync.replicas, and no quota",
+            + ". Partitions whose copies go there wait: see whether the brokers are up, have min.insync.replicas, and no quota",
         )
         for topic, names in blamed.items()
     ]
@@ -152,7 +160,7 @@ def _of_risk(at_risk: AtRisk, now_ms: int) -> str:
     if owned.served.paused:
         cure = "end the pause (spec.paused)"
     else:
-        cure = "have them released before: other alarms and the worker's log say what is wrong, more workers help those behind"
+        cure = "find out from other alarms and the worker's log what holds them up; start more workers if they are only behind"
     return (
         f"unreleased records of {owned} are near the end of retention: Kafka may remove offset {offset} {when} ({kept}). "
         f"Raise outageBudgetSeconds of the DelayedTopic to keep them for longer, or {cure}"
@@ -169,21 +177,21 @@ def of_unreadable(unreadable: Iterable[Unreadable]) -> list[Alarm]:
 
 
 def _of_silence(unreadable: Unreadable) -> str:
-    owned, span, seconds, stable_end, bootstrap_servers = unreadable
+    owned, span, seconds, offsets, bootstrap_servers = unreadable
     nothing = f"nothing could be read from {owned} at offset {span.position} for {seconds:.0f} s"
-    if stable_end is None or isinstance(stable_end, KafkaDoorError):
-        return f"{nothing}, and it is not known why: {stable_end or 'Kafka has not answered yet'}"
-    if stable_end <= span.position:
+    if offsets is None or isinstance(offsets, KafkaDoorError):
+        return f"{nothing}, and it is not known why: {offsets or 'Kafka has not answered yet'}"
+    if offsets.stable_end <= span.position:
         return (
             f"{nothing}: a transaction is open there. It ends when its producer ends it, or when its transaction.timeout.ms is "
             f"over. To see whose it is run kafka-transactions.sh --bootstrap-server {bootstrap_servers} describe-producers "
             f"--topic {owned.topic} --partition {owned.partition}. If find-hanging lists it too, Kafka has lost track of it, "
             "and only abort ends it"
         )
+    error = (owned.seen.read_error if owned.seen else None) or "the worker's log has its error"
     return (
-        f"{nothing}, although Kafka gives records up to offset {stable_end}: the client can't decode the next batch, the "
-        "worker's log has its error. To do without that batch stop the workers, set the group's offset behind it, and start "
-        "them again"
+        f"{nothing}, although Kafka gives records up to offset {offsets.stable_end}: the client can't decode the next batch"
+        f" ({error}). To give that batch up stop the workers, set the group's offset behind it, and start them again"
     )
 
 

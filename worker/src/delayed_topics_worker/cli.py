@@ -24,9 +24,6 @@ from delayed_topics_worker.web import Board, serve
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
-YOUNG_OBJECTS = 50_000
-"""Before the garbage collector looks for cycles, of which records make none. The default, 700, has it walk over all held
-records again and again: up to a third of a record's time."""
 
 
 @click.command(context_settings={"max_content_width": 120})
@@ -37,7 +34,7 @@ records again and again: up to a third of a record's time."""
     default=Path("/etc/delayed-topics/worker.json"),
     show_default=True,
     help="JSON with topics, http_port, window_bytes, protocol (classic or consumer), guarantee (AtLeastOnce or ExactlyOnce) "
-    "and barrier_ms.",
+    "and commit_interval_ms.",
 )
 @click.option(
     "--connection",
@@ -73,7 +70,7 @@ def _run(config_path: Path, connection_path: Path) -> None:
     connection = Connection.from_directory(connection_path)
     member = os.environ.get("POD_NAME") or socket.gethostname()
     served = ServedTopics.of(config.topics)
-    metrics = Metrics(served)
+    metrics = Metrics()
     board = Board(boot_seconds)
     relay = Relay(config, connection, served, member=member, metrics=metrics, board=board)
     _on_stop(relay.stop)
@@ -81,8 +78,7 @@ def _run(config_path: Path, connection_path: Path) -> None:
         server = serve(board, metrics, config.http_port)
     except OSError as e:
         raise ConfigInvalid(f"http_port {config.http_port} can't be used: {e.strerror}") from e
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, 20, 100)
+    gc.freeze()  # the engine would stand still for tens of milliseconds while all modules are searched for cycles
     try:
         relay.run()
     finally:

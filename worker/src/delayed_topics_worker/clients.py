@@ -1,37 +1,38 @@
-"""The Kafka client's settings, declared once, each with its reason."""
+"""The settings of Kafka's clients, declared once, each with its reason."""
 
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+import confluent_kafka
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.stranded import when_stranded
+from delayed_topics_kafka.stranded import LOOK_SECONDS
 
 from delayed_topics_worker.config import Protocol
-from delayed_topics_worker.log import kafka_log
 
-OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
-OnError = Callable[[KafkaError], None]
-OnStranded = Callable[[], None]
+Properties = list[tuple[str, str]]
+"""librdkafka's."""
 
 SOCKET_TIMEOUT_MS = 10_000
 SESSION_TIMEOUT_MS = 10_000
 MAX_POLL_INTERVAL_MS = 60_000
 TRANSACTION_TIMEOUT_MS = 10_000
 """For how long a worker that died for good holds read_committed readers back; the broker looks for such every 10 s."""
+PROBE_TIMEOUT_MS = 1000
+"""A probe that could not be sent within its freshness is worth nothing."""
 
-_BOTH: dict[str, Any] = {
+_ALL: dict[str, Any] = {
     "socket.timeout.ms": SOCKET_TIMEOUT_MS,  # 60 s would be how long a frozen broker is noticed late
     "reconnect.backoff.max.ms": 1000,  # 10 s would be how long a healed broker is noticed late
     "topic.metadata.refresh.interval.ms": 5000,  # a grown topic is seen only then
-    "logger": kafka_log,
+    "statistics.interval.ms": LOOK_SECONDS * 1000,  # only they say that a client knows no broker any more
+    "allow.auto.create.topics": False,
 }
 
 ASIDE: dict[str, Any] = {
     "reconnect.backoff.max.ms": 1000,
     "log_level": 2,  # what fails is said by those who call
 }
-"""For the clients of clock, registry, events and topic watch."""
+"""For the clients of registry, events and topic watch."""
 
 _STATIC_CLASSIC: dict[str, Any] = {
     "partition.assignment.strategy": "range",  # the only one that switches to `consumer` and back while running
@@ -40,24 +41,22 @@ _STATIC_CLASSIC: dict[str, Any] = {
 }
 
 
-def new_consumer(
-    connection: Connection,
-    *,
-    group: str,
-    member: str,
-    protocol: Protocol,
-    hurried: bool,
-    on_commit: OnCommit,
-    on_error: OnError,
-    on_stranded: OnStranded,
-) -> Consumer:
+def librdkafka() -> str:
+    """The path of the library that confluent-kafka brings, which the engine uses too."""
+    folder = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
+    return str(next(folder.glob("librdkafka-*.so*")))
+
+
+def consumer_properties(
+    connection: Connection, *, group: str, member: str, protocol: Protocol, hurried: bool
+) -> Properties:
     """A static member under classic: a restart within the session costs no rebalance. Under `consumer` a static member
     that was killed is refused for 42 s, so there it is a dynamic one. `hurried`: some records are due when they come in."""
     own = {**_STATIC_CLASSIC, "group.instance.id": member} if protocol == "classic" else {}
-    return Consumer(
+    return _properties(
         {
             **connection.client_config(),
-            **_BOTH,
+            **_ALL,
             "client.id": member,
             "group.id": group,
             "group.protocol": protocol,
@@ -70,50 +69,56 @@ def new_consumer(
             "check.crcs": True,  # what was damaged on its way must not be released
             "isolation.level": "read_committed",
             "fetch.wait.max.ms": 100,
-            # whoever waits for a second can wait for the next 64 KiB: at 10,000 records/s an answer for every few records
-            # cost broker and worker so much that p99 of the lateness was three times as high
+            # whoever waits for a second can wait for the next 64 KiB: an answer for every few records costs broker and worker
             "fetch.min.bytes": 1 if hurried else 64 << 10,
             "fetch.queue.backoff.ms": 10,  # the default refills a drained queue a second late
             "fetch.error.backoff.ms": 100,
-            # 1 MB would bring thousands of one partition in a row, which close the barrier before the others' come: four times
-            # as many barriers for a backlog
+            # 1 MB would bring thousands of one partition in a row, which use up what it may send before the others' come
             "max.partition.fetch.bytes": 256 << 10,
             "fetch.max.bytes": 4 << 20,  # compressed; unpacked it is many times that, and not in our window yet
             "queued.max.messages.kbytes": 16 << 10,
             "queued.min.messages": 20_000,  # each has some 450 bytes besides
-            "on_commit": on_commit,
-            "error_cb": on_error,
-            **when_stranded(on_stranded),
         }
     )
 
 
-def new_producer(
-    connection: Connection,
-    *,
-    member: str,
-    compression: str,
-    on_error: OnError,
-    on_stranded: OnStranded,
-    transactional_id: str | None = None,
-) -> Producer:
+def producer_properties(connection: Connection, *, member: str, transactional_id: str | None) -> Properties:
     """Idempotent, without an end to its patience: a copy is delivered, refused for good, or still on its way."""
     transactions = {"transactional.id": transactional_id, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
-    return Producer(
+    return _properties(
         {
             **connection.client_config(),
-            **_BOTH,
+            **_ALL,
             "client.id": member,
             "enable.idempotence": True,
             "message.timeout.ms": 0,
-            "compression.type": compression,
             "linger.ms": 1,
             "message.max.bytes": 1_000_000_000,  # the topic decides, not the client
-            "topic.metadata.propagation.max.ms": 3000,  # a missing topic holds the barrier for that long
-            "allow.auto.create.topics": False,
-            "delivery.report.only.error": True,
-            "error_cb": on_error,
-            **when_stranded(on_stranded),
+            "topic.metadata.propagation.max.ms": 3000,  # for so long nobody knows whether a topic is missing
+            "queue.buffering.max.messages": 1_000_000,  # what a partition may send is bounded by the engine
             **(transactions if transactional_id else {}),
         }
     )
+
+
+def clock_properties(connection: Connection, *, member: str) -> Properties:
+    """Of the producer of probes: each is sent at once, and by itself."""
+    return _properties(
+        {
+            **connection.client_config(),
+            **_ALL,
+            "client.id": f"{member}-clock",
+            "acks": 1,
+            "linger.ms": 0,
+            "message.timeout.ms": PROBE_TIMEOUT_MS,
+            "topic.metadata.propagation.max.ms": PROBE_TIMEOUT_MS,
+        }
+    )
+
+
+def _properties(settings: dict[str, Any]) -> Properties:
+    return [(name, _text(value)) for name, value in settings.items()]
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

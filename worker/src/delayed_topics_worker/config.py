@@ -20,14 +20,14 @@ LEAST_WINDOW_BYTES = 1 << 20
 @dataclass(frozen=True, kw_only=True)
 class WorkerConfig:
     """`topics`: front topics. `window_bytes`: memory for records that are held; a few batches more may come before it is noticed.
-    `barrier_ms`: how long copies go uncommitted."""
+    `commit_interval_ms`: how long copies go uncommitted."""
 
     topics: tuple[str, ...]
     http_port: int = 8080
     window_bytes: int = 64 << 20
     protocol: Protocol = "classic"
     guarantee: Guarantee = "AtLeastOnce"
-    barrier_ms: int = 100
+    commit_interval_ms: int = 100
 
     def __post_init__(self) -> None:
         if not self.topics or len(set(self.topics)) < len(self.topics):
@@ -47,7 +47,9 @@ class WorkerConfig:
             )
         _check_range("http_port", self.http_port, 1, 65_535)
         _check_range("window_bytes", self.window_bytes, LEAST_WINDOW_BYTES, 1 << 40)
-        _check_range("barrier_ms", self.barrier_ms, 1, 500)  # half of what the fence allows between commits
+        _check_range(
+            "commit_interval_ms", self.commit_interval_ms, 1, 500
+        )  # half of what the fence allows between commits
 
     @classmethod
     def read(cls, path: Path) -> "WorkerConfig":
@@ -73,7 +75,7 @@ class WorkerConfig:
             "window_bytes": int,
             "protocol": str,
             "guarantee": str,
-            "barrier_ms": int,
+            "commit_interval_ms": int,
         }
         if unknown := sorted(body.keys() - kinds.keys()):
             raise ConfigInvalid(f"it must have no field {unknown[0]!r}; the fields are {', '.join(kinds)}")

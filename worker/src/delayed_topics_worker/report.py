@@ -1,13 +1,13 @@
 """What the worker tells: events, metrics, /status."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import Consumer
 from delayed_topics_core.events import Event, EventKind
 from delayed_topics_core.layout import format_ranges
 from delayed_topics_core.reasons import Reason
+from delayed_topics_engine import Engine, State, Tally
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.events import EventWriter
@@ -22,6 +22,7 @@ from delayed_topics_worker.alarms import (
     of_unacknowledged,
 )
 from delayed_topics_worker.assignment import Assignment
+from delayed_topics_worker.happenings import Fault
 from delayed_topics_worker.metrics import Metrics
 from delayed_topics_worker.offset_watch import OffsetWatch, Spans
 from delayed_topics_worker.served import Served, ServedTopics
@@ -42,12 +43,10 @@ class Reporter:
         *,
         member: str,
         served: ServedTopics,
-        assignment: Assignment,
         metrics: Metrics,
     ) -> None:
         self._member = member
         self._served = served
-        self._assignment = assignment
         self._metrics = metrics
         self._events = EventWriter(connection, client_id=f"{member}-events")
         self._alarms = Alarms(self._alarm_changed)
@@ -62,61 +61,57 @@ class Reporter:
         for served in self._served:
             self._write("worker-started", served.topic, {})
 
-    def stopped(self) -> None:
+    def stopped(self, assignment: Assignment | None) -> None:
         self._offsets.close()
-        self._write_changes()
+        if assignment is not None:
+            self._write_changes(assignment)
         for served in self._served:
             self._write("worker-stopped", served.topic, {})
         self._events.close(5.0)
 
-    def report(
-        self,
-        consumer: Consumer,
-        *,
-        now_ms: int,
-        clock_fresh: bool,
-        fenced: bool,
-        held_bytes: int,
-        waits_for: Sequence[object],
-        refused: object,
-        stuck_seconds: float,
-        sight: Sight,
-    ) -> dict[str, Any]:
-        """The new /status. `now_ms`: the estimate of the broker's time. `waits_for`: what is wrong with clock and
-        commits. `refused`: what Kafka refuses to the whole worker. `stuck_seconds`: for how long copies have not been
-        acknowledged."""
-        self._now_ms = now_ms
-        self._metrics.clock_fresh.set(clock_fresh)
-        self._metrics.fence_open.set(not fenced)
-        self._metrics.held_bytes.set(held_bytes)
-        self._metrics.events_failed.set(self._events.failed)
-        self._write_changes()
-        spans = {owned: unread_span(consumer, owned) for owned in self._assignment.owned.values()}
-        topics = {served.topic: self._topic(served, spans, now_ms) for served in self._served}
-        alarms = of_partitions(self._assignment.owned.values())
-        if stuck_seconds:
-            said = {(alarm.topic, alarm.reason) for alarm in alarms}
-            stuck = of_unacknowledged(self._assignment.owned.values(), stuck_seconds, sight)
-            alarms += [alarm for alarm in stuck if (alarm.topic, alarm.reason) not in said]
-            waits_for = [*waits_for, f"copies are not acknowledged since {stuck_seconds:.0f} s"]
-        alarms += self._not_releasing(topics, _why(waits_for, clock_fresh=clock_fresh, fenced=fenced))
-        generation = self._assignment.generation
-        alarms += self._offsets.alarms(spans, generation=generation, now_ms=now_ms, clock_fresh=clock_fresh)
-        alarms += self._misrouted_alarms()
-        refusals = {Reason.KAFKA_REFUSED: str(refused) if refused else None}
+    def report(self, engine: Engine, assignment: Assignment, *, refused: object, sight: Sight) -> dict[str, Any]:
+        """The new /status. `refused`: what Kafka refuses to the whole worker."""
+        state = engine.state()
+        tallies = {served.topic: engine.tally(number) for number, served in enumerate(self._served)}
+        assignment.see(engine.look())
+        self._now_ms = state.now_ms or 0
+        self._count(state, tallies)
+        self._write_changes(assignment)
+        owned = list(assignment.owned.values())
+        spans = {o: unread_span(o) for o in owned}
+        topics = {served.topic: self._topic(served, spans) for served in self._served}
+        alarms = of_partitions(owned)
+        said = {(alarm.topic, alarm.reason) for alarm in alarms}
+        stuck = of_unacknowledged(owned, sight)
+        alarms += [alarm for alarm in stuck if (alarm.topic, alarm.reason) not in said]
+        alarms += self._not_releasing(topics, tallies, _why(state, stuck))
+        alarms += self._offsets.alarms(
+            spans, generation=assignment.generation, now_ms=self._now_ms, clock_fresh=state.time_known
+        )
+        alarms += self._misrouted_alarms(tallies)
+        refusals = {Reason.KAFKA_REFUSED: str(refusal) if (refusal := refused or state.refused) else None}
         self._alarms.update(joined(alarms + of_refusals([s.topic for s in self._served], refusals)))
         return {
             "member": self._member,
             "topics": topics,
             "alarms": [alarm._asdict() for alarm in self._alarms.raised],
-            "rebalance": {"generation": self._assignment.generation, "last": self._last_change},
-            "held_bytes": held_bytes,
+            "rebalance": {"generation": assignment.generation, "last": self._last_change},
+            "held_bytes": state.held_bytes,
         }
 
-    def _topic(self, served: Served, spans: Spans, now_ms: int) -> dict[str, Any]:
-        owned = [o for o in self._assignment.owned.values() if o.served is served]
-        waiting = sum(o.waiting for o in owned)
-        due_lag = sum(len(o.arrived) + o.shelf.due_count(now_ms) + len(o.outstanding) for o in owned)
+    def _count(self, state: State, tallies: Mapping[str, Tally]) -> None:
+        self._metrics.engine.tallies = tuple(tallies.items())
+        self._metrics.engine.commits = state.commits
+        self._metrics.engine.failed_commits = state.failed_commits
+        self._metrics.clock_fresh.set(state.time_known)
+        self._metrics.fence_open.set(state.may_send)
+        self._metrics.held_bytes.set(state.held_bytes)
+        self._metrics.events_failed.set(self._events.failed)
+
+    def _topic(self, served: Served, spans: Spans) -> dict[str, Any]:
+        owned = [o for o in spans if o.served is served]
+        waiting = sum(o.seen.waiting for o in owned if o.seen)
+        due_lag = sum(o.seen.due for o in owned if o.seen)
         labels = served.topic
         self._metrics.waiting.labels(labels).set(waiting)
         self._metrics.due_lag.labels(labels).set(due_lag)
@@ -133,11 +128,11 @@ class Reporter:
             "paused": served.paused,
         }
 
-    def _not_releasing(self, topics: dict[str, Any], why: str) -> list[Alarm]:
+    def _not_releasing(self, topics: dict[str, Any], tallies: Mapping[str, Tally], why: str) -> list[Alarm]:
         raised: list[Alarm] = []
         for served in self._served:
-            tally = served.tally
-            done = tally.released + tally.hopped + tally.dead_lettered.total()
+            tally = tallies[served.topic]
+            done = tally.released + tally.hopped + sum(tally.dead_lettered.values())
             lag = 0 if served.paused else topics[served.topic]["due_lag"]
             seconds = self._standstill.seconds(served.topic, done=done, lag=lag, now=time.monotonic())
             if seconds > NOT_RELEASING_SECONDS:
@@ -145,13 +140,14 @@ class Reporter:
                 raised.append(Alarm(served.topic, Reason.NOT_RELEASING, message))
         return raised
 
-    def _misrouted_alarms(self) -> list[Alarm]:
+    def _misrouted_alarms(self, tallies: Mapping[str, Tally]) -> list[Alarm]:
         now = time.monotonic()
         raised: list[Alarm] = []
         for served in self._served:
             count, at = self._misrouted.get(served.topic, (0, float("-inf")))
-            if served.tally.misrouted > count:
-                self._misrouted[served.topic] = (served.tally.misrouted, now)
+            misrouted = tallies[served.topic].misrouted
+            if misrouted > count:
+                self._misrouted[served.topic] = (misrouted, now)
                 at = now
             if now - at < MISROUTED_SHOWN_SECONDS:
                 message = (
@@ -161,8 +157,8 @@ class Reporter:
                 raised.append(Alarm(served.topic, Reason.MISROUTED_RECORDS, message))
         return raised
 
-    def _write_changes(self) -> None:
-        changes, self._assignment.changes = self._assignment.changes, []
+    def _write_changes(self, assignment: Assignment) -> None:
+        changes, assignment.changes = assignment.changes, []
         for change in changes:
             detail = {
                 "change": change.kind,
@@ -184,10 +180,12 @@ class Reporter:
         self._events.write(Event(kind=kind, topic=topic, member=self._member, at_ms=at_ms, detail=detail))
 
 
-def _why(problems: Sequence[object], *, clock_fresh: bool, fenced: bool) -> str:
-    said = [str(problem) for problem in problems if problem]
-    if not said and not clock_fresh:
+def _why(state: State, stuck: Sequence[Alarm]) -> str:
+    said = [str(Fault(*state.clock_problem))] if state.clock_problem else []
+    said += [state.problem] if state.problem else []
+    said += [alarm.message for alarm in stuck[:1]]
+    if not said and not state.time_known:
         said.append("the broker's time isn't known, no probe of it was answered within the last second")
-    if not said and fenced:
+    if not said and not state.may_send:
         said.append("no commit was accepted within the last second")
     return "; ".join(said) or "no reason is known, see the worker's log"

@@ -41,13 +41,19 @@ class Retention(NamedTuple):
 
 
 class Risk(NamedTuple):
-    """What is not released below the offset `below` is at risk. `removable_at_ms`: when Kafka may remove the first of it."""
+    """What is not released from the offset `first` on and below `below`. `removable_at_ms`: when Kafka may remove the first."""
 
+    first: int
     below: int
     removable_at_ms: int
     delay_ms: int
     retention_ms: int
     retention_told: bool
+
+
+class _Question(NamedTuple):
+    unreleased: Sequence[Unreleased]
+    now_ms: int
 
 
 class _Limits(NamedTuple):
@@ -71,7 +77,7 @@ class RetentionWatch:
     def __init__(self, admin: KafkaAdmin) -> None:
         self.risks: Mapping[TopicPartitionKey, Risk] = {}
         self._admin = admin
-        self._asked: tuple[Sequence[Unreleased], int] | None = None
+        self._asked = self._answered = _Question((), 0)
         self._retentions: dict[str, Retention] = {}
         self._thread = Repeated("retention-watch", self._see, interval_seconds=LOOK_SECONDS)
 
@@ -80,19 +86,19 @@ class RetentionWatch:
 
     def look(self, unreleased: Sequence[Unreleased], now_ms: int) -> None:
         """Ask Kafka about these, and forget the others. `now_ms`: the broker's time."""
-        self._asked = unreleased, now_ms
+        self._asked = _Question(unreleased, now_ms)
         self._thread.hasten()
 
     def close(self) -> None:
         self._thread.close()
 
     def _see(self) -> None:
-        asked, self._asked = self._asked, None
-        if asked is None:
+        asked = self._asked
+        if asked is self._answered:
             return
-        unreleased, now_ms = asked
-        self._read_retentions({u.place[0]: u.least_retention_ms for u in unreleased})
-        limits = {u.place: limit for u in unreleased if (limit := self._limits(u, now_ms))}
+        self._answered = asked
+        self._read_retentions({u.place[0]: u.least_retention_ms for u in asked.unreleased})
+        limits = {u.place: limit for u in asked.unreleased if (limit := self._limits(u, asked.now_ms))}
         found = self._find(limits)
         unanswered = {place: risk for place, risk in self.risks.items() if place in limits and place not in found}
         self.risks = unanswered | {place: risk for place, risk in found.items() if risk is not None}
@@ -127,6 +133,7 @@ class RetentionWatch:
         calm: dict[TopicPartitionKey, Risk | None] = dict.fromkeys((below.keys() - set(behind)) | first.keys())
         return calm | {
             place: Risk(
+                first=first[place],
                 below=below[place],
                 removable_at_ms=at_ms + limits[place].retention_ms,
                 delay_ms=limits[place].unreleased.delay_ms,

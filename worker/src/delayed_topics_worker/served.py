@@ -1,27 +1,13 @@
 """A delayed topic as the registry shows it now. Live: whoever holds it sees every change."""
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from delayed_topics_core.names import TopicNames
-from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_core.registry import LayoutRecord, RegistryState, TopicsRecord
-from delayed_topics_core.routing import Policy
 from delayed_topics_kafka.errors import KafkaDoorError
 
 from delayed_topics_worker.topic_watch import Sight
-
-
-@dataclass
-class Tally:
-    """What was done so far. Plain numbers: a labelled counter for each record would cost as much as the record."""
-
-    taken_in: int = 0
-    released: int = 0
-    hopped: int = 0
-    misrouted: int = 0
-    dead_lettered: Counter[DeadLetterReason] = field(default_factory=Counter)
 
 
 @dataclass
@@ -33,8 +19,6 @@ class Served:
     layout: LayoutRecord | None = None
     topics: TopicsRecord | None = None
     dead_letter_partitions: int = 0
-    policy: Policy | None = None
-    tally: Tally = field(default_factory=Tally)
 
     @classmethod
     def of(cls, topic: str) -> "Served":
@@ -47,8 +31,17 @@ class Served:
             layout = self.layout
         changed = layout != self.layout or topics != self.topics
         self.layout, self.topics = layout, topics
-        self.policy = layout.policy if layout else None
         return changed
+
+    def count_dead_letter_partitions(self, sight: Sight) -> bool:
+        """None are counted while the topic is missing, or isn't the one that the registry notes. True if the number changed."""
+        name = self.names.dead_letter
+        info = sight.topics.get(name)
+        if isinstance(info, KafkaDoorError):
+            return False
+        same = info is not None and self.noted_id(name) in (None, info.id)
+        before, self.dead_letter_partitions = self.dead_letter_partitions, info.partitions if info and same else 0
+        return before != self.dead_letter_partitions
 
     @property
     def skew_ms(self) -> int:
@@ -69,7 +62,7 @@ class Served:
 
 @dataclass
 class ServedTopics:
-    """All delayed topics of this worker, by front topic."""
+    """All delayed topics of this worker, by front topic. The engine names them by their place here."""
 
     by_front: dict[str, Served] = field(default_factory=dict)
 
@@ -79,13 +72,3 @@ class ServedTopics:
 
     def __iter__(self) -> Iterator[Served]:
         return iter(self.by_front.values())
-
-    def count_dead_letter_partitions(self, sight: Sight) -> None:
-        """None are counted while the topic is missing, or isn't the one that the registry notes."""
-        for served in self:
-            name = served.names.dead_letter
-            info = sight.topics.get(name)
-            if isinstance(info, KafkaDoorError):
-                continue
-            same = info is not None and served.noted_id(name) in (None, info.id)
-            served.dead_letter_partitions = info.partitions if info is not None and same else 0

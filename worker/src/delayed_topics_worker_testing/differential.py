@@ -1,48 +1,35 @@
 """The engine's decisions beside Python's: the same record, policy and time through both, and what comes out compared.
 
-Python decides as the worker does, with `copies`. Whatever differs is raised as a Difference that shows the case.
+Python decides with `delayed_topics_core.routing` and writes with `delayed_topics_core.headers`, by `Oracle`. Whatever differs is
+raised as a Difference that shows the case.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Literal
 
 import delayed_topics_engine as engine
-from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
-from delayed_topics_core.headers import Header
+from delayed_topics_core.headers import Header, OwnHeaders, Root, origin, write_dead_letter, write_hop, write_release
 from delayed_topics_core.layout import Layout
-from delayed_topics_core.registry import LayoutRecord, Owner
-from delayed_topics_core.routing import DeadLetter, Decision, Policy, Wait, hop_on
-from delayed_topics_worker.copies import MOST_CUTS, copy_of, cut, decide
-from delayed_topics_worker.owned import Held, Owned
-from delayed_topics_worker.served import Served
+from delayed_topics_core.reasons import DeadLetterReason
+from delayed_topics_core.routing import (
+    DeadLetter,
+    Decision,
+    Hop,
+    Policy,
+    Source,
+    Wait,
+    decide_delays,
+    decide_front,
+    hop_on,
+)
 
 TOPIC_ID = "uT1eKVuTQ2--Rhh9b73dqg"
+DEAD_LETTER_PARTITIONS = 3
 
 
 class Difference(AssertionError):
     """The engine and Python don't do the same with a record."""
-
-
-class StubMessage:
-    """A message, which only the client library can make."""
-
-    def __init__(self, key: bytes | None, value: bytes | None, appended_at_ms: int | None) -> None:
-        self._key, self._value, self._appended_at_ms = key, value, appended_at_ms
-
-    def key(self) -> bytes | None:
-        return self._key
-
-    def value(self) -> bytes | None:
-        return self._value
-
-    def timestamp(self) -> tuple[int, int]:
-        if self._appended_at_ms is None:
-            return TIMESTAMP_CREATE_TIME, 1
-        return TIMESTAMP_LOG_APPEND_TIME, self._appended_at_ms
-
-    def __len__(self) -> int:
-        return len(self._value or b"")
 
 
 class Setting:
@@ -56,33 +43,9 @@ class Setting:
             retry_cap=retry_cap,
             ready_partitions=ready_partitions,
         )
-        self._served = Served.of("orders")
-        self._served.layout = LayoutRecord(
-            topic="orders",
-            owner=Owner("c", "n", "o"),
-            state="serving",
-            layout=layout,
-            retry_cap=retry_cap,
-            front_partitions=1,
-            ready_partitions=ready_partitions,
-            group="g",
-        )
-        self._served.policy = self.policy
-        self._served.dead_letter_partitions = 3
-        self._owned: dict[tuple[str, int], Owned] = {}
 
     def __repr__(self) -> str:
         return repr(self.policy)
-
-    def owned(self, door: Literal["f", "d"], partition: int) -> Owned:
-        found = self._owned.get((door, partition))
-        if found is None:
-            names = self._served.names
-            topic = names.front if door == "f" else names.delays
-            found = Owned(self._served, topic, partition, generation=1, assigned_at=0)
-            found.topic_id = TOPIC_ID
-            self._owned[door, partition] = found
-        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,10 +69,6 @@ class Case:
     def __str__(self) -> str:
         return f"{self!r} under {self.setting!r}"
 
-    def held(self) -> Held:
-        stub = StubMessage(self.key, self.value, self.appended_at_ms)
-        return Held(self.setting.owned(self.door, self.partition), self.offset, cast(Message, stub), self.headers)
-
     def record(self) -> engine.Record:
         delays = self.setting.policy.layout.partition_delays
         return engine.Record(
@@ -123,31 +82,88 @@ class Case:
         )
 
 
+class Oracle:
+    """What Python makes of a case."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+
+    def decide(self) -> Decision:
+        """When the record was read."""
+        case, policy = self._case, self._case.setting.policy
+        # a producer's clock decides nothing
+        appended_at_ms = case.now_ms if case.appended_at_ms is None else case.appended_at_ms
+        source = Source(case.partition, case.offset, TOPIC_ID, appended_at_ms)
+        if case.headers is None:
+            root = Root(case.door, case.partition, case.offset, TOPIC_ID)
+            error = "a header key is not UTF-8; the headers are left out"
+            return DeadLetter(OwnHeaders(), root, DeadLetterReason.HEADER_UNREADABLE, error)
+        if case.door == "f":
+            return decide_front(case.headers, source, policy, case.now_ms)
+        return decide_delays(case.headers, case.key, source, policy)
+
+    def copy_of(self, decision: Decision, now_ms: int, *, foreign_headers: bool = True) -> tuple[object, ...]:
+        """Target, root, partition, due time, reason and headers."""
+        read = self._case
+        made_from = origin(read.door, read.partition, read.offset)
+        headers = read.headers or ()
+        own, root = decision.own, decision.root
+        due_at_ms: int | None = None
+        reason: str | None = None
+        match decision:
+            case Wait():
+                due_at_ms = decision.due_at_ms
+                target, partition = "ready", decision.ready_partition
+                written = write_release(
+                    headers, own, root=root, origin=made_from, due_at_ms=due_at_ms, released_at_ms=now_ms
+                )
+            case Hop():
+                due_at_ms = decision.due_at_ms
+                target, partition = "delays", decision.partition
+                written = write_hop(headers, own, root=root, origin=made_from, due_at_ms=due_at_ms)
+            case DeadLetter(reason=why, error=error):
+                target, partition, reason = "dead-letter", root.partition % DEAD_LETTER_PARTITIONS, why.value
+                kept = headers if foreign_headers else ()
+                written = write_dead_letter(kept, own, root=root, origin=made_from, reason=why, error=error)
+        return target, root.encode(), partition, due_at_ms, reason, [(name.encode(), value) for name, value in written]
+
+    def too_large(self, decision: Decision) -> DeadLetter:
+        """After the copy was refused."""
+        error = f"the copy of {len(self._case.value or b'')} bytes was refused as too large"
+        return DeadLetter(decision.own, decision.root, DeadLetterReason.TOO_LARGE, error)
+
+
 def compare(case: Case) -> Iterator[str]:
     """What became of the record: when it was read, when it was looked at again, and when Kafka refused its copies.
 
     Raises Difference.
     """
-    held, record, setting = case.held(), case.record(), case.setting
-    decision = decide(held, setting.policy, case.now_ms)
+    oracle, record, setting = Oracle(case), case.record(), case.setting
+    decision = oracle.decide()
     made = engine.decide(record, setting.engines, case.now_ms)
-    yield _same(case, "when read", _outcome(held, decision, case.now_ms, waits=True), made)
+    waits = isinstance(decision, Wait)
+    yield _same(case, "when read", _held(decision) if waits else oracle.copy_of(decision, case.now_ms), made)
     if isinstance(decision, Wait) and isinstance(made, engine.Wait):
         _refuses_early(case, record, made)
-        turned = decision
-        again: Decision = turned
-        if turned.due_at_ms > case.later_ms:
-            hop = hop_on(turned, setting.policy, case.later_ms)
-            again = hop if hop is not None else turned._replace(turn_at_ms=turned.due_at_ms)
-        waits = again is not turned and isinstance(again, Wait)
+        again: Decision = decision
+        if decision.due_at_ms > case.later_ms:
+            hop = hop_on(decision, setting.policy, case.later_ms)
+            again = hop if hop is not None else decision._replace(turn_at_ms=decision.due_at_ms)
+        waits = again is not decision and isinstance(again, Wait)
         now = engine.take_turn(record, made, setting.engines, case.later_ms)
-        yield "then " + _same(case, "when its turn came", _outcome(held, again, case.later_ms, waits=waits), now)
-    held.decision = decision
-    while cut(held, held.decision):
-        assert isinstance(held.decision, DeadLetter)
-        foreign = held.cuts < MOST_CUTS
-        smaller = engine.too_large(record, value_bytes=len(held.message), foreign_headers=foreign)
-        _same(case, "when refused", _outcome(held, held.decision, case.now_ms, waits=False), smaller)
+        outcome = _held(again) if waits else oracle.copy_of(again, case.later_ms)
+        yield "then " + _same(case, "when its turn came", outcome, now)
+    cut = oracle.too_large(decision)
+    for foreign_headers in (True, False):
+        smaller = engine.too_large(record, value_bytes=len(case.value or b""), foreign_headers=foreign_headers)
+        outcome = oracle.copy_of(cut, case.now_ms, foreign_headers=foreign_headers)
+        _same(case, "when refused", outcome, smaller)
+
+
+def _held(decision: Decision) -> tuple[object, ...]:
+    assert isinstance(decision, Wait)
+    turn = decision.due_at_ms, decision.turn_at_ms
+    return "wait", decision.root.encode(), *turn, decision.ready_partition, decision.misrouted
 
 
 def _refuses_early(case: Case, record: engine.Record, wait: engine.Wait) -> None:
@@ -161,32 +177,18 @@ def _refuses_early(case: Case, record: engine.Record, wait: engine.Wait) -> None
             raise Difference(f"released at {at_ms}: {released}, though due at {wait.due_at_ms}: {case}")
 
 
-def _outcome(held: Held, decision: Decision, now_ms: int, *, waits: bool) -> tuple[object, ...]:
-    """As `_engines_outcome`, of what Python decided; `waits`: a Wait is held and not released."""
-    root = decision.root.encode()
-    if isinstance(decision, Wait) and waits:
-        turn = decision.due_at_ms, decision.turn_at_ms
-        return "wait", root, *turn, decision.ready_partition, decision.misrouted
-    copy = copy_of(held, decision, now_ms)
-    names = held.owned.served.names
-    target = {names.ready: "ready", names.delays: "delays", names.dead_letter: "dead-letter"}[copy.topic]
-    reason = decision.reason.value if isinstance(decision, DeadLetter) else None
-    due_at_ms = None if isinstance(decision, DeadLetter) else decision.due_at_ms
-    headers = [(name.encode(), value) for name, value in copy.headers]
-    return target, root, copy.partition, due_at_ms, reason, headers
-
-
-def _engines_outcome(case: Case, made: engine.Wait | engine.Copy) -> tuple[object, ...]:
+def _engines_outcome(made: engine.Wait | engine.Copy) -> tuple[object, ...]:
+    """As `Oracle.copy_of`, or `_held`, of what the engine decided."""
     if isinstance(made, engine.Wait):
         return "wait", made.root, made.due_at_ms, made.turn_at_ms, made.ready_partition, made.misrouted
     partition = made.partition
     if made.target == "dead-letter":
-        partition %= case.setting.owned(case.door, case.partition).served.dead_letter_partitions
+        partition %= DEAD_LETTER_PARTITIONS
     return made.target, made.root, partition, made.due_at_ms, made.reason, made.headers
 
 
 def _same(case: Case, when: str, outcome: tuple[object, ...], made: engine.Wait | engine.Copy) -> str:
-    engines = _engines_outcome(case, made)
+    engines = _engines_outcome(made)
     if outcome != engines:
         raise Difference(f"{when}, Python: {outcome}, the engine: {engines}: {case}")
     if isinstance(made, engine.Wait):

@@ -1,11 +1,14 @@
 //! The module `delayed_topics_engine`; `delayed_topics_engine.pyi` documents it.
 
+mod engine;
 mod pending;
 mod routing;
 mod window;
 
 #[pyo3::pymodule]
 mod delayed_topics_engine {
+    #[pymodule_export]
+    use super::engine::{Engine, PyHistogram, PySeen, PyState, PyTally};
     #[pymodule_export]
     use super::pending::Pending;
     #[pymodule_export]
@@ -15,6 +18,8 @@ mod delayed_topics_engine {
 
     #[pymodule_export]
     const MAX_METADATA_CHARS: usize = crate::metadata::MAX_METADATA_CHARS;
+    #[pymodule_export]
+    const DURATION_BOUNDS_MS: [i64; 13] = crate::engine::DURATION_BOUNDS_MS;
     #[pymodule_export]
     const MAX_SPAN: i64 = crate::window::MAX_SPAN;
 }

@@ -6,7 +6,7 @@ use crate::pending;
 
 #[pyclass(module = "delayed_topics_engine")]
 #[derive(Default)]
-pub struct Pending(pending::Pending<i64>);
+pub struct Pending(pending::Pending<()>);
 
 #[pymethods]
 impl Pending {
@@ -16,11 +16,11 @@ impl Pending {
     }
 
     fn add(&mut self, turn_at_ms: i64, offset: i64) {
-        self.0.add(turn_at_ms, offset, offset);
+        self.0.add(turn_at_ms, offset, ());
     }
 
     fn pop(&mut self, now_ms: i64) -> Option<i64> {
-        self.0.pop(now_ms)
+        self.0.pop(now_ms).map(|entry| entry.offset)
     }
 
     #[getter]

@@ -36,6 +36,12 @@ impl Policy {
     }
 }
 
+impl Policy {
+    pub(super) fn inner(&self) -> &record::Policy {
+        &self.0
+    }
+}
+
 #[pyclass(frozen, module = "delayed_topics_engine")]
 pub struct Record {
     side: Side,

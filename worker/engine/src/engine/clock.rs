@@ -1,0 +1,217 @@
+//! The broker's time, which no broker tells: measured by small probe records, as bounds that never run ahead.
+//!
+//! A probe is appended between the moments at which it was sent and at which its acknowledgement was seen. So at any moment
+//! later than the latter the broker's clock shows at least the append time plus what has passed since, and at any moment at most
+//! the append time plus what has passed since the former.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+
+use rustix::time::{clock_gettime, ClockId};
+
+use crate::kafka::{Client, Copy, Error, Event, Kind, Load, TopicHandle};
+use crate::release::LowerBoundMs;
+
+/// A probe older than this says nothing any more.
+const FRESH_NS: i64 = 1_000_000_000;
+/// Between two probes, while somebody needs the time.
+const PROBE_NS: i64 = 250_000_000;
+/// And while nobody does: by then two clocks have drifted apart by 12 ms, and what is due next must not be found late.
+const IDLE_PROBE_NS: i64 = 60_000_000_000;
+/// By how much two machines' clocks may differ in speed.
+const RATE_ERROR: f64 = 200e-6;
+
+/// Nanoseconds of a clock that goes on while the machine is suspended, and that nobody can set.
+#[must_use]
+pub fn boot_ns() -> i64 {
+    let now = clock_gettime(ClockId::Boottime);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+
+/// A probe, in this machine's time but for when it was appended.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    sent_ns: i64,
+    seen_ns: i64,
+    appended_ms: i64,
+}
+
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // far below 2^53
+impl Sample {
+    /// What the broker's clock shows at least.
+    fn lowest_ms(&self, now_ns: i64) -> f64 {
+        self.appended_ms as f64 + (now_ns - self.seen_ns) as f64 * (1.0 - RATE_ERROR) / 1e6
+    }
+
+    /// What it shows at most; the append time has lost its fraction of a millisecond.
+    fn highest_ms(&self, now_ns: i64) -> f64 {
+        self.appended_ms as f64 + 1.0 + (now_ns - self.sent_ns) as f64 * (1.0 + RATE_ERROR) / 1e6
+    }
+}
+
+/// What probes have told.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    fresh: VecDeque<Sample>,
+    last: Option<Sample>,
+}
+
+impl Samples {
+    /// One more, in nanoseconds of this machine and milliseconds of the broker.
+    pub fn add(&mut self, sent_ns: i64, seen_ns: i64, appended_ms: i64) {
+        let sample = Sample { sent_ns, seen_ns, appended_ms };
+        self.fresh.push_back(sample);
+        self.last = Some(sample);
+    }
+
+    /// The broker's clock shows at least this; `None` without a fresh probe.
+    ///
+    /// The best bound of the fresh probes counts, except those that the newest proves wrong: the broker's clock was set back.
+    pub fn bound(&mut self, now_ns: i64) -> Option<LowerBoundMs> {
+        while self.fresh.front().is_some_and(|sample| now_ns - sample.seen_ns > FRESH_NS) {
+            self.fresh.pop_front();
+        }
+        let highest_ms = self.fresh.back()?.highest_ms(now_ns);
+        let lowest = self.fresh.iter().map(|sample| sample.lowest_ms(now_ns)).filter(|lowest| *lowest <= highest_ms);
+        #[allow(clippy::cast_possible_truncation)] // milliseconds since the epoch
+        lowest.reduce(f64::max).map(|lowest| LowerBoundMs(lowest.floor() as i64))
+    }
+
+    /// What the last probe lets expect, however long ago it was: for planning and showing, never for releasing.
+    #[must_use]
+    pub fn estimate_ms(&self, now_ns: i64) -> Option<i64> {
+        #[allow(clippy::cast_possible_truncation)] // milliseconds since the epoch
+        self.last.map(|sample| sample.lowest_ms(now_ns) as i64)
+    }
+}
+
+/// Measures the broker's time with a client of its own.
+pub struct Clock {
+    load: Load,
+    properties: Vec<(String, String)>,
+    topic: String,
+    /// It goes before the client.
+    handle: Option<TopicHandle>,
+    client: Option<Client>,
+    samples: Samples,
+    probed_at_ns: i64,
+    /// Why the last probe failed; `None` once one has succeeded.
+    pub problem: Option<Error>,
+}
+
+impl Clock {
+    /// `topic`: of one partition, with the broker's time.
+    #[must_use]
+    pub fn new(load: Load, properties: Vec<(String, String)>, topic: String) -> Self {
+        Clock {
+            load,
+            properties,
+            topic,
+            handle: None,
+            client: None,
+            samples: Samples::default(),
+            probed_at_ns: i64::MIN / 2,
+            problem: None,
+        }
+    }
+
+    /// Takes in what has been acknowledged, and sends a probe if it is time. `near`: somebody needs the time.
+    pub fn turn(&mut self, near: bool, wake: BorrowedFd<'_>) {
+        self.take_in();
+        let now_ns = boot_ns();
+        if now_ns - self.probed_at_ns >= if near { PROBE_NS } else { IDLE_PROBE_NS } {
+            self.probed_at_ns = now_ns;
+            if let Err(error) = self.probe(now_ns, wake) {
+                self.problem = Some(error);
+            }
+        }
+    }
+
+    fn probe(&mut self, now_ns: i64, wake: BorrowedFd<'_>) -> Result<(), Error> {
+        if self.client.is_none() {
+            let made = Client::new(self.load, Kind::Producer, &self.properties, wake);
+            let client = made.map_err(|why| Error::local(0, &why))?;
+            self.handle = Some(client.topic(&self.topic)?);
+            self.client = Some(client);
+        }
+        let (Some(client), Some(handle)) = (&self.client, &self.handle) else { return Ok(()) };
+        let headers = client.copy_headers(0);
+        let copy = Copy { partition: 0, key: None, value: Some(b""), headers, number: now_ns.unsigned_abs() };
+        client.produce(handle, copy)
+    }
+
+    fn take_in(&mut self) {
+        while let Some(event) = self.client.as_ref().and_then(Client::poll) {
+            match event {
+                Event::Delivered(mut probes) => {
+                    while let Some((sent_ns, outcome)) = probes.next_timed() {
+                        self.seen(i64::try_from(sent_ns).unwrap_or(i64::MAX), outcome.map_err(|refusal| refusal.error));
+                    }
+                }
+                Event::Stranded => {
+                    self.handle = None;
+                    self.client = None;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn seen(&mut self, sent_ns: i64, outcome: Result<Option<i64>, Error>) {
+        self.problem = match outcome {
+            Ok(Some(appended_ms)) => {
+                self.samples.add(sent_ns, boot_ns(), appended_ms);
+                None
+            }
+            Ok(None) => {
+                Some(Error::local(0, "it has not its broker's time: set its message.timestamp.type to LogAppendTime"))
+            }
+            Err(error) => Some(error),
+        };
+    }
+
+    /// See `Samples::bound`.
+    pub fn bound(&mut self) -> Option<LowerBoundMs> {
+        self.samples.bound(boot_ns())
+    }
+
+    /// See `Samples::estimate_ms`.
+    #[must_use]
+    pub fn estimate_ms(&self) -> Option<i64> {
+        self.samples.estimate_ms(boot_ns())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    #[test]
+    fn one_slow_probe_does_not_make_the_bound_worse() {
+        let mut samples = Samples::default();
+        samples.add(0, MS, 5000);
+        samples.add(250 * MS, 650 * MS, 5251);
+        // 5000 + 649 less the rate error; the slow probe alone would say 5251
+        assert_eq!(samples.bound(650 * MS), Some(LowerBoundMs(5648)));
+    }
+
+    #[test]
+    fn a_broker_clock_that_was_set_back_is_believed() {
+        let mut samples = Samples::default();
+        samples.add(0, MS, 5000);
+        samples.add(250 * MS, 252 * MS, 4251);
+        assert_eq!(samples.bound(252 * MS), Some(LowerBoundMs(4251)));
+    }
+
+    #[test]
+    fn a_second_without_a_probe_and_nothing_is_known() {
+        let mut samples = Samples::default();
+        assert_eq!(samples.bound(0), None);
+        samples.add(0, MS, 5000);
+        assert!(samples.bound(FRESH_NS + MS).is_some());
+        assert_eq!(samples.bound(FRESH_NS + MS + 1), None);
+        assert_eq!(samples.estimate_ms(2 * FRESH_NS + MS), Some(6999));
+    }
+}

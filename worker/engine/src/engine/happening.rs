@@ -1,0 +1,54 @@
+//! What somebody has to know or to decide.
+
+use crate::kafka::{Error, LogLine, Offset};
+
+impl Happening {
+    /// A line of the engine's own.
+    #[must_use]
+    pub fn log(text: String) -> Self {
+        Happening::Log(LogLine { level: 4, facility: "ENGINE".to_owned(), text })
+    }
+}
+
+/// See the module. Partitions are named by their Kafka topic and number.
+#[derive(Clone, Debug)]
+pub enum Happening {
+    /// Partitions are this member's: `Engine::assign` has to be called, with all of them.
+    Assigned(Vec<(String, i32)>),
+    /// Partitions were given up, all that was sent of them accounted for if it could be; `lost`: to somebody who has them
+    /// already.
+    Revoked {
+        /// Which.
+        partitions: Vec<(String, i32)>,
+        /// Nothing could be committed.
+        lost: bool,
+    },
+    /// A copy was refused for good, and its partition stands still until `Engine::go_on`.
+    Refused {
+        /// Of what.
+        origin: Offset,
+        /// The topic that it should go to.
+        target: String,
+        /// Why.
+        error: Error,
+    },
+    /// The offset that comes next isn't in the partition any more; it stands still.
+    Removed {
+        /// The partition, and the offset.
+        at: Offset,
+        /// Why.
+        error: Error,
+    },
+    /// A transaction has failed: where these partitions begin again, Kafka has to be asked, for `Engine::begin`.
+    CommitUnknown(Vec<(String, i32)>),
+    /// Kafka's client reports something about a partition, or about itself.
+    Reported(Error, Option<Offset>),
+    /// The consumer can't go on.
+    ConsumerFatal(Error),
+    /// Kafka's client can't take over the partitions that are its.
+    AssignmentFailed(Error),
+    /// A client knows no broker any more, and never will again.
+    Stranded(&'static str),
+    /// Something for the log, of a client or of the engine.
+    Log(LogLine),
+}

@@ -1,0 +1,36 @@
+//! Durations, counted by how long they are.
+
+/// Upper bounds of the buckets.
+pub const DURATION_BOUNDS_MS: [i64; 13] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 30_000, 300_000];
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Histogram {
+    /// By bucket; the last is for what is above all bounds.
+    pub counts: [u64; DURATION_BOUNDS_MS.len() + 1],
+    /// Of all together.
+    pub sum_ms: i64,
+}
+
+impl Histogram {
+    /// Counts one.
+    pub fn observe(&mut self, duration_ms: i64) {
+        self.counts[DURATION_BOUNDS_MS.partition_point(|bound| *bound < duration_ms)] += 1;
+        self.sum_ms += duration_ms;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Histogram;
+
+    #[test]
+    fn a_duration_belongs_to_the_first_bucket_whose_bound_it_does_not_exceed() {
+        let mut histogram = Histogram::default();
+        for duration_ms in [0, 1, 2, 300_001] {
+            histogram.observe(duration_ms);
+        }
+        assert_eq!(histogram.counts, [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(histogram.sum_ms, 300_004);
+    }
+}

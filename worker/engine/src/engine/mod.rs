@@ -1,0 +1,257 @@
+//! The engine: one consumer, the producers of copies, and every record between them.
+//!
+//! `Engine::turn` does all of it, in the thread that calls it, and tells what somebody has to decide: where a partition begins,
+//! what becomes of one that stands still. It never waits for such a decision.
+
+mod calls;
+mod clock;
+mod commits;
+mod happening;
+mod held;
+mod histogram;
+mod intake;
+mod memory;
+mod outcomes;
+mod partition;
+mod producers;
+mod rebalance;
+mod sending;
+mod slots;
+mod snapshot;
+mod state;
+mod store;
+mod stored;
+mod topic;
+mod transactions;
+mod turns;
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
+
+pub use clock::{boot_ns, Samples};
+pub use happening::Happening;
+pub use histogram::{Histogram, DURATION_BOUNDS_MS};
+pub use partition::Partition;
+pub use rebalance::Beginning;
+pub use snapshot::Seen;
+pub use topic::{Names, Served, Tally, Topic};
+
+use crate::kafka::{code, Client, Error, Kind, Load};
+use crate::writing;
+use clock::Clock;
+use commits::Commits;
+use memory::Memory;
+use producers::Producers;
+use rebalance::Revoking;
+use slots::Slots;
+use state::Step;
+use transactions::Transactions;
+use turns::Turns;
+
+/// For an answer about a topic's partitions: some milliseconds when all is well.
+const LOOK_MS: i32 = 1000;
+
+/// What is settled before the engine begins.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Of the producers, but for their compression.
+    pub producer: Vec<(String, String)>,
+    /// Of the producer of probes.
+    pub clock: Vec<(String, String)>,
+    /// Where probes go.
+    pub clock_topic: String,
+    /// Memory for records that are held.
+    pub window_bytes: usize,
+    /// How long what is acknowledged goes uncommitted.
+    pub commit_interval_ns: i64,
+    /// Copies and offsets are written in transactions; the producer's properties have a `transactional.id`.
+    pub exactly_once: bool,
+}
+
+/// See the module. It belongs to one thread.
+pub struct Engine {
+    load: Load,
+    /// Written to by the clients when they have something to tell.
+    wake: OwnedFd,
+    clock: Clock,
+    topics: Vec<Topic>,
+    by_topic: HashMap<String, usize>,
+    slots: Slots,
+    turns: Turns,
+    /// Partitions that have something to send and no room for it.
+    blocked: Vec<usize>,
+    /// Partitions that wait until nothing of them is on its way.
+    settling: Vec<usize>,
+    consumer: Option<Client>,
+    producers: Producers,
+    commits: Commits,
+    /// With `ExactlyOnce`, instead of `commits`.
+    transactions: Option<Transactions>,
+    memory: Memory,
+    revoking: Option<Revoking>,
+    polled_at_ns: i64,
+    /// Given to partitions so far.
+    identities: u64,
+    happenings: Vec<Happening>,
+    scratch: Scratch,
+}
+
+/// Memory that is used again and again.
+#[derive(Default)]
+struct Scratch {
+    block: Vec<u8>,
+    headers: writing::CopyHeaders,
+}
+
+impl Engine {
+    /// Nothing is connected yet.
+    ///
+    /// # Errors
+    /// The system gives no descriptor.
+    pub fn new(load: Load, settings: Settings, names: Vec<Names>) -> std::io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let by_topic = names
+            .iter()
+            .enumerate()
+            .flat_map(|(number, names)| [(names.front.clone(), number), (names.delays.clone(), number)])
+            .collect();
+        Ok(Engine {
+            producers: Producers::new(load, settings.producer, names.clone()),
+            clock: Clock::new(load, settings.clock, settings.clock_topic),
+            commits: Commits::new(settings.commit_interval_ns),
+            transactions: settings.exactly_once.then(|| Transactions::new(settings.commit_interval_ns)),
+            memory: Memory::new(settings.window_bytes),
+            topics: names.into_iter().map(Topic::new).collect(),
+            by_topic,
+            load,
+            wake,
+            slots: Slots::default(),
+            turns: Turns::default(),
+            blocked: Vec::new(),
+            settling: Vec::new(),
+            consumer: None,
+            revoking: None,
+            polled_at_ns: i64::MIN / 2,
+            identities: 0,
+            happenings: Vec::new(),
+            scratch: Scratch::default(),
+        })
+    }
+
+    /// Becomes a member of the group, with a client of these properties, or reads other topics than before.
+    ///
+    /// # Errors
+    /// The client can't be made, or doesn't take it.
+    pub fn subscribe(&mut self, topics: &[String], properties: &[(String, String)]) -> Result<(), String> {
+        if self.consumer.is_none() {
+            let client = Client::new(self.load, Kind::Consumer, properties, self.wake.as_fd())?;
+            self.consumer = Some(client);
+        }
+        match &self.consumer {
+            Some(consumer) => consumer.subscribe(topics).map_err(|e| e.to_string()),
+            None => Ok(()),
+        }
+    }
+
+    /// Does what there is to do, for `longest_ns` or until something has happened that is told.
+    pub fn turn(&mut self, longest_ns: i64) -> Vec<Happening> {
+        let deadline_ns = boot_ns() + longest_ns;
+        loop {
+            let mut busy = self.take_events();
+            busy |= self.take_outcomes();
+            self.settle();
+            self.revoke();
+            self.clock.turn(self.is_near(), self.wake.as_fd());
+            busy |= self.send_due();
+            self.commit();
+            self.transact();
+            self.balance_memory();
+            self.place_stalled();
+            let now_ns = boot_ns();
+            if !self.happenings.is_empty() || now_ns >= deadline_ns {
+                return std::mem::take(&mut self.happenings);
+            }
+            if !busy {
+                self.rest(deadline_ns - now_ns);
+            }
+        }
+    }
+
+    /// Waits until a client has something to tell, or something is due.
+    fn rest(&mut self, longest_ns: i64) {
+        let now_ns = boot_ns();
+        let until_due_ns = self.next_turn_in_ns();
+        let next_ns = match &self.transactions {
+            Some(transactions) => transactions.next_in_ns(now_ns),
+            None => self.commits.next_in_ns(now_ns),
+        };
+        let wait_ns = longest_ns.min(until_due_ns).min(next_ns).max(0);
+        let mut fds = [PollFd::new(&self.wake, PollFlags::IN)];
+        let timeout = Timespec { tv_sec: wait_ns / 1_000_000_000, tv_nsec: wait_ns % 1_000_000_000 };
+        // an error is a signal: somebody else's
+        if poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0) {
+            let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+        }
+    }
+
+    /// Copies may be sent.
+    fn may_send(&self) -> bool {
+        match &self.transactions {
+            Some(transactions) => transactions.is_open(),
+            None => self.commits.may_send(),
+        }
+    }
+
+    /// Something will be due soon, so that the broker's time and a fresh commit are needed.
+    fn is_near(&self) -> bool {
+        const NEAR_MS: i64 = 1000;
+        match (self.turns.next_ms(), self.clock.estimate_ms()) {
+            (Some(turn_ms), Some(now_ms)) => turn_ms - now_ms < NEAR_MS || !self.blocked.is_empty(),
+            (Some(_), None) => true,
+            (None, _) => !self.blocked.is_empty(),
+        }
+    }
+
+    /// What the registry says of a delayed topic from now on.
+    pub fn serve(&mut self, number: usize, served: Option<Served>, dead_letter_partitions: u32) {
+        let Some(topic) = self.topics.get_mut(number) else { return };
+        let layout = |served: &Option<Served>| served.as_ref().map(|served| served.policy.clone());
+        let grown = layout(&topic.served) != layout(&served);
+        let compression = |served: &Option<Served>| served.as_ref().map(|served| served.compression.clone());
+        let compressed_otherwise = topic.served.is_some() && compression(&topic.served) != compression(&served);
+        topic.served = served;
+        topic.dead_letter_partitions = NonZeroU32::new(dead_letter_partitions);
+        // turns may come earlier now, and layouts may have grown
+        let slots: Vec<usize> = self.slots.iter().filter(|(_, p)| p.topic == number).map(|(slot, _)| slot).collect();
+        for slot in slots {
+            if let Some(partition) = self.slots.get_mut(slot) {
+                partition.turn_ms = None;
+                if compressed_otherwise {
+                    // another compression is another producer, which must not overtake this one
+                    partition.step(Step::ReadAgain);
+                    self.settling.push(slot);
+                }
+            }
+            self.register(slot);
+        }
+        if compressed_otherwise && self.transactions.is_some() {
+            self.roll_back(&Error::local(code::PURGE_QUEUE, "the compression of copies was changed"));
+        }
+        let transactional = self.transactions.as_ref().and_then(Transactions::producer);
+        let mut producers = self.producers.iter().chain(transactional);
+        let looked = if grown { producers.try_for_each(|producer| producer.look_at(number, LOOK_MS)) } else { Ok(()) };
+        if let Err(error) = looked {
+            let told = format!("the partitions of {} can't be looked at now: {error}", self.topics[number].names.front);
+            self.happenings.push(Happening::log(told));
+        }
+    }
+
+    /// The delayed topics, by number.
+    #[must_use]
+    pub fn topics(&self) -> &[Topic] {
+        &self.topics
+    }
+}

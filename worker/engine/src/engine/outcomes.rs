@@ -1,0 +1,217 @@
+//! What has become of copies: acknowledged, or refused.
+
+use super::happening::Happening;
+use super::partition::{Alone, Lone, Partition, Pause};
+use super::slots::CopyOf;
+use super::state::{State, Step, Then};
+use super::topic::Target;
+use super::transactions::{is_of_the_copy, Transactions};
+use super::{boot_ns, Engine};
+use crate::kafka::{code, Error, Event, Refusal};
+
+/// A batch is refused whole, so the refused record may not be the large one.
+const TOO_LARGE: [i32; 3] = [code::MSG_SIZE_TOO_LARGE, code::RECORD_LIST_TOO_LARGE, code::INVALID_MSG_SIZE];
+/// Of a batch that could not be decoded.
+const RETRY_READING_NS: i64 = 1_000_000_000;
+const MOST_PATIENCE_NS: i64 = 60_000_000_000;
+/// librdkafka's: nothing is read, and no fetch can fail, until it is known where to begin.
+const OFFSET_END: i64 = -1;
+/// Whether the copy has arrived is not known.
+const UNKNOWN_OUTCOME: [i32; 3] = [code::PURGE_QUEUE, code::PURGE_INFLIGHT, code::FATAL];
+
+impl Engine {
+    /// Takes in what the producers have to tell; false: it was nothing.
+    pub(super) fn take_outcomes(&mut self) -> bool {
+        let mut events: Vec<Event> = self.producers.events().collect();
+        if let Some(producer) = self.transactions.as_ref().and_then(Transactions::producer) {
+            events.extend(std::iter::from_fn(|| producer.client.poll()));
+        }
+        let any = !events.is_empty();
+        for event in events {
+            self.take_outcome(event);
+        }
+        any
+    }
+
+    fn take_outcome(&mut self, event: Event) {
+        match event {
+            Event::Delivered(copies) => {
+                for (number, bytes, refusal) in copies {
+                    let CopyOf { slot, offset, target } = CopyOf::of(number);
+                    match (self.slots.get_mut(slot), refusal) {
+                        (None, _) => self.slots.forget_copy(slot),
+                        (Some(partition), None) => partition.acknowledge(offset, target, bytes),
+                        (Some(partition), Some(refusal)) => {
+                            if let Some(transactions) = &mut self.transactions {
+                                transactions.fail(refusal.error.clone());
+                                if !is_of_the_copy(&refusal.error) {
+                                    continue;
+                                }
+                                // with it all of its transaction would fail again
+                                partition.alone.entry(offset).or_insert(Alone::AsDecided);
+                            }
+                            self.happenings.extend(refuse(partition, offset, target, bytes, refusal));
+                            self.settling.push(slot);
+                        }
+                    }
+                }
+            }
+            Event::Failed(error, _) if error.fatal && self.transactions.is_some() => {
+                if let Some(transactions) = &mut self.transactions {
+                    transactions.fail(error);
+                }
+            }
+            Event::Failed(error, _) if error.fatal => {
+                self.happenings.push(Happening::log(format!("a producer can't go on and is replaced: {error}")));
+                self.replace_producers();
+            }
+            Event::Stranded => self.happenings.push(Happening::Stranded("producer")),
+            Event::Log(line) => self.happenings.push(Happening::Log(line)),
+            _ => {}
+        }
+    }
+
+    /// What is on its way is given up, and what isn't finished is read again: it may come twice.
+    pub(super) fn replace_producers(&mut self) {
+        if self.transactions.is_some() {
+            self.roll_back(&Error::local(code::PURGE_QUEUE, "what was on its way is given up"));
+            return;
+        }
+        for event in self.producers.replace() {
+            if !matches!(event, Event::Failed(..)) {
+                self.take_outcome(event);
+            }
+        }
+        // what wasn't told in time never will be
+        for (slot, partition) in self.slots.iter_mut() {
+            if partition.in_flight() > 0 {
+                partition.give_up_copies();
+                self.settling.push(slot);
+            }
+        }
+    }
+
+    /// Goes on with the partitions of which nothing is on its way any more.
+    pub(super) fn settle(&mut self) {
+        if self.settling.is_empty() {
+            return;
+        }
+        let mut again = Vec::new();
+        for slot in std::mem::take(&mut self.settling) {
+            let Some(partition) = self.slots.get_mut(slot) else { continue };
+            let State::Settling(then) = partition.state else { continue };
+            if partition.in_flight() > 0 {
+                self.settling.push(slot);
+            } else if then == Then::ReadAgain {
+                again.push(slot);
+            } else {
+                partition.step(Step::Settled);
+            }
+        }
+        self.settling.sort_unstable();
+        self.settling.dedup();
+        for slot in again {
+            self.place(slot);
+        }
+    }
+
+    /// Reading goes on at the lowest unfinished offset.
+    pub(super) fn place(&mut self, slot: usize) {
+        let Some(partition) = self.slots.get_mut(slot) else { return };
+        partition.window = partition.window.renewed();
+        let position = partition.window.position();
+        partition.step(Step::Place);
+        partition.placed_at_ns = boot_ns();
+        if partition.placed_at != Some(position) {
+            partition.placed_at = Some(position);
+        }
+        let target = partition.offset(position);
+        if let Some(consumer) = &self.consumer {
+            // where it fails the partition gives nothing, and is placed by another way
+            let _ = consumer.seek(&[target]);
+        }
+    }
+
+    /// A partition that doesn't tell that it is read is placed once more, the other way: by being assigned again.
+    pub(super) fn place_stalled(&mut self) {
+        let now_ns = boot_ns();
+        let mut unreadable = Vec::new();
+        for (_, partition) in self.slots.iter_mut() {
+            if partition.state == State::Unreadable && now_ns - partition.placed_at_ns > RETRY_READING_NS {
+                partition.step(Step::Place);
+                partition.placed_at_ns = now_ns;
+                unreadable.push(partition.offset(partition.window.position()));
+            }
+        }
+        if let Some(consumer) = self.consumer.as_ref().filter(|_| !unreadable.is_empty()) {
+            let _ = consumer.seek(&unreadable); // as in `place`
+        }
+        let stalled = |p: &Partition| {
+            matches!(p.state, State::Placed { .. }) && p.paused.is_none() && now_ns - p.placed_at_ns > p.patience_ns
+        };
+        let slots: Vec<usize> = self.slots.iter().filter(|(_, p)| stalled(p)).map(|(slot, _)| slot).collect();
+        if slots.is_empty() {
+            return;
+        }
+        let Some(consumer) = &self.consumer else { return };
+        let mut again = Vec::new();
+        let eager = consumer.is_eager();
+        for (slot, partition) in self.slots.iter_mut() {
+            let is_stalled = slots.contains(&slot);
+            if is_stalled {
+                partition.patience_ns = (2 * partition.patience_ns).min(MOST_PATIENCE_NS);
+                partition.placed_at_ns = now_ns;
+            }
+            if is_stalled || eager {
+                partition.paused = Some(Pause::NotServed);
+                let known = partition.state != State::Unplaced;
+                again.push(partition.offset(if known { partition.window.position() } else { OFFSET_END }));
+            }
+        }
+        let placed = if eager {
+            consumer.assign(Some(&again))
+        } else {
+            consumer.unassign(&again).and_then(|()| consumer.assign_more(&again))
+        };
+        consumer.pause(&again);
+        if let Err(error) = placed {
+            self.happenings.push(Happening::Reported(error, None));
+        }
+    }
+}
+
+/// A copy was refused. What is too large goes alone; what went alone already is cut; for anything else the partition stands
+/// still.
+fn refuse(partition: &mut Partition, offset: i64, target: Target, bytes: usize, refusal: Refusal) -> Option<Happening> {
+    let lone = partition.refuse(offset, target, bytes);
+    let code = refusal.error.code;
+    if UNKNOWN_OUTCOME.contains(&code) {
+        partition.step(Step::ReadAgain);
+        return None;
+    }
+    if TOO_LARGE.contains(&code) {
+        match lone {
+            None => {
+                partition.alone.entry(offset).or_insert(Alone::AsDecided);
+            }
+            Some(Lone { next: None, .. }) => return stand(partition, offset, refusal),
+            Some(Lone { next: Some(next), .. }) => {
+                partition.alone.insert(offset, next);
+            }
+        }
+        partition.step(Step::ReadAgain);
+        return None;
+    }
+    stand(partition, offset, refusal)
+}
+
+/// Told once, though more of its copies may be refused.
+fn stand(partition: &mut Partition, offset: i64, refusal: Refusal) -> Option<Happening> {
+    let before = partition.state;
+    partition.step(Step::Stop);
+    (partition.state != before).then(|| Happening::Refused {
+        origin: partition.offset(offset),
+        target: refusal.topic,
+        error: refusal.error,
+    })
+}

@@ -1,0 +1,244 @@
+//! A partition that is assigned to this worker, and the records that it holds of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::clock::boot_ns;
+use super::held::{Held, Taken};
+use super::state::{State, Step};
+use super::topic::{Target, TARGETS};
+use crate::kafka::Offset;
+use crate::record::Side;
+use crate::window::Window;
+use crate::writing::Extent;
+
+/// A crash repeats no more than this of a partition.
+pub const MAX_UNCOMMITTED: u64 = 5_000;
+/// A partition tells within this time that it is read, by a record or its end, or reading is placed again; twice as long
+/// each time.
+pub const PATIENCE_NS: i64 = 1_000_000_000;
+
+/// A partition. What may be done with it follows from `state`.
+pub struct Partition {
+    /// Tells it from one that had its number before.
+    pub id: u64,
+    /// The delayed topic that it is of, by its number.
+    pub topic: usize,
+    /// Of the Kafka topic.
+    pub name: String,
+    /// In that topic.
+    pub number: i32,
+    /// Front or delays, as it was told when the partition began.
+    pub side: Side,
+    /// Of the Kafka topic, as it was when the partition began; empty before.
+    pub topic_id: Arc<str>,
+    pub(super) state: State,
+    pub(super) window: Window,
+    /// Its records that are neither sent nor given up.
+    pub(super) held: Held,
+    /// Copies that are neither acknowledged nor refused, by target.
+    pub(super) on_their_way: [u32; TARGETS.len()],
+    /// Of their keys and values.
+    pub(super) bytes_on_their_way: usize,
+    /// When there were none, or one came back, last.
+    pub(super) progress_at_ns: i64,
+    /// One has come back since somebody looked.
+    pub(super) made_progress: bool,
+    /// Copies that were sent, without those that were refused.
+    pub(super) sent: u64,
+    /// Copies that were acknowledged.
+    pub(super) acknowledged: u64,
+    /// How many were acknowledged when the last commit that Kafka accepted was made.
+    pub(super) committed: u64,
+    /// There is something to commit.
+    pub(super) dirty: bool,
+    /// No commit before that, since Kafka has refused its last one, and others' not.
+    pub(super) commit_at_ns: i64,
+    /// Offsets whose copies were refused as too large, alone or in a batch with others. They go by themselves.
+    pub(super) alone: BTreeMap<i64, Alone>,
+    /// The first copies to each target that were sent in the transaction at hand.
+    pub(super) first_copies: [Option<i64>; TARGETS.len()],
+    /// The one of them that is on its way.
+    pub(super) lone: Option<Lone>,
+    /// Where Kafka's client was told to read last.
+    pub(super) placed_at: Option<i64>,
+    pub(super) placed_at_ns: i64,
+    pub(super) patience_ns: i64,
+    /// Where it ended when something was fetched last; -1: nothing was yet.
+    pub(super) end: i64,
+    /// Why what comes next could not be read, until something was.
+    pub(super) read_error: Option<String>,
+    /// Why Kafka's client was told not to read on, if it was.
+    pub(super) paused: Option<Pause>,
+    /// The turn that it is in the heap with.
+    pub(super) turn_ms: Option<i64>,
+}
+
+impl Partition {
+    /// As it is right after its assignment.
+    #[must_use]
+    pub fn new(id: u64, topic: usize, name: String, number: i32) -> Self {
+        Partition {
+            id,
+            topic,
+            name,
+            number,
+            side: Side::Front,
+            topic_id: "".into(),
+            state: State::Unplaced,
+            window: Window::new(0, []),
+            held: Held::default(),
+            on_their_way: [0; TARGETS.len()],
+            bytes_on_their_way: 0,
+            progress_at_ns: boot_ns(),
+            made_progress: false,
+            sent: 0,
+            acknowledged: 0,
+            committed: 0,
+            dirty: false,
+            commit_at_ns: 0,
+            alone: BTreeMap::new(),
+            first_copies: [None; TARGETS.len()],
+            lone: None,
+            placed_at: None,
+            placed_at_ns: 0,
+            patience_ns: PATIENCE_NS,
+            end: -1,
+            read_error: None,
+            paused: Some(Pause::NotServed),
+            turn_ms: None,
+        }
+    }
+
+    /// For a call to Kafka's client.
+    #[must_use]
+    pub fn offset(&self, offset: i64) -> Offset {
+        Offset { topic: self.name.clone(), partition: self.number, offset, metadata: String::new() }
+    }
+
+    /// Goes on to the state after `step`. What is held goes when it isn't served any more.
+    pub fn step(&mut self, step: Step) {
+        self.state = self.state.after(step);
+        if !self.state.sends() {
+            self.held = Held::default();
+        }
+    }
+
+    /// Copies that are neither acknowledged nor refused.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.on_their_way.iter().sum()
+    }
+
+    /// How many copies may still be sent before the next commit is accepted.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        MAX_UNCOMMITTED.saturating_sub(self.sent - self.committed)
+    }
+
+    /// When there is something to do, in milliseconds of broker time; `None`: nothing, or not now.
+    #[must_use]
+    pub fn next_turn_ms(&self, paused: bool, skew_ms: i64) -> Option<i64> {
+        if !self.state.sends() {
+            return None;
+        }
+        if self.held.has_arrived() {
+            return Some(0);
+        }
+        let turn_ms = self.held.next_turn_at_ms()?;
+        (!paused).then_some(turn_ms + skew_ms)
+    }
+
+    /// The copy of a record is on its way, by itself if it is a `Lone`.
+    pub fn sent_on(&mut self, taken: &Taken, target: Target, bytes: usize, lone: Option<Lone>) {
+        let offset = taken.offset;
+        self.held.let_go(taken);
+        self.first_copies[target as usize].get_or_insert(offset);
+        self.sent += 1;
+        if self.in_flight() == 0 {
+            self.progress_at_ns = boot_ns();
+        }
+        self.on_their_way[target as usize] += 1;
+        self.bytes_on_their_way += bytes;
+        self.lone = lone;
+    }
+
+    /// The copy of a record has arrived.
+    pub fn acknowledge(&mut self, offset: i64, target: Target, bytes: usize) {
+        self.come_back(offset, target, bytes);
+        self.alone.remove(&offset);
+        self.acknowledged += 1;
+        if self.window.finish(offset) {
+            self.dirty = true;
+        }
+    }
+
+    /// The copy of a record was refused. If it went by itself: as what.
+    pub fn refuse(&mut self, offset: i64, target: Target, bytes: usize) -> Option<Lone> {
+        self.sent -= 1;
+        self.come_back(offset, target, bytes)
+    }
+
+    fn come_back(&mut self, offset: i64, target: Target, bytes: usize) -> Option<Lone> {
+        self.on_their_way[target as usize] -= 1;
+        self.bytes_on_their_way = self.bytes_on_their_way.saturating_sub(bytes);
+        self.made_progress = true;
+        let came_back = self.lone.filter(|lone| lone.offset == offset);
+        if came_back.is_some() {
+            self.lone = None;
+        }
+        came_back
+    }
+
+    /// The first copy to each target is tried alone, for the one to be found that may not go there.
+    pub fn suspect_first_copies(&mut self) {
+        for offset in self.first_copies.into_iter().flatten() {
+            self.alone.entry(offset).or_insert(Alone::AsDecided);
+        }
+    }
+
+    /// The transaction that its copies were part of has ended, well or not.
+    pub fn forget_copies(&mut self) {
+        self.first_copies = [None; TARGETS.len()];
+        self.on_their_way = [0; TARGETS.len()];
+        self.bytes_on_their_way = 0;
+        self.lone = None;
+        self.sent = self.acknowledged;
+        self.committed = self.acknowledged;
+    }
+
+    /// What is on its way is not told of any more.
+    pub fn give_up_copies(&mut self) {
+        self.on_their_way = [0; TARGETS.len()];
+        self.bytes_on_their_way = 0;
+        self.lone = None;
+        self.step(Step::ReadAgain);
+    }
+}
+
+/// Why a partition is read no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// Too much is held.
+    HeldBack,
+    /// Its state, or it has just been placed anew.
+    NotServed,
+}
+
+/// A record whose copy went by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lone {
+    /// Of the record.
+    pub offset: i64,
+    /// What is tried next if it is refused as too large; `None`: nothing is left to try.
+    pub next: Option<Alone>,
+}
+
+/// As what a record goes by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alone {
+    /// It may be that only its neighbours were too large.
+    AsDecided,
+    /// It is too large for where it should go.
+    AsDeadLetter(Extent),
+}

@@ -1,0 +1,208 @@
+//! Partitions come and go. Nothing here waits: what has to be settled before a partition goes is settled by the turns.
+
+use super::happening::Happening;
+use super::partition::{Partition, Pause};
+use super::state::{State, Step};
+use super::{boot_ns, Engine};
+use crate::kafka::{Error, Offset};
+use crate::record::Side;
+use crate::window::Window;
+
+/// For copies to be acknowledged and offsets committed, before partitions are given up all the same.
+const REVOKE_NS: i64 = 4_000_000_000;
+
+/// Partitions that are to be given up.
+pub struct Revoking {
+    deadline_ns: i64,
+    partitions: Vec<Offset>,
+}
+
+/// Where a partition begins.
+#[derive(Clone, Debug)]
+pub struct Beginning {
+    /// Of the Kafka topic.
+    pub topic: String,
+    /// In that topic.
+    pub partition: i32,
+    /// Of the topic.
+    pub topic_id: String,
+    /// Front, or delays with its delay.
+    pub side: Side,
+    /// The lowest unfinished offset.
+    pub offset: i64,
+    /// Those above it that are finished, ascending.
+    pub finished: Vec<i64>,
+    /// It has to be committed, though nothing was done.
+    pub commit: bool,
+}
+
+impl Engine {
+    pub(super) fn assigned(&mut self, partitions: &[Offset]) {
+        for place in partitions {
+            let Some(topic) = self.by_topic.get(&place.topic).copied() else { continue };
+            self.identities += 1;
+            let partition = Partition::new(self.identities, topic, place.topic.clone(), place.partition);
+            self.slots.add(partition);
+        }
+        self.happenings.push(Happening::Assigned(names(partitions)));
+    }
+
+    /// Takes over what `Happening::Assigned` told, at these offsets: `librdkafka`'s end of the partition where none is known.
+    /// Nothing is read before `begin`.
+    pub fn assign(&mut self, partitions: &[Offset]) {
+        let Some(consumer) = &self.consumer else { return };
+        let taken =
+            if consumer.is_eager() { consumer.assign(Some(partitions)) } else { consumer.assign_more(partitions) };
+        if let Err(error) = taken {
+            self.happenings.push(Happening::AssignmentFailed(error));
+            return;
+        }
+        consumer.pause(partitions);
+        for place in partitions {
+            if let Some(partition) = self.find(&place.topic, place.partition) {
+                partition.placed_at = Some(place.offset);
+                partition.paused = Some(Pause::NotServed);
+            }
+        }
+    }
+
+    /// A partition that was assigned is served from now on.
+    pub fn begin(&mut self, at: Beginning) {
+        let Some(slot) = self.slots.find(&at.topic, at.partition) else { return };
+        let Some(partition) = self.slots.get_mut(slot) else { return };
+        if partition.state != State::Unplaced {
+            return;
+        }
+        partition.topic_id = at.topic_id.into();
+        partition.side = at.side;
+        partition.window = Window::new(at.offset, at.finished);
+        partition.dirty = at.commit;
+        if partition.placed_at == Some(partition.window.position()) {
+            partition.step(Step::Place);
+            partition.placed_at_ns = boot_ns();
+        } else {
+            self.place(slot);
+        }
+    }
+
+    /// A partition stands still from now on, once what is on its way is known.
+    pub fn stop(&mut self, topic: &str, partition: i32) {
+        self.step(topic, partition, Step::Stop);
+    }
+
+    /// A partition that stands still is served again.
+    pub fn go_on(&mut self, topic: &str, partition: i32) {
+        self.step(topic, partition, Step::GoOn);
+    }
+
+    /// What is known of a partition is not true any more: its topic was made again.
+    pub fn forget(&mut self, topic: &str, partition: i32) {
+        self.step(topic, partition, Step::Forget);
+    }
+
+    fn step(&mut self, topic: &str, number: i32, step: Step) {
+        let Some(slot) = self.slots.find(topic, number) else { return };
+        if let Some(partition) = self.slots.get_mut(slot) {
+            partition.step(step);
+            self.settling.push(slot);
+        }
+    }
+
+    fn find(&mut self, topic: &str, partition: i32) -> Option<&mut Partition> {
+        let slot = self.slots.find(topic, partition)?;
+        self.slots.get_mut(slot)
+    }
+
+    pub(super) fn revoked(&mut self, partitions: &[Offset]) {
+        if self.consumer.as_ref().is_some_and(crate::kafka::Client::has_lost_assignment) {
+            self.give_up(partitions, true);
+            return;
+        }
+        for place in partitions {
+            self.step(&place.topic, place.partition, Step::Revoke);
+        }
+        self.revoking = Some(Revoking { deadline_ns: boot_ns() + REVOKE_NS, partitions: partitions.to_vec() });
+    }
+
+    /// Gives partitions up that were revoked, once they are settled and committed, or it takes too long.
+    pub(super) fn revoke(&mut self) {
+        let Some(revoking) = &self.revoking else { return };
+        let settled = |place: &Offset| match self.slots.find(&place.topic, place.partition) {
+            Some(slot) => {
+                self.slots.get(slot).is_some_and(|partition| partition.state == State::Leaving)
+                    && self.is_committed(slot)
+            }
+            None => true,
+        };
+        let late = boot_ns() >= revoking.deadline_ns;
+        if !late && !revoking.partitions.iter().all(settled) {
+            return;
+        }
+        let Some(revoking) = self.revoking.take() else { return };
+        if late {
+            // what is on its way must not arrive when somebody else has sent it again
+            let open = |place: &Offset| {
+                let slot = self.slots.find(&place.topic, place.partition);
+                slot.and_then(|slot| self.slots.get(slot)).is_some_and(|partition| partition.in_flight() > 0)
+            };
+            if revoking.partitions.iter().any(open) {
+                self.replace_producers();
+            }
+            let told = "partitions are given up before all that was sent of them was acknowledged and committed";
+            self.happenings.push(Happening::log(told.to_owned()));
+        }
+        self.give_up(&revoking.partitions, false);
+    }
+
+    fn give_up(&mut self, partitions: &[Offset], lost: bool) {
+        let undecided = |place: &Offset| {
+            let slot = self.slots.find(&place.topic, place.partition);
+            slot.is_some_and(|slot| self.transactions.as_ref().is_some_and(|transactions| transactions.touches(slot)))
+        };
+        if partitions.iter().any(undecided) {
+            self.replace_producers();
+        }
+        for place in partitions {
+            if let Some(slot) = self.slots.find(&place.topic, place.partition) {
+                self.slots.remove(slot);
+            }
+        }
+        if let Some(consumer) = &self.consumer {
+            let done: Result<(), Error> =
+                if consumer.is_eager() { consumer.assign(None) } else { consumer.unassign(partitions) };
+            if let Err(error) = done {
+                self.happenings.push(Happening::Reported(error, None));
+            }
+        }
+        self.happenings.push(Happening::Revoked { partitions: names(partitions), lost });
+    }
+
+    /// The consumer is given up, and all partitions with it, as lost.
+    pub fn leave_at_once(&mut self) {
+        self.replace_producers();
+        let all: Vec<usize> = self.slots.iter().map(|(slot, _)| slot).collect();
+        for slot in all {
+            self.slots.remove(slot);
+        }
+        self.revoking = None;
+        self.commits.forget_client();
+        self.consumer = None;
+    }
+
+    /// Begins to leave the group in peace; `is_left` says when it is done, by turns.
+    pub fn leave(&mut self) {
+        if let Some(consumer) = &self.consumer {
+            consumer.close();
+        }
+    }
+
+    /// Whether it has left.
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        self.consumer.as_ref().map_or(true, crate::kafka::Client::is_closed)
+    }
+}
+
+fn names(partitions: &[Offset]) -> Vec<(String, i32)> {
+    partitions.iter().map(|place| (place.topic.clone(), place.partition)).collect()
+}

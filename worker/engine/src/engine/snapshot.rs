@@ -1,0 +1,147 @@
+//! What others get to see, twice a second.
+
+use super::histogram::Histogram;
+use super::partition::Pause;
+use super::state::State;
+use super::topic::TARGETS;
+use super::{boot_ns, Engine};
+use crate::kafka::{Error, Offset};
+
+/// A partition as it is now.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Of the Kafka topic.
+    pub topic: String,
+    /// In that topic.
+    pub partition: i32,
+    /// `unplaced`, `placed`, `serving`, `unreadable`, `settling`, `standing` or `leaving`.
+    pub state: &'static str,
+    /// It is read no further, since too much is held.
+    pub held_back: bool,
+    /// Why what comes next could not be read.
+    pub read_error: Option<String>,
+    /// The offset that comes next.
+    pub position: i64,
+    /// The offset that would be committed.
+    pub lowest_unfinished: i64,
+    /// Where the partition ended when something was fetched last; negative while that isn't known.
+    pub end: i64,
+    /// Records that are held.
+    pub waiting: usize,
+    /// Those of them that are due, and copies that are not acknowledged.
+    pub due: usize,
+    /// The targets of copies that are not acknowledged: ready, delays, dead letter.
+    pub unacknowledged: [bool; TARGETS.len()],
+    /// For how long no copy of it has come back, though some are on their way.
+    pub stuck_ns: i64,
+}
+
+impl Engine {
+    /// All partitions.
+    pub fn look(&mut self) -> Vec<Seen> {
+        let now_ns = boot_ns();
+        let estimate_ms = self.clock.estimate_ms().unwrap_or(i64::MIN);
+        let consumer = self.consumer.as_ref();
+        let see = |(_, partition): (usize, &mut super::Partition)| {
+            if partition.made_progress || partition.in_flight() == 0 {
+                partition.made_progress = false;
+                partition.progress_at_ns = now_ns;
+            }
+            let ends = consumer.and_then(|consumer| consumer.known_ends(&partition.name, partition.number));
+            // it knows none after a placement that gives nothing
+            partition.end = ends.map(|(_, end)| end).filter(|end| *end >= 0).unwrap_or(partition.end);
+            let in_flight = usize::try_from(partition.in_flight()).unwrap_or(usize::MAX);
+            Seen {
+                topic: partition.name.clone(),
+                partition: partition.number,
+                state: name(partition.state),
+                held_back: partition.paused == Some(Pause::HeldBack),
+                read_error: partition.read_error.clone(),
+                position: partition.window.position(),
+                lowest_unfinished: partition.window.lowest_unfinished(),
+                end: partition.end,
+                waiting: partition.held.len(),
+                due: partition.held.due_count(estimate_ms) + in_flight,
+                unacknowledged: partition.on_their_way.map(|count| count > 0),
+                stuck_ns: now_ns - partition.progress_at_ns,
+            }
+        };
+        self.slots.iter_mut().map(see).collect()
+    }
+
+    /// Whether a restart would not repeat a record; `None`: the partition isn't this worker's.
+    #[must_use]
+    pub fn is_finished(&self, topic: &str, partition: i32, offset: i64) -> Option<bool> {
+        let slot = self.slots.find(topic, partition)?;
+        self.slots.get(slot).map(|partition| partition.window.is_finished(offset))
+    }
+
+    /// What is committed of partitions, as far as it is told in time. Waits for it.
+    #[must_use]
+    pub fn ask_committed(&self, places: &[(String, i32)], timeout_ms: i32) -> Vec<Offset> {
+        let Some(consumer) = &self.consumer else { return Vec::new() };
+        let asked: Vec<Offset> = places
+            .iter()
+            .map(|(topic, partition)| Offset {
+                topic: topic.clone(),
+                partition: *partition,
+                offset: 0,
+                metadata: String::new(),
+            })
+            .collect();
+        let answered = consumer.committed(&asked, timeout_ms).unwrap_or_default();
+        answered.into_iter().filter(|(_, error)| error.is_none()).map(|(at, _)| at).collect()
+    }
+
+    /// What concerns all partitions.
+    pub fn state(&mut self) -> Whole {
+        let time_known = self.clock.bound().is_some();
+        let transactions = self.transactions.as_ref();
+        Whole {
+            may_send: self.may_send(),
+            problem: transactions.map_or_else(|| self.commits.problem.clone(), |t| t.problem.clone()),
+            refused: transactions.and_then(|t| t.refused.clone()),
+            commits: transactions.map_or_else(|| self.commits.durations.clone(), |t| t.durations.clone()),
+            failed_commits: transactions.map_or(self.commits.failed, |t| t.failures),
+            held_bytes: self.memory.held_bytes,
+            time_known,
+            clock_problem: self.clock.problem.clone(),
+            now_ms: self.clock.estimate_ms(),
+        }
+    }
+}
+
+/// What concerns all partitions.
+#[derive(Clone, Debug)]
+pub struct Whole {
+    /// The last commit was accepted lately, or a transaction is open.
+    pub may_send: bool,
+    /// Why the last commit or transaction failed.
+    pub problem: Option<String>,
+    /// What Kafka refuses to this worker for good, as far as anybody can know.
+    pub refused: Option<String>,
+    /// How long commits, or the ends of transactions, took.
+    pub commits: Histogram,
+    /// Commits or transactions.
+    pub failed_commits: u64,
+    /// Memory of the records that are held.
+    pub held_bytes: usize,
+    /// The broker's time.
+    pub time_known: bool,
+    /// Why the last probe of it failed.
+    pub clock_problem: Option<Error>,
+    /// An estimate of it, in milliseconds since the epoch.
+    pub now_ms: Option<i64>,
+}
+
+fn name(state: State) -> &'static str {
+    match state {
+        State::Unplaced => "unplaced",
+        State::Placed { .. } => "placed",
+        State::Serving => "serving",
+        State::Unreadable => "unreadable",
+        State::Settling(_) => "settling",
+        State::Standing => "standing",
+        State::Leaving => "leaving",
+    }
+}

@@ -1,0 +1,161 @@
+//! What becomes of a partition from its assignment to its revocation. `docs/engine.md` has a drawing of it.
+
+/// Where a partition stands. All that may be done with it follows from this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Assigned; it isn't known where it begins.
+    Unplaced,
+    /// Kafka's client was told to read from the window's position. The first that comes, a record or the partition's end, has
+    /// to continue there: `gap_at` is where it didn't, once, and a gap is believed the second time, since transaction marks
+    /// and aborted records leave some.
+    Placed {
+        /// Where the first after the last placement was, if it was not at the position.
+        gap_at: Option<i64>,
+    },
+    /// Records are taken in and sent.
+    Serving,
+    /// What comes next could not be read. It is tried again, and nothing that comes after it is taken in; what is held is sent.
+    Unreadable,
+    /// Nothing is taken in or sent any more until what is on its way is acknowledged or refused.
+    Settling(Then),
+    /// It stands still until somebody lets it go on.
+    Standing,
+    /// It was revoked and nothing of it is on its way; its last commit is.
+    Leaving,
+}
+
+/// What follows when nothing is on its way any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It is read again from the lowest unfinished offset.
+    ReadAgain,
+    /// It stands still.
+    Stand,
+    /// It is given up.
+    Leave,
+}
+
+/// What happens to a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It is known where it begins, or begins again.
+    Place,
+    /// What came first after a placement is at this offset, and the window is at `position`.
+    FirstAt {
+        /// Of the record, or the end.
+        offset: i64,
+        /// Of the window.
+        position: i64,
+    },
+    /// What comes next can't be decoded: Kafka's client has told so, and goes on with what comes after it.
+    CannotRead,
+    /// Something was lost, or passed over, on the way from Kafka or to it.
+    ReadAgain,
+    /// It must not be served.
+    Stop,
+    /// It may be served again.
+    GoOn,
+    /// It goes to another worker.
+    Revoke,
+    /// Nothing of it is on its way.
+    Settled,
+    /// A transaction that it had a part in has failed: only Kafka knows what is committed.
+    Forget,
+}
+
+impl State {
+    /// The state after `step`. What can't happen changes nothing.
+    #[must_use]
+    pub fn after(self, step: Step) -> State {
+        use State::{Leaving, Placed, Serving, Settling, Standing, Unplaced, Unreadable};
+        match (self, step) {
+            (Leaving | Settling(Then::Leave), Step::Settled) => Leaving,
+            (Leaving | Settling(Then::Leave), _) => self,
+            (_, Step::Revoke) => Settling(Then::Leave),
+            (_, Step::Forget) | (Unplaced, Step::Stop) => Unplaced,
+            (Unplaced | Placed { .. } | Unreadable | Settling(Then::ReadAgain), Step::Place) => Placed { gap_at: None },
+            (Placed { gap_at }, Step::FirstAt { offset, position }) => {
+                if offset == position || gap_at == Some(offset) {
+                    Serving
+                } else {
+                    Placed { gap_at: Some(offset) }
+                }
+            }
+            (Placed { .. } | Serving, Step::CannotRead) => Unreadable,
+            (Placed { .. } | Serving | Unreadable, Step::ReadAgain)
+            | (Standing | Settling(Then::Stand), Step::GoOn) => Settling(Then::ReadAgain),
+            (Placed { .. } | Serving | Unreadable | Settling(Then::ReadAgain), Step::Stop) => Settling(Then::Stand),
+            (Settling(Then::Stand), Step::Settled) => Standing,
+            (state, _) => state,
+        }
+    }
+
+    /// Records that come are taken into the window.
+    #[must_use]
+    pub fn takes_in(self) -> bool {
+        matches!(self, State::Placed { .. } | State::Serving)
+    }
+
+    /// What is held stays, and is sent when it is due.
+    #[must_use]
+    pub fn sends(self) -> bool {
+        self.takes_in() || self == State::Unreadable
+    }
+
+    /// Its window is that of what is read now.
+    #[must_use]
+    pub fn may_commit(self) -> bool {
+        self != State::Unplaced
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(steps: &[Step]) -> State {
+        steps.iter().fold(State::Unplaced, |state, step| state.after(*step))
+    }
+
+    const FIRST: Step = Step::FirstAt { offset: 7, position: 7 };
+
+    #[test]
+    fn a_gap_after_a_placement_is_believed_the_second_time() {
+        let gap = Step::FirstAt { offset: 9, position: 7 };
+        assert_eq!(after(&[Step::Place, gap]), State::Placed { gap_at: Some(9) });
+        assert_eq!(after(&[Step::Place, gap, gap]), State::Serving);
+        let other = Step::FirstAt { offset: 8, position: 7 };
+        assert_eq!(after(&[Step::Place, gap, other]), State::Placed { gap_at: Some(8) });
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_never_passed_over() {
+        let passed_over = Step::FirstAt { offset: 9, position: 7 };
+        let mut state = after(&[Step::Place, FIRST]);
+        for _ in 0..3 {
+            state = state.after(Step::CannotRead);
+            assert_eq!((state.takes_in(), state.sends()), (false, true));
+            assert_eq!(state.after(passed_over), State::Unreadable);
+            state = state.after(Step::Place);
+        }
+        assert_eq!(state.after(FIRST), State::Serving);
+    }
+
+    #[test]
+    fn what_was_revoked_never_comes_back() {
+        let steps = [Step::Place, Step::FirstAt { offset: 1, position: 1 }, Step::ReadAgain, Step::Stop, Step::GoOn];
+        for state in [after(&[Step::Place, FIRST, Step::Revoke]), after(&[Step::Revoke, Step::Settled])] {
+            for step in steps {
+                assert!(!state.after(step).takes_in());
+                assert_eq!(state.after(step).after(Step::Settled), State::Leaving);
+            }
+        }
+    }
+
+    #[test]
+    fn a_partition_that_is_stopped_while_it_settles_stands_still_and_is_read_again_when_it_goes_on() {
+        let stopped = after(&[Step::Place, FIRST, Step::ReadAgain, Step::Stop, Step::Settled]);
+        assert_eq!(stopped, State::Standing);
+        assert_eq!(stopped.after(Step::GoOn).after(Step::Place), State::Placed { gap_at: None });
+    }
+}

@@ -1,0 +1,242 @@
+//! A record as it is held: some 20 bytes besides its own, and two for each header.
+
+use crate::reading::Header;
+use crate::routing::Waiting;
+
+/// What of a record is kept.
+pub struct Parts<'a, H> {
+    /// The broker's append time; `None`: the topic has producers' times.
+    pub appended_at_ms: Option<i64>,
+    /// Its key, or null.
+    pub key: Option<&'a [u8]>,
+    /// Its value, or null.
+    pub value: Option<&'a [u8]>,
+    /// In order. They are walked through twice.
+    pub headers: H,
+}
+
+/// A block begins with its size (4 bytes); the append time while nothing is decided, then the due time (8); and, then, the ready
+/// partition, with `MISROUTED` (4). Sizes follow, each in as many bytes as it needs, those that may be null one higher: of the
+/// key, of the value, the number of headers, and of each header's name and value. Then come the headers' bytes, key and value.
+const TIME: usize = 4;
+const READY_PARTITION: usize = 12;
+const SIZES: usize = 16;
+const MISROUTED: u32 = 1 << 31;
+const NO_TIME: i64 = i64::MIN;
+
+/// Of its block.
+pub fn size_of<'a, H: Iterator<Item = Header<'a>> + Clone>(parts: &Parts<'a, H>) -> usize {
+    let (mut count, mut size) = (0, SIZES + nullable_size(parts.key) + nullable_size(parts.value));
+    for (name, value) in parts.headers.clone() {
+        count += 1;
+        size += varint_size(name.len()) + name.len() + nullable_size(value);
+    }
+    size + varint_size(count)
+}
+
+/// With the bytes themselves.
+fn nullable_size(bytes: Option<&[u8]>) -> usize {
+    bytes.map_or(1, |bytes| varint_size(bytes.len() + 1) + bytes.len())
+}
+
+fn varint_size(number: usize) -> usize {
+    match number {
+        0..=0x7f => 1,
+        0x80..=0x3fff => 2,
+        0x4000..=0x1f_ffff => 3,
+        0x20_0000..=0xfff_ffff => 4,
+        _ => 5,
+    }
+}
+
+/// Appends its block, of this size.
+#[allow(clippy::cast_possible_truncation)] // Kafka's sizes are of 31 bits; of a varint the lowest bits are written
+pub fn write<'a, H: Iterator<Item = Header<'a>> + Clone>(to: &mut Vec<u8>, size: usize, parts: &Parts<'a, H>) {
+    let varint = |to: &mut Vec<u8>, mut number: usize| {
+        while number > 0x7f {
+            to.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        to.push(number as u8);
+    };
+    to.extend_from_slice(&(size as u32).to_ne_bytes());
+    to.extend_from_slice(&parts.appended_at_ms.unwrap_or(NO_TIME).to_ne_bytes());
+    to.extend_from_slice(&[0; SIZES - READY_PARTITION]);
+    varint(to, parts.key.map_or(0, |key| key.len() + 1));
+    varint(to, parts.value.map_or(0, |value| value.len() + 1));
+    varint(to, parts.headers.clone().count());
+    for (name, value) in parts.headers.clone() {
+        varint(to, name.len());
+        varint(to, value.map_or(0, |value| value.len() + 1));
+    }
+    for (name, value) in parts.headers.clone() {
+        to.extend_from_slice(name);
+        to.extend_from_slice(value.unwrap_or_default());
+    }
+    to.extend_from_slice(parts.key.unwrap_or_default());
+    to.extend_from_slice(parts.value.unwrap_or_default());
+}
+
+/// Notes in a block what was decided of a record that waits, but for its turn.
+pub fn note(block: &mut [u8], waiting: Waiting) {
+    let misrouted = if waiting.misrouted { MISROUTED } else { 0 };
+    block[TIME..READY_PARTITION].copy_from_slice(&waiting.due_at_ms.to_ne_bytes());
+    block[READY_PARTITION..SIZES].copy_from_slice(&(waiting.ready_partition | misrouted).to_ne_bytes());
+}
+
+/// What was noted.
+#[must_use]
+pub fn noted(stored: Stored<'_>, turn_at_ms: i64) -> Waiting {
+    let number = u32::from_ne_bytes(array(&stored.0[READY_PARTITION..SIZES]));
+    Waiting {
+        due_at_ms: i64::from_ne_bytes(array(&stored.0[TIME..READY_PARTITION])),
+        turn_at_ms,
+        ready_partition: number & !MISROUTED,
+        misrouted: number & MISROUTED != 0,
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut copied = [0; N];
+    copied.copy_from_slice(bytes);
+    copied
+}
+
+/// A record that is there. What is read of it comes from memory that its bytes are borrowed from.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored<'a>(&'a [u8]);
+
+impl<'a> Stored<'a> {
+    /// Copies it, for it to be read while others are added and removed.
+    pub fn copy_to(self, block: &mut Vec<u8>) {
+        block.clear();
+        self.append_to(block);
+    }
+
+    /// Copies it behind what is there.
+    pub fn append_to(self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.0[..self.size()]);
+    }
+
+    /// What was copied.
+    #[must_use]
+    pub fn of(block: &'a [u8]) -> Self {
+        Stored(block)
+    }
+
+    /// Of its block.
+    #[must_use]
+    pub fn size(self) -> usize {
+        u32::from_ne_bytes(array(&self.0[..TIME])) as usize
+    }
+
+    /// Its parts; the append time only before anything was noted.
+    #[must_use]
+    pub fn parts(self) -> Parts<'a, StoredHeaders<'a>> {
+        let block = &self.0[..self.size()];
+        let appended_at_ms = i64::from_ne_bytes(array(&block[TIME..READY_PARTITION]));
+        let mut sizes = Sizes(&block[SIZES..]);
+        let (key_size, value_size, count) = (sizes.nullable(), sizes.nullable(), sizes.next());
+        let mut contents = sizes.clone();
+        for _ in 0..2 * count {
+            contents.next();
+        }
+        let (rest, value) = contents.0.split_at(contents.0.len() - value_size.unwrap_or(0));
+        let (header_bytes, key) = rest.split_at(rest.len() - key_size.unwrap_or(0));
+        Parts {
+            appended_at_ms: (appended_at_ms != NO_TIME).then_some(appended_at_ms),
+            key: key_size.map(|_| key),
+            value: value_size.map(|_| value),
+            headers: StoredHeaders { left: count, sizes, contents: header_bytes },
+        }
+    }
+}
+
+/// Sizes, and what follows them.
+#[derive(Clone, Debug)]
+struct Sizes<'a>(&'a [u8]);
+
+impl Sizes<'_> {
+    fn next(&mut self) -> usize {
+        let (mut number, mut shift) = (0, 0);
+        while let Some((byte, rest)) = self.0.split_first() {
+            self.0 = rest;
+            number |= usize::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+            shift += 7;
+        }
+        number
+    }
+
+    fn nullable(&mut self) -> Option<usize> {
+        self.next().checked_sub(1)
+    }
+}
+
+/// Headers of a `Stored`.
+#[derive(Clone, Debug)]
+pub struct StoredHeaders<'a> {
+    left: usize,
+    sizes: Sizes<'a>,
+    contents: &'a [u8],
+}
+
+impl StoredHeaders<'_> {
+    /// Whether all names are UTF-8, as Kafka has it; some clients can't even read a record that has others.
+    #[must_use]
+    pub fn are_readable(&self) -> bool {
+        self.clone().all(|(name, _)| std::str::from_utf8(name).is_ok())
+    }
+}
+
+impl<'a> Iterator for StoredHeaders<'a> {
+    type Item = Header<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let (name_size, value_size) = (self.sizes.next(), self.sizes.nullable());
+        let (name, contents) = self.contents.split_at(name_size);
+        let (value, contents) = contents.split_at(value_size.unwrap_or(0));
+        self.contents = contents;
+        Some((name, value_size.map(|_| value)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::store::Store;
+
+    #[test]
+    fn what_is_stored_reads_back_with_empty_and_null_told_apart() {
+        let long = [7; 300];
+        let headers: Vec<Header<'_>> =
+            vec![(b"a", Some(b"1")), (b"", None), (b"a", Some(b"")), (b"caf\xe9", Some(&long))];
+        let mut store = Store::default();
+        for (key, value) in [(None, None), (Some(&b""[..]), Some(&b""[..])), (Some(&b"key"[..]), Some(&long[..]))] {
+            for headers in [vec![], headers.clone()] {
+                let parts = Parts { appended_at_ms: Some(5), key, value, headers: headers.clone().into_iter() };
+                let at = store.add(&parts);
+                let read = store.get(at).parts();
+                assert_eq!((read.key, read.value, read.appended_at_ms), (key, value, Some(5)));
+                assert_eq!(read.headers.collect::<Vec<_>>(), headers);
+            }
+        }
+        let at = store.add(&Parts { appended_at_ms: None, key: None, value: None, headers: std::iter::empty() });
+        assert_eq!(store.get(at).parts().appended_at_ms, None);
+    }
+
+    #[test]
+    fn what_was_decided_of_a_record_is_noted_beside_it() {
+        let mut store = Store::default();
+        let at = store.add(&Parts { appended_at_ms: None, key: None, value: Some(b"v"), headers: std::iter::empty() });
+        for misrouted in [false, true] {
+            let waiting = Waiting { due_at_ms: 70, turn_at_ms: 60, ready_partition: 11, misrouted };
+            store.note(at, waiting);
+            assert_eq!(store.waiting(at, 60), waiting);
+            assert_eq!(store.get(at).parts().value, Some(&b"v"[..]));
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A delayed topic as it is served now, and what was done for it.
+
+use std::num::NonZeroU32;
+
+use super::histogram::Histogram;
+use crate::record::Policy;
+
+/// One of the topics that copies go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Where records are consumed.
+    Ready,
+    /// Where they wait.
+    Delays,
+    /// Where those end that can't be served.
+    DeadLetter,
+}
+
+/// All of `Target`.
+pub const TARGETS: [Target; 3] = [Target::Ready, Target::Delays, Target::DeadLetter];
+
+/// Names of a delayed topic's four topics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// Where clients produce.
+    pub front: String,
+    /// See `Target`.
+    pub delays: String,
+    /// See `Target`.
+    pub ready: String,
+    /// See `Target`.
+    pub dead_letter: String,
+}
+
+impl Names {
+    /// The name of one of them.
+    #[must_use]
+    pub fn of(&self, target: Target) -> &str {
+        match target {
+            Target::Ready => &self.ready,
+            Target::Delays => &self.delays,
+            Target::DeadLetter => &self.dead_letter,
+        }
+    }
+}
+
+/// What the registry says of a delayed topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// Layout, retry cap and ready partitions.
+    pub policy: Policy,
+    /// Nothing is released; hops and dead letters go on.
+    pub paused: bool,
+    /// By how much brokers' clocks may differ.
+    pub skew_ms: i64,
+    /// Of copies.
+    pub compression: String,
+}
+
+/// A delayed topic of this worker.
+#[derive(Debug)]
+pub struct Topic {
+    /// Of its four topics.
+    pub names: Names,
+    /// `None`: nothing of it is served.
+    pub served: Option<Served>,
+    /// `None` while the dead-letter topic is missing.
+    pub dead_letter_partitions: Option<NonZeroU32>,
+    /// What was done.
+    pub tally: Tally,
+}
+
+impl Topic {
+    /// Before anything is known of it.
+    #[must_use]
+    pub fn new(names: Names) -> Self {
+        Topic { names, served: None, dead_letter_partitions: None, tally: Tally::default() }
+    }
+}
+
+/// What was done since the worker began.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Records taken in.
+    pub taken_in: u64,
+    /// Copies to the ready topic.
+    pub released: u64,
+    /// Copies to the delays topic.
+    pub hopped: u64,
+    /// Records that a client hashed into the delays topic.
+    pub misrouted: u64,
+    /// Copies to the dead-letter topic, by reason.
+    pub dead_lettered: Vec<(&'static str, u64)>,
+    /// Of releases: from the due time to the sending.
+    pub lateness: Histogram,
+}
+
+impl Tally {
+    /// Counts a release that was `late_ms` late.
+    pub fn release(&mut self, late_ms: i64) {
+        self.released += 1;
+        self.lateness.observe(late_ms);
+    }
+
+    /// Counts a dead letter.
+    pub fn dead_letter(&mut self, reason: &'static str) {
+        match self.dead_lettered.iter_mut().find(|(counted, _)| *counted == reason) {
+            Some((_, count)) => *count += 1,
+            None => self.dead_lettered.push((reason, 1)),
+        }
+    }
+}

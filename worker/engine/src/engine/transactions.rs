@@ -1,0 +1,334 @@
+//! Guarantee `ExactlyOnce`: copies, and the offsets and bitmaps that account for them, are one transaction.
+//!
+//! It comes true as a whole or not at all. When it fails, for whatever reason, a new producer of the same transactional id
+//! ends it for good, and the partitions that had a part in it begin again where Kafka says that they are committed. Kafka takes
+//! the offsets from a member of the present generation only and the copies from the newest producer of the id only, so there is
+//! nothing that a zombie could release.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use super::calls::{Call, Calls};
+use super::commits::in_commits;
+use super::happening::Happening;
+use super::histogram::Histogram;
+use super::partition::Partition;
+use super::producers::{Producer, Through};
+use super::state::Step;
+use super::{boot_ns, Engine};
+use crate::kafka::{code, Error};
+
+/// Kafka has ended a transaction by then. Seen: after a broker's crash the client (2.16) waited for ever to send the rest of it.
+const TRANSACTION_NS: i64 = 10_000_000_000;
+const RETRY_NS: i64 = 1_000_000_000;
+
+const FENCED: [i32; 3] = [code::FENCED, code::PRODUCER_FENCED, code::INVALID_PRODUCER_EPOCH];
+/// These say that the transaction has failed already, not why.
+const NOT_OF_A_COPY: [i32; 9] = [
+    code::FENCED,
+    code::PRODUCER_FENCED,
+    code::INVALID_PRODUCER_EPOCH,
+    code::STATE,
+    code::PURGE_QUEUE,
+    code::PURGE_INFLIGHT,
+    code::FATAL,
+    code::INVALID_TXN_STATE,
+    code::INVALID_PRODUCER_ID_MAPPING,
+];
+/// A partition could not become part of the transaction; which one isn't told.
+const NOT_ADDED: [i32; 3] =
+    [code::TOPIC_AUTHORIZATION_FAILED, code::OPERATION_NOT_ATTEMPTED, code::UNKNOWN_TOPIC_OR_PART];
+
+/// Whether a refusal says what is wrong with its copy, and not only that the transaction has failed.
+#[must_use]
+pub fn is_of_the_copy(error: &Error) -> bool {
+    !error.fatal && !NOT_OF_A_COPY.contains(&error.code)
+}
+
+/// Where a transaction stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// There is none, until then.
+    Closed { until_ns: i64 },
+    /// One is being begun.
+    Opening,
+    /// Copies become part of it.
+    Open { since_ns: i64 },
+    /// Nothing more does; what is on its way is waited for.
+    Ending { since_ns: i64 },
+    /// It is being ended well.
+    Committing,
+    /// It is being ended as if it had not been.
+    Aborting,
+}
+
+/// See the module.
+pub struct Transactions {
+    interval_ns: i64,
+    stage: Stage,
+    /// They go before the client.
+    producer: Option<Producer>,
+    calls: Option<Calls>,
+    /// Partitions that have a part in the transaction.
+    touched: BTreeSet<usize>,
+    /// Why it can't end well.
+    failed: Option<Error>,
+    /// A copy that has to go alone: it ends the transaction before it, and its own.
+    pub(super) alone: Option<usize>,
+    /// Why the last one failed.
+    pub problem: Option<String>,
+    /// What Kafka refuses for good, as far as anybody can know.
+    pub refused: Option<String>,
+    /// How many did.
+    pub failures: u64,
+    /// From ending one until Kafka has committed it.
+    pub durations: Histogram,
+    ended_at_ns: i64,
+}
+
+impl Transactions {
+    /// Before the first.
+    #[must_use]
+    pub fn new(interval_ns: i64) -> Self {
+        Transactions {
+            interval_ns,
+            stage: Stage::Closed { until_ns: i64::MIN },
+            producer: None,
+            calls: None,
+            touched: BTreeSet::new(),
+            failed: None,
+            alone: None,
+            problem: None,
+            refused: None,
+            failures: 0,
+            durations: Histogram::default(),
+            ended_at_ns: 0,
+        }
+    }
+
+    /// Copies may become part of the transaction.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Open { .. }) && self.failed.is_none()
+    }
+
+    /// Nothing is part of it yet.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.touched.is_empty()
+    }
+
+    /// Of the transaction that is open.
+    #[must_use]
+    pub fn producer(&self) -> Option<&Producer> {
+        self.producer.as_ref()
+    }
+
+    /// The partition whose first record goes alone now.
+    pub fn take_alone(&mut self) -> Option<usize> {
+        if self.is_open() && self.is_clean() {
+            self.alone.take()
+        } else {
+            None
+        }
+    }
+
+    /// A partition has a part in it.
+    pub fn touch(&mut self, slot: usize) {
+        self.touched.insert(slot);
+    }
+
+    /// Whether a partition has a part in it that isn't decided.
+    #[must_use]
+    pub fn touches(&self, slot: usize) -> bool {
+        self.touched.contains(&slot)
+    }
+
+    /// When there is something to do.
+    #[must_use]
+    pub fn next_in_ns(&self, now_ns: i64) -> i64 {
+        match self.stage {
+            Stage::Closed { until_ns } => until_ns.saturating_sub(now_ns),
+            Stage::Open { since_ns } if !self.is_clean() => (since_ns + self.interval_ns).saturating_sub(now_ns),
+            _ => i64::MAX, // an answer, or an outcome, wakes
+        }
+    }
+
+    /// It can't end well any more.
+    pub fn fail(&mut self, error: Error) {
+        self.failed.get_or_insert(error);
+    }
+
+    fn note(&mut self, what: &str, error: &Error) {
+        self.failures += 1;
+        self.problem = Some(format!("{what}: {error}"));
+    }
+}
+
+impl Engine {
+    /// Goes on with the transaction, as far as it can without waiting.
+    pub(super) fn transact(&mut self) {
+        let now_ns = boot_ns();
+        let Some(transactions) = &mut self.transactions else { return };
+        match transactions.stage {
+            Stage::Closed { until_ns } if now_ns >= until_ns => self.open(),
+            Stage::Closed { .. } => {}
+            Stage::Opening => match answer(&mut transactions.calls) {
+                None => {}
+                Some(Ok(())) => {
+                    transactions.stage = Stage::Open { since_ns: now_ns };
+                    transactions.refused = None;
+                }
+                Some(Err(error)) => {
+                    transactions.note("no transaction can begin", &error);
+                    if !error.retriable && !FENCED.contains(&error.code) {
+                        transactions.refused = transactions.problem.clone();
+                    }
+                    self.close(&error, now_ns + RETRY_NS);
+                }
+            },
+            Stage::Open { since_ns } => {
+                let late = now_ns - since_ns >= transactions.interval_ns;
+                let wanted = !transactions.touched.is_empty() || self.slots.iter().any(|(_, p)| p.dirty);
+                if transactions.failed.is_some()
+                    || transactions.alone.is_some() && !transactions.is_clean()
+                    || late && wanted
+                {
+                    transactions.stage = Stage::Ending { since_ns: now_ns };
+                }
+            }
+            Stage::Ending { since_ns } => self.end(now_ns, since_ns),
+            Stage::Committing => match answer(&mut transactions.calls) {
+                None => {}
+                Some(Ok(())) => {
+                    transactions.stage = Stage::Open { since_ns: now_ns };
+                    transactions.problem = None;
+                    transactions.durations.observe((now_ns - transactions.ended_at_ns) / 1_000_000);
+                    for slot in std::mem::take(&mut transactions.touched) {
+                        if let Some(partition) = self.slots.get_mut(slot) {
+                            partition.forget_copies();
+                        }
+                    }
+                }
+                Some(Err(error)) => self.roll_back(&error),
+            },
+            Stage::Aborting => {
+                if answer(&mut transactions.calls).is_some() {
+                    // what it didn't end, the next producer ends
+                    self.reopen(now_ns);
+                }
+            }
+        }
+    }
+
+    fn open(&mut self) {
+        let Some(compression) =
+            self.topics.iter().find_map(|topic| topic.served.as_ref().map(|s| s.compression.clone()))
+        else {
+            return;
+        };
+        let through = Through { compression, alone: false };
+        let made = self.producers.new_producer(&through, self.wake.as_fd());
+        let wake = self.wake.try_clone();
+        let (Some(transactions), Ok(wake)) = (&mut self.transactions, wake) else { return };
+        match made {
+            Ok(producer) => {
+                let mut calls = Calls::of(Arc::clone(&producer.client), wake);
+                calls.ask(Call::Open);
+                transactions.calls = Some(calls);
+                transactions.producer = Some(producer);
+                transactions.stage = Stage::Opening;
+            }
+            Err(why) => {
+                self.happenings.push(Happening::log(format!("no producer can be made: {why}")));
+                transactions.stage = Stage::Closed { until_ns: boot_ns() + RETRY_NS };
+            }
+        }
+    }
+
+    /// Nothing becomes part of it any more: when all copies are told of, it ends.
+    fn end(&mut self, now_ns: i64, since_ns: i64) {
+        let Some(transactions) = &mut self.transactions else { return };
+        if let Some(error) = transactions.failed.take() {
+            // the rest of it will not be sent
+            self.roll_back(&error);
+            return;
+        }
+        let outstanding: u32 =
+            transactions.touched.iter().filter_map(|slot| self.slots.get(*slot)).map(Partition::in_flight).sum();
+        if outstanding > 0 {
+            if now_ns - since_ns >= TRANSACTION_NS {
+                let what = "a transaction was not acknowledged in 10 s";
+                self.roll_back(&Error::local(code::TIMED_OUT, what));
+            }
+            return;
+        }
+        let Some(consumer) = &self.consumer else { return };
+        let dirty: Vec<usize> =
+            self.slots.iter().filter(|(_, p)| p.dirty && p.state.may_commit()).map(|(slot, _)| slot).collect();
+        transactions.touched.extend(dirty);
+        let chosen: Vec<usize> = transactions.touched.iter().copied().collect();
+        let commits = in_commits(&mut self.slots, &chosen, &mut self.commits.encoder);
+        if let Some(calls) = &mut transactions.calls {
+            calls.ask(Call::Commit(commits, consumer.membership()));
+        }
+        transactions.stage = Stage::Committing;
+        transactions.ended_at_ns = since_ns;
+    }
+
+    /// What has become of the transaction is known by what Kafka says is committed.
+    pub(super) fn roll_back(&mut self, error: &Error) {
+        let Some(transactions) = &mut self.transactions else { return };
+        transactions.note("a transaction failed, what was in it is done again", error);
+        let mut unknown = Vec::new();
+        for slot in std::mem::take(&mut transactions.touched) {
+            let Some(partition) = self.slots.get_mut(slot) else { continue };
+            if NOT_ADDED.contains(&error.code) {
+                partition.suspect_first_copies();
+            }
+            partition.forget_copies();
+            partition.step(Step::Forget);
+            unknown.push((partition.name.clone(), partition.number));
+        }
+        if !unknown.is_empty() {
+            self.happenings.push(Happening::CommitUnknown(unknown));
+        }
+        self.close(error, boot_ns());
+    }
+
+    /// Gives up the producer: after a copy was refused there is a gap in its sequence numbers.
+    fn close(&mut self, error: &Error, until_ns: i64) {
+        let Some(transactions) = &mut self.transactions else { return };
+        transactions.failed = None;
+        if FENCED.contains(&error.code) {
+            let mut fatal = error.clone();
+            fatal.text = format!(
+                "the producer was shut out for good: another worker of this name has begun, or this one stood still for longer \
+                 than a transaction may last ({error})"
+            );
+            self.happenings.push(Happening::ConsumerFatal(fatal));
+        }
+        match &mut transactions.calls {
+            Some(calls) if error.aborts_transaction && transactions.producer.is_some() => {
+                calls.ask(Call::Abort); // 13 ms, while the next producer would wait for it for 500
+                transactions.stage = Stage::Aborting;
+            }
+            _ => self.reopen(until_ns),
+        }
+    }
+
+    fn reopen(&mut self, until_ns: i64) {
+        let Some(transactions) = &mut self.transactions else { return };
+        if let Some(producer) = transactions.producer.take() {
+            producer.client.purge();
+        }
+        transactions.calls = None;
+        transactions.stage = Stage::Closed { until_ns };
+        self.slots.forget_copies(); // nobody tells of them any more
+    }
+}
+
+fn answer(calls: &mut Option<Calls>) -> Option<Result<(), Error>> {
+    calls.as_mut().and_then(Calls::answer)
+}

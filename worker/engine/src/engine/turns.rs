@@ -1,0 +1,35 @@
+//! Partitions by the turn of their first record: a heap of partitions, not of records.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::partition::Partition;
+
+/// See the module.
+#[derive(Default)]
+pub struct Turns(BinaryHeap<Reverse<(i64, usize)>>);
+
+impl Turns {
+    /// Call after anything that may have given the partition an earlier turn.
+    pub fn register(&mut self, slot: usize, partition: &mut Partition, paused: bool, skew_ms: i64) {
+        let Some(turn_ms) = partition.next_turn_ms(paused, skew_ms) else { return };
+        if partition.turn_ms.map_or(true, |registered| turn_ms < registered) {
+            partition.turn_ms = Some(turn_ms);
+            self.0.push(Reverse((turn_ms, slot)));
+        }
+    }
+
+    /// When there is something to do; it may have been done.
+    #[must_use]
+    pub fn next_ms(&self) -> Option<i64> {
+        self.0.peek().map(|Reverse((turn_ms, _))| *turn_ms)
+    }
+
+    /// The next turn that has come: when it was, and the partition's number. It has to be registered again.
+    pub fn pop(&mut self, now_ms: i64) -> Option<(i64, usize)> {
+        if self.next_ms()? > now_ms {
+            return None;
+        }
+        self.0.pop().map(|Reverse(turn)| turn)
+    }
+}

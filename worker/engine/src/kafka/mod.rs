@@ -1,0 +1,18 @@
+//! Kafka, by librdkafka: the only unsafe code of the crate is here. What leaves this module is safe to use in any order.
+
+#![allow(unsafe_code)]
+#![allow(clippy::must_use_candidate)] // nearly all of it only asks
+
+mod client;
+mod error;
+mod event;
+mod ffi;
+mod list;
+mod producing;
+
+pub use client::{Client, Kind, Membership, Settings};
+pub use error::{code, Error};
+pub use event::{Delivered, Event, Fetched, HeaderIterator, LogLine, Place, Refusal};
+pub use ffi::{load, Load};
+pub use list::{Offset, Partitions};
+pub use producing::{Copy, CopyHeaders, TopicHandle};

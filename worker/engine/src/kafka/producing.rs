@@ -1,0 +1,127 @@
+//! Copies on their way to Kafka.
+
+use std::ffi::{c_int, c_void, CString};
+use std::ptr;
+
+use super::client::Client;
+use super::error::Error;
+use super::ffi::{self, argument, Argument, Bytes, Functions, Headers, Topic, Value};
+
+/// A topic to produce to. It keeps its client alive no longer than that lives.
+pub struct TopicHandle {
+    functions: &'static Functions,
+    pub(super) pointer: *mut Topic,
+}
+
+// SAFETY: librdkafka's topics may be used by any thread.
+unsafe impl Send for TopicHandle {}
+
+impl Drop for TopicHandle {
+    fn drop(&mut self) {
+        // SAFETY: made by `Client::topic`, and destroyed nowhere else.
+        unsafe { (self.functions.topic_destroy)(self.pointer) }
+    }
+}
+
+/// The headers of a copy, in order.
+pub struct CopyHeaders {
+    functions: &'static Functions,
+    pointer: *mut Headers,
+}
+
+impl CopyHeaders {
+    /// Appends one; its value may be null.
+    pub fn add(&mut self, name: &[u8], value: Option<&[u8]>) {
+        let (pointer, size) = value.map_or((ptr::null(), 0), |value| (value.as_ptr(), value.len()));
+        // SAFETY: name and value are copied.
+        unsafe {
+            (self.functions.header_add)(
+                self.pointer,
+                name.as_ptr().cast(),
+                signed(name.len()),
+                pointer.cast(),
+                signed(size),
+            )
+        };
+    }
+}
+
+impl Drop for CopyHeaders {
+    fn drop(&mut self) {
+        // SAFETY: made by `Client::copy_headers`; those that a producer took are forgotten.
+        unsafe { (self.functions.headers_destroy)(self.pointer) }
+    }
+}
+
+/// What goes to Kafka.
+pub struct Copy<'a> {
+    /// Of the topic.
+    pub partition: i32,
+    /// Or null.
+    pub key: Option<&'a [u8]>,
+    /// Or null.
+    pub value: Option<&'a [u8]>,
+    /// In order.
+    pub headers: CopyHeaders,
+    /// Comes back with its acknowledgement.
+    pub number: u64,
+}
+
+impl Client {
+    /// A topic to produce to.
+    ///
+    /// # Errors
+    /// No topic can have that name.
+    pub fn topic(&self, name: &str) -> Result<TopicHandle, Error> {
+        let name = CString::new(name).unwrap_or_default();
+        // SAFETY: the name is copied.
+        let pointer = unsafe { (self.functions.topic_new)(self.handle, name.as_ptr(), ptr::null_mut()) };
+        if pointer.is_null() {
+            // SAFETY: only asks.
+            return Err(Error::of(self.functions, unsafe { (self.functions.last_error)() }));
+        }
+        Ok(TopicHandle { functions: self.functions, pointer })
+    }
+
+    /// For a copy with so many headers, or a few more.
+    pub fn copy_headers(&self, count: usize) -> CopyHeaders {
+        // SAFETY: it belongs to what is given.
+        CopyHeaders { functions: self.functions, pointer: unsafe { (self.functions.headers_new)(count) } }
+    }
+
+    /// Queues a copy, whose key and value are copied. Its outcome comes as `Event::Delivered`.
+    ///
+    /// # Errors
+    /// `code::QUEUE_FULL`; or it can't be queued at all.
+    pub fn produce(&self, topic: &TopicHandle, copy: Copy<'_>) -> Result<(), Error> {
+        let bytes = |of: Option<&[u8]>| Value {
+            bytes: of.map_or(Bytes { pointer: ptr::null(), size: 0 }, |of| Bytes {
+                pointer: of.as_ptr().cast::<c_void>(),
+                size: of.len(),
+            }),
+        };
+        let arguments = [
+            of(argument::TOPIC_HANDLE, Value { topic: topic.pointer }),
+            of(argument::PARTITION, Value { int32: copy.partition }),
+            of(argument::VALUE, bytes(copy.value)),
+            of(argument::KEY, bytes(copy.key)),
+            of(argument::HEADERS, Value { headers: copy.headers.pointer }),
+            of(argument::OPAQUE, Value { pointer: copy.number as *mut c_void }),
+            of(argument::FLAGS, Value { int: ffi::MSG_COPY }),
+        ];
+        // SAFETY: the kinds of the arguments are those of the values; the headers are taken over if there is no error.
+        unsafe {
+            Error::take(self.functions, (self.functions.produceva)(self.handle, arguments.as_ptr(), arguments.len()))?;
+        }
+        std::mem::forget(copy.headers);
+        Ok(())
+    }
+}
+
+fn of(kind: c_int, value: Value) -> Argument {
+    Argument { kind, value }
+}
+
+fn signed(size: usize) -> isize {
+    isize::try_from(size).unwrap_or(isize::MAX)
+}

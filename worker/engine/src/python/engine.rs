@@ -1,0 +1,292 @@
+//! `Engine`: what the worker drives.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
+
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::routing::Policy;
+use crate::engine::{self, Beginning, Happening, Histogram, Names, Seen, Served, Settings};
+use crate::kafka::{self, Error, Offset};
+use crate::metadata;
+use crate::record::Side;
+
+type Properties = Vec<(String, String)>;
+type Place = (String, i32);
+
+/// See `delayed_topics_engine.pyi`.
+#[pyclass(frozen, module = "delayed_topics_engine")]
+pub struct Engine {
+    inner: Mutex<engine::Engine>,
+}
+
+impl Engine {
+    fn lock(&self) -> PyResult<MutexGuard<'_, engine::Engine>> {
+        self.inner.lock().map_err(|_| PyRuntimeError::new_err("the engine has panicked before"))
+    }
+}
+
+#[pymethods]
+#[allow(clippy::too_many_arguments)] // by name, all of them
+#[allow(clippy::needless_pass_by_value)] // that is how Python's lists come
+impl Engine {
+    #[new]
+    #[pyo3(signature = (*, library, producer, clock, clock_topic, topics, window_bytes, commit_interval_ms, exactly_once))]
+    fn new(
+        library: &str,
+        producer: Properties,
+        clock: Properties,
+        clock_topic: String,
+        topics: Vec<(String, String, String, String)>,
+        window_bytes: usize,
+        commit_interval_ms: i64,
+        exactly_once: bool,
+    ) -> PyResult<Self> {
+        let load = kafka::load(library).map_err(PyRuntimeError::new_err)?;
+        let settings = Settings {
+            producer,
+            clock,
+            clock_topic,
+            window_bytes,
+            commit_interval_ns: commit_interval_ms * 1_000_000,
+            exactly_once,
+        };
+        let names = |(front, delays, ready, dead_letter)| Names { front, delays, ready, dead_letter };
+        let made = engine::Engine::new(load, settings, topics.into_iter().map(names).collect())?;
+        Ok(Engine { inner: Mutex::new(made) })
+    }
+
+    #[pyo3(signature = (number, policy, *, paused, skew_ms, compression, dead_letter_partitions))]
+    fn serve(
+        &self,
+        number: usize,
+        policy: Option<&Policy>,
+        paused: bool,
+        skew_ms: i64,
+        compression: String,
+        dead_letter_partitions: u32,
+    ) -> PyResult<()> {
+        let served = policy.map(|policy| Served { policy: policy.inner().clone(), paused, skew_ms, compression });
+        self.lock()?.serve(number, served, dead_letter_partitions);
+        Ok(())
+    }
+
+    fn subscribe(&self, topics: Vec<String>, consumer: Properties) -> PyResult<()> {
+        self.lock()?.subscribe(&topics, &consumer).map_err(PyValueError::new_err)
+    }
+
+    fn assign(&self, places: Vec<(String, i32, i64)>) -> PyResult<()> {
+        let offset = |(topic, partition, offset)| Offset { topic, partition, offset, metadata: String::new() };
+        self.lock()?.assign(&places.into_iter().map(offset).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    #[pyo3(signature = (topic, partition, *, topic_id, delay_seconds, offset, metadata, commit))]
+    fn begin(
+        &self,
+        topic: String,
+        partition: i32,
+        topic_id: String,
+        delay_seconds: Option<u32>,
+        offset: i64,
+        metadata: &str,
+        commit: bool,
+    ) -> PyResult<()> {
+        let finished = metadata::decode(offset, metadata).map_err(super::value_error)?.collect();
+        let side = delay_seconds.map_or(Side::Front, |delay_seconds| Side::Delays { delay_seconds });
+        self.lock()?.begin(Beginning { topic, partition, topic_id, side, offset, finished, commit });
+        Ok(())
+    }
+
+    fn stop(&self, topic: &str, partition: i32) -> PyResult<()> {
+        self.lock()?.stop(topic, partition);
+        Ok(())
+    }
+
+    fn go_on(&self, topic: &str, partition: i32) -> PyResult<()> {
+        self.lock()?.go_on(topic, partition);
+        Ok(())
+    }
+
+    fn turn<'py>(&self, py: Python<'py>, longest_seconds: f64) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        #[allow(clippy::cast_possible_truncation)] // seconds
+        let longest_ns = (longest_seconds * 1e9) as i64;
+        let happened = py.detach(|| self.lock().map(|mut engine| engine.turn(longest_ns)))?;
+        happened.into_iter().map(|happening| told(py, happening)).collect()
+    }
+
+    fn look(&self) -> PyResult<Vec<PySeen>> {
+        Ok(self.lock()?.look().into_iter().map(PySeen::from).collect())
+    }
+
+    fn state(&self) -> PyResult<PyState> {
+        let state = self.lock()?.state();
+        Ok(PyState {
+            may_send: state.may_send,
+            problem: state.problem,
+            refused: state.refused,
+            commits: PyHistogram::from(&state.commits),
+            failed_commits: state.failed_commits,
+            held_bytes: state.held_bytes,
+            time_known: state.time_known,
+            clock_problem: state.clock_problem.map(fault),
+            now_ms: state.now_ms,
+        })
+    }
+
+    fn tally(&self, number: usize) -> PyResult<PyTally> {
+        let engine = self.lock()?;
+        let topic = engine.topics().get(number);
+        let tally = &topic.ok_or_else(|| PyIndexError::new_err(format!("there is no topic {number}")))?.tally;
+        Ok(PyTally {
+            taken_in: tally.taken_in,
+            released: tally.released,
+            hopped: tally.hopped,
+            misrouted: tally.misrouted,
+            dead_lettered: tally.dead_lettered.iter().copied().collect(),
+            lateness: PyHistogram::from(&tally.lateness),
+        })
+    }
+
+    fn is_finished(&self, topic: &str, partition: i32, offset: i64) -> PyResult<Option<bool>> {
+        Ok(self.lock()?.is_finished(topic, partition, offset))
+    }
+
+    fn committed(
+        &self,
+        py: Python<'_>,
+        places: Vec<Place>,
+        timeout_ms: i32,
+    ) -> PyResult<Vec<(String, i32, i64, String)>> {
+        let answered = py.detach(|| self.lock().map(|engine| engine.ask_committed(&places, timeout_ms)))?;
+        Ok(answered.into_iter().map(|at| (at.topic, at.partition, at.offset, at.metadata)).collect())
+    }
+
+    fn forget(&self, topic: &str, partition: i32) -> PyResult<()> {
+        self.lock()?.forget(topic, partition);
+        Ok(())
+    }
+
+    fn leave_at_once(&self) -> PyResult<()> {
+        self.lock()?.leave_at_once();
+        Ok(())
+    }
+
+    fn leave(&self) -> PyResult<()> {
+        self.lock()?.leave();
+        Ok(())
+    }
+
+    #[getter]
+    fn left(&self) -> PyResult<bool> {
+        Ok(self.lock()?.is_left())
+    }
+}
+
+type Fault = (i32, String, String);
+
+/// Its name, and what belongs to it: `worker/src/delayed_topics_worker/happenings.py` has a class for each.
+fn told(py: Python<'_>, happening: Happening) -> PyResult<Bound<'_, PyTuple>> {
+    match happening {
+        Happening::Assigned(partitions) => ("Assigned", partitions).into_pyobject(py),
+        Happening::Revoked { partitions, lost } => ("Revoked", partitions, lost).into_pyobject(py),
+        Happening::Refused { origin, target, error } => {
+            ("Refused", origin.topic, origin.partition, origin.offset, target, fault(error)).into_pyobject(py)
+        }
+        Happening::Removed { at, error } => {
+            ("Removed", at.topic, at.partition, at.offset, fault(error)).into_pyobject(py)
+        }
+        Happening::CommitUnknown(partitions) => ("CommitUnknown", partitions).into_pyobject(py),
+        Happening::Reported(error, at) => {
+            let (topic, partition) = at.map_or((None, None), |at| (Some(at.topic), Some(at.partition)));
+            ("Reported", fault(error), topic, partition).into_pyobject(py)
+        }
+        Happening::ConsumerFatal(error) => ("Fatal", fault(error)).into_pyobject(py),
+        Happening::AssignmentFailed(error) => ("AssignmentFailed", fault(error)).into_pyobject(py),
+        Happening::Stranded(client) => ("Stranded", client).into_pyobject(py),
+        Happening::Log(line) => ("Log", line.level, line.facility, line.text).into_pyobject(py),
+    }
+}
+
+fn fault(error: Error) -> Fault {
+    (error.code, error.name, error.text)
+}
+
+/// See `delayed_topics_engine.pyi`.
+#[pyclass(frozen, get_all, name = "Seen", module = "delayed_topics_engine")]
+pub struct PySeen {
+    topic: String,
+    partition: i32,
+    state: &'static str,
+    held_back: bool,
+    read_error: Option<String>,
+    position: i64,
+    lowest_unfinished: i64,
+    end: i64,
+    waiting: usize,
+    due: usize,
+    unacknowledged: (bool, bool, bool),
+    stuck_seconds: f64,
+}
+
+impl From<Seen> for PySeen {
+    fn from(seen: Seen) -> Self {
+        let [ready, delays, dead_letter] = seen.unacknowledged;
+        PySeen {
+            topic: seen.topic,
+            partition: seen.partition,
+            state: seen.state,
+            held_back: seen.held_back,
+            read_error: seen.read_error,
+            position: seen.position,
+            lowest_unfinished: seen.lowest_unfinished,
+            end: seen.end,
+            waiting: seen.waiting,
+            due: seen.due,
+            unacknowledged: (ready, delays, dead_letter),
+            #[allow(clippy::cast_precision_loss)]
+            stuck_seconds: seen.stuck_ns as f64 / 1e9,
+        }
+    }
+}
+
+/// See `delayed_topics_engine.pyi`.
+#[pyclass(frozen, get_all, name = "State", module = "delayed_topics_engine")]
+pub struct PyState {
+    may_send: bool,
+    problem: Option<String>,
+    refused: Option<String>,
+    commits: PyHistogram,
+    failed_commits: u64,
+    held_bytes: usize,
+    time_known: bool,
+    clock_problem: Option<Fault>,
+    now_ms: Option<i64>,
+}
+
+/// See `delayed_topics_engine.pyi`.
+#[pyclass(frozen, get_all, name = "Tally", module = "delayed_topics_engine")]
+pub struct PyTally {
+    taken_in: u64,
+    released: u64,
+    hopped: u64,
+    misrouted: u64,
+    dead_lettered: HashMap<&'static str, u64>,
+    lateness: PyHistogram,
+}
+
+/// See `delayed_topics_engine.pyi`.
+#[pyclass(frozen, get_all, name = "Histogram", module = "delayed_topics_engine")]
+#[derive(Clone)]
+pub struct PyHistogram {
+    counts: Vec<u64>,
+    sum_ms: i64,
+}
+
+impl From<&Histogram> for PyHistogram {
+    fn from(histogram: &Histogram) -> Self {
+        PyHistogram { counts: histogram.counts.to_vec(), sum_ms: histogram.sum_ms }
+    }
+}

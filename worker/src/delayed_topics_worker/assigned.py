@@ -1,0 +1,68 @@
+"""A partition that is assigned to this worker, as far as the engine doesn't know it: where it begins, and why it isn't served."""
+
+from dataclasses import dataclass
+
+from delayed_topics_core.reasons import Reason
+from delayed_topics_engine import Seen
+from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
+
+from delayed_topics_worker.happenings import Removed
+from delayed_topics_worker.served import Served
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stop:
+    """Why a partition isn't served. `retry_at`: seconds of the worker's clock; None: only a new assignment tries again.
+    `topic_gone`: its own topic doesn't exist any more, whatever has taken its name. `refused`: the offset of the record
+    whose copy was refused, and `target` the topic that it should go to.
+    """
+
+    reason: Reason
+    message: str
+    retry_at: float | None
+    topic_gone: bool = False
+    refused: int | None = None
+    target: str | None = None
+
+
+@dataclass(eq=False, kw_only=True)
+class AssignedPartition:
+    """`begun`: the engine serves it, or would if it were not stopped. `committed`: as Kafka told it; None: not yet.
+    `unanswered`: it was not told at once, and is asked for beside the loop. `anew`: its topic was made again, and begins at its
+    noted start, whatever is committed. `tried`: the stop after which it is served again, until the copy that was refused is
+    accepted. `removed`: what comes next is not in Kafka any more. `seen`: as the engine had it when somebody looked last.
+    """
+
+    served: Served
+    topic: str
+    partition: int
+    generation: int
+    assigned_at: float
+    begin_at: float = 0.0
+    topic_id: str = ""
+    committed: CommittedOffset | None = None
+    unanswered: bool = False
+    anew: bool = False
+    begun: bool = False
+    gone: bool = False
+    stop: Stop | None = None
+    tried: Stop | None = None
+    removed: Removed | None = None
+    seen: Seen | None = None
+
+    def __str__(self) -> str:
+        return f"{self.topic} [{self.partition}]"
+
+    @property
+    def place(self) -> TopicPartitionKey:
+        return self.topic, self.partition
+
+    @property
+    def is_front(self) -> bool:
+        return self.topic == self.served.names.front
+
+    @property
+    def delay_seconds(self) -> int | None:
+        """Of a delays partition that the layout knows."""
+        delays = self.served.layout.layout.partition_delays if self.served.layout else ()
+        return delays[self.partition] if not self.is_front and self.partition < len(delays) else None

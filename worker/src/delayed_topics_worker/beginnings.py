@@ -1,0 +1,50 @@
+"""Where a partition begins."""
+
+import logging
+from typing import NamedTuple
+
+from delayed_topics_core.errors import UnreadableRecord
+from delayed_topics_core.window import committed_topic_id, decode_metadata
+
+from delayed_topics_worker.assigned import AssignedPartition
+
+log = logging.getLogger(__name__)
+
+
+class Beginning(NamedTuple):
+    """The lowest unfinished offset, and the finished ones above it as metadata of a commit. `commit`: nobody else can do so for
+    a live group, and it has to be done even if nothing comes."""
+
+    offset: int
+    metadata: str = ""
+    commit: bool = False
+
+
+def beginning_of(owned: AssignedPartition) -> Beginning | None:
+    """None: it isn't known."""
+    if owned.committed is None:
+        return None
+    offset, metadata = owned.committed
+    made_for, noted = committed_topic_id(metadata), owned.served.noted_id(owned.topic)
+    if made_for is not None and noted is not None and made_for != noted:
+        owned.anew = True  # the last word of a worker that died before it saw that the topic was made again
+    if offset < 0 or owned.anew:
+        return _first(owned)
+    try:
+        decode_metadata(offset, metadata)
+    except UnreadableRecord as e:
+        log.warning("%s: %s; records after the committed offset may come out again", owned, e)
+        return Beginning(offset)
+    return Beginning(offset, metadata)
+
+
+def _first(owned: AssignedPartition) -> Beginning | None:
+    """Of a partition that was never committed: its noted start, if it was never begun either. A commit that is left from a
+    topic that is gone looks to the operator as if this one had begun."""
+    topics = owned.served.topics
+    starts = topics.start_offsets.get(owned.topic, ()) if topics else ()
+    if topics is None or owned.partition >= len(starts):
+        return None
+    if owned.partition < topics.begun.get(owned.topic, 0) and not owned.anew:
+        return None
+    return Beginning(starts[owned.partition], commit=True)

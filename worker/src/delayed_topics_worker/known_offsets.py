@@ -1,0 +1,56 @@
+"""What Kafka says of partitions in question: which offsets they have, asked every few seconds on a thread of its own."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.model import TopicPartitionKey
+
+from delayed_topics_worker.background import Repeated
+
+ASK_SECONDS: Final = 5.0
+
+
+class Offsets(NamedTuple):
+    """`first`: of the partition. `stable_end`: from there on Kafka gives no committed records."""
+
+    first: int
+    stable_end: int
+
+
+class KnownOffsets:
+    """`found`, of the partitions asked about, is replaced as a whole by the thread and read by the worker's."""
+
+    def __init__(self, admin: KafkaAdmin) -> None:
+        self.found: Mapping[TopicPartitionKey, Offsets | KafkaDoorError] = {}
+        self._admin = admin
+        self._asked: frozenset[TopicPartitionKey] = frozenset()
+        self._thread = Repeated("known-offsets", self._see, interval_seconds=ASK_SECONDS)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def look(self, places: Iterable[TopicPartitionKey]) -> None:
+        """From now on about these."""
+        before, self._asked = self._asked, frozenset(places)
+        if self._asked - before:
+            self._thread.hasten()
+
+    def close(self) -> None:
+        self._thread.close()
+
+    def _see(self) -> None:
+        asked = self._asked
+        if not asked:
+            self.found = {}
+            return
+        first = self._admin.list_offsets(list(asked), "earliest")
+        ends = self._admin.list_offsets(list(asked), "latest", isolation="read_committed")
+        self.found = {place: _offsets(first[place], ends[place]) for place in asked}
+
+
+def _offsets(first: int | KafkaDoorError, stable_end: int | KafkaDoorError) -> Offsets | KafkaDoorError:
+    if isinstance(first, KafkaDoorError):
+        return first
+    return stable_end if isinstance(stable_end, KafkaDoorError) else Offsets(first, stable_end)

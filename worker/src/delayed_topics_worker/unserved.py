@@ -1,0 +1,33 @@
+"""What Kafka says against serving a partition: its own topic, or one that its records go to, is missing or another one."""
+
+from delayed_topics_core.reasons import Reason
+from delayed_topics_kafka.model import TopicInfo
+
+from delayed_topics_worker.assigned import AssignedPartition, Stop
+from delayed_topics_worker.topic_watch import Sight
+
+
+def stop_for(owned: AssignedPartition, sight: Sight, retry_at: float) -> Stop | None:
+    """What Kafka says against serving this partition: its own topic, or one that its records go to."""
+    names = owned.served.names
+    refused, target = (owned.stop.refused, owned.stop.target) if owned.stop else (None, None)
+    for topic in dict.fromkeys((owned.topic, names.ready, names.delays, target)):
+        if topic is None or topic not in sight.topics:
+            continue
+        info = sight.topics[topic]
+        if info is None:
+            reason = Reason.TOPIC_MISSING if topic == owned.topic else Reason.TARGET_UNAVAILABLE
+            message = f"{owned} can't be served: topic {topic} doesn't exist; the operator makes it again if it may"
+            gone = topic == owned.topic
+            return Stop(
+                reason=reason, message=message, retry_at=retry_at, topic_gone=gone, refused=refused, target=target
+            )
+        noted = owned.served.noted_id(topic)
+        if isinstance(info, TopicInfo) and noted is not None and info.id != noted:
+            message = (
+                f"{owned} can't be served: topic {topic} was deleted and made again (topic id {info.id}, noted is {noted}); "
+                "a topic made again is not the same topic"
+            )
+            gone = topic == owned.topic
+            return Stop(reason=Reason.TOPIC_RECREATED, message=message, retry_at=retry_at, topic_gone=gone)
+    return None
