@@ -3,7 +3,8 @@
 import logging
 import time
 import uuid
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from threading import Event
 from typing import Any
 
@@ -17,8 +18,9 @@ from delayed_topics_kafka.errors import PASSING, KafkaUnreachable, door_error
 from delayed_topics_kafka.messages import headers_of
 from delayed_topics_kafka.stranded import when_stranded
 
-from delayed_topics.copies import rejected, retry
+from delayed_topics.copies import Outcome, rejected, retry
 from delayed_topics.errors import GroupInvalid
+from delayed_topics.place import Place
 from delayed_topics.record import Record, read_record
 from delayed_topics.settling import Settling
 
@@ -27,11 +29,17 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
 SETTLE_SECONDS = 0.1
 """What a crash repeats at most, and what a retry waits at most before it is written, unless a handler takes longer."""
+MAX_POLL_INTERVAL_MS = 300_000
+"""The client library's own default."""
 
 
 class Records(Closing):
     """A member of a consumer group of the ready topic. Use it as a context and iterate over it; asking for the next record says
-    that the one before is done, unless `retry` or `reject` said otherwise. Belongs to one thread, only `stop` may be called from any.
+    that the one before is done, unless `retry` or `reject` said otherwise. Belongs to one thread, only `stop` and `close` may be
+    called from any.
+
+    Work on a record may take as long as it needs, the membership is kept. If Kafka gives its partition to another member
+    meanwhile, that one gets the record too, and what becomes of it is for that one to say.
     """
 
     def __init__(self, connection: Connection, names: TopicNames, group: str, *, member: str | None = None) -> None:
@@ -50,6 +58,13 @@ class Records(Closing):
         self._settled_at = time.monotonic()
         self._paused = False
         self._stranded = Event()
+        self._at_hand: Record | None = None
+        self._taken_away: Record | None = None
+        """The record at hand, if its partition isn't ours any more."""
+        self._early = deque[Message]()
+        """They came while another record was at hand."""
+        self._resting = False
+        """Partitions are paused, since nobody asks for records."""
         self._config: dict[str, Any] = {
             **connection.client_config(),
             "group.id": group,
@@ -64,25 +79,29 @@ class Records(Closing):
         self._consumer = Consumer(self._config)
         transactional_id = f"delayedtopics.{names.front}.{group}.{member or uuid.uuid4()}"
         self._settling = Settling(connection, self._consumer, names.ready, transactional_id=transactional_id)
+        max_poll_interval_ms = float(self._config.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS))
+        self._place = Place(self._rest, max_poll_interval_ms=max_poll_interval_ms)
         self._subscribe()
 
     def __iter__(self) -> Iterator[Record]:
         """Until `stop`. Raises KafkaDoorError if Kafka refuses for good: the topic is gone, or may not be read."""
-        while not self._stopping:
-            message = self._consumer.poll(POLL_SECONDS)
-            record = self._take(message) if message is not None else None
-            if record is not None:
-                yield record
-                self._settling.done(record)
-            self._settle_if_due()
-            if self._stranded.is_set():
-                self._join_again()
+        record: Record | None = None
+        with self._place.kept():
+            while True:
+                with self._place.turn:
+                    self._come_back(record)
+                    if self._stopping:
+                        return
+                    record = self._next()
+                if record is not None:
+                    self._at_hand = record
+                    self._place.leave()
+                    yield record
 
     def retry(self, record: Record, error: BaseException) -> None:
         """The record comes back after its next delay, or becomes a dead letter if it was retried often enough."""
         done_at_ms = int(time.time() * 1000)
-        outcome = retry(record, self._names, group=self._group, error=error, done_at_ms=done_at_ms)
-        self._settling.done(record, outcome)
+        self._done(record, retry(record, self._names, group=self._group, error=error, done_at_ms=done_at_ms))
 
     def reject(self, record: Record, reason: str) -> None:
         """The record goes to the dead-letter topic. `reason` is for people."""
@@ -93,14 +112,58 @@ class Records(Closing):
         self._stopping = True
 
     def close(self) -> None:
-        """Settles what is done, and leaves the group."""
-        self._settling.settle()
-        self._consumer.close()  # revokes, and settles what the line above could not
+        """Settles what is done, and leaves the group; a record that is still worked on is handed out again."""
+        self._stopping = True
+        with self._place.turn:
+            self._place.come_back()
+            self._resting = False
+            self._settling.settle()
+            self._consumer.close()  # revokes, and settles what the line above could not
 
     def _subscribe(self) -> None:
         self._consumer.subscribe(
             [self._names.ready], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
+
+    def _next(self) -> Record | None:
+        """None: nothing has come, or nothing for a handler."""
+        message = self._early.popleft() if self._early and not self._paused else self._consumer.poll(POLL_SECONDS)
+        return self._take(message) if message is not None else None
+
+    def _come_back(self, record: Record | None) -> None:
+        """The user's code asks for the next record."""
+        if record is not None:
+            self._done(record)
+        problem = self._place.come_back()
+        self._at_hand = self._taken_away = None
+        if self._resting:
+            self._resting = False
+            if not self._paused:
+                self._consumer.resume(self._consumer.assignment())
+        self._settle_if_due()
+        if problem is not None:
+            raise problem
+        if self._stranded.is_set():
+            self._join_again()
+
+    def _rest(self) -> None:
+        """A poll while the user's code works on a record."""
+        self._settle_if_due()
+        self._resting = True
+        self._consumer.pause(self._consumer.assignment())
+        message = self._consumer.poll(0)
+        if message is not None and (error := message.error()) is not None:
+            self._judge(error)
+        elif message is not None:  # of a partition that was assigned just now
+            self._early.append(message)
+
+    def _done(self, record: Record, outcome: Outcome | None = None) -> None:
+        with self._place.turn:
+            if record is self._taken_away:
+                what = "%s [%d] offset %d is handed out again: its partition was taken away while it was worked on"
+                log.warning(what, record.topic, record.partition, record.offset)
+            else:
+                self._settling.done(record, outcome)
 
     def _join_again(self) -> None:
         log.warning("the Kafka client of group %s knows no broker any more; joining again with a new one", self._group)
@@ -123,12 +186,12 @@ class Records(Closing):
             return None
         record = read_record(message, headers)
         if record.group is not None and record.group != self._group:
-            self._settling.done(record)
+            self._done(record)
             return None
         return record
 
     def _reject(self, record: Record, reason: DeadLetterReason, error: str) -> None:
-        self._settling.done(record, rejected(record, self._names, reason=reason, error=error))
+        self._done(record, rejected(record, self._names, reason=reason, error=error))
 
     def _judge(self, error: KafkaError) -> None:
         found = door_error(error, doing=f"reading {self._names.ready}", bootstrap_servers=self._bootstrap_servers)
@@ -154,12 +217,21 @@ class Records(Closing):
         self._paused = False
 
     def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._at_hand is not None and self._at_hand.partition in {tp.partition for tp in partitions}:
+            self._place.await_return()
         if not self._settling.settle():
             log.warning("records of %s that were done will be handed out again", self._names.ready)
-        self._settling.forget(tp.partition for tp in partitions)
+        self._forget(partitions)
 
     def _on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._settling.forget(tp.partition for tp in partitions)
+        self._forget(partitions)
+
+    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = {tp.partition for tp in partitions}
+        self._settling.forget(gone)
+        self._early = deque(message for message in self._early if message.partition() not in gone)
+        if self._at_hand is not None and self._at_hand.partition in gone:
+            self._taken_away = self._at_hand
 
 
 _GOES_ON = PASSING | {KafkaError._MAX_POLL_EXCEEDED, KafkaError._PARTITION_EOF}

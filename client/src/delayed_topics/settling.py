@@ -28,7 +28,7 @@ LARGEST_COPY_BYTES = 100_000_000
 
 
 class Settling:
-    """Belongs to the thread of its consumer."""
+    """Belongs to the thread that has the turn of its consumer, see place.py."""
 
     def __init__(self, connection: Connection, consumer: Consumer, ready: str, *, transactional_id: str) -> None:
         self._consumer = consumer

@@ -1,0 +1,217 @@
+"""Code that works on a record for longer than Kafka lets a consumer go without a poll (`max.poll.interval.ms`)."""
+
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import confluent_kafka
+import pytest
+from delayed_topics import Consumer, DelayedTopic, Record
+from delayed_topics_client_testing import Served
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.model import GroupInfo
+
+pytestmark = pytest.mark.broker
+
+SESSION = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
+REST_MS = 6000
+"""For how long a consumer may go without a poll, where a test doesn't say otherwise."""
+
+
+def connect(served: Served, rest_ms: int = REST_MS) -> DelayedTopic:
+    properties = {"bootstrap.servers": served.bootstrap, **SESSION, "max.poll.interval.ms": rest_ms}
+    return DelayedTopic.connect(properties, served.names.front)
+
+
+def members(admin: KafkaAdmin, group: str) -> int | None:
+    """None while the group's partitions are handed out."""
+    info = admin.describe_groups([group])[group]
+    assert isinstance(info, GroupInfo), info
+    return len(info.members) if info.state in ("Stable", "Empty", "Dead") else None
+
+
+def take_too_long(served: Served) -> None:
+    """Until Kafka's client has given up a plain consumer that doesn't poll either, and may go without for longer than ours."""
+    admin, name = KafkaAdmin(served.connection), f"plain-{uuid.uuid4().hex}"
+    patient = {"group.id": name, **SESSION, "max.poll.interval.ms": REST_MS * 3 // 2}
+    plain = confluent_kafka.Consumer({**served.connection.client_config(), **patient})
+    plain.subscribe([served.names.ready])
+
+    def joined() -> bool:
+        plain.poll(0.1)
+        return bool(plain.assignment())
+
+    wait_until(joined, what="a plain consumer is a member")
+    wait_until(lambda: members(admin, name) == 0, what="it is thrown out")
+    plain.close()
+
+
+Work = Callable[[Record], object]
+Seen = Counter[bytes | None]
+
+
+def by_handler(served: Served, group: str, work: Work, count: int) -> Seen:
+    """What a consumer has handled that was stopped with the record of that number in its hands."""
+    seen = Seen()
+
+    def handle(record: Record) -> None:
+        seen[record.value] += 1
+        if seen.total() == count:
+            consumer.stop()
+        work(record)
+
+    with connect(served) as orders:
+        consumer = orders.consumer(group, handle)
+        consumer.run()
+    return seen
+
+
+def by_iteration(served: Served, group: str, work: Work, count: int) -> Seen:
+    seen = Seen()
+    with connect(served) as orders, orders.records(group) as records:
+        for record in records:
+            seen[record.value] += 1
+            if seen.total() == count:
+                records.stop()
+            try:
+                work(record)
+            except RuntimeError as e:
+                records.retry(record, e)
+    return seen
+
+
+def test_a_record_that_takes_too_long_keeps_its_place_and_is_settled_once(served: Served) -> None:
+    """Three groups at once, each with a consumer of its own."""
+    for value, partition in ((b"slow", 0), (b"next", 0), (b"other", 1), (b"third", 2)):
+        served.release(value, partition=partition)
+
+    def work_late(record: Record) -> None:
+        if record.value == b"slow":
+            take_too_long(served)
+
+    def fail_late(record: Record) -> None:
+        if record.value == b"slow":
+            take_too_long(served)
+            raise RuntimeError("not now")
+
+    with ThreadPoolExecutor() as pool:
+        runs = [
+            pool.submit(by_handler, served, "returns", work_late, 4),
+            pool.submit(by_handler, served, "raises", fail_late, 4),
+            pool.submit(by_iteration, served, "retries", fail_late, 4),
+        ]
+        assert [run.result() for run in runs] == [dict.fromkeys([b"slow", b"next", b"other", b"third"], 1)] * 3
+    for group in ("returns", "raises", "retries"):
+        assert served.committed(group) == {0: 2, 1: 1, 2: 1}
+    copies = sorted((c.value, c.said["dt-group"], c.said["dt-attempt"]) for c in served.read(served.names.front))
+    assert copies == [(b"slow", b"raises", b"1"), (b"slow", b"retries", b"1")]
+
+
+def test_a_consumer_that_is_stopped_while_a_record_takes_too_long_settles_it_and_leaves(served: Served) -> None:
+    served.release(b"slow")
+    served.release(b"next")
+    assert by_handler(served, "shipping", lambda _: take_too_long(served), 1) == {b"slow": 1}
+    assert members(KafkaAdmin(served.connection), "shipping") == 0
+    assert served.committed("shipping") == {0: 1}
+
+
+def test_what_was_done_before_is_settled_while_a_record_takes_long_and_that_one_comes_again_if_it_is_left(
+    served: Served,
+) -> None:
+    for value in (b"first", b"second", b"slow"):
+        served.release(value)
+    with connect(served) as orders, orders.records("shipping") as records:
+        for record in records:
+            if record.value == b"slow":
+                wait_until(lambda: len(served.read(served.names.front)) == 2, what="those before are retried")
+                break
+            records.retry(record, RuntimeError("not now"))
+    assert members(KafkaAdmin(served.connection), "shipping") == 0
+    assert served.committed("shipping") == {0: 2}
+    assert by_iteration(served, "shipping", lambda _: None, 1) == {b"slow": 1}
+
+
+def test_a_consumer_that_another_thread_closes_leaves_at_once_and_its_record_comes_again(served: Served) -> None:
+    served.release(b"slow")
+    admin, seen = KafkaAdmin(served.connection), list[bytes | None]()
+    with connect(served) as orders, orders.records("shipping") as records:
+        for record in records:
+            closing = threading.Thread(target=records.close)
+            closing.start()
+            wait_until(lambda: members(admin, "shipping") == 0, what="it has left")
+            records.retry(record, RuntimeError("not now"))
+            seen.append(record.value)
+            closing.join()
+    assert seen == [b"slow"]
+    assert served.read(served.names.front) == []
+    assert by_iteration(served, "shipping", lambda _: None, 1) == {b"slow": 1}
+
+
+def test_what_becomes_of_a_record_is_for_the_member_to_say_that_has_its_partition_now(served: Served) -> None:
+    """The first consumer holds a record until another has joined. Kafka hands out the partitions anew then, and the record
+    comes again, to whoever has its partition."""
+    for value, partition in ((b"slow", 0), (b"next", 0), (b"other", 1), (b"third", 2)):
+        served.release(value, partition=partition)
+    admin, seen, stable_with = KafkaAdmin(served.connection), Seen(), list[int]()
+    consumers, threads = list[Consumer](), list[threading.Thread]()
+
+    def join() -> None:
+        consumers.append(orders.consumer("shipping", handle))
+        threads.append(threading.Thread(target=consumers[-1].run))
+        threads[-1].start()
+
+    def handle(record: Record) -> None:
+        seen[record.value] += 1
+        if record.value == b"slow":
+            if seen[b"slow"] == 1:
+                join()
+                wait_until(lambda: members(admin, "shipping") == 2, what="a second one has joined", timeout_seconds=60)
+                stable_with.append(2)
+            raise RuntimeError("not now")
+
+    with connect(served) as orders:
+        join()
+        wait_until(lambda: sum(served.committed("shipping", ended=False).values()) == 4, what="all is done")
+        for consumer in consumers:
+            consumer.stop()
+        for thread in threads:
+            thread.join()
+    assert stable_with == [2]
+    assert seen == {b"slow": 2, b"next": 1, b"other": 1, b"third": 1}
+    assert [(c.value, c.said["dt-attempt"]) for c in served.read(served.names.front)] == [(b"slow", b"1")]
+    assert served.committed("shipping") == {0: 2, 1: 1, 2: 1}
+
+
+def test_a_member_that_joins_waits_a_while_for_a_record_that_is_worked_on(served: Served) -> None:
+    for value in (b"first", b"second", b"slow", b"next"):
+        served.release(value)
+    admin, seen, joining = KafkaAdmin(served.connection), Seen(), list[Consumer]()
+
+    def handle(record: Record) -> None:
+        seen[record.value] += 1
+        if record.value in (b"first", b"second"):
+            raise RuntimeError("not now")
+        if record.value == b"slow" and seen[b"slow"] == 1:
+            wait_until(lambda: len(served.read(served.names.front)) == 2, what="polling goes on beside this handler")
+            joining.append(orders.consumer("shipping", handle))
+            wait_until(lambda: members(admin, "shipping") is None, what="another member joins")
+            time.sleep(2)  # two heartbeats: the first member has heard of it, and is asked to give its partitions back
+
+    with connect(served, rest_ms=20_000) as orders:
+        consumer = orders.consumer("shipping", handle)
+        threads = [threading.Thread(target=consumer.run)]
+        threads[0].start()
+        wait_until(lambda: bool(joining), what="the handler is at work")
+        threads.append(threading.Thread(target=joining[0].run))
+        threads[1].start()
+        wait_until(lambda: sum(served.committed("shipping", ended=False).values()) == 4, what="all is done")
+        for one in (consumer, *joining):
+            one.stop()
+        for thread in threads:
+            thread.join()
+    assert seen == dict.fromkeys([b"first", b"second", b"slow", b"next"], 1)
+    assert served.committed("shipping") == {0: 4}
