@@ -117,8 +117,9 @@ class Records(Closing):
         with self._place.turn:
             self._place.come_back()
             self._resting = False
-            self._settling.settle()
-            self._consumer.close()  # revokes, and settles what the line above could not
+            if not self._settling.settle():
+                self._settling.settle()  # what became of a transaction that failed can't be asked any more while leaving
+            self._consumer.close()  # revokes, and settles what the lines above could not
 
     def _subscribe(self) -> None:
         self._consumer.subscribe(

@@ -7,12 +7,13 @@ good, and the group's committed offsets say whether it was done.
 
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
-from delayed_topics_kafka.errors import kafka_error
+from delayed_topics_kafka.errors import RAISED, kafka_error
 from delayed_topics_kafka.transactions import send_offsets
 
 from delayed_topics.copies import BY_KEY, Copy, Outcome
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 TIMEOUT_SECONDS = 5.0
 TRANSACTION_TIMEOUT_MS = 10_000
 """For how long a transaction that a SIGKILL left open may hold readers back, at most."""
+PURGE_SECONDS = 1.0
+"""What is purged is told a moment later, and keeps producer and consumer, with their threads and connections, until it is."""
 LARGEST_COPY_BYTES = 100_000_000
 """Leave it to the broker what is too large: librdkafka's own limit of 1,000,000 bytes is below Kafka's."""
 
@@ -84,7 +87,7 @@ class Settling:
             elif not self._transact(self._outcomes, self._next_offsets):
                 # a batch with one record that is too large is refused whole
                 self._settle_one_by_one()
-        except KafkaException as e:
+        except RAISED as e:
             log.warning("offsets of %s are not committed yet: %s", self._ready, kafka_error(e))
             return False
         return self.clean
@@ -115,22 +118,31 @@ class Settling:
             group = self._consumer.consumer_group_metadata()  # of this moment: an older generation is refused
             send_offsets(producer, self._positions(offsets), group, TIMEOUT_SECONDS)
             producer.commit_transaction(TIMEOUT_SECONDS)
-        except KafkaException as e:
-            self._end(producer)
-            if kafka_error(e).code() == KafkaError.MSG_SIZE_TOO_LARGE:
-                return False
-            raise
-        self._settled(offsets)
-        return True
+        except RAISED as e:
+            error = kafka_error(e)
+        else:
+            self._settled(offsets)
+            return True
+        # where the client library raises while an exception is in hand, it keeps that, and what it came through: the producer
+        self._end(producer)
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            return False
+        raise KafkaException(error)
 
     def _end(self, producer: Producer) -> None:
         """After a failure a new producer is made: the old one may be fatally ill, or have a gap in its sequence numbers."""
         self._producer = None
         try:
             producer.abort_transaction(TIMEOUT_SECONDS)
-        except KafkaException:
-            self._in_doubt = True
-            producer.purge()
+            return
+        except RAISED as e:
+            log.debug("a transaction is left to the next producer to end: %s", kafka_error(e))
+        self._in_doubt = True
+        producer.purge()
+        try:
+            producer.flush(PURGE_SECONDS)
+        except RAISED as e:
+            log.debug("a producer ended with %s", kafka_error(e))
 
     def _new_producer(self) -> Producer:
         producer = Producer(self._producer_config)
@@ -157,13 +169,12 @@ class Settling:
         partition = BY_KEY if copy.partition == BY_KEY else copy.partition % self._partition_count(producer, copy.topic)
         deadline = Deadline(TIMEOUT_SECONDS)
         while True:
-            try:
+            with suppress(BufferError):  # the queue is full
                 producer.produce(copy.topic, copy.value, copy.key, partition, headers=[*copy.headers])
                 return
-            except BufferError as e:  # the queue is full
-                if deadline.over:
-                    raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from e
-                producer.poll(0.1)
+            if deadline.over:
+                raise KafkaException(KafkaError(KafkaError._QUEUE_FULL))
+            producer.poll(0.1)
 
     def _partition_count(self, producer: Producer, topic: str) -> int:
         if topic not in self._partitions:

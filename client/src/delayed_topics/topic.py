@@ -17,6 +17,7 @@ from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
+from delayed_topics_kafka.errors import RAISED, kafka_error
 from delayed_topics_kafka.registry import RegistryFollower
 
 from delayed_topics.errors import NotDelayedTopic, Reject, SendFailed
@@ -28,6 +29,10 @@ log = logging.getLogger(__name__)
 Handler = Callable[[Record], object]
 FOLLOW_SECONDS = 1.0
 LARGEST_RECORD_BYTES = 100_000_000
+SERVE_SECONDS = 0.1
+"""At most for one call that serves callbacks. From 0.2 s on the client library (2.16) serves them several times in one call, also
+when the exception is due already that says that the producer has ended for good. A callback then fails in the middle, and leaves its
+lock taken."""
 
 
 class DelayedTopic(Closing):
@@ -45,6 +50,8 @@ class DelayedTopic(Closing):
         self._failing = threading.Lock()
         self._failures: Counter[str] = Counter()
         """By reason: many records may fail before anybody flushes."""
+        self._ended: KafkaError | None = None
+        """Why the producer sends nothing any more; for the records it is said to have been purged."""
         self._producer = Producer(
             {
                 "compression.type": "lz4",
@@ -126,19 +133,27 @@ class DelayedTopic(Closing):
                 self._producer.produce(self._names.front, value, key, headers=[*all_headers])
                 break
             except BufferError:
-                self._producer.poll(0.1)  # the queue is full: wait for room, as Java's producer does
+                # the queue is full: wait for room, as Java's producer does
+                self._serve(self._producer.poll, SERVE_SECONDS)
             except KafkaException as e:
-                raise SendFailed(f"a record for {self._names.front} was not sent: {e.args[0]}", failed=1) from e
-        self._producer.poll(0)
+                why = self._ended or kafka_error(e)
+                raise SendFailed(f"a record for {self._names.front} was not sent: {why}", failed=1) from e
+        self._serve(self._producer.poll, 0)
 
     def flush(self, timeout_seconds: float = 60) -> None:
         """Returns when all that was sent has arrived. Raises SendFailed if something did not, or not yet."""
-        waiting = self._producer.flush(timeout_seconds)
+        deadline = Deadline(timeout_seconds)
+        while True:
+            self._serve(self._producer.flush, min(SERVE_SECONDS, deadline.remaining_seconds))
+            waiting = len(self._producer)
+            if not waiting or deadline.over:
+                break
         with self._failing:
             failures, self._failures = self._failures, Counter()
         if failures:
+            why = self._ended or next(iter(failures))
             raise SendFailed(
-                f"{failures.total()} records did not get to {self._names.front}, the first because: {next(iter(failures))}",
+                f"{failures.total()} records did not get to {self._names.front}, the first because: {why}",
                 failed=failures.total(),
             )
         if waiting:
@@ -179,6 +194,13 @@ class DelayedTopic(Closing):
                 self._layout = layout
         finally:
             self._following.release()
+
+    def _serve(self, call: Callable[[float], int], timeout_seconds: float) -> None:
+        """Takes in what was not delivered."""
+        try:
+            call(timeout_seconds)
+        except RAISED as e:
+            self._ended = kafka_error(e)
 
     def _undelivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:

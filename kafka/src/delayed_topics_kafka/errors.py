@@ -113,9 +113,16 @@ _WHAT_TO_DO: Final[dict[type[KafkaRefused], str]] = {
 }
 
 
+RAISED: Final = (KafkaException, SystemError)
+"""By calls that serve callbacks, such as flushing and ending a transaction. A SystemError comes in the place of the KafkaException of
+a producer that has ended for good, when that one is due while a callback runs."""
+
+
 def kafka_error(raised: KafkaException | SystemError) -> KafkaError:
-    """The KafkaError inside; the client library also raises KafkaException with a plain text, and SystemError when one is due
-    while a callback runs."""
+    """The KafkaError inside; the client library also raises KafkaException with a plain text."""
+    if isinstance(raised, SystemError):
+        # the client library (2.16) never frees it, nor what its traceback refers to: clients with their threads
+        raised.__traceback__ = None
     if isinstance(raised.__cause__, KafkaException):
         raised = raised.__cause__
     inner = raised.args[0] if raised.args else None

@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from delayed_topics_kafka.calls import AdminCalls, Wait, nothing
-from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.errors import RAISED, KafkaDoorError, kafka_error
 
 _ANSWER_SECONDS = 1.0
 """When the client does look at its timeout, its own answer says more."""
@@ -42,19 +42,24 @@ def send_offsets(producer: Producer, points: list[TopicPartition], membership: A
     (https://github.com/confluentinc/librdkafka/issues/5456, https://github.com/confluentinc/librdkafka/issues/5511).
     So it waits in a thread of its own, which is left behind.
     """
-    ended: Future[None] = Future()
+    # an exception in it would keep all that it came through, the producer too
+    answer: Future[KafkaError | None] = Future()
 
     def send() -> None:
         try:
             producer.send_offsets_to_transaction(points, membership, timeout_seconds)
+        except RAISED as e:
+            answer.set_result(kafka_error(e))
         except BaseException as e:  # noqa: BLE001  it is the caller's, whatever it is
-            ended.set_exception(e)
+            answer.set_exception(e)
         else:
-            ended.set_result(None)
+            answer.set_result(None)
 
     Thread(target=send, name="send-offsets", daemon=True).start()
     try:
-        ended.result(timeout_seconds + _ANSWER_SECONDS)
+        error = answer.result(timeout_seconds + _ANSWER_SECONDS)
     except TimeoutError:
         why = f"the group's coordinator did not take the offsets in {timeout_seconds:g} s"
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, why)) from None
+    if error is not None:
+        raise KafkaException(error)
