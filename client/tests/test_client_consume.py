@@ -10,6 +10,7 @@ import pytest
 from delayed_topics import DelayedTopic, Record, Reject
 from delayed_topics_client_testing import DUE_AT_MS, Served
 from delayed_topics_core.headers import Header, Root, read_front
+from delayed_topics_core.settings import FRONT_MAX_MESSAGE_BYTES
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.errors import TopicMissing
 from delayed_topics_worker_testing.foreign_client import produce_with_raw_header_key
@@ -164,9 +165,23 @@ def test_a_header_name_that_is_not_utf8_is_a_dead_letter_and_neighbours_are_hand
     assert served.committed("shipping") == {0: 2}
 
 
-def test_a_retry_too_large_for_the_front_topic_is_a_dead_letter_and_neighbours_are_retried(served: Served) -> None:
-    """The front topic takes Kafka's default of 1,048,588 bytes a batch: with more headers a record that just fits doesn't."""
+def test_the_largest_record_of_a_producer_that_nobody_tuned_is_retried_like_any_other(served: Served) -> None:
+    """Java's takes 1 MiB, before it compresses; a retry has more headers."""
     large = os.urandom(1_048_500)
+
+    def fail_at_length(_: Record) -> None:
+        raise RuntimeError("not now" * 1000)
+
+    served.release(large)
+    handle_all(served, 1, fail_at_length)
+    assert [(c.value, c.said["dt-attempt"]) for c in served.read(served.names.front)] == [(large, b"1")]
+    assert served.read(served.names.dead_letter) == []
+    assert served.committed("shipping") == {0: 1}
+
+
+def test_a_retry_too_large_for_the_front_topic_is_a_dead_letter_and_neighbours_are_retried(served: Served) -> None:
+    """With more headers a record that just fits doesn't."""
+    large = os.urandom(FRONT_MAX_MESSAGE_BYTES - 88)
     for value in (b"before", large, b"after"):
         served.release(value)
     handle_all(served, 3, fail)
@@ -179,7 +194,7 @@ def test_a_retry_too_large_for_the_front_topic_is_a_dead_letter_and_neighbours_a
 
 def test_what_is_too_large_even_for_the_dead_letter_topic_leaves_its_headers_there(served: Served) -> None:
     KafkaAdmin(served.connection).alter_topic_configs({served.names.dead_letter: {"max.message.bytes": "10000"}})
-    served.release(os.urandom(1_048_500), key=b"retried")
+    served.release(os.urandom(FRONT_MAX_MESSAGE_BYTES - 88), key=b"retried")
     served.release(os.urandom(20_000), key=b"rejected")
 
     def judge(record: Record) -> None:

@@ -9,6 +9,7 @@ from delayed_topics_client_testing import Served
 from delayed_topics_core.errors import IllegalTopicName
 from delayed_topics_core.layout import LayoutSpec, evolve
 from delayed_topics_core.partitioner import partition_for_key
+from delayed_topics_core.settings import FRONT_MAX_MESSAGE_BYTES
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import KafkaUnreachable
 
@@ -51,7 +52,7 @@ def test_properties_and_connections_are_taken_as_well_as_an_address(served: Serv
 
 def test_flush_says_what_did_not_arrive(served: Served) -> None:
     orders = DelayedTopic.connect(served.bootstrap, served.names.front)
-    orders.send(os.urandom(2_000_000))
+    orders.send(os.urandom(FRONT_MAX_MESSAGE_BYTES))
     with pytest.raises(
         SendFailed, match=f"1 records did not get to {served.names.front}.*MSG_SIZE_TOO_LARGE"
     ) as caught:

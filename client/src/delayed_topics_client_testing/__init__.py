@@ -7,7 +7,7 @@ from delayed_topics_core.headers import Header, OwnHeaders, Root, write_release
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord, Owner
-from delayed_topics_core.settings import COPY_MAX_MESSAGE_BYTES
+from delayed_topics_core.settings import TopicRole, topic_settings
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
@@ -17,6 +17,7 @@ from delayed_topics_kafka.system_topics import ensure_system_topics
 from delayed_topics_kafka_testing.reading import read_committed
 
 FRONT_PARTITIONS = 3
+DELAY_SECONDS = (0, 600, 3600)
 DUE_AT_MS = 1_700_000_000_000
 
 
@@ -103,25 +104,34 @@ def serve(connection: Connection, topic: str) -> Served:
     names = TopicNames.of(topic)
     admin = KafkaAdmin(connection)
     ensure_system_topics(admin, replication_factor=1)
-    largest = {"max.message.bytes": str(COPY_MAX_MESSAGE_BYTES)}
-    log_append_time = {"message.timestamp.type": "LogAppendTime"}
-    counts = {names.front: FRONT_PARTITIONS, names.ready: FRONT_PARTITIONS, names.dead_letter: 2, names.delays: 4}
+    topics: list[tuple[str, TopicRole, int]] = [
+        (names.front, "front", FRONT_PARTITIONS),
+        (names.delays, "delays", 4),
+        (names.ready, "ready", FRONT_PARTITIONS),
+        (names.dead_letter, "dead-letter", 2),
+    ]
     admin.create_topics(
         [
             NewTopicSpec(
                 name=name,
                 partitions=count,
                 replication_factor=1,
-                config=log_append_time if name == names.front else log_append_time | largest,
+                config=topic_settings(
+                    role=role,
+                    delay_seconds=DELAY_SECONDS,
+                    outage_budget_seconds=3600,
+                    dead_letter_retention_seconds=3600,
+                    replication_factor=1,
+                ),
             )
-            for name, count in counts.items()
+            for name, role, count in topics
         ]
     )
     layout = LayoutRecord(
         topic=topic,
         owner=Owner("cluster", "shop", "orders"),
         state="serving",
-        layout=initial(LayoutSpec(delay_seconds=(0, 600, 3600), partitions=4)),
+        layout=initial(LayoutSpec(delay_seconds=DELAY_SECONDS, partitions=4)),
         retry_cap=3,
         front_partitions=FRONT_PARTITIONS,
         ready_partitions=FRONT_PARTITIONS,

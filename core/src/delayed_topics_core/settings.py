@@ -7,10 +7,13 @@ TopicRole = Literal["front", "delays", "ready", "dead-letter"]
 AUDIT_INTERVAL_SECONDS = 86_400
 """What an audit looks at has to outlive two of these."""
 
-FRONT_MAX_MESSAGE_BYTES = 1_048_588
-"""Kafka's default for `max.message.bytes`: a batch as the broker sees it, compressed."""
-COPY_MAX_MESSAGE_BYTES = 8 * FRONT_MAX_MESSAGE_BYTES
-"""A copy has our headers too, and may compress worse than the original: the source's codec is not known to a consumer."""
+_DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
+"""Kafka's default for `max.message.bytes`: a batch as the broker sees it, compressed. Producers send none that is larger before it is
+compressed, unless they are told to."""
+FRONT_MAX_MESSAGE_BYTES = 2 * _DEFAULT_MAX_MESSAGE_BYTES
+COPY_MAX_MESSAGE_BYTES = 8 * _DEFAULT_MAX_MESSAGE_BYTES
+"""A copy has our headers too, and may compress worse than the original: the source's codec is not known to a consumer. A retry, which
+goes to the front topic, is such a copy as well."""
 
 
 def least_retention_seconds(delay_seconds: tuple[int, ...]) -> int:

@@ -130,7 +130,7 @@ def _large(rng: Random) -> bytes:
         case 0:
             return rng.randbytes(near)
         case 1:
-            return bytes(rng.randint(8, 40) * near)
+            return bytes(rng.randint(4, 20) * near)
         case 2:  # zstd finds what repeats at this distance, lz4 doesn't: the copy is larger than the original
             return rng.randbytes(900_000) * rng.randint(2, 12)
         case 3:
