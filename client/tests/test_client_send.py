@@ -1,12 +1,13 @@
 import os
 import threading
-import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from delayed_topics import DelayedTopic, NotDelayedTopic, SendFailed
 from delayed_topics_client_testing import Served
 from delayed_topics_core.errors import IllegalTopicName
+from delayed_topics_core.headers import read_front
 from delayed_topics_core.layout import LayoutSpec, evolve
 from delayed_topics_core.partitioner import partition_for_key
 from delayed_topics_core.settings import FRONT_MAX_MESSAGE_BYTES
@@ -22,16 +23,16 @@ def send_until(deadline: Deadline, topic: DelayedTopic) -> None:
 
 
 def test_records_arrive_with_what_was_said(served: Served) -> None:
-    before_ms = int(time.time() * 1000)
     with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
         orders.send(b"plain")
-        orders.send(None, key=b"k", headers=[("trace", b"1"), ("trace", None)], delay_level=2, id="order-7")
+        further: dict[str, Any] = {"delay_level": 2, "id": "order-7", "created_at_ms": 1_700_000_000_000}
+        orders.send(None, key=b"k", headers=[("trace", b"1"), ("trace", None)], **further)
     plain, said = sorted(served.read(served.names.front), key=lambda c: c.value is None)
-    assert (plain.value, plain.key, list(plain.said)) == (b"plain", None, ["dt-created-at"])
-    assert said.headers[:2] == [("trace", b"1"), ("trace", None)]
-    assert (said.value, said.key, said.said["dt-delay-level"], said.said["dt-id"]) == (None, b"k", b"2", b"order-7")
-    created_at_ms = int(said.said["dt-created-at"] or b"0")
-    assert before_ms <= created_at_ms <= time.time() * 1000
+    # as from a client that knows nothing of delays
+    assert (plain.value, plain.key, plain.headers) == (b"plain", None, [])
+    assert (said.value, said.key, said.headers[:2]) == (None, b"k", [("trace", b"1"), ("trace", None)])
+    own = read_front(said.headers)
+    assert (own.delay_level, own.id, own.created_at_ms) == (2, b"order-7", 1_700_000_000_000)
 
 
 def test_keys_find_the_partitions_that_java_gives_them(served: Served) -> None:
@@ -71,6 +72,9 @@ def test_headers_and_levels_that_are_not_the_senders_to_give_are_refused(served:
             orders.send(b"x", delay_level=0)
         with pytest.raises(ValueError, match="id must be 1 to 256 ASCII characters"):
             orders.send(b"x", id="ü")
+        for wrong in (-1, 2**63):
+            with pytest.raises(ValueError, match="created_at_ms must be milliseconds since the epoch"):
+                orders.send(b"x", created_at_ms=wrong)
     assert served.read(served.names.front) == []
 
 

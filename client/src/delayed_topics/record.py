@@ -30,7 +30,7 @@ class Record:
     due_at_ms             when it was to come out
     released_at_ms        when it did, by the worker's cautious reckoning
     appended_at_ms        when it was written to the ready topic
-    created_at_ms         when it was sent the first time, by the clock of the client that sent it; None if it didn't say
+    created_at_ms         when it was made, by the clock of the client that sent it; None if it didn't say
     root                  where this attempt was first seen, and in which topic; None for a record that no worker released
     """
 

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from delayed_topics_core.headers import CREATED_AT, DELAY_LEVEL, ID, MAX_ID_BYTES, OWN_HEADERS, Header
+from delayed_topics_core.headers import CREATED_AT, DELAY_LEVEL, ID, MAX_ID_BYTES, MAX_NUMBER, OWN_HEADERS, Header
 from delayed_topics_core.names import REGISTRY_TOPIC, TopicNames
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_kafka.closing import Closing
@@ -113,21 +113,25 @@ class DelayedTopic(Closing):
         headers: Iterable[Header] = (),
         delay_level: int | None = None,
         id: str | None = None,  # noqa: A002  the header's name
+        created_at_ms: int | None = None,
     ) -> None:
         """To the front topic, without waiting: `flush` waits, and says what failed.
 
         delay_level   the 1-based entry of the delay list that the record waits; above the last: the last; without: the first
         id            stays with the record over all attempts; the worker gives it one if you don't
+        created_at_ms when it was made, for whoever handles it to read; stays over all attempts, too
 
         Raises ValueError for headers that are not yours to give, SendFailed for a record that no broker would take.
         """
         if time.monotonic() > self._followed_at + FOLLOW_SECONDS:
             self._follow()
-        all_headers = [*_foreign(headers), (CREATED_AT, b"%d" % (time.time() * 1000))]
+        all_headers = _foreign(headers)
         if delay_level is not None:
             all_headers.append((DELAY_LEVEL, b"%d" % _level(delay_level)))
         if id is not None:
             all_headers.append((ID, _id(id)))
+        if created_at_ms is not None:
+            all_headers.append((CREATED_AT, b"%d" % _time(created_at_ms)))
         while True:
             try:
                 self._producer.produce(self._names.front, value, key, headers=[*all_headers])
@@ -274,6 +278,12 @@ def _level(delay_level: int) -> int:
     if delay_level < 1:
         raise ValueError(f"delay_level must be 1 or more, it is {delay_level}: 1 is the first entry of the delay list")
     return delay_level
+
+
+def _time(created_at_ms: int) -> int:
+    if not 0 <= created_at_ms <= MAX_NUMBER:
+        raise ValueError(f"created_at_ms must be milliseconds since the epoch, it is {created_at_ms}")
+    return created_at_ms
 
 
 def _id(text: str) -> bytes:
