@@ -4,17 +4,20 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import AclOperation, AclPermissionType, ResourceType
+from delayed_topics_core.events import Event
 from delayed_topics_core.names import REGISTRY_TOPIC
 from delayed_topics_core.registry import TopicsRecord
 from delayed_topics_devcluster.broker import PATIENT, Broker
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import KafkaDoorError, NotAuthorized
+from delayed_topics_kafka.events import EventWriter
 from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
-from delayed_topics_kafka_testing.rights import AUTHORIZER, rule
+from delayed_topics_kafka_testing.rights import AUTHORIZER, deny_only, lift, rule
 
 pytestmark = pytest.mark.broker
 
@@ -37,6 +40,34 @@ def test_the_registry_is_followed_without_rights_on_any_group(connection: Connec
         RegistryWriter(follower, connection).write([TopicsRecord(topic="orders")])
         follower.poll(1)
         assert follower.state.topics == {"orders": TopicsRecord(topic="orders")}
+
+
+def test_without_the_right_to_write_anything_events_are_counted_and_the_registry_says_why(
+    connection: Connection,
+) -> None:
+    """Kafka refuses the producer itself then, and not only its records."""
+    ensure_system_topics(KafkaAdmin(connection), replication_factor=1)
+    denied = [
+        (connection, ResourceType.BROKER, "kafka-cluster", AclOperation.IDEMPOTENT_WRITE),
+        (connection, ResourceType.TOPIC, "*", AclOperation.WRITE),
+    ]
+    for rights in denied:
+        deny_only(*rights)
+    try:
+        writer = EventWriter(connection)
+        event = Event(kind="worker-started", topic="orders", member="pod-0", at_ms=1, detail={})
+
+        def all_counted() -> bool:
+            writer.write(event)
+            return writer.failed > 0
+
+        wait_until(all_counted, what="events are counted as failed")
+        writer.close(20)
+        with RegistryFollower(connection) as follower, pytest.raises(KafkaDoorError, match="AUTHORIZATION_FAILED"):
+            RegistryWriter(follower, connection).write([TopicsRecord(topic="orders")])
+    finally:
+        for rights in denied:
+            lift(*rights[:3])
 
 
 def test_one_forbidden_topic_is_named_and_hides_no_other(connection: Connection) -> None:

@@ -11,6 +11,7 @@ from delayed_topics_core.names import EVENTS_TOPIC
 
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import RAISED, kafka_error
 from delayed_topics_kafka.reader import PartitionReader
 
 log = logging.getLogger(__name__)
@@ -43,19 +44,33 @@ class EventWriter:
         try:
             self._producer.produce(EVENTS_TOPIC, key=event.topic, value=event.encode(), partition=0)
         except (BufferError, KafkaException) as e:
-            self.failed += 1
-            log.warning("an event could not be written to %s: %s", EVENTS_TOPIC, e)
-        self._producer.poll(0)
+            self._fail(e)
+        try:
+            self._producer.poll(0)
+        except RAISED as e:
+            self._end(e)
 
     def close(self, timeout_seconds: float = 1.0) -> None:
-        """Gives what is under way that long to arrive."""
-        self.failed += self._producer.flush(timeout_seconds)
+        """Gives what is under way that long to arrive. Never raises."""
+        try:
+            self.failed += self._producer.flush(timeout_seconds)
+        except RAISED as e:
+            self._end(e)
+
+    def _end(self, error: KafkaException | SystemError) -> None:
+        """The producer can't go on, for instance without the right to write anything; nor will what it has be told of."""
+        self.failed += len(self._producer)
+        self._producer = Producer(self._config)
+        log.warning("events could not be written to %s: %s", EVENTS_TOPIC, kafka_error(error))
+
+    def _fail(self, error: object) -> None:
+        self.failed += 1
+        log.warning("an event could not be written to %s: %s", EVENTS_TOPIC, error)
 
     def _undelivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
-            self.failed += 1
             self._ailing = True
-            log.warning("an event could not be written to %s: %s", EVENTS_TOPIC, error)
+            self._fail(error)
 
 
 class EventFollower(Closing):

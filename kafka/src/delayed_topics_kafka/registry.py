@@ -12,7 +12,7 @@ from delayed_topics_core.registry import RegistryRecord, RegistryState, encode
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
-from delayed_topics_kafka.errors import KafkaUnreachable, door_error, kafka_error, making_client
+from delayed_topics_kafka.errors import RAISED, KafkaUnreachable, door_error, kafka_error, making_client
 from delayed_topics_kafka.reader import PartitionReader, Read
 
 log = logging.getLogger(__name__)
@@ -107,7 +107,11 @@ class RegistryWriter:
                 producer.produce(REGISTRY_TOPIC, key=key, value=value, partition=0, on_delivery=delivered)
         except KafkaException as e:  # a topic that is gone is refused right here, not by a report
             failures.append(kafka_error(e))
-        unsent = producer.flush(deadline.remaining_seconds + 1)
+        unsent = 0
+        try:
+            unsent = producer.flush(deadline.remaining_seconds + 1)
+        except RAISED as e:  # the producer itself was refused, and with it all that it has
+            failures.insert(0, kafka_error(e))
         if failures:
             raise door_error(
                 failures[0], doing=f"writing {REGISTRY_TOPIC}", bootstrap_servers=self._connection.bootstrap_servers
