@@ -11,13 +11,14 @@ pytestmark = pytest.mark.broker
 
 SHORT: dict[str, dict[str, float]] = {
     "W4": {"pending": 50_000},
+    "C1": {"front_partitions": 100, "delay_partitions": 100},
     "B2": {"cut_seconds": 5, "bad_seconds": 3},
     "B8": {"away_seconds": 6},
     "T2": {"records": 20_000},
     "T2-overload": {"overload_seconds": 10, "per_second": 1000},
 }
 """What is shorter than in the command."""
-BY_COMMAND = frozenset({"B1", "B3", "B6", "B8"})
+BY_COMMAND = frozenset({"B1", "B3", "B6", "B8", "B9"})
 """Rows of three brokers, or of long outages, whose limits in seconds a machine that runs all other tests too doesn't keep."""
 QUICK = frozenset({"W1", "D2"})
 """What needs less than half a minute and no rights but a user's: workers killed, consumers that fail."""

@@ -6,17 +6,20 @@ from delayed_topics_faults.rows.clocks import Burst, Disagreeing, Jumps, Overloa
 from delayed_topics_faults.rows.dead_letters import Large, NoDeadLetterTopic
 from delayed_topics_faults.rows.fuzz import Fuzz
 from delayed_topics_faults.rows.memory import OutOfMemory
+from delayed_topics_faults.rows.neighbours import OneDeafTarget, OpenTransaction
 from delayed_topics_faults.rows.network import BadNetwork
 from delayed_topics_faults.rows.offsets import OffsetsGone, RecordsRemoved, TopicMadeAgain
 from delayed_topics_faults.rows.retries import Failing
-from delayed_topics_faults.rows.targets import TargetTrouble
+from delayed_topics_faults.rows.targets import SentAlone, TargetTrouble
+from delayed_topics_faults.rows.windows import EndsInMarks, FullBitmap, ManyPartitions
 from delayed_topics_faults.rows.workers import Killed, Rolled, Zombie
 
 ROWS: dict[str, type[Row]] = {
     row.name: row
     for row in (
-        *(Killed, Rolled, Zombie, OutOfMemory),
+        *(Killed, Rolled, Zombie, OutOfMemory, OpenTransaction, FullBitmap),
         *(BrokerDies, BadNetwork, TargetTrouble, RecordsRemoved, TopicMadeAgain, Disagreeing, OffsetsGone, Away),
+        *(OneDeafTarget, SentAlone, EndsInMarks, ManyPartitions),
         *(Jumps, Burst, Overload, Fuzz),
         *(NoDeadLetterTopic, Failing, Large),
     )

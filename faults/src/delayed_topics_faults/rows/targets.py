@@ -1,4 +1,4 @@
-"""B3: the ready topic takes nothing, or not fast enough, or isn't what it was."""
+"""B3 and B10: the ready topic takes nothing, or not fast enough, or isn't what it was."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,8 @@ from typing import Final
 
 from delayed_topics_core.reasons import Reason
 
-from delayed_topics_faults.row import Play
+from delayed_topics_faults.copies import EXPECT
+from delayed_topics_faults.row import Play, Row
 from delayed_topics_faults.rows.brokers import OnThreeBrokers
 from delayed_topics_faults.stage import Stage, now_ms
 
@@ -16,6 +17,7 @@ ALARM_SECONDS: Final = 35.0
 """5 s from the first copy that isn't acknowledged. Before there is one, Kafka has to miss the broker (6 s); where that was the
 group's coordinator, its members find the next one within their session (10 s), join, and look at their topics (5 s)."""
 QUOTA_BYTES_PER_SECOND: Final = 20_000
+SLOW_BYTES_PER_SECOND: Final = 100_000
 
 
 class TargetTrouble(OnThreeBrokers):
@@ -77,3 +79,29 @@ class TargetTrouble(OnThreeBrokers):
         with stage.load(rng, records=2000, per_second=1000):
             stage.world.admin.create_partitions({ready: partitions})
         return Play(injected=f"ready topic grown to {partitions} partitions", terms={"healed_at_ms": now_ms()})
+
+
+class SentAlone(Row):
+    name = "B10"
+    fault = "hops are refused with a batch and sent again one by one, while acknowledgements take their time"
+
+    def open(self, stage: Stage) -> None:
+        stage.declare((2,), front_partitions=1, config={"delays": {"max.message.bytes": "100000"}})
+        self._worker = stage.start()
+
+    def trial(self, stage: Stage, rng: Random) -> Play:
+        """A batch with one record that is too large for the delays topic is refused whole."""
+        large = rng.randint(1, 3)
+        slow = rng.random() < 0.5
+        if slow:
+            stage.limit_copies(SLOW_BYTES_PER_SECOND)
+        for n in range(large):
+            for _ in range(rng.randint(50, 300)):
+                stage.orders.produce(b"%d" % n, headers=[stage.expected(1)], partition=0)
+            stage.orders.produce(rng.randbytes(120_000), headers=[(EXPECT, b"either:2000")], partition=0)
+        stage.orders.flush()
+        if slow:
+            time.sleep(rng.uniform(1, 3))
+            stage.limit_copies(None)
+        # who is sent again may come after those that were read later (promise 5)
+        return Play(injected=f"{large} large ones{', slow acknowledgements' if slow else ''}", terms={"order": False})

@@ -1,0 +1,158 @@
+"""B9 and W5: what one partition or one topic suffers from is nothing to the others."""
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from random import Random
+from typing import Final
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from delayed_topics_core.reasons import Reason
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker_testing.process import WorkerProcess
+from delayed_topics_worker_testing.world import Declared
+
+from delayed_topics_faults.copies import Copy
+from delayed_topics_faults.judge import Seen, Terms, Verdict, judge
+from delayed_topics_faults.row import Play, Row
+from delayed_topics_faults.rows.brokers import OnThreeBrokers
+from delayed_topics_faults.rows.targets import ALARM_SECONDS
+from delayed_topics_faults.stage import Load, Stage, member_name, now_ms
+
+MOST_P99_MS: Final = 50
+MORE_P99_MS: Final = 20
+"""Than without the fault."""
+NEIGHBOURS: Final = 8
+PER_SECOND: Final = 100
+RECORDS: Final = 1000
+
+
+def p99(late_ms: Iterable[int]) -> int:
+    found = sorted(late_ms)
+    return found[len(found) * 99 // 100]
+
+
+class OneDeafTarget(OnThreeBrokers):
+    name = "B9"
+    fault = "the ready topic of one delayed topic of ten acknowledges nothing, since it lacks in-sync replicas"
+
+    def open(self, stage: Stage) -> None:
+        """One worker for all of them. `orders` is judged record by record, its neighbours by number and lateness."""
+        orders = stage.declare((0, 1))
+        group = orders.record.group
+        self._deaf = stage.world.declare((0, 1), group=group)
+        self._neighbours = [stage.world.declare((0, 1), group=group) for _ in range(NEIGHBOURS)]
+        self._worker = stage.world.start(orders, self._deaf, *self._neighbours, member=member_name(0))
+        self._sent = 0
+        self._begin: dict[str, tuple[int, ...]] = {}
+        self._played(stage, Random(0), [])  # while Java compiles
+        stage.read()
+
+    def trial(self, stage: Stage, rng: Random) -> Play:
+        usual_ms = self._played(stage, rng, [])
+        ready = self._deaf.names.ready
+        stage.world.admin.alter_topic_configs({ready: {"min.insync.replicas": "3"}})
+        broker = rng.choice(self.brokers.members)
+        broker.kill()
+        play = Play(injected=f"{ready} below min.insync.replicas")
+        self._deaf.produce(b"waits")
+        self._deaf.flush()
+        play.alarmed(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=ALARM_SECONDS)
+        late_ms = self._played(stage, rng, [self._deaf])
+        play.expect(
+            late_ms <= usual_ms + MORE_P99_MS,
+            "T",
+            f"p99 of the others was {usual_ms} ms, and {late_ms} ms with the fault",
+        )
+        play.injected += f"; p99 of the others {usual_ms} ms before and {late_ms} ms meanwhile"
+        broker.start()
+        stage.in_sync()
+        stage.world.admin.alter_topic_configs({ready: {"min.insync.replicas": "2"}})
+        wait_until(
+            lambda: self._deaf.released() == self._sent, what="the deaf topic's records are out", timeout_seconds=60
+        )
+        play.terms = {"healed_at_ms": now_ms()}
+        return play
+
+    def _played(self, stage: Stage, rng: Random, further: list[Declared]) -> int:
+        """Load on all of them; the p99 of the neighbours, in ms."""
+        with ExitStack() as stack:
+            stack.enter_context(stage.load(rng, records=RECORDS, per_second=PER_SECOND))
+            for topic in (*self._neighbours, *further):
+                stack.enter_context(Load(topic, rng, records=RECORDS, per_second=PER_SECOND))
+        self._sent += (RECORDS + 1) * len(further)
+        late_ms = [late for topic in self._neighbours for late in self._late_ms(stage, topic)]
+        assert min(late_ms) >= 0, "early"
+        return p99(late_ms)
+
+    def _late_ms(self, stage: Stage, topic: Declared) -> list[int]:
+        """Of the records of the last load, once they are out. Read by the independent reader, which a dead broker doesn't hold up."""
+        ready = topic.names.ready
+        found: list[Copy] = []
+
+        def all_out() -> bool:
+            copies, self._begin[ready] = stage.reader.read(ready, self._begin.get(ready, ()))
+            found.extend(copies)
+            return len(found) >= RECORDS
+
+        wait_until(all_out, what=f"{ready} has the records of the load", timeout_seconds=60, poll_seconds=0.5)
+        return [copy.at_ms - int(copy.own["dt-due-at"]) for copy in found]
+
+
+class OpenTransaction(Row):
+    name = "W5"
+    fault = "a worker with ExactlyOnce takes over while a dead one's transaction is open on one of its partitions"
+
+    def open(self, stage: Stage) -> None:
+        stage.declare((0, 1), front_partitions=4)
+        stage.guarantee = "ExactlyOnce"
+        self._worker: WorkerProcess | None = None
+
+    def trial(self, stage: Stage, rng: Random) -> Play:
+        if self._worker is not None:
+            self._worker.terminate()
+            stage.empty_group()
+        held = rng.randrange(4)
+        dead = self._left_open(stage, held)
+        self._worker = stage.start(ready=False)
+        healthy = (held + 1) % 4
+        before = stage.released()
+        stage.orders.produce(b"first", headers=[stage.expected(1)], partition=healthy)
+        stage.orders.flush()
+        wait_until(lambda: stage.released() > before, what="the other partitions are served", timeout_seconds=30)
+        begun_ms = now_ms()
+        with stage.load(rng, records=2000, per_second=500):
+            pass
+        wait_until(lambda: stage.released() > before + 1400, what="most records are out", timeout_seconds=30)
+        dead.abort_transaction(60)
+        self._worker.ready()
+        return Play(injected=f"front partition {held} held up", terms={"healed_at_ms": now_ms()}, told=(held, begun_ms))
+
+    def judge(self, seen: Seen, terms: Terms, play: Play) -> Verdict:
+        verdict = judge(seen, terms)
+        held, begun_ms = play.told
+        due = {
+            f"f:{copy.partition}:{copy.offset}:{terms.front_id}": copy.at_ms
+            for copy in seen.front
+            if copy.partition != held and copy.at_ms > begun_ms
+        }
+        late_ms = p99(
+            copy.at_ms - int(copy.own["dt-due-at"]) for copy in seen.ready if copy.own.get("dt-root", "") in due
+        )
+        play.injected += f"; p99 of the others {late_ms} ms"
+        if late_ms > MOST_P99_MS:
+            verdict.fail("T", f"p99 of the healthy partitions was {late_ms} ms, at most {MOST_P99_MS} may be")
+        return verdict
+
+    @staticmethod
+    def _left_open(stage: Stage, partition: int) -> Producer:
+        """What a worker leaves that is killed between the last two steps of a transaction."""
+        orders, config = stage.orders, stage.world.connection.client_config()
+        at = orders.committed()[orders.names.front, partition]
+        producer = Producer({**config, "transactional.id": f"dead-{orders.names.front}"})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        group = Consumer({**config, "group.id": orders.record.group})
+        offsets = [TopicPartition(orders.names.front, partition, at.offset, metadata=at.metadata)]
+        producer.send_offsets_to_transaction(offsets, group.consumer_group_metadata(), 60)
+        group.close()
+        return producer
