@@ -10,9 +10,9 @@ from delayed_topics_bench.cpu import section_of
         ("rdk:broker1", "librdkafka, brokers"),
         ("rdk:broker-1", "librdkafka, brokers"),
         ("rdk:main", "librdkafka, main"),
-        ("topic-watch", "other"),
+        ("engine", "engine"),
+        ("python", "Python"),
     ],
 )
 def test_a_thread_belongs_to_its_section(thread: str, section: str) -> None:
-    assert section_of(thread, is_first=False) == section
-    assert section_of(thread, is_first=True) == "engine"
+    assert section_of(thread) == section

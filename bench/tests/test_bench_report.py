@@ -12,7 +12,7 @@ from delayed_topics_bench.samples import Verdict
 
 LATE = {"p50": 2.0, "p99": 8.0, "p999": 20.0, "max": 31.4}
 HOPS = {"1": {"records_per_s": 40_000}, "2": {"records_per_s": 70_000}}
-CPU = {"engine": 1.0, "librdkafka, brokers": 2.0, "librdkafka, main": 0.1, "other": 0.0}
+CPU = {"engine": 1.0, "librdkafka, brokers": 2.0, "librdkafka, main": 0.1, "Python": 0.0}
 PEER = {**LATE, "early": 0, "not_received_in_60_s": 3, "doubled": 0}
 BODY: dict[str, Any] = {
     "records_per_s": {

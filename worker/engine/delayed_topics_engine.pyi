@@ -166,8 +166,9 @@ class Tally:
 class Engine:
     """One consumer, the producers of copies, and every record between them.
 
-    `turn` does all of it, in the thread that calls it and without the interpreter's lock. A partition that was assigned is
-    read from `begin` on. Errors of Kafka come as happenings.
+    It runs in a thread of its own, which never takes the interpreter's lock, until it is collected. A partition that was
+    assigned is read from `begin` on. Errors of Kafka come as happenings. Any method raises RuntimeError when the engine has ended by a
+    fault of its own.
     """
 
     def __new__(
@@ -201,7 +202,7 @@ class Engine:
         dead_letter_partitions: int,
     ) -> None:
         """What the registry says of a delayed topic; None: nothing of it is served. `skew_ms`: by how much brokers' clocks may
-        differ. `dead_letter_partitions`: 0 while the topic is missing. Waits for Kafka to tell the topics' partitions."""
+        differ. `dead_letter_partitions`: 0 while the topic is missing."""
 
     def subscribe(self, topics: Sequence[str], consumer: _Properties) -> None:
         """Join the group, with a consumer of these properties, or read other topics than before. Raises ValueError for
@@ -233,8 +234,12 @@ class Engine:
     def forget(self, topic: str, partition: int) -> None:
         """Nothing of the partition is committed or served any more until it begins again."""
 
-    def turn(self, longest_seconds: float) -> list[tuple[Any, ...]]:
-        """Do what there is to do, for so long or until something has happened: see delayed_topics_worker.happenings."""
+    def wait(self, longest_seconds: float) -> list[tuple[Any, ...]]:
+        """What has happened since, waiting for it: see delayed_topics_worker.happenings."""
+
+    @property
+    def still_seconds(self) -> float:
+        """For how long it has not come to the end of a turn: less than a second, as long as all is well."""
 
     def look(self) -> list[Seen]:
         """All partitions that are assigned."""
@@ -248,7 +253,7 @@ class Engine:
         """Offset, -1001 for none, and metadata of those of which the group's coordinator tells in time."""
 
     def leave(self) -> None:
-        """Begin to leave the group in peace; turns bring it to its end."""
+        """Begin to leave the group in peace, until `left`."""
 
     @property
     def left(self) -> bool: ...

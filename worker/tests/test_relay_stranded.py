@@ -29,9 +29,9 @@ class TellsOnce:
         self._engine = engine
         self._telling: list[tuple[Any, ...]] = [("Stranded", client)]
 
-    def turn(self, longest_seconds: float) -> list[tuple[Any, ...]]:
+    def wait(self, longest_seconds: float) -> list[tuple[Any, ...]]:
         telling, self._telling = self._telling, []
-        return [*self._engine.turn(longest_seconds), *telling]
+        return [*self._engine.wait(longest_seconds), *telling]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)

@@ -10,13 +10,13 @@ from delayed_topics_bench.stand import seconds_of
 
 __all__ = ["SECTIONS", "Watch", "section_of"]
 
-ENGINE, BROKERS, MAIN, OTHER = "engine", "librdkafka, brokers", "librdkafka, main", "other"
+ENGINE, BROKERS, MAIN, OTHER = "engine", "librdkafka, brokers", "librdkafka, main", "Python"
 SECTIONS = (ENGINE, BROKERS, MAIN, OTHER)
 
 
-def section_of(thread: str, *, is_first: bool) -> str:
-    """Of a thread by its name. `is_first`: the process began with it."""
-    if is_first:
+def section_of(thread: str) -> str:
+    """Of a thread by its name."""
+    if thread == "engine":
         return ENGINE
     if thread.startswith("rdk:broker"):
         return BROKERS
@@ -44,5 +44,5 @@ def _spent(pid: int) -> dict[str, float]:
     found = dict.fromkeys(SECTIONS, 0.0)
     for task in Path(f"/proc/{pid}/task").iterdir():
         name = (task / "comm").read_text().strip()
-        found[section_of(name, is_first=task.name == str(pid))] += seconds_of(task / "stat")
+        found[section_of(name)] += seconds_of(task / "stat")
     return found

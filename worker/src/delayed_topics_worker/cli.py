@@ -1,6 +1,5 @@
 """delayed-topics-worker: the relay as a process."""
 
-import gc
 import os
 import signal
 import socket
@@ -78,7 +77,6 @@ def _run(config_path: Path, connection_path: Path) -> None:
         server = serve(board, metrics, config.http_port)
     except OSError as e:
         raise ConfigInvalid(f"http_port {config.http_port} can't be used: {e.strerror}") from e
-    gc.freeze()  # the engine would stand still for tens of milliseconds while all modules are searched for cycles
     try:
         relay.run()
     finally:

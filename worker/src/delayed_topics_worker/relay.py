@@ -61,7 +61,7 @@ REFUSED_SECONDS: Final = 15.0
 
 
 class Relay:
-    """One engine, and the thread that calls `run`, which owns it."""
+    """One engine, and the thread that calls `run`, which decides for it."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Relay:
         self._known.start()
         self._reporter.started()
         while not self._stopping:
-            self._board.turned_at = boot_seconds()
+            self._board.turned_at = self._turned_at()
             self._follow()
             if self._engine is None or self._assignment is None or not self._subscribed:
                 time.sleep(TURN_SECONDS)
@@ -124,6 +124,10 @@ class Relay:
             self._report(self._engine, self._assignment)
         self._leave()
 
+    def _turned_at(self) -> float:
+        """When this thread, or the engine's if that is longer ago, has come to the end of a turn."""
+        return boot_seconds() - (self._engine.still_seconds if self._engine is not None else 0.0)
+
     # -- the parts of a turn
 
     def _turn(self, engine: Engine, assignment: Assignment) -> None:
@@ -134,7 +138,7 @@ class Relay:
             self._watch.look()
         assignment.tell_removed()
         assignment.begin(sight)
-        for told in engine.turn(TURN_SECONDS):
+        for told in engine.wait(TURN_SECONDS):
             self._take(assignment, happening_of(told))
 
     def _take(self, assignment: Assignment, happening: Happening) -> None:
@@ -295,9 +299,11 @@ class Relay:
             return
         engine.leave()
         deadline = boot_seconds() + LEAVE_SECONDS
-        while not engine.left and boot_seconds() < deadline:
-            self._board.turned_at = boot_seconds()
-            for told in engine.turn(TURN_SECONDS):
+        left = False
+        while not left and boot_seconds() < deadline:
+            self._board.turned_at = self._turned_at()
+            left = engine.left  # before what has happened until then is taken
+            for told in engine.wait(0.0 if left else TURN_SECONDS):
                 self._take(assignment, happening_of(told))
         engine.leave_at_once()
         assignment.lose_all()

@@ -18,7 +18,7 @@ impl Engine {
     pub(super) fn take_events(&mut self) -> bool {
         self.polled_at_ns = boot_ns();
         for taken in 0..AT_ONCE {
-            let Some(event) = self.consumer.as_ref().and_then(crate::kafka::Client::poll) else { return taken > 0 };
+            let Some(event) = self.consumer.as_ref().and_then(|consumer| consumer.poll()) else { return taken > 0 };
             match event {
                 Event::Fetched(record) => self.take_in(&record),
                 Event::End(at) => self.reach_end(&at),

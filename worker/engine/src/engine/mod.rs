@@ -1,11 +1,14 @@
 //! The engine: one consumer, the producers of copies, and every record between them.
 //!
-//! `Engine::turn` does all of it, in the thread that calls it, and tells what somebody has to decide: where a partition begins,
-//! what becomes of one that stands still. It never waits for such a decision.
+//! `Engine::turn` does what there is to do, and tells what somebody has to decide: where a partition begins, what becomes of one
+//! that stands still. It never waits for such a decision. `Running` calls it, in a thread of its own.
 
 mod calls;
 mod clock;
 mod commits;
+mod copying;
+#[cfg(test)]
+mod copying_tests;
 mod happening;
 mod held;
 mod histogram;
@@ -15,6 +18,7 @@ mod outcomes;
 mod partition;
 mod producers;
 mod rebalance;
+mod running;
 mod sending;
 mod slots;
 mod snapshot;
@@ -28,14 +32,19 @@ mod turns;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
-use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::event::{eventfd, EventfdFlags};
 
 pub use clock::{boot_ns, Samples};
 pub use happening::Happening;
 pub use histogram::{Histogram, DURATION_BOUNDS_MS};
 pub use partition::Partition;
 pub use rebalance::Beginning;
+pub use running::{Panicked, Running};
 pub use snapshot::Seen;
 pub use topic::{Names, Served, Tally, Topic};
 
@@ -51,8 +60,10 @@ use state::Step;
 use transactions::Transactions;
 use turns::Turns;
 
-/// For an answer about a topic's partitions: some milliseconds when all is well.
+/// For an answer about topics' partitions: some milliseconds when all is well.
 const LOOK_MS: i32 = 1000;
+/// Between two looks.
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
 /// What is settled before the engine begins.
 #[derive(Clone, Debug)]
@@ -85,7 +96,7 @@ pub struct Engine {
     blocked: Vec<usize>,
     /// Partitions that wait until nothing of them is on its way.
     settling: Vec<usize>,
-    consumer: Option<Client>,
+    consumer: Option<Arc<Client>>,
     producers: Producers,
     commits: Commits,
     /// With `ExactlyOnce`, instead of `commits`.
@@ -97,6 +108,8 @@ pub struct Engine {
     identities: u64,
     happenings: Vec<Happening>,
     scratch: Scratch,
+    /// A thread looks at the producers' topics.
+    looking: Arc<AtomicBool>,
 }
 
 /// Memory that is used again and again.
@@ -138,6 +151,7 @@ impl Engine {
             identities: 0,
             happenings: Vec::new(),
             scratch: Scratch::default(),
+            looking: Arc::default(),
         })
     }
 
@@ -148,7 +162,7 @@ impl Engine {
     pub fn subscribe(&mut self, topics: &[String], properties: &[(String, String)]) -> Result<(), String> {
         if self.consumer.is_none() {
             let client = Client::new(self.load, Kind::Consumer, properties, self.wake.as_fd())?;
-            self.consumer = Some(client);
+            self.consumer = Some(Arc::new(client));
         }
         match &self.consumer {
             Some(consumer) => consumer.subscribe(topics).map_err(|e| e.to_string()),
@@ -156,45 +170,34 @@ impl Engine {
         }
     }
 
-    /// Does what there is to do, for `longest_ns` or until something has happened that is told.
-    pub fn turn(&mut self, longest_ns: i64) -> Vec<Happening> {
-        let deadline_ns = boot_ns() + longest_ns;
-        loop {
-            let mut busy = self.take_events();
-            busy |= self.take_outcomes();
-            self.settle();
-            self.revoke();
-            self.clock.turn(self.is_near(), self.wake.as_fd());
-            busy |= self.send_due();
-            self.commit();
-            self.transact();
-            self.balance_memory();
-            self.place_stalled();
-            let now_ns = boot_ns();
-            if !self.happenings.is_empty() || now_ns >= deadline_ns {
-                return std::mem::take(&mut self.happenings);
-            }
-            if !busy {
-                self.rest(deadline_ns - now_ns);
-            }
-        }
+    /// Does what there is to do now; false: there was nothing.
+    pub fn turn(&mut self) -> bool {
+        let mut busy = self.take_events();
+        busy |= self.take_outcomes();
+        self.settle();
+        self.revoke();
+        self.clock.turn(self.is_near(), self.wake.as_fd());
+        busy |= self.send_due();
+        self.commit();
+        self.transact();
+        self.balance_memory();
+        self.place_stalled();
+        busy
     }
 
-    /// Waits until a client has something to tell, or something is due.
-    fn rest(&mut self, longest_ns: i64) {
+    /// What has happened since that somebody has to know or to decide.
+    pub fn take_happenings(&mut self) -> Vec<Happening> {
+        std::mem::take(&mut self.happenings)
+    }
+
+    /// How long nothing is to be done, unless a client has something to tell.
+    pub fn rest_ns(&mut self) -> i64 {
         let now_ns = boot_ns();
-        let until_due_ns = self.next_turn_in_ns();
         let next_ns = match &self.transactions {
             Some(transactions) => transactions.next_in_ns(now_ns),
             None => self.commits.next_in_ns(now_ns),
         };
-        let wait_ns = longest_ns.min(until_due_ns).min(next_ns).max(0);
-        let mut fds = [PollFd::new(&self.wake, PollFlags::IN)];
-        let timeout = Timespec { tv_sec: wait_ns / 1_000_000_000, tv_nsec: wait_ns % 1_000_000_000 };
-        // an error is a signal: somebody else's
-        if poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0) {
-            let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
-        }
+        self.next_turn_in_ns().min(next_ns).max(0)
     }
 
     /// Copies may be sent.
@@ -218,8 +221,6 @@ impl Engine {
     /// What the registry says of a delayed topic from now on.
     pub fn serve(&mut self, number: usize, served: Option<Served>, dead_letter_partitions: u32) {
         let Some(topic) = self.topics.get_mut(number) else { return };
-        let layout = |served: &Option<Served>| served.as_ref().map(|served| served.policy.clone());
-        let grown = layout(&topic.served) != layout(&served);
         let compression = |served: &Option<Served>| served.as_ref().map(|served| served.compression.clone());
         let compressed_otherwise = topic.served.is_some() && compression(&topic.served) != compression(&served);
         topic.served = served;
@@ -240,13 +241,30 @@ impl Engine {
         if compressed_otherwise && self.transactions.is_some() {
             self.roll_back(&Error::local(code::PURGE_QUEUE, "the compression of copies was changed"));
         }
-        let transactional = self.transactions.as_ref().and_then(Transactions::producer);
-        let mut producers = self.producers.iter().chain(transactional);
-        let looked = if grown { producers.try_for_each(|producer| producer.look_at(number, LOOK_MS)) } else { Ok(()) };
-        if let Err(error) = looked {
-            let told = format!("the partitions of {} can't be looked at now: {error}", self.topics[number].names.front);
-            self.happenings.push(Happening::log(told));
+    }
+
+    /// A partition that should be there by now is not known to a producer, which by itself looks every five seconds only.
+    fn look_at_topics(&mut self) {
+        if self.looking.swap(true, Ordering::AcqRel) {
+            return;
         }
+        let transactional = self.transactions.as_ref().and_then(Transactions::producer);
+        let producers = self.producers.iter().chain(transactional);
+        let clients: Vec<Arc<Client>> = producers.map(|producer| Arc::clone(&producer.client)).collect();
+        let looking = Arc::clone(&self.looking);
+        thread::spawn(move || {
+            for client in clients {
+                let _ = client.look_at_topics(LOOK_MS); // what it isn't told now it will be told the next time
+            }
+            thread::sleep(LOOK_PAUSE);
+            looking.store(false, Ordering::Release);
+        });
+    }
+
+    /// The member of the group, if there is one.
+    #[must_use]
+    pub fn consumer(&self) -> Option<Arc<Client>> {
+        self.consumer.clone()
     }
 
     /// The delayed topics, by number.

@@ -182,7 +182,13 @@ impl Engine {
 
 /// A copy was refused. What is too large goes alone; what went alone already is cut; for anything else the partition stands
 /// still.
-fn refuse(partition: &mut Partition, offset: i64, target: Target, bytes: usize, refusal: Refusal) -> Option<Happening> {
+pub fn refuse(
+    partition: &mut Partition,
+    offset: i64,
+    target: Target,
+    bytes: usize,
+    refusal: Refusal,
+) -> Option<Happening> {
     let lone = partition.refuse(offset, target, bytes);
     let code = refusal.error.code;
     if UNKNOWN_OUTCOME.contains(&code) {

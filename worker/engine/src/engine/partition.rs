@@ -60,6 +60,8 @@ pub struct Partition {
     pub(super) first_copies: [Option<i64>; TARGETS.len()],
     /// The one of them that is on its way.
     pub(super) lone: Option<Lone>,
+    /// Since when the first copy can't be queued, since its producer knows no such partition.
+    pub(super) unknown_since_ns: Option<i64>,
     /// Where Kafka's client was told to read last.
     pub(super) placed_at: Option<i64>,
     pub(super) placed_at_ns: i64,
@@ -100,6 +102,7 @@ impl Partition {
             alone: BTreeMap::new(),
             first_copies: [None; TARGETS.len()],
             lone: None,
+            unknown_since_ns: None,
             placed_at: None,
             placed_at_ns: 0,
             patience_ns: PATIENCE_NS,
@@ -155,6 +158,7 @@ impl Partition {
         self.held.let_go(taken);
         self.first_copies[target as usize].get_or_insert(offset);
         self.sent += 1;
+        self.unknown_since_ns = None;
         if self.in_flight() == 0 {
             self.progress_at_ns = boot_ns();
         }

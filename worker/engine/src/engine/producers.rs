@@ -1,22 +1,11 @@
 //! The clients that copies go through.
 
-use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use super::topic::{Names, Target, TARGETS};
-use crate::kafka::{Client, CopyHeaders, Error, Event, Kind, Load, TopicHandle};
+use crate::kafka::{Client, Copy, CopyHeaders, Error, Event, Kind, Load, TopicHandle};
 use crate::writing::HeaderSink;
-
-/// Copies go through the producer of their topic's compression, those that have to go alone through one that sends each
-/// record by itself.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Through {
-    /// `compression.type`.
-    pub compression: String,
-    /// One record a request and partition.
-    pub alone: bool,
-}
 
 /// A client and its topics.
 pub struct Producer {
@@ -27,19 +16,45 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// Looks at the partitions of a delayed topic's topics, which may have grown. Waits for the answers.
-    ///
-    /// # Errors
-    /// The first that isn't answered in time.
-    pub fn look_at(&self, topic: usize, timeout_ms: i32) -> Result<(), Error> {
-        TARGETS.into_iter().try_for_each(|target| self.client.look_at(self.handle(topic, target), timeout_ms))
-    }
-
     /// Where copies to one of a delayed topic's topics go.
     #[must_use]
     pub fn handle(&self, topic: usize, target: Target) -> &TopicHandle {
         &self.handles[topic * TARGETS.len() + target as usize]
     }
+}
+
+/// Where copies go. Outcomes come by other ways.
+pub trait Output {
+    /// Of a copy.
+    type Headers: HeaderSink;
+
+    /// For a copy with so many, or a few more.
+    fn headers(&self, count: usize) -> Self::Headers;
+
+    /// Queues a copy to one of a delayed topic's topics.
+    ///
+    /// # Errors
+    /// `code::QUEUE_FULL`; or it can't be queued at all.
+    fn produce(&self, topic: usize, target: Target, copy: Copy<'_, Self::Headers>) -> Result<(), Error>;
+}
+
+impl Output for Producer {
+    type Headers = CopyHeaders;
+
+    fn headers(&self, count: usize) -> CopyHeaders {
+        self.client.copy_headers(count)
+    }
+
+    fn produce(&self, topic: usize, target: Target, copy: Copy<'_, CopyHeaders>) -> Result<(), Error> {
+        self.client.produce(self.handle(topic, target), copy)
+    }
+}
+
+struct Made {
+    compression: String,
+    /// One record a request and partition.
+    alone: bool,
+    producer: Producer,
 }
 
 /// All of them.
@@ -48,24 +63,26 @@ pub struct Producers {
     /// librdkafka's, but for the compression.
     properties: Vec<(String, String)>,
     names: Vec<Names>,
-    by_use: HashMap<Through, Producer>,
+    /// Copies go through the producer of their topic's compression, those that have to go alone through one that sends each
+    /// record by itself.
+    made: Vec<Made>,
 }
 
 impl Producers {
     /// None is made before it is needed.
     #[must_use]
     pub fn new(load: Load, properties: Vec<(String, String)>, names: Vec<Names>) -> Self {
-        Producers { load, properties, names, by_use: HashMap::new() }
+        Producers { load, properties, names, made: Vec::new() }
     }
 
     /// Makes the one for this use, if it isn't there.
     ///
     /// # Errors
     /// It can't be made with these settings.
-    pub fn make(&mut self, through: &Through, wake: BorrowedFd<'_>) -> Result<(), String> {
-        if !self.by_use.contains_key(through) {
-            let producer = self.new_producer(through, wake)?;
-            self.by_use.insert(through.clone(), producer);
+    pub fn make(&mut self, compression: &str, alone: bool, wake: BorrowedFd<'_>) -> Result<(), String> {
+        if self.get(compression, alone).is_none() {
+            let producer = self.new_producer(compression, alone, wake)?;
+            self.made.push(Made { compression: compression.to_owned(), alone, producer });
         }
         Ok(())
     }
@@ -74,10 +91,10 @@ impl Producers {
     ///
     /// # Errors
     /// It can't be made with these settings.
-    pub fn new_producer(&self, through: &Through, wake: BorrowedFd<'_>) -> Result<Producer, String> {
+    pub fn new_producer(&self, compression: &str, alone: bool, wake: BorrowedFd<'_>) -> Result<Producer, String> {
         let mut properties = self.properties.clone();
-        properties.push(("compression.type".into(), through.compression.clone()));
-        if through.alone {
+        properties.push(("compression.type".into(), compression.into()));
+        if alone {
             properties.push(("batch.num.messages".into(), "1".into()));
         }
         let client = Arc::new(Client::new(self.load, Kind::Producer, &properties, wake)?);
@@ -92,24 +109,25 @@ impl Producers {
 
     /// The one for this use, if it was made.
     #[must_use]
-    pub fn get(&self, through: &Through) -> Option<&Producer> {
-        self.by_use.get(through)
+    pub fn get(&self, compression: &str, alone: bool) -> Option<&Producer> {
+        let made = self.made.iter().find(|made| made.alone == alone && made.compression == compression);
+        made.map(|made| &made.producer)
     }
 
     /// What the clients tell, until none has anything to tell.
     pub fn events(&self) -> impl Iterator<Item = Event> + '_ {
-        self.by_use.values().flat_map(|producer| std::iter::from_fn(|| producer.client.poll()))
+        self.iter().flat_map(|producer| std::iter::from_fn(|| producer.client.poll()))
     }
 
     /// Those that were made.
     pub fn iter(&self) -> impl Iterator<Item = &Producer> + '_ {
-        self.by_use.values()
+        self.made.iter().map(|made| &made.producer)
     }
 
     /// Gives up all that is on its way, and the clients. Their last events are given back.
     pub fn replace(&mut self) -> Vec<Event> {
         let mut last = Vec::new();
-        for (_, producer) in self.by_use.drain() {
+        for Made { producer, .. } in self.made.drain(..) {
             producer.client.purge();
             let deadline = super::clock::boot_ns() + 1_000_000_000;
             // what is purged is told a moment later

@@ -114,7 +114,7 @@ impl Engine {
     }
 
     pub(super) fn revoked(&mut self, partitions: &[Offset]) {
-        if self.consumer.as_ref().is_some_and(crate::kafka::Client::has_lost_assignment) {
+        if self.consumer.as_ref().is_some_and(|consumer| consumer.has_lost_assignment()) {
             self.give_up(partitions, true);
             return;
         }
@@ -199,7 +199,7 @@ impl Engine {
     /// Whether it has left.
     #[must_use]
     pub fn is_left(&self) -> bool {
-        self.consumer.as_ref().map_or(true, crate::kafka::Client::is_closed)
+        self.consumer.as_ref().map_or(true, |consumer| consumer.is_closed())
     }
 }
 

@@ -5,7 +5,7 @@ use super::partition::Pause;
 use super::state::State;
 use super::topic::TARGETS;
 use super::{boot_ns, Engine};
-use crate::kafka::{Error, Offset};
+use crate::kafka::Error;
 
 /// A partition as it is now.
 #[derive(Clone, Debug)]
@@ -74,23 +74,6 @@ impl Engine {
     pub fn is_finished(&self, topic: &str, partition: i32, offset: i64) -> Option<bool> {
         let slot = self.slots.find(topic, partition)?;
         self.slots.get(slot).map(|partition| partition.window.is_finished(offset))
-    }
-
-    /// What is committed of partitions, as far as it is told in time. Waits for it.
-    #[must_use]
-    pub fn ask_committed(&self, places: &[(String, i32)], timeout_ms: i32) -> Vec<Offset> {
-        let Some(consumer) = &self.consumer else { return Vec::new() };
-        let asked: Vec<Offset> = places
-            .iter()
-            .map(|(topic, partition)| Offset {
-                topic: topic.clone(),
-                partition: *partition,
-                offset: 0,
-                metadata: String::new(),
-            })
-            .collect();
-        let answered = consumer.committed(&asked, timeout_ms).unwrap_or_default();
-        answered.into_iter().filter(|(_, error)| error.is_none()).map(|(at, _)| at).collect()
     }
 
     /// What concerns all partitions.

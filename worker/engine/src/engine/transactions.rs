@@ -14,7 +14,7 @@ use super::commits::in_commits;
 use super::happening::Happening;
 use super::histogram::Histogram;
 use super::partition::Partition;
-use super::producers::{Producer, Through};
+use super::producers::Producer;
 use super::state::Step;
 use super::{boot_ns, Engine};
 use crate::kafka::{code, Error};
@@ -228,8 +228,7 @@ impl Engine {
         else {
             return;
         };
-        let through = Through { compression, alone: false };
-        let made = self.producers.new_producer(&through, self.wake.as_fd());
+        let made = self.producers.new_producer(&compression, false, self.wake.as_fd());
         let wake = self.wake.try_clone();
         let (Some(transactions), Ok(wake)) = (&mut self.transactions, wake) else { return };
         match made {

@@ -237,15 +237,15 @@ impl Client {
         (code == ffi::NO_ERROR).then_some((low, high))
     }
 
-    /// Looks at a topic's partitions now, instead of within the client's interval. Waits for it.
+    /// Looks at the partitions of all topics that it has to do with now, instead of within the client's interval. Waits for it.
     ///
     /// # Errors
     /// Kafka's, or there was no answer in time.
-    pub fn look_at(&self, topic: &super::TopicHandle, timeout_ms: i32) -> Result<(), Error> {
+    pub fn look_at_topics(&self, timeout_ms: i32) -> Result<(), Error> {
         let mut answer = ptr::null();
         // SAFETY: what the call gives is given back right away.
         let code = unsafe {
-            let code = (self.functions.metadata)(self.handle, 0, topic.pointer, &mut answer, timeout_ms);
+            let code = (self.functions.metadata)(self.handle, 0, ptr::null_mut(), &mut answer, timeout_ms);
             if !answer.is_null() {
                 (self.functions.metadata_destroy)(answer);
             }

@@ -54,7 +54,7 @@ impl Drop for CopyHeaders {
 }
 
 /// What goes to Kafka.
-pub struct Copy<'a> {
+pub struct Copy<'a, H> {
     /// Of the topic.
     pub partition: i32,
     /// Or null.
@@ -62,7 +62,7 @@ pub struct Copy<'a> {
     /// Or null.
     pub value: Option<&'a [u8]>,
     /// In order.
-    pub headers: CopyHeaders,
+    pub headers: H,
     /// Comes back with its acknowledgement.
     pub number: u64,
 }
@@ -93,7 +93,7 @@ impl Client {
     ///
     /// # Errors
     /// `code::QUEUE_FULL`; or it can't be queued at all.
-    pub fn produce(&self, topic: &TopicHandle, copy: Copy<'_>) -> Result<(), Error> {
+    pub fn produce(&self, topic: &TopicHandle, copy: Copy<'_, CopyHeaders>) -> Result<(), Error> {
         let bytes = |of: Option<&[u8]>| Value {
             bytes: of.map_or(Bytes { pointer: ptr::null(), size: 0 }, |of| Bytes {
                 pointer: of.as_ptr().cast::<c_void>(),

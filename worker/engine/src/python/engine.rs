@@ -1,14 +1,14 @@
 //! `Engine`: what the worker drives.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::routing::Policy;
-use crate::engine::{self, Beginning, Happening, Histogram, Names, Seen, Served, Settings};
+use crate::engine::{self, Beginning, Happening, Histogram, Names, Panicked, Running, Seen, Served, Settings};
 use crate::kafka::{self, Error, Offset};
 use crate::metadata;
 use crate::record::Side;
@@ -18,13 +18,11 @@ type Place = (String, i32);
 
 /// See `delayed_topics_engine.pyi`.
 #[pyclass(frozen, module = "delayed_topics_engine")]
-pub struct Engine {
-    inner: Mutex<engine::Engine>,
-}
+pub struct Engine(Running);
 
-impl Engine {
-    fn lock(&self) -> PyResult<MutexGuard<'_, engine::Engine>> {
-        self.inner.lock().map_err(|_| PyRuntimeError::new_err("the engine has panicked before"))
+impl From<Panicked> for PyErr {
+    fn from(_: Panicked) -> Self {
+        PyRuntimeError::new_err("the engine has ended by a fault of its own, which it has told on standard error")
     }
 }
 
@@ -55,7 +53,7 @@ impl Engine {
         };
         let names = |(front, delays, ready, dead_letter)| Names { front, delays, ready, dead_letter };
         let made = engine::Engine::new(load, settings, topics.into_iter().map(names).collect())?;
-        Ok(Engine { inner: Mutex::new(made) })
+        Ok(Engine(Running::start(made)?))
     }
 
     #[pyo3(signature = (number, policy, *, paused, skew_ms, compression, dead_letter_partitions))]
@@ -69,18 +67,17 @@ impl Engine {
         dead_letter_partitions: u32,
     ) -> PyResult<()> {
         let served = policy.map(|policy| Served { policy: policy.inner().clone(), paused, skew_ms, compression });
-        self.lock()?.serve(number, served, dead_letter_partitions);
-        Ok(())
+        Ok(self.0.change(|engine| engine.serve(number, served, dead_letter_partitions))?)
     }
 
     fn subscribe(&self, topics: Vec<String>, consumer: Properties) -> PyResult<()> {
-        self.lock()?.subscribe(&topics, &consumer).map_err(PyValueError::new_err)
+        self.0.change(|engine| engine.subscribe(&topics, &consumer))?.map_err(PyValueError::new_err)
     }
 
     fn assign(&self, places: Vec<(String, i32, i64)>) -> PyResult<()> {
         let offset = |(topic, partition, offset)| Offset { topic, partition, offset, metadata: String::new() };
-        self.lock()?.assign(&places.into_iter().map(offset).collect::<Vec<_>>());
-        Ok(())
+        let places: Vec<Offset> = places.into_iter().map(offset).collect();
+        Ok(self.0.change(|engine| engine.assign(&places))?)
     }
 
     #[pyo3(signature = (topic, partition, *, topic_id, delay_seconds, offset, metadata, commit))]
@@ -96,33 +93,30 @@ impl Engine {
     ) -> PyResult<()> {
         let finished = metadata::decode(offset, metadata).map_err(super::value_error)?.collect();
         let side = delay_seconds.map_or(Side::Front, |delay_seconds| Side::Delays { delay_seconds });
-        self.lock()?.begin(Beginning { topic, partition, topic_id, side, offset, finished, commit });
-        Ok(())
+        let at = Beginning { topic, partition, topic_id, side, offset, finished, commit };
+        Ok(self.0.change(|engine| engine.begin(at))?)
     }
 
     fn stop(&self, topic: &str, partition: i32) -> PyResult<()> {
-        self.lock()?.stop(topic, partition);
-        Ok(())
+        Ok(self.0.change(|engine| engine.stop(topic, partition))?)
     }
 
     fn go_on(&self, topic: &str, partition: i32) -> PyResult<()> {
-        self.lock()?.go_on(topic, partition);
-        Ok(())
+        Ok(self.0.change(|engine| engine.go_on(topic, partition))?)
     }
 
-    fn turn<'py>(&self, py: Python<'py>, longest_seconds: f64) -> PyResult<Vec<Bound<'py, PyTuple>>> {
-        #[allow(clippy::cast_possible_truncation)] // seconds
-        let longest_ns = (longest_seconds * 1e9) as i64;
-        let happened = py.detach(|| self.lock().map(|mut engine| engine.turn(longest_ns)))?;
+    fn wait<'py>(&self, py: Python<'py>, longest_seconds: f64) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let longest = Duration::from_secs_f64(longest_seconds.clamp(0.0, 60.0));
+        let happened = py.detach(|| self.0.wait(longest))?;
         happened.into_iter().map(|happening| told(py, happening)).collect()
     }
 
-    fn look(&self) -> PyResult<Vec<PySeen>> {
-        Ok(self.lock()?.look().into_iter().map(PySeen::from).collect())
+    fn look(&self, py: Python<'_>) -> PyResult<Vec<PySeen>> {
+        Ok(py.detach(|| self.0.look(engine::Engine::look))?.into_iter().map(PySeen::from).collect())
     }
 
     fn state(&self) -> PyResult<PyState> {
-        let state = self.lock()?.state();
+        let state = self.0.look(engine::Engine::state)?;
         Ok(PyState {
             may_send: state.may_send,
             problem: state.problem,
@@ -137,9 +131,8 @@ impl Engine {
     }
 
     fn tally(&self, number: usize) -> PyResult<PyTally> {
-        let engine = self.lock()?;
-        let topic = engine.topics().get(number);
-        let tally = &topic.ok_or_else(|| PyIndexError::new_err(format!("there is no topic {number}")))?.tally;
+        let found = self.0.look(|engine| engine.topics().get(number).map(|topic| topic.tally.clone()))?;
+        let tally = found.ok_or_else(|| PyIndexError::new_err(format!("there is no topic {number}")))?;
         Ok(PyTally {
             taken_in: tally.taken_in,
             released: tally.released,
@@ -151,7 +144,7 @@ impl Engine {
     }
 
     fn is_finished(&self, topic: &str, partition: i32, offset: i64) -> PyResult<Option<bool>> {
-        Ok(self.lock()?.is_finished(topic, partition, offset))
+        Ok(self.0.look(|engine| engine.is_finished(topic, partition, offset))?)
     }
 
     fn committed(
@@ -160,28 +153,36 @@ impl Engine {
         places: Vec<Place>,
         timeout_ms: i32,
     ) -> PyResult<Vec<(String, i32, i64, String)>> {
-        let answered = py.detach(|| self.lock().map(|engine| engine.ask_committed(&places, timeout_ms)))?;
-        Ok(answered.into_iter().map(|at| (at.topic, at.partition, at.offset, at.metadata)).collect())
+        let Some(consumer) = self.0.look(|engine| engine.consumer())? else { return Ok(Vec::new()) };
+        let place = |(topic, partition)| Offset { topic, partition, offset: 0, metadata: String::new() };
+        let asked: Vec<Offset> = places.into_iter().map(place).collect();
+        let answered = py.detach(|| consumer.committed(&asked, timeout_ms)).unwrap_or_default();
+        let told = answered.into_iter().filter(|(_, error)| error.is_none());
+        Ok(told.map(|(at, _)| (at.topic, at.partition, at.offset, at.metadata)).collect())
     }
 
     fn forget(&self, topic: &str, partition: i32) -> PyResult<()> {
-        self.lock()?.forget(topic, partition);
-        Ok(())
+        Ok(self.0.change(|engine| engine.forget(topic, partition))?)
     }
 
-    fn leave_at_once(&self) -> PyResult<()> {
-        self.lock()?.leave_at_once();
-        Ok(())
+    fn leave_at_once(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.0.change(engine::Engine::leave_at_once))?)
     }
 
     fn leave(&self) -> PyResult<()> {
-        self.lock()?.leave();
-        Ok(())
+        Ok(self.0.change(engine::Engine::leave)?)
+    }
+
+    #[getter]
+    fn still_seconds(&self) -> f64 {
+        #[allow(clippy::cast_precision_loss)]
+        let seconds = self.0.still_ns() as f64 / 1e9;
+        seconds
     }
 
     #[getter]
     fn left(&self) -> PyResult<bool> {
-        Ok(self.lock()?.is_left())
+        Ok(self.0.look(|engine| engine.is_left())?)
     }
 }
 

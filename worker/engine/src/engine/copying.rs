@@ -1,0 +1,291 @@
+//! What becomes of the records of a partition, and their copies.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use super::clock::boot_ns;
+use super::happening::Happening;
+use super::partition::{Alone, Lone, Partition};
+use super::producers::Output;
+use super::slots::CopyOf;
+use super::state::Step;
+use super::stored::{Parts, Stored, StoredHeaders};
+use super::topic::{Names, Served, Tally, Target};
+use crate::kafka::{code, Copy, Error};
+use crate::record::{Record, Side};
+use crate::release::{LowerBoundMs, Release};
+use crate::routing::{decide, take_turn, too_large, DeadLetter, Decision, Hop, Turn, Waiting};
+use crate::writing::{self, Extent};
+
+/// Copies of a partition before the fence is looked at again.
+const AT_ONCE: u64 = 500;
+/// For a partition to be known everywhere.
+const UNKNOWN_NS: i64 = 5_000_000_000;
+/// Headers of ours in a copy, about.
+const OWN_HEADERS: usize = 8;
+
+/// What becomes of a record that is looked at.
+enum Outcome<'r> {
+    Release(Release<'r>),
+    Hop(Hop<'r>),
+    DeadLetter(DeadLetter<'r>),
+    Hold(Waiting),
+}
+
+impl Outcome<'_> {
+    fn target(&self) -> Target {
+        match self {
+            Outcome::Release(_) | Outcome::Hold(_) => Target::Ready,
+            Outcome::Hop(_) => Target::Delays,
+            Outcome::DeadLetter(_) => Target::DeadLetter,
+        }
+    }
+}
+
+/// What becomes of a partition whose records are sent.
+#[derive(PartialEq, Eq)]
+pub enum Goes {
+    /// There may be more.
+    On,
+    /// There is more, and no room for it.
+    Blocked,
+    /// There is one that has to go alone.
+    Alone,
+    /// There is one for a partition that its producer doesn't know yet.
+    Unknown,
+    /// A copy can't even be queued: it stands still.
+    Refused,
+}
+
+/// Sends the records of a partition.
+pub struct Sending<'e, P> {
+    /// Its number.
+    pub slot: usize,
+    /// The partition.
+    pub partition: &'e mut Partition,
+    /// Of the delayed topic's topics.
+    pub names: &'e Names,
+    /// `None` while the dead-letter topic is missing.
+    pub dead_letter_partitions: Option<NonZeroU32>,
+    /// Counts what is done.
+    pub tally: &'e mut Tally,
+    /// As it is served.
+    pub served: &'e Served,
+    /// The broker's time, less what brokers' clocks may differ by.
+    pub now: LowerBoundMs,
+    /// Where copies go.
+    pub batches: Option<&'e P>,
+    /// Where those go that have to go alone.
+    pub alone: Option<&'e P>,
+    /// Nothing else is in the transaction, if there is one.
+    pub may_go_alone: bool,
+    /// Of keys and values that are not acknowledged.
+    pub most_bytes: usize,
+    /// Memory for headers.
+    pub writer: &'e mut writing::CopyHeaders,
+    /// Memory for a record.
+    pub block: &'e mut Vec<u8>,
+    /// Takes what somebody has to decide.
+    pub happenings: &'e mut Vec<Happening>,
+}
+
+impl<P: Output> Sending<'_, P> {
+    /// What has its turn, up to `AT_ONCE`: what waited first, then what has just arrived.
+    pub fn send(&mut self) -> Goes {
+        let limit = self.partition.sent + AT_ONCE;
+        let topic_id = Arc::clone(&self.partition.topic_id);
+        let before = self.partition.sent;
+        let mut block = std::mem::take(self.block);
+        let goes = self.send_up_to(limit, before, &topic_id, &mut block);
+        *self.block = block;
+        goes
+    }
+
+    fn send_up_to(&mut self, limit: u64, before: u64, topic_id: &str, block: &mut Vec<u8>) -> Goes {
+        while self.partition.state.sends() && self.partition.lone.is_none() {
+            if self.partition.room() == 0 || self.partition.bytes_on_their_way >= self.most_bytes {
+                return Goes::Blocked;
+            }
+            if self.partition.sent >= limit {
+                return Goes::On;
+            }
+            let Some(taken) = self.partition.held.take(self.now.0, self.served.paused) else {
+                return Goes::On;
+            };
+            let (offset, waiting) = (taken.offset, taken.waiting);
+            let alone = self.partition.alone.get(&offset).copied();
+            if alone.is_some()
+                && !(self.partition.in_flight() == 0 && self.may_go_alone && self.partition.sent == before)
+            {
+                self.partition.held.put_back(&taken);
+                return Goes::Alone;
+            }
+            self.partition.held.get(&taken).copy_to(block);
+            let stored = Stored::of(block).parts();
+            let record = Record {
+                side: self.partition.side,
+                partition: self.partition.number.unsigned_abs(),
+                offset,
+                topic_id,
+                appended_at_ms: stored.appended_at_ms,
+                key: stored.key,
+                headers: (waiting.is_some() || stored.headers.are_readable()).then(|| stored.headers.clone()),
+            };
+            let outcome = self.outcome(&record, waiting, &stored, alone);
+            if let Outcome::Hold(waiting) = outcome {
+                self.partition.held.wait(&taken, waiting);
+                continue;
+            }
+            match self.queue(&record, &stored, &outcome, alone) {
+                Ok(bytes) => {
+                    self.count(&outcome, waiting);
+                    let lone = alone.map(|alone| Lone { offset, next: next_smaller(alone, &outcome) });
+                    let target = outcome.target();
+                    self.partition.sent_on(&taken, target, bytes, lone);
+                }
+                Err(error) if error.code == code::QUEUE_FULL => {
+                    self.partition.held.put_back(&taken);
+                    return Goes::Blocked;
+                }
+                Err(error) if error.code == code::UNKNOWN_PARTITION && self.may_be_new() => {
+                    self.partition.held.put_back(&taken);
+                    return Goes::Unknown;
+                }
+                Err(error) => {
+                    let target = self.names.of(outcome.target()).to_owned();
+                    self.happenings.push(Happening::Refused { origin: self.partition.offset(offset), target, error });
+                    self.partition.step(Step::Stop);
+                    return Goes::Refused;
+                }
+            }
+        }
+        if self.partition.lone.is_some() {
+            Goes::Blocked
+        } else {
+            Goes::On
+        }
+    }
+
+    fn outcome<'r>(
+        &self,
+        record: &Record<'r, StoredHeaders<'r>>,
+        waiting: Option<Waiting>,
+        stored: &Parts<'_, StoredHeaders<'_>>,
+        alone: Option<Alone>,
+    ) -> Outcome<'r> {
+        if matches!(alone, Some(Alone::AsDeadLetter(_))) {
+            return Outcome::DeadLetter(too_large(record, stored.value.map_or(0, <[u8]>::len)));
+        }
+        if let Some(waiting) = waiting {
+            return match take_turn(record, waiting, &self.served.policy, self.now) {
+                Turn::Release(release) => Outcome::Release(release),
+                Turn::Hop(hop) => Outcome::Hop(hop),
+                Turn::Hold(waiting) => Outcome::Hold(waiting),
+                Turn::DeadLetter(dead) => Outcome::DeadLetter(dead),
+            };
+        }
+        match decide(record, &self.served.policy, self.now) {
+            Decision::Wait(wait) => {
+                let waiting = wait.waiting;
+                // in a delays partition others may have waited for longer
+                let at_once = record.side == Side::Front && waiting.turn_at_ms <= self.now.0 && !self.served.paused;
+                match at_once.then(|| wait.release(self.now)) {
+                    Some(Ok(release)) => Outcome::Release(release),
+                    _ => Outcome::Hold(waiting),
+                }
+            }
+            Decision::Hop(hop) => Outcome::Hop(hop),
+            Decision::DeadLetter(dead) => Outcome::DeadLetter(dead),
+        }
+    }
+
+    /// A layout that has grown is served when the operator sees its partitions; a broker may see them later.
+    fn may_be_new(&mut self) -> bool {
+        let now_ns = boot_ns();
+        now_ns - *self.partition.unknown_since_ns.get_or_insert(now_ns) < UNKNOWN_NS
+    }
+
+    /// Queues a copy; how many bytes its key and value have.
+    fn queue(
+        &mut self,
+        record: &Record<'_, StoredHeaders<'_>>,
+        stored: &Parts<'_, StoredHeaders<'_>>,
+        outcome: &Outcome<'_>,
+        alone: Option<Alone>,
+    ) -> Result<usize, Error> {
+        let producer = if alone.is_some() { self.alone } else { self.batches };
+        let Some(producer) = producer else { return Err(Error::local(code::QUEUE_FULL, "there is no producer")) };
+        let extent = match alone {
+            Some(Alone::AsDeadLetter(extent)) => extent,
+            _ => Extent::Whole,
+        };
+        let mut headers = producer.headers(OWN_HEADERS);
+        let partition = self.write(record, outcome, extent, &mut headers)?;
+        let copy = Copy {
+            partition,
+            key: if extent == Extent::OwnHeaders { None } else { stored.key },
+            value: if extent == Extent::Whole { stored.value } else { None },
+            headers,
+            number: CopyOf { slot: self.slot, offset: record.offset, target: outcome.target() }.number(),
+        };
+        let bytes = copy.key.map_or(0, <[u8]>::len) + copy.value.map_or(0, <[u8]>::len);
+        producer.produce(self.partition.topic, outcome.target(), copy).map(|()| bytes)
+    }
+
+    /// Writes the copy's headers; the partition that it goes to.
+    fn write(
+        &mut self,
+        record: &Record<'_, StoredHeaders<'_>>,
+        outcome: &Outcome<'_>,
+        extent: Extent,
+        headers: &mut P::Headers,
+    ) -> Result<i32, Error> {
+        let from = record.headers.clone().into_iter().flatten();
+        let place = record.place();
+        let number =
+            match outcome {
+                Outcome::Release(release) => {
+                    self.writer.release(from, place, release, headers);
+                    release.ready_partition()
+                }
+                Outcome::Hop(hop) => {
+                    self.writer.hop(from, place, hop, headers);
+                    hop.partition
+                }
+                Outcome::DeadLetter(dead) => {
+                    let kept = from.take(if extent == Extent::OwnHeaders { 0 } else { usize::MAX });
+                    self.writer.dead_letter(kept, place, dead, headers);
+                    let count = self.dead_letter_partitions;
+                    dead.partition(count.ok_or_else(|| {
+                        Error::local(code::UNKNOWN_TOPIC_OR_PART, "it doesn't exist, or was made again")
+                    })?)
+                }
+                Outcome::Hold(_) => return Err(Error::local(code::STATE, "it waits")),
+            };
+        Ok(i32::try_from(number).unwrap_or(i32::MAX))
+    }
+
+    fn count(&mut self, outcome: &Outcome<'_>, waiting: Option<Waiting>) {
+        let tally = &mut *self.tally;
+        match outcome {
+            Outcome::Release(release) => {
+                tally.release(self.now.0 - release.due_at_ms());
+                tally.misrouted += u64::from(waiting.is_some_and(|waiting| waiting.misrouted));
+            }
+            Outcome::Hop(_) => tally.hopped += 1,
+            Outcome::DeadLetter(dead) => tally.dead_letter(dead.cause.reason()),
+            Outcome::Hold(_) => {}
+        }
+    }
+}
+
+/// What is tried next, if the copy of a record is refused as too large though it goes alone; `None`: there is nothing left to
+/// leave out.
+fn next_smaller(alone: Alone, outcome: &Outcome<'_>) -> Option<Alone> {
+    let extent = match (alone, outcome) {
+        (Alone::AsDecided, Outcome::DeadLetter(_)) => Some(Extent::WithoutValue),
+        (Alone::AsDecided, _) => Some(Extent::Whole),
+        (Alone::AsDeadLetter(extent), _) => extent.smaller(),
+    };
+    extent.map(Alone::AsDeadLetter)
+}

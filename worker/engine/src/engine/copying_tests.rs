@@ -1,0 +1,285 @@
+//! Whatever becomes of copies, the records of a partition come out once each, none early, and in order.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU32;
+
+use super::copying::{Goes, Sending};
+use super::outcomes::refuse;
+use super::partition::Partition;
+use super::producers::Output;
+use super::slots::CopyOf;
+use super::state::{State, Step, Then};
+use super::stored::Parts;
+use super::topic::{Names, Served, Target, Topic};
+use crate::kafka::{code, Copy, Error, Refusal};
+use crate::layout::Layout;
+use crate::record::Policy;
+use crate::release::LowerBoundMs;
+use crate::writing::CopyHeaders;
+
+const START_MS: i64 = 1_790_000_000_000;
+const LARGE: usize = 500;
+const DELAYS: [u32; 3] = [0, 1, 2];
+
+/// Random numbers that are the same for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+}
+
+type Headers = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+/// A copy that was queued: when, where to, and what it has.
+struct Queued {
+    of: CopyOf,
+    at_ms: i64,
+    partition: i32,
+    bytes: usize,
+    due_at_ms: Option<i64>,
+}
+
+/// Stands for a producer.
+#[derive(Default)]
+struct Producer {
+    now_ms: Cell<i64>,
+    room: Cell<usize>,
+    queued: RefCell<VecDeque<Queued>>,
+}
+
+impl Output for Producer {
+    type Headers = Headers;
+
+    fn headers(&self, _: usize) -> Headers {
+        Headers::new()
+    }
+
+    fn produce(&self, _: usize, target: Target, copy: Copy<'_, Headers>) -> Result<(), Error> {
+        let of = CopyOf::of(copy.number);
+        assert_eq!(of.target, target);
+        if self.room.get() == 0 {
+            return Err(Error::local(code::QUEUE_FULL, "full"));
+        }
+        self.room.set(self.room.get() - 1);
+        let text = |value: &[u8]| std::str::from_utf8(value).unwrap().parse().unwrap();
+        let due_at_ms =
+            copy.headers.iter().find(|header| header.0 == b"dt-due-at").and_then(|header| header.1.as_deref());
+        self.queued.borrow_mut().push_back(Queued {
+            of,
+            at_ms: self.now_ms.get(),
+            partition: copy.partition,
+            bytes: copy.value.map_or(0, <[u8]>::len),
+            due_at_ms: due_at_ms.map(text),
+        });
+        Ok(())
+    }
+}
+
+struct Record {
+    level: usize,
+    at_ms: i64,
+    bytes: usize,
+}
+
+/// A front partition, what Kafka has of it, and what became of its records.
+struct Play {
+    random: Random,
+    partition: Partition,
+    topic: Topic,
+    served: Served,
+    producer: Producer,
+    log: Vec<Record>,
+    now_ms: i64,
+    arrived: BTreeMap<i64, Queued>,
+    doubled: usize,
+    refused: BTreeSet<i64>,
+    happenings: Vec<super::Happening>,
+}
+
+impl Play {
+    fn new(seed: u64) -> Self {
+        let layout = Layout::new(&DELAYS, &[0, 0, 1, 2]).unwrap();
+        let policy = Policy { layout, retry_cap: 3, ready_partitions: NonZeroU32::new(4).unwrap() };
+        let names = ["orders", "orders.delays", "orders.ready", "orders.dead"].map(str::to_owned);
+        let [front, delays, ready, dead_letter] = names;
+        let mut topic = Topic::new(Names { front, delays, ready, dead_letter });
+        topic.dead_letter_partitions = NonZeroU32::new(2);
+        let mut partition = Partition::new(1, 0, "orders".to_owned(), 3);
+        partition.step(Step::Place);
+        Play {
+            random: Random(seed),
+            partition,
+            topic,
+            served: Served { policy, paused: false, skew_ms: 0, compression: "none".to_owned() },
+            producer: Producer::default(),
+            log: Vec::new(),
+            now_ms: START_MS,
+            arrived: BTreeMap::new(),
+            doubled: 0,
+            refused: BTreeSet::new(),
+            happenings: Vec::new(),
+        }
+    }
+
+    fn append(&mut self) {
+        for _ in 0..self.random.below(20) {
+            let bytes = if self.random.one_in(30) { LARGE } else { 10 };
+            let level = usize::try_from(self.random.below(3)).unwrap();
+            self.log.push(Record { level, at_ms: self.now_ms, bytes });
+        }
+    }
+
+    /// As `intake` does with what Kafka gives.
+    fn read(&mut self) {
+        let value = [7; LARGE];
+        while self.partition.state.takes_in() {
+            let offset = self.partition.window.position();
+            let Some(record) = usize::try_from(offset).ok().and_then(|place| self.log.get(place)) else { return };
+            self.partition.step(Step::FirstAt { offset, position: offset });
+            if self.partition.window.take(offset).unwrap() {
+                let level = (record.level + 1).to_string();
+                let headers = [(&b"dt-delay-level"[..], Some(level.as_bytes()))].into_iter();
+                let parts = Parts {
+                    appended_at_ms: Some(record.at_ms),
+                    key: None,
+                    value: Some(&value[..record.bytes]),
+                    headers,
+                };
+                self.partition.held.arrive(offset, &parts);
+            }
+        }
+    }
+
+    fn send(&mut self) {
+        self.producer.now_ms.set(self.now_ms);
+        self.producer.room.set(usize::try_from(self.random.below(40)).unwrap());
+        let (mut writer, mut block) = (CopyHeaders::default(), Vec::new());
+        let mut sending = Sending {
+            slot: 0,
+            partition: &mut self.partition,
+            names: &self.topic.names,
+            dead_letter_partitions: self.topic.dead_letter_partitions,
+            tally: &mut self.topic.tally,
+            served: &self.served,
+            now: LowerBoundMs(self.now_ms),
+            batches: Some(&self.producer),
+            alone: Some(&self.producer),
+            may_go_alone: true,
+            most_bytes: 2000,
+            writer: &mut writer,
+            block: &mut block,
+            happenings: &mut self.happenings,
+        };
+        assert!(sending.send() != Goes::Refused);
+    }
+
+    /// Some copies are acknowledged. With one that is too large the rest of its batch is refused.
+    fn answer(&mut self) {
+        let alone = self.partition.lone.is_some();
+        for _ in 0..self.random.below(30) {
+            let Some(copy) = self.producer.queued.borrow_mut().pop_front() else { return };
+            let too_large = copy.bytes == LARGE && copy.of.target != Target::DeadLetter;
+            if too_large && !alone {
+                let behind = usize::try_from(self.random.below(5)).unwrap();
+                self.refuse(&copy, code::MSG_SIZE_TOO_LARGE);
+                for _ in 0..behind {
+                    let next = self.producer.queued.borrow_mut().pop_front();
+                    if let Some(copy) = next {
+                        self.refuse(&copy, code::MSG_SIZE_TOO_LARGE);
+                    }
+                }
+            } else if too_large {
+                self.refuse(&copy, code::MSG_SIZE_TOO_LARGE);
+            } else if self.random.one_in(200) {
+                self.refuse(&copy, code::TOPIC_AUTHORIZATION_FAILED);
+            } else {
+                self.partition.acknowledge(copy.of.offset, copy.of.target, copy.bytes);
+                self.doubled += usize::from(self.arrived.insert(copy.of.offset, copy).is_some());
+            }
+        }
+    }
+
+    fn refuse(&mut self, copy: &Queued, code: i32) {
+        self.refused.insert(copy.of.offset);
+        let refusal = Refusal { error: Error::local(code, "refused"), topic: "orders.delays".to_owned() };
+        refuse(&mut self.partition, copy.of.offset, copy.of.target, copy.bytes, refusal);
+    }
+
+    /// As the engine's turns do, and the worker for one that stands still.
+    fn go_on(&mut self) {
+        match self.partition.state {
+            State::Settling(then) if self.partition.in_flight() == 0 => {
+                if then == Then::ReadAgain {
+                    self.partition.window = self.partition.window.renewed();
+                    self.partition.step(Step::Place);
+                } else {
+                    self.partition.step(Step::Settled);
+                }
+            }
+            State::Standing => self.partition.step(Step::GoOn),
+            _ => {}
+        }
+        self.partition.committed = self.partition.acknowledged;
+    }
+
+    fn turn(&mut self) {
+        self.read();
+        self.send();
+        self.answer();
+        self.go_on();
+        self.now_ms += i64::try_from(self.random.below(3)).unwrap();
+    }
+
+    fn run(&mut self) {
+        for _ in 0..100 {
+            self.append();
+            self.turn();
+        }
+        let end = i64::try_from(self.log.len()).unwrap();
+        for _ in 0..100_000 {
+            if self.partition.window.lowest_unfinished() == end {
+                return;
+            }
+            self.turn();
+        }
+        panic!("offset {} of {end} never came out", self.partition.window.lowest_unfinished());
+    }
+}
+
+#[test]
+fn every_record_comes_out_once_none_early_and_in_order() {
+    for seed in 1..200 {
+        let mut play = Play::new(seed);
+        play.run();
+        assert_eq!((play.arrived.len(), play.doubled), (play.log.len(), 0), "seed {seed}");
+        let mut last: BTreeMap<(i32, i32, usize), (i64, i64)> = BTreeMap::new();
+        for (offset, copy) in &play.arrived {
+            let record = &play.log[usize::try_from(*offset).unwrap()];
+            let due_at_ms = record.at_ms + 1000 * i64::from(DELAYS[record.level]);
+            if copy.of.target == Target::DeadLetter {
+                assert_eq!(record.bytes, LARGE, "seed {seed}, offset {offset}");
+                continue;
+            }
+            assert_eq!(copy.due_at_ms, Some(due_at_ms), "seed {seed}, offset {offset}");
+            assert!(copy.of.target != Target::Ready || copy.at_ms >= due_at_ms, "seed {seed}, offset {offset}: early");
+            if !play.refused.contains(offset) {
+                let line = (copy.of.target as i32, copy.partition, record.level);
+                let before = last.insert(line, (*offset, copy.at_ms));
+                assert!(
+                    before.map_or(true, |(_, at_ms)| at_ms <= copy.at_ms),
+                    "seed {seed}, offset {offset}: overtaken"
+                );
+            }
+        }
+    }
+}
