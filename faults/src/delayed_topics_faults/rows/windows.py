@@ -2,17 +2,15 @@
 
 import time
 from random import Random
-from typing import Final
 
 from confluent_kafka import Producer
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_worker_testing.process import WorkerProcess
 
 from delayed_topics_faults.judge import Seen
 from delayed_topics_faults.row import Play, Row
 from delayed_topics_faults.stage import Stage, expect_ready, now_ms
-
-HOUR_SECONDS: Final = 3600
 
 
 class FullBitmap(Row):
@@ -33,17 +31,10 @@ class FullBitmap(Row):
             orders.produce(b"%d" % n, headers=[stage.expected(level), ("dt-delay-level", b"%d" % level)], partition=0)
         orders.flush()
         self._idle()
-        killed = rng.random() < 0.5
-        crashes: list[int] = []
-        if killed:
-            self._worker.kill()
-            crashes.append(now_ms())
-        else:
-            self._worker.terminate()
+        how, crashes = _ended(self._worker, killed=rng.random() < 0.5)
         self._worker = stage.start()
         self._idle()
         orders.change(paused=False)
-        how = "killed" if killed else "stopped"
         # what it had read it had read late: the pause alone lasts longer than a second
         return Play(injected=f"{how} with a full window", terms={"crashes_ms": crashes, "order": False})
 
@@ -129,14 +120,17 @@ class ManyPartitions(Row):
 
     def trial(self, stage: Stage, rng: Random) -> Play:
         killed = rng.random() < 0.5
-        crashes: list[int] = []
         with stage.load(rng, records=10_000, per_second=2000) as load:
             time.sleep(rng.uniform(0.5, load.seconds))
-            if killed:
-                self._worker.kill()
-                crashes.append(now_ms())
-            else:
-                self._worker.terminate()
+            how, crashes = _ended(self._worker, killed=killed)
             self._worker = stage.start()
-        how = "killed" if killed else "stopped"
         return Play(injected=f"{how} under load", terms={"crashes_ms": crashes, "healed_at_ms": now_ms()})
+
+
+def _ended(worker: WorkerProcess, *, killed: bool) -> tuple[str, list[int]]:
+    """How it was ended, and when it was, if that counts as a crash."""
+    if killed:
+        worker.kill()
+        return "killed", [now_ms()]
+    worker.terminate()
+    return "stopped", []

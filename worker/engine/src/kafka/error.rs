@@ -21,14 +21,11 @@ pub mod code {
     pub const FENCED: i32 = -144;
     pub const TIMED_OUT: i32 = -185;
     pub const ASSIGN_PARTITIONS: i32 = -175;
-    pub const REVOKE_PARTITIONS: i32 = -174;
-    pub const NO_OFFSET: i32 = -168;
     pub const UNKNOWN_PARTITION: i32 = -190;
     pub const MSG_SIZE_TOO_LARGE: i32 = 10;
     pub const INVALID_MSG_SIZE: i32 = 4;
     pub const RECORD_LIST_TOO_LARGE: i32 = 18;
     pub const TOPIC_AUTHORIZATION_FAILED: i32 = 29;
-    pub const GROUP_AUTHORIZATION_FAILED: i32 = 30;
     pub const UNKNOWN_TOPIC_OR_PART: i32 = 3;
     pub const INVALID_PRODUCER_EPOCH: i32 = 47;
     pub const INVALID_TXN_STATE: i32 = 48;
