@@ -22,6 +22,7 @@ __all__ = [
     "Tally",
     "Wait",
     "Window",
+    "broker_time_ms",
     "committed_topic_id",
     "decide",
     "decode_metadata",
@@ -390,3 +391,7 @@ def decode_metadata(committed: int, metadata: str) -> list[int]:
 
 def committed_topic_id(metadata: str) -> str | None:
     """The id of the topic that a commit was made for; None if it doesn't say."""
+
+def broker_time_ms(probes: Sequence[tuple[int, int, int]], now_ns: int) -> int | None:
+    """What the broker's clock shows at least; None if the last probe is older than a second. A probe: when it was sent and its
+    acknowledgement seen, by this machine, in nanoseconds, and when the broker appended it."""

@@ -4,9 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from delayed_topics_worker_testing.process import WorkerProcess
-
-from delayed_topics_bench.stand import seconds_of
+from delayed_topics_worker_testing.process import WorkerProcess, seconds_of
 
 __all__ = ["SECTIONS", "Watch", "section_of"]
 

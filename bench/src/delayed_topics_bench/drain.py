@@ -8,7 +8,7 @@ from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.world import Declared
 
 from delayed_topics_bench.samples import Samples, Verdict, judge
-from delayed_topics_bench.stand import Backlog, Stand, cpu_seconds
+from delayed_topics_bench.stand import Backlog, Stand
 
 __all__ = ["HOP_DELAY_SECONDS", "Drained", "Leg", "drain_direct", "drain_hopped", "hop", "release", "show_and_await"]
 
@@ -111,7 +111,7 @@ def show_and_await(
 ) -> tuple[int, float]:
     """Returns when the backlog was shown, in milliseconds, and the CPU seconds of the workers since."""
     with watch(workers):
-        before = sum(cpu_seconds(worker.pid) for worker in workers)
+        before = sum(worker.cpu_seconds() for worker in workers)
         shown_at_ms = backlog.show()
         stand.await_records(target, records)
-        return shown_at_ms, sum(cpu_seconds(worker.pid) for worker in workers) - before
+        return shown_at_ms, sum(worker.cpu_seconds() for worker in workers) - before

@@ -24,7 +24,7 @@ class Plan:
     seconds: int = 30
     warm_seconds: int = 40
     burst_records: int = 1_000_000
-    held_records: int = 160_000  # a worker holds up to 23,000 of a partition, there are eight
+    held_records: int = 150_000  # a worker takes in up to 20,000 offsets of a partition, there are eight
     cpu_records: int = 300_000
     peers: tuple[str, ...] = ()
     peer_rates: tuple[int, ...] = (1_000, 10_000)

@@ -1,6 +1,5 @@
 """What every part of the benchmark stands on: one broker, delayed topics, real worker processes, and a backlog at will."""
 
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from delayed_topics_bench.java import JAVA_OPTIONS, JavaProgram, class_path_of
 from delayed_topics_bench.samples import Samples
 
-__all__ = ["PARTITIONS", "Backlog", "Stand", "cpu_seconds", "metric", "seconds_of"]
+__all__ = ["PARTITIONS", "Backlog", "Stand", "metric"]
 
 PARTITIONS = 8
 """Of every topic: two for each of four workers."""
@@ -198,14 +197,3 @@ def metric(worker: WorkerProcess, name: str, topic: str) -> float:
             if sample.name == name and sample.labels.get("topic") == topic:
                 return float(sample.value)
     return 0.0
-
-
-def cpu_seconds(pid: int) -> float:
-    """All threads of a process so far, its start included."""
-    return seconds_of(Path(f"/proc/{pid}/stat"))
-
-
-def seconds_of(stat: Path) -> float:
-    """Processor time by a `stat` file of a process or a thread."""
-    fields = stat.read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

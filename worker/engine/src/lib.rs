@@ -1,16 +1,17 @@
-//! What every record of a delayed topic goes through: decisions, headers of copies, windows, commit metadata.
+//! The relay's engine: reads the records of delayed topics, decides about each, and writes its copies when they are due.
 //!
-//! Pure: no IO, no clock, nothing of Python, and for a record no memory is allocated. What reads and produces does so:
+//! [`engine`] holds the records, the state of each partition and the loop; [`kafka`] is the door to librdkafka. The other modules
+//! decide about one record. They do no IO and read no clock, and allocate nothing for a record:
 //!
-//! * It makes a [`record::Record`] of what it has read, whose values are borrowed, and notes its offset in the partition's
-//!   [`window::Window`].
+//! * The intake makes a [`record::Record`] of what it has read, whose values are borrowed, and notes its offset in the
+//!   partition's [`window::Window`].
 //! * [`routing::decide`] says what becomes of it. One that waits goes into [`pending::Pending`] with its [`routing::Waiting`];
 //!   when its turn has come, [`routing::take_turn`] says what becomes of it then.
 //! * [`writing::CopyHeaders`] gives the headers of the copy to a [`writing::HeaderSink`]. Those of a release it writes for a
 //!   [`release::Release`] only, which can't be had of a record that isn't due.
 //! * Acknowledged, the offset is finished in the window, whose [`window::CommitPoint`] may be committed.
 //!
-//! `python` gives all of it to Python, for property tests and tools.
+//! `python` gives all of it to Python: the engine to the worker, the decisions to property tests and tools.
 
 pub mod dead_letter;
 pub mod digits;

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from delayed_topics_core.events import Event, EventKind
 from delayed_topics_core.layout import format_ranges
+from delayed_topics_core.names import CLOCK_TOPIC
 from delayed_topics_core.reasons import Reason
 from delayed_topics_engine import Engine, State, Tally
 from delayed_topics_kafka.admin import KafkaAdmin
@@ -181,7 +182,9 @@ class Reporter:
 
 
 def _why(state: State, stuck: Sequence[Alarm]) -> str:
-    said = [str(Fault(*state.clock_problem))] if state.clock_problem else []
+    said: list[str] = []
+    if state.clock_problem:
+        said.append(f"the broker's time can't be had by a record to {CLOCK_TOPIC}: {Fault(*state.clock_problem)}")
     said += [state.problem] if state.problem else []
     said += [alarm.message for alarm in stuck[:1]]
     if not said and not state.time_known:

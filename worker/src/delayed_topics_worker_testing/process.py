@@ -107,6 +107,10 @@ class WorkerProcess:
     def alarm_reasons(self) -> set[str]:
         return {alarm["reason"] for alarm in self.status().get("alarms", [])}
 
+    def cpu_seconds(self) -> float:
+        """Processor time of all threads so far, its start included."""
+        return seconds_of(Path(f"/proc/{self.pid}/stat"))
+
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
@@ -122,3 +126,9 @@ class WorkerProcess:
         """SIGKILL."""
         self._process.kill()
         self._process.wait(180)
+
+
+def seconds_of(stat: Path) -> float:
+    """Processor time by a `stat` file of a process or a thread."""
+    fields = stat.read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -226,6 +226,10 @@ impl Engine {
         let Some(compression) =
             self.topics.iter().find_map(|topic| topic.served.as_ref().map(|s| s.compression.clone()))
         else {
+            // none is served any more: nothing is to be copied
+            if let Some(transactions) = &mut self.transactions {
+                transactions.stage = Stage::Closed { until_ns: boot_ns() + RETRY_NS };
+            }
             return;
         };
         let made = self.producers.new_producer(&compression, false, self.wake.as_fd());

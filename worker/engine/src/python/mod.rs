@@ -1,5 +1,6 @@
 //! The module `delayed_topics_engine`; `delayed_topics_engine.pyi` documents it.
 
+mod clock;
 mod engine;
 mod pending;
 mod routing;
@@ -7,6 +8,8 @@ mod window;
 
 #[pyo3::pymodule]
 mod delayed_topics_engine {
+    #[pymodule_export]
+    use super::clock::broker_time_ms;
     #[pymodule_export]
     use super::engine::{Engine, PyHistogram, PySeen, PyState, PyTally};
     #[pymodule_export]
