@@ -12,19 +12,28 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 def test_drain_and_lateness_count_every_record(tmp_path: Path) -> None:
     file = tmp_path / "relay.json"
-    arguments = ["--part", "drain", "--part", "lateness", "--size", "100", "--records", "5000", "--workers", "2"]
+    arguments = ["--quick", "--part", "drain", "--part", "lateness", "--records", "5000", "--ceiling-records", "50000"]
     done = CliRunner().invoke(
-        main, [*arguments, "--rate", "200", "--seconds", "2", "--warm-seconds", "5", "--results", str(file)]
+        main,
+        [
+            *(*arguments, "--workers", "2", "--rate", "200", "--seconds", "4", "--warm-seconds", "6"),
+            *("--runs", "2", "--results", str(file)),
+        ],
     )
     assert done.exit_code == 0, done.output
-    body = json.loads(file.read_text())
-    speed = body["records_per_s"]["100"]
-    assert 0 < speed["ceiling"] < min(speed["produce"], speed["consume"])
-    assert speed["2"] > 0
-    assert speed["by_hop"]["2"]["records_per_s"] < speed["by_hop"]["2"]["release_per_s"]
-    late = body["lateness_ms"]["200"]
-    assert 0 <= late["p50"] <= late["p99"] <= late["p999"] <= late["max"]
-    assert body["runs"]["records_per_s/100"]["checked"]["records"] == 10_000
-    assert body["runs"]["lateness_ms/200"]["checked"]["records"] == 1400
-    assert (body["early"], body["lost"], body["doubled"]) == (0, 0, 0)
+    parts = json.loads(file.read_text())["parts"]
+    assert len(parts["drain"]["100"]) == len(parts["lateness"]["200"]) == 2
+    for run in parts["drain"]["100"]:
+        ceiling = run["figures"]["ceiling"]
+        assert 0 < ceiling["relay"] < min(ceiling["produce"], ceiling["consume"])
+        assert run["figures"]["direct"]["2"]["records_per_s"] > 0
+        by_hop = run["figures"]["by_hop"]["2"]
+        assert by_hop["records_per_s"] < by_hop["release_per_s"]
+        assert run["checked"] == {"records": 10_000, "early": 0, "lost": 0, "doubled": 0, "disordered": 0}
+    for run in parts["lateness"]["200"]:
+        late, floor = run["figures"], run["figures"]["floor"]
+        assert 0 <= late["p50"] <= late["p99"] <= late["p999"] <= late["max"]
+        assert 0 <= floor["p50"] < late["p99"]
+        assert run["checked"] == {"records": 2000, "early": 0, "lost": 0, "doubled": 0, "disordered": 0}
     assert "front → delays → ready" in done.output
+    assert "Medians of 2 runs" in done.output

@@ -6,83 +6,125 @@ from typing import Any
 
 import pytest
 from delayed_topics_bench.plots import draw
-from delayed_topics_bench.report import BEGIN, DOCUMENT, END, markdown, write_document
-from delayed_topics_bench.results import RESULTS, Entry, Results
+from delayed_topics_bench.report import DOCUMENT, markdown, marks, write_document
+from delayed_topics_bench.results import RESULTS, Entry, Figure, Results, merged
 from delayed_topics_bench.samples import Verdict
 
-LATE = {"p50": 2.0, "p99": 8.0, "p999": 20.0, "max": 31.4}
-HOPS = {"1": {"records_per_s": 40_000}, "2": {"records_per_s": 70_000}}
-CPU = {"engine": 1.0, "librdkafka, brokers": 2.0, "librdkafka, main": 0.1, "Python": 0.0}
-PEER = {**LATE, "early": 0, "not_received_in_60_s": 3, "doubled": 0}
+LATE = {"p50": 2.0, "p99": 8.0, "p999": 20.0, "max": 31.4, "ack_p999": 9.0}
+CPU = {"engine": 1.0, "librdkafka, brokers": 2.0, "librdkafka, main": 0.1, "Python": 0.0, "in all": 3.1}
+PEER = {**LATE, "early": 0, "rejected": 0, "not_received_in_60_s": 3, "doubled": 0}
+
+
+def drained(per_second: int) -> dict[str, float]:
+    return {"records_per_s": per_second, "share_of_ceiling": per_second / 200_000, "cpu_us": 3.0}
+
+
+def run(figures: dict[str, Any], **further: Any) -> dict[str, Any]:
+    checked = {"records": 4000, "early": 0, "lost": 0, "doubled": 0, "disordered": 0}
+    return {"commit": "abc", "others": 0.01, "checked": checked, "figures": figures, **further}
+
+
+def drain(per_second: int) -> dict[str, Any]:
+    direct = {"1": drained(per_second), "2": drained(150_000)}
+    return {"ceiling": {"relay": 200_000}, "direct": direct, "by_hop": {"1": drained(40_000)}}
+
+
 BODY: dict[str, Any] = {
-    "records_per_s": {
-        "100": {"ceiling": 200_000, "1": 90_000, "2": 150_000, "by_hop": HOPS},
-    },
-    "lateness_ms": {"10000": {**LATE, "by_delay": {"1 s": LATE}, "ack_p999": 16.0, "valid": False, "unfinished": 7000}},
-    "burst": {
-        "records": 1000,
-        "lanes": 8,
-        "workers": 2,
-        "records_per_s": 90_000,
-        "top_per_s": 100_000,
-        "share_of_top": 0.9,
-        "first_ms": 2,
-        "disordered": 0,
-        "timeline": [[2, 1], [11, 1000]],
-    },
-    "memory": {"100": {"bytes_per_record": 900, "idle_mib": 40, "full_window_mib": 90, "full_window_held": 33_000}},
-    "cpu_us_per_record": {"front to ready": CPU},
-    "peers": {"delayed topics": {"1000": PEER}, "other": {"not_to_be_had": "no network"}},
-    "runs": {
-        "drain": {"others": 0.31, "checked": {"records": 4000, "early": 0, "lost": 0, "doubled": 0, "disordered": 0}}
+    "parts": {
+        "drain": {"100": [run(drain(90_000)), run(drain(80_000)), run(drain(120_000))]},
+        "lateness": {
+            "10000": [
+                run(
+                    {**LATE, "by_delay": {"1 s": LATE}, "floor": LATE, "unfinished": 7000},
+                    problem="the broker was slow",
+                )
+            ]
+        },
+        "burst": {
+            "1000": [
+                run(
+                    {
+                        "records_per_s": 90_000,
+                        "top_per_s": 100_000,
+                        "share_of_top": 0.9,
+                        "first_ms": 2,
+                        "disordered": 0,
+                        "timeline": [[2, 1], [11, 1000]],
+                    }
+                )
+            ]
+        },
+        "memory": {
+            "100": [
+                run(
+                    {
+                        "bytes_per_record": 900,
+                        "beyond_bytes_per_record": 65,
+                        "idle_mib": 40,
+                        "full_window_mib": 90,
+                        "full_window_held": 33_000,
+                    }
+                )
+            ]
+        },
+        "cpu": {"front to ready": [run(CPU)]},
+        "peers": {"delayed topics": [run({"1000": PEER})], "other": [run({"not_to_be_had": "no network"})]},
     },
     "machine": {"cpu": "a CPU", "cores": 2, "memory_gib": 23.4},
-    "early": 0,
-    "lost": 0,
-    "doubled": 0,
 }
 
 
-PARTS = ("records_per_s", "lateness_ms", "burst", "memory", "cpu_us_per_record", "peers")
-
-
 def test_each_part_has_a_table_and_a_picture(tmp_path: Path) -> None:
-    text = markdown(BODY)
+    text = markdown(BODY, "pictures")
     for said in (
-        "150,000 (75%)",
-        "above 15: not a valid run, 7,000 unfinished",
+        "90,000 (80,000 to 120,000)",
+        "45% (40% to 60%)",
+        "| 150,000 |",
+        "Medians of 1 to 3 runs",
+        "7,000",
+        "Not valid: lateness 10000: the broker was slow.",
         "90%",
         "900",
         "3.1",
         "not to be had: no network",
-        "drain (31%)",
     ):
         assert said in text
-    assert all(f"/relay/{part}.png)" in text for part in PARTS)
+    assert all(f"(pictures/{part}.png)" in text for part in BODY["parts"])
     files = draw(BODY, tmp_path)
-    assert {file.name for file in files} == {f"{part}.png" for part in PARTS}
+    assert {file.stem for file in files} == set(BODY["parts"])
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in files)
 
 
+def test_numbers_of_several_runs_become_their_median_and_spread() -> None:
+    found = merged([{"n": 3, "by": {"x": 1.0}}, {"n": 9, "by": {}}, {"n": 4, "by": {"x": 2.0}, "said": "no"}])
+    assert found == {"n": Figure(4, 3, 9), "by": {"x": Figure(1.5, 1.0, 2.0)}}
+
+
 def test_the_document_keeps_its_text(tmp_path: Path) -> None:
+    begin, end = marks("relay")
     document = tmp_path / "performance.md"
-    document.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    write_document(BODY, document)
-    assert document.read_text() == f"before\n{BEGIN}\n{markdown(BODY)}{END}\nafter\n"
+    document.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
+    write_document(BODY, "relay", document)
+    assert document.read_text() == f"before\n{begin}\n{markdown(BODY, '../bench/results/relay')}{end}\nafter\n"
 
 
-def test_the_document_has_the_figures_of_the_last_run_and_no_others() -> None:
-    figures = markdown(json.loads(RESULTS.read_text())) if RESULTS.exists() else ""
-    assert f"{BEGIN}\n{figures}{END}" in DOCUMENT.read_text(), "run `make bench ARGS=--only-show`"
+@pytest.mark.parametrize("name", ["relay", "exactly-once"])
+def test_the_document_has_the_figures_of_the_last_run_and_no_others(name: str) -> None:
+    file = RESULTS / f"{name}.json"
+    figures = markdown(json.loads(file.read_text()), f"../bench/results/{name}") if file.exists() else ""
+    begin, end = marks(name)
+    assert f"{begin}\n{figures}{end}" in DOCUMENT.read_text(), "run `make bench ARGS=--only-show`"
 
 
 @pytest.mark.process
-def test_a_run_replaces_its_own_figures_and_counts_them_once(tmp_path: Path) -> None:
+def test_a_new_series_of_runs_replaces_the_last_one_of_the_same_thing(tmp_path: Path) -> None:
     file = tmp_path / "relay.json"
     for lost in (1, 0):
         kept = Results(file)
-        kept.add(Entry(part="a", key="100", figures={"n": lost}, verdict=Verdict(records=10, lost=lost)), others=0.0)
-        kept.add(Entry(part="b", figures={"m": 1}, verdict=Verdict(records=5, doubled=2)), others=0.0)
-    body = Results(file).body
-    assert (body["a"], body["b"]) == ({"100": {"n": 0}}, {"m": 1})
-    assert (body["early"], body["lost"], body["doubled"]) == (0, 0, 2)
+        for _ in range(2):
+            kept.add("a", Entry(key="100", figures={"n": lost}, verdict=Verdict(records=10, lost=lost)), others=0.0)
+        if lost:
+            kept.add("b", Entry(key="x", figures={"m": 1}), others=0.0)
+    parts = Results(file).body["parts"]
+    assert [one["checked"]["lost"] for one in parts["a"]["100"]] == [0, 0]
+    assert [one["figures"] for one in parts["b"]["x"]] == [{"m": 1}]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from delayed_topics_bench.samples import RECEIVED, SENT, Samples, Verdict, judge, percentiles
+from delayed_topics_bench.samples import RECEIVED, SENT, Samples, Verdict, due_under_load, judge, percentiles
 
 DELAY_US = 1_000_000
 COUNT = 1000
@@ -84,6 +84,15 @@ def test_percentiles_are_measured_values_never_below_the_share(count: int, p999:
     late_us = np.random.default_rng(7).permutation(np.arange(1, count + 1)) * 1000
     found = percentiles(late_us)
     assert found == {"p50": count // 2 + 1.0, "p99": count // 100 * 99 + 1.0, "p999": p999, "max": float(count)}
+
+
+def test_only_what_is_due_under_load_counts() -> None:
+    samples = run_of(3 * COUNT)
+    due_us = samples.stamp_us + DELAY_US
+    counted = due_under_load(samples, due_us=due_us, warm_seconds=2)
+    assert counted.nonzero()[0].tolist() == list(range(COUNT, 2 * COUNT)), (
+        "due from 2 s on until the sending ends at 3 s"
+    )
 
 
 def test_only_chosen_numbers_count() -> None:

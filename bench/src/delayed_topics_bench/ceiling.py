@@ -1,10 +1,11 @@
-"""What the broker gives at most: Kafka's own perf tools, on the same broker, at the same size on the wire."""
+"""What the broker gives at most: Kafka's own perf tools, on the same broker, at the same size on the wire, once they are warm."""
 
+import re
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from delayed_topics_devcluster.kafka import java_tool
-from delayed_topics_kafka.model import NewTopicSpec
 
 from delayed_topics_bench.stand import PARTITIONS, Stand
 
@@ -13,9 +14,17 @@ __all__ = ["Ceiling", "ceiling", "wire_bytes"]
 KEY_BYTES = 8
 HEADERS = {"trace": 16, "kind": 5, "source": 5}
 """Name → bytes of its value, as java/kafka/Backlog.java writes them."""
-PRODUCER = ("acks=all", "enable.idempotence=true", "linger.ms=5", "batch.size=65536", "buffer.memory=67108864")
+PRODUCER = (
+    *("acks=all", "enable.idempotence=true", "linger.ms=5", "batch.size=65536", "buffer.memory=67108864"),
+    *("send.buffer.bytes=-1", "receive.buffer.bytes=-1"),
+)
 JAVA = ("-Xmx256m",)
 """With Java's own choice of compilers: what is measured is what it gets to, not how soon."""
+REPORT_MS = 100
+WARM_SHARE = 0.5
+"""Of the records: Java compiles meanwhile, so they don't count."""
+SENT = re.compile(r"^(\d+) records sent, ([\d.]+) records/sec", re.MULTILINE)
+"""A line of ProducerPerformance: each of the last five seconds, at last one of the whole run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,31 +47,43 @@ def wire_bytes(size: int) -> int:
 
 def ceiling(stand: Stand, *, size: int, records: int) -> Ceiling:
     """Produce `records` with ProducerPerformance, then consume them with ConsumerPerformance."""
-    topic = f"ceiling-{uuid.uuid4().hex[:8]}"
-    spec = NewTopicSpec(name=topic, partitions=PARTITIONS, replication_factor=1, config={})
-    stand.world.admin.create_topics([spec])
-    produced = java_tool(
-        "org.apache.kafka.tools.ProducerPerformance",
-        *("--topic", topic, "--num-records", str(records), "--record-size", str(wire_bytes(size))),
-        *("--throughput", "-1", "--producer-props", f"bootstrap.servers={stand.bootstrap}", *PRODUCER),
-        options=JAVA,
-    )
-    consumed = java_tool(
-        "org.apache.kafka.tools.ConsumerPerformance",
-        *("--bootstrap-server", stand.bootstrap, "--topic", topic, "--messages", str(records), "--timeout", "60000"),
-        options=JAVA,
-    )
-    stand.world.admin.delete_topics([topic])
+    with stand.topic(f"ceiling-{uuid.uuid4().hex[:8]}", partitions=PARTITIONS) as topic:
+        produced = java_tool(
+            "org.apache.kafka.tools.ProducerPerformance",
+            *("--topic", topic, "--num-records", str(records), "--record-size", str(wire_bytes(size))),
+            *("--throughput", "-1", "--producer-props", f"bootstrap.servers={stand.bootstrap}", *PRODUCER),
+            options=JAVA,
+        )
+        consumed = java_tool(
+            "org.apache.kafka.tools.ConsumerPerformance",
+            *("--bootstrap-server", stand.bootstrap, "--topic", topic, "--messages", str(records)),
+            *("--timeout", "60000", "--show-detailed-stats", "--reporting-interval", str(REPORT_MS)),
+            options=JAVA,
+        )
     return Ceiling(produce=_produced(produced), consume=_consumed(consumed))
 
 
 def _produced(printed: str) -> float:
-    """Of its last line, `3000000 records sent, 423728.8 records/sec (…`."""
-    last = [line for line in printed.splitlines() if "records sent" in line][-1]
-    return float(last.split(",")[1].split()[0])
+    *intervals, whole = [(int(count), float(rate)) for count, rate in SENT.findall(printed)]
+    return _warm(intervals or [whole])
 
 
 def _consumed(printed: str) -> float:
-    """Of its table `start.time, …, fetch.nMsg.sec`: without the time that joining the group took."""
     header, *rows = [line.split(", ") for line in printed.splitlines() if line.count(",") >= 8]
-    return float(rows[-1][header.index("fetch.nMsg.sec")])
+    count, rate = header.index("data.consumed.in.nMsg"), header.index("nMsg.sec")
+    totals = [0, *(int(row[count]) for row in rows)]
+    return _warm([
+        (after - before, float(row[rate])) for before, after, row in zip(totals[:-1], totals[1:], rows, strict=True)
+    ])  # fmt: skip
+
+
+def _warm(intervals: Sequence[tuple[int, float]]) -> float:
+    """Of the intervals, each its records and records a second, those in which Java is warm."""
+    whole = sum(count for count, _ in intervals)
+    counted, seconds, passed = 0, 0.0, 0
+    for count, rate in intervals:
+        passed += count
+        if count and passed > whole * WARM_SHARE:
+            counted += count
+            seconds += count / rate
+    return counted / seconds

@@ -10,8 +10,8 @@ import click
 from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_devcluster.progress import say, step
 
-from delayed_topics_bench.others import Usage, others_share
-from delayed_topics_bench.parts import PARTS
+from delayed_topics_bench.others import MOST_SHARE, Usage, others_share
+from delayed_topics_bench.parts import PARTS, Task
 from delayed_topics_bench.peers import PEERS
 from delayed_topics_bench.plan import DEFAULT, QUICK, Plan
 from delayed_topics_bench.plots import draw
@@ -23,6 +23,7 @@ __all__ = ["main"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 POSITIVE = click.IntRange(min=1)
+MOST_TRIES = 3
 
 
 def _field(flag: str, name: str, text: str, *, many: bool = False) -> Callable[[Command], Command]:
@@ -47,11 +48,13 @@ def _field(flag: str, name: str, text: str, *, many: bool = False) -> Callable[[
 @_field("--seconds", "seconds", "How long each rate is kept.")
 @_field("--warm-seconds", "warm_seconds", "How long each rate is kept before that, while Java compiles.")
 @_field("--burst-records", "burst_records", "All due in the same millisecond.")
+@_field("--ceiling-records", "ceiling_records", "Of Kafka's own tools; fewer where they would have more than 2 GB.")
 @_field("--held-records", "held_records", "That wait, for their memory.")
-@_field("--cpu-records", "cpu_records", "Whose processor time is divided by section.")
+@_field("--cpu-records", "cpu_records", "Whose processor time is divided by thread.")
 @_field("--peer-rate", "peer_rates", "Records a second beside the peers; may be repeated.", many=True)
 @_field("--peer-seconds", "peer_seconds", "How long each of these is kept.")
 @click.option("--peer", "peers", type=click.Choice(list(PEERS)), multiple=True, help="Only this; may be repeated.")
+@_field("--runs", "runs", "Each of all that is measured; medians and spreads are shown.")
 @click.option("--only-show", is_flag=True, help="Measure nothing: tables, plots and document of the last figures.")
 @click.option(
     "--results",
@@ -73,36 +76,53 @@ def main(
     """
     plan = replace(QUICK if quick else DEFAULT, **{name: value for name, value in fields.items() if value})
     name = "quick" if quick else "exactly-once" if exactly_once else "relay"
-    file = results or RESULTS.with_name(f"{name}.json")
+    file = results or RESULTS / f"{name}.json"
     kept = Results(file)
     failed: list[str] = []
     if not only_show:
-        chosen = parts or tuple(name for name in PARTS if not (quick and name == "peers"))
+        chosen = parts or tuple(name for name in PARTS if name != "peers" or not (quick or exactly_once))
         failed = _measure(plan, chosen, kept, Stand(exactly_once=exactly_once))
     show(kept.body)
     for picture in draw(kept.body, file.with_suffix("")):
         say(f"drawn: {picture}")
-    if file == RESULTS:
-        write_document(kept.body)
+    if file.parent == RESULTS and not quick:
+        write_document(kept.body, name)
     say(f"written to {file}")
     if failed:
-        raise DevclusterError("not measured, or not all of it: " + ", ".join(failed))
+        raise DevclusterError("not measured, or not all of it: " + "; ".join(failed))
 
 
 def _measure(plan: Plan, parts: Sequence[str], kept: Results, stand: Stand) -> list[str]:
-    """Returns the parts that failed: the others are measured all the same."""
+    """Returns what failed: all else is measured all the same."""
     failed: list[str] = []
     with ExitStack() as stack:
         with step("starting a broker"):
             stack.enter_context(stand)
-        for name in parts:
-            before = Usage.now()
-            try:
-                for entry in PARTS[name](stand, plan):
-                    after = Usage.now()
-                    kept.add(entry, others=others_share(before, after))
-                    before = after
-            except DevclusterError as error:
-                say(f"{name}: {error.message}")
-                failed.append(name)
+        for number in range(1, plan.runs + 1):
+            for part in parts:
+                say(f"run {number} of {plan.runs}: {part}")
+                for task in PARTS[part](stand, plan):
+                    try:
+                        _run_validly(part, task, kept, strict=plan.strict)
+                    except DevclusterError as error:
+                        say(f"{part}: {error.message}")
+                        failed.append(f"{part} ({error.message.splitlines()[0]})")
     return failed
+
+
+def _run_validly(part: str, task: Task, kept: Results, *, strict: bool) -> None:
+    """What is no valid run is run again. Raises DevclusterError if it never is, or can't be measured."""
+    problem: str | None = None
+    for _ in range(MOST_TRIES):
+        before = Usage.now()
+        entries = task()
+        others = others_share(before, Usage.now())
+        problem = next((entry.problem for entry in entries if entry.problem), None)
+        if problem is None and others > MOST_SHARE:
+            problem = f"other programs took {others:.0%} of the machine"
+        if problem is None or not strict:
+            for entry in entries:
+                kept.add(part, replace(entry, problem=problem), others=others)
+            return
+        say(f"not a valid run, so once more: {problem}")
+    raise DevclusterError(f"no valid run in {MOST_TRIES} tries: {problem}")

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from delayed_topics_worker_testing.process import WorkerProcess, seconds_of
 
-__all__ = ["SECTIONS", "Watch", "section_of"]
+__all__ = ["IN_ALL", "SECTIONS", "Watch", "section_of"]
 
 ENGINE, BROKERS, MAIN, OTHER = "engine", "librdkafka, brokers", "librdkafka, main", "Python"
 SECTIONS = (ENGINE, BROKERS, MAIN, OTHER)
+IN_ALL = "in all"
 
 
 def section_of(thread: str) -> str:
@@ -34,7 +35,8 @@ class Watch:
         before = _spent(worker.pid)
         yield
         after = _spent(worker.pid)
-        self.legs.append({s: round((after[s] - before[s]) / self._records * 1e6, 2) for s in SECTIONS})
+        spent = {section: (after[section] - before[section]) / self._records * 1e6 for section in SECTIONS}
+        self.legs.append({**{s: round(us, 2) for s, us in spent.items()}, IN_ALL: round(sum(spent.values()), 2)})
 
 
 def _spent(pid: int) -> dict[str, float]:

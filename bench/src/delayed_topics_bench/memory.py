@@ -7,7 +7,7 @@ from pathlib import Path
 
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_worker_testing.process import WorkerProcess
-from delayed_topics_worker_testing.world import Declared
+from delayed_topics_worker_testing.world import Declared, Seen
 
 from delayed_topics_bench.drain import HOP_DELAY_SECONDS, hop
 from delayed_topics_bench.stand import Stand, metric
@@ -22,11 +22,13 @@ TIMEOUT_SECONDS = 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """`idle_mib`: of a worker that holds nothing. `full_mib`: one whose window, of standard size, is full with `full_held`
+    """`bytes_per_record`: of the process; `own_bytes`: of which a record itself has so many, its key, value and headers.
+    `idle_mib`: of a worker that holds nothing. `full_mib`: one whose window, of standard size, is full with `full_held`
     records; the others wait unread."""
 
     held: int
     bytes_per_record: float
+    own_bytes: int
     idle_mib: float
     full_held: int
     full_mib: float
@@ -38,6 +40,7 @@ def memory(stand: Stand, *, held: int, size: int) -> Memory:
         idle_bytes = _resident_bytes(idle)
     with stand.declared((HOP_DELAY_SECONDS,)) as topic:
         hop(stand, topic, workers=1, records=held, size=size)
+        some = stand.world.read(topic.names.delays, 1)[0]
         with stand.workers(topic, 1, window_bytes=ROOMY_WINDOW_BYTES) as (roomy,):
             _await_held(roomy, topic, lambda count: count == held)
             roomy_bytes = _resident_bytes(roomy)
@@ -46,6 +49,7 @@ def memory(stand: Stand, *, held: int, size: int) -> Memory:
             full_bytes = _resident_bytes(full)
     return Memory(
         held=held,
+        own_bytes=_own_bytes(some),
         bytes_per_record=(roomy_bytes - idle_bytes) / held,
         idle_mib=idle_bytes / 2**20,
         full_held=full_held,
@@ -79,3 +83,7 @@ def _await_held(worker: WorkerProcess, topic: Declared, enough: Callable[[int], 
 def _resident_bytes(worker: WorkerProcess) -> int:
     lines = Path(f"/proc/{worker.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
+
+
+def _own_bytes(record: Seen) -> int:
+    return len(record.key or b"") + len(record.value or b"") + sum(len(n) + len(v or b"") for n, v in record.headers)

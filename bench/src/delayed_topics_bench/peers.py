@@ -1,28 +1,30 @@
 """What else a user would pick, under the same load and judged by the same measure: from sending + delay to receipt."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_devcluster.progress import say, step
 
 from delayed_topics_bench.java import JavaProgram
-from delayed_topics_bench.lateness import lateness, warm
+from delayed_topics_bench.lateness import lateness
 from delayed_topics_bench.peer_servers import Server, redis, rocketmq, spring
 from delayed_topics_bench.plan import SIZE, Plan
 from delayed_topics_bench.results import Entry
-from delayed_topics_bench.samples import Samples, Verdict, judge, percentiles
+from delayed_topics_bench.samples import Samples, Verdict, due_under_load, judge, percentiles
 from delayed_topics_bench.stand import Stand
 
-__all__ = ["OURS", "PEERS", "Peer", "measure_peers"]
+__all__ = ["NOT_RECEIVED", "NOT_TO_BE_HAD", "OURS", "PATIENCE_SECONDS", "PEERS", "Peer", "peer_tasks"]
 
 OURS = "delayed topics"
 DELAY_SECONDS = 1
 PATIENCE_SECONDS = 60
 COLD_RATE, COLD_SECONDS = 5_000, 3
-
+NOT_RECEIVED = f"not_received_in_{PATIENCE_SECONDS}_s"
+NOT_TO_BE_HAD = "not_to_be_had"
 
 Starter = Callable[[Stand], AbstractContextManager[Server]]
 """Starts a peer's servers, ended at the end of the block. Raises DevclusterError if its packages can't be had."""
@@ -47,23 +49,25 @@ PEERS: Mapping[str, Peer] = {
 }
 
 
-def measure_peers(stand: Stand, plan: Plan) -> Iterator[Entry]:
+def peer_tasks(stand: Stand, plan: Plan) -> Iterator[Callable[[], Sequence[Entry]]]:
     """Ours first."""
-    yield from _ours(stand, plan)
+    yield partial(_ours, stand, plan)
     for name in plan.peers or PEERS:
-        peer = PEERS[name]
-        with ExitStack() as stack:
-            try:
-                with step(f"{peer.title}: getting and starting it"):
-                    server = stack.enter_context(peer.start(stand))
-            except DevclusterError as error:
-                say(f"not to be had: {error.message}")
-                yield Entry(part="peers", key=peer.title, figures={"not_to_be_had": error.message.splitlines()[0]})
-                continue
-            yield Entry(part="peers", key=peer.title, figures=_figures(peer, server, stand, plan))
+        yield partial(_theirs, stand, plan, PEERS[name])
 
 
-def _ours(stand: Stand, plan: Plan) -> Iterator[Entry]:
+def _theirs(stand: Stand, plan: Plan, peer: Peer) -> Sequence[Entry]:
+    with ExitStack() as stack:
+        try:
+            with step(f"{peer.title}: getting and starting it"):
+                server = stack.enter_context(peer.start(stand))
+        except DevclusterError as error:
+            say(f"not to be had: {error.message}")
+            return [Entry(key=peer.title, figures={NOT_TO_BE_HAD: error.message.splitlines()[0]})]
+        return [Entry(key=peer.title, figures=_figures(peer, server, stand, plan))]
+
+
+def _ours(stand: Stand, plan: Plan) -> Sequence[Entry]:
     figures: dict[str, Any] = {}
     total = Verdict()
     for rate in plan.peer_rates:
@@ -82,9 +86,11 @@ def _ours(stand: Stand, plan: Plan) -> Iterator[Entry]:
         figures[str(rate)] = {
             **late.from_send,
             "early": late.verdict.early,
-            **_not_received(late.verdict.lost + late.unfinished, late.verdict.doubled),
+            "rejected": 0,
+            NOT_RECEIVED: late.verdict.lost + late.unfinished,
+            "doubled": late.verdict.doubled,
         }
-    yield Entry(part="peers", key=OURS, figures=figures, verdict=total)
+    return [Entry(key=OURS, figures=figures, verdict=total)]
 
 
 def _figures(peer: Peer, server: Server, stand: Stand, plan: Plan) -> dict[str, Any]:
@@ -98,13 +104,14 @@ def _figures(peer: Peer, server: Server, stand: Stand, plan: Plan) -> dict[str, 
         with step(f"{peer.title} at {rate:,} records/s, delay {DELAY_SECONDS} s"):
             samples = _run(server, stand, rate=rate, seconds=plan.warm_seconds + plan.peer_seconds)
             due_us = samples.sent["sent_us"] + DELAY_SECONDS * 1_000_000
-            late = percentiles(samples.late_us(due_us, numbers=warm(samples, sent_before=plan.warm_seconds * rate)))
+            counted = due_under_load(samples, due_us=due_us, warm_seconds=plan.warm_seconds)
             verdict = judge(samples, due_us=due_us)
             figures[str(rate)] = {
-                **late,
+                **percentiles(samples.late_us(due_us, numbers=counted)),
                 "early": verdict.early,
-                **_not_received(verdict.lost, verdict.doubled),
                 "rejected": int((~samples.acked).sum()),
+                NOT_RECEIVED: verdict.lost,
+                "doubled": verdict.doubled,
                 "received_per_s": _received_per_second(samples),
             }
             say(f"{figures[str(rate)]}")
@@ -129,10 +136,6 @@ def _run(server: Server, stand: Stand, *, rate: int, seconds: int) -> Samples:
     with program:
         program.expect("done", timeout_seconds=30.0 + seconds + DELAY_SECONDS + PATIENCE_SECONDS)
     return Samples.read(directory)
-
-
-def _not_received(count: int, doubled: int) -> dict[str, int]:
-    return {f"not_received_in_{PATIENCE_SECONDS}_s": count, "doubled": doubled}
 
 
 def _received_per_second(samples: Samples) -> int:

@@ -1,4 +1,4 @@
-"""The figures of relay.json as tables: for the terminal, and for docs/performance.md."""
+"""The figures of a results file as tables: for the terminal, and for docs/performance.md."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,18 +9,19 @@ from delayed_topics_devcluster.paths import REPOSITORY
 from rich.console import Console
 from rich.table import Table
 
-from delayed_topics_bench.cpu import SECTIONS
-from delayed_topics_bench.others import MOST_SHARE
+from delayed_topics_bench.cpu import IN_ALL, SECTIONS
+from delayed_topics_bench.peers import NOT_RECEIVED, NOT_TO_BE_HAD, PATIENCE_SECONDS
+from delayed_topics_bench.results import Figure, merged, runs_of
 
-__all__ = ["BEGIN", "DOCUMENT", "END", "Grid", "grids", "markdown", "show", "write_document"]
+__all__ = ["DOCUMENT", "Grid", "Part", "grids", "markdown", "marks", "parts_of", "show", "write_document"]
 
 Body = Mapping[str, Any]
+Part = Mapping[str, Any]
+"""Key → figures, merged of all runs."""
 
 DOCUMENT = REPOSITORY / "docs" / "performance.md"
-BEGIN = "<!-- figures: written by make bench -->"
-END = "<!-- end of figures -->"
-PICTURES = "../bench/results/relay"
-WIDTH = 130
+WIDTH = 150
+PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +33,19 @@ class Grid:
     rows: Sequence[Sequence[str]]
 
 
+def parts_of(body: Body) -> dict[str, Part]:
+    """Medians and spreads of what was measured so far, in the order of the tables."""
+    return {
+        part: {key: merged([run["figures"] for run in runs]) for key, runs in body["parts"][part].items()}
+        for part in _BUILDERS
+        if body["parts"].get(part)
+    }
+
+
 def grids(body: Body) -> Iterator[tuple[str, Grid]]:
-    """Of what was measured so far, each with the name of its part."""
-    for part, build in _BUILDERS.items():
-        if body.get(part):
-            yield part, build(body[part])
+    """A table of each part, with the part's name."""
+    for part, merged_figures in parts_of(body).items():
+        yield part, _BUILDERS[part](merged_figures)
 
 
 def show(body: Body, console: Console | None = None) -> None:
@@ -49,164 +58,193 @@ def show(body: Body, console: Console | None = None) -> None:
         for row in grid.rows:
             table.add_row(*row)
         console.print(table)
-    if "runs" in body:
-        console.print(f"early {body['early']}, lost {body['lost']}, doubled {body['doubled']}")
-        if said := _disturbed(body):
-            console.print(said)
+    for line in _notes(body):
+        console.print(line)
 
 
-def markdown(body: Body) -> str:
-    """The same for a document."""
+def markdown(body: Body, pictures: str) -> str:
+    """The same for a document; `pictures`: the folder of its plots, as the document refers to it."""
     lines: list[str] = []
     for part, grid in grids(body):
         lines += [f"**{grid.title}**", "", _row(grid.columns), _row(["---", *["---:"] * (len(grid.columns) - 1)])]
-        lines += [*map(_row, grid.rows), "", f"![{grid.title}]({PICTURES}/{part}.png)", ""]
-    machine = body["machine"]
-    records = sum(run["checked"]["records"] for run in body["runs"].values() if "checked" in run)
-    lines += [
-        f"Of {records:,} records that the checker followed: {body['early']} early, {body['lost']} lost, "
-        f"{body['doubled']} doubled. Measured on {machine['cores']} cores ({machine['cpu']}), {machine['memory_gib']} GiB, "
-        "broker, workers, load and receivers all on it.",
-    ]
-    if said := _disturbed(body):
-        lines += ["", said]
-    return "\n".join(lines) + "\n"
+        lines += [*map(_row, grid.rows), "", f"![{grid.title}]({pictures}/{part}.png)", ""]
+    lines += [line for note in _notes(body) for line in (note, "")]
+    return "\n".join(lines)
 
 
-def write_document(body: Body, document: Path = DOCUMENT) -> None:
+def marks(name: str) -> tuple[str, str]:
+    """Between these the document has the figures of the results file of that name."""
+    return f"<!-- figures of {name}.json: written by make bench -->", f"<!-- end of {name}.json -->"
+
+
+def write_document(body: Body, name: str, document: Path = DOCUMENT) -> None:
     """Put the tables between the document's two marks."""
-    before, _, rest = document.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    document.write_text(f"{before}{BEGIN}\n{markdown(body)}{END}{after}")
+    begin, end = marks(name)
+    before, _, rest = document.read_text().partition(begin)
+    _, _, after = rest.partition(end)
+    document.write_text(f"{before}{begin}\n{markdown(body, f'../bench/results/{name}')}{end}{after}")
 
 
-def _disturbed(body: Body) -> str:
-    """Nothing if the machine had nothing else to do."""
-    found = {name: run["others"] for name, run in body["runs"].items() if run["others"] > MOST_SHARE}
-    named = ", ".join(f"{name} ({share:.0%})" for name, share in found.items())
-    return (
-        f"Disturbed by other programs, with their share of the machine: {named}. Measure these again." if found else ""
+def _notes(body: Body) -> Iterator[str]:
+    runs = [run for _, run in runs_of(body)]
+    if not runs:
+        return
+    counts = {
+        name: sum(run["checked"][name] for run in runs if "checked" in run)
+        for name in ("records", "early", "lost", "doubled", "disordered")
+    }
+    machine = body["machine"]
+    yield (
+        f"Of {counts['records']:,} records that the checker followed: {counts['early']} early, {counts['lost']} lost, "
+        f"{counts['doubled']} doubled, {counts['disordered']} out of order."
     )
+    commits = sorted({run["commit"] for run in runs})
+    yield (
+        f"Medians of {_few_or_many({len(r) for part in body['parts'].values() for r in part.values()})} runs, in brackets "
+        f"the lowest and the highest. Measured on {machine['cores']} cores ({machine['cpu']}), {machine['memory_gib']} GiB: "
+        f"broker, workers, load and receivers all on it, other programs took at most {max(r['others'] for r in runs):.1%}. "
+        f"Commit {', '.join(commits)}."
+    )
+    problems = [f"{name}: {run['problem']}" for name, run in runs_of(body) if "problem" in run]
+    if problems:
+        yield f"Not valid: {'; '.join(problems)}."
+
+
+def _few_or_many(counts: set[int]) -> str:
+    return " to ".join(str(n) for n in sorted({min(counts), max(counts)}))
 
 
 def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _count(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
+def _count(figure: Figure | None) -> str:
+    return _said(figure, "{:,.0f}")
 
 
-def _tenth(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.1f}"
+def _tenth(figure: Figure | None) -> str:
+    return _said(figure, "{:,.1f}")
 
 
-def _share(value: float, whole: float) -> str:
-    return f"{value:,.0f} ({value / whole:.0%})"
+def _percent(figure: Figure | None) -> str:
+    return _said(figure, "{:.0%}")
 
 
-def _speed(part: Body) -> Grid:
+def _said(figure: Figure | None, form: str) -> str:
+    if figure is None:
+        return "-"
+    middle, low, high = (form.format(value) for value in figure)
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def _drain(part: Part) -> Grid:
     rows: list[list[str]] = []
-    workers = sorted({int(n) for figures in part.values() for n in figures["by_hop"]})
     for size, figures in part.items():
-        top = figures["ceiling"]
-        direct = [_share(figures[str(n)], top) if str(n) in figures else "-" for n in workers]
-        rows.append([f"{size} B, front → ready", _count(top), *direct])
-        hops = figures["by_hop"]
-        hopped = [_count(hops[str(n)]["records_per_s"]) if str(n) in hops else "-" for n in workers]
-        rows.append([f"{size} B, front → delays → ready", _count(top / 2), *hopped])
+        ceiling = figures["ceiling"]["relay"]
+        for way, name in (("direct", "front → ready"), ("by_hop", "front → delays → ready")):
+            for workers, by in figures[way].items():
+                top = ceiling if way == "direct" else Figure(*(value / 2 for value in ceiling))
+                rows.append([
+                    f"{size} B, {name}, {workers} worker{'s' if workers != '1' else ''}",
+                    _count(by["records_per_s"]),
+                    _count(top),
+                    _percent(by["share_of_ceiling"]),
+                    _tenth(by["cpu_us"]),
+                ])  # fmt: skip
     return Grid(
-        title="Drain of a backlog that is due, records/s by worker processes (share of the ceiling)",
-        columns=["", "ceiling", *map(str, workers)],
+        title="Drain of a backlog that is due",
+        columns=["", "records/s", "ceiling", "of the ceiling", "CPU µs per record"],
         rows=rows,
     )
 
 
-def _lateness(part: Body) -> Grid:
+def _lateness(part: Part) -> Grid:
     rows: list[list[str]] = []
     for rate, figures in part.items():
-        rows.append([f"{int(rate):,}/s", *_percentiles(figures), _ack(figures)])
-        rows += [[f"… delay {delay}", *_percentiles(by), ""] for delay, by in figures["by_delay"].items()]
+        named = f"{int(rate):,}/s"
+        rows.append([named, *_percentiles(figures), _tenth(figures["ack_p999"]), _count(figures["unfinished"])])
+        rows += [[f"… delay {delay}", *_percentiles(by), "", ""] for delay, by in figures["by_delay"].items()]
+        floor = figures["floor"]
+        rows.append(["… floor: no worker, no delay", *_percentiles(floor), _tenth(floor["ack_p999"]), ""])
     return Grid(
         title="Lateness from the due time to the receipt by a consumer, ms",
-        columns=["", "p50", "p99", "p99.9", "max", "broker's own ack p99.9"],
+        columns=["", *PERCENTILES.values(), "broker's ack p99.9", "not yet out"],
         rows=rows,
     )
 
 
-def _percentiles(figures: Body) -> list[str]:
-    return [_tenth(figures.get(name)) for name in ("p50", "p99", "p999", "max")]
+def _percentiles(figures: Part) -> list[str]:
+    return [_tenth(figures.get(name)) for name in PERCENTILES]
 
 
-def _ack(figures: Body) -> str:
-    said = [] if figures["valid"] else ["above 15: not a valid run"]
-    said += [f"{figures['unfinished']:,} unfinished"] if figures["unfinished"] else []
-    return _tenth(figures["ack_p999"]) + (f" ({', '.join(said)})" if said else "")
-
-
-def _burst(part: Body) -> Grid:
-    row = [
-        _count(part["records"]),
-        str(part["lanes"]),
-        str(part["workers"]),
-        _count(part["records_per_s"]),
-        f"{part['share_of_top']:.0%}",
-        _count(part["first_ms"]),
-        str(part["disordered"]),
-    ]
+def _burst(part: Part) -> Grid:
     return Grid(
         title="A burst: all records due in the same millisecond",
-        columns=["records", "lanes", "workers", "records/s", "of top speed", "first one, ms after", "out of order"],
-        rows=[row],
+        columns=["records", "records/s", "of top speed", "first one, ms after", "out of order"],
+        rows=[
+            [
+                f"{int(records):,}",
+                _count(figures["records_per_s"]),
+                _percent(figures["share_of_top"]),
+                _count(figures["first_ms"]),
+                _count(figures["disordered"]),
+            ]
+            for records, figures in part.items()
+        ],
     )
 
 
-def _memory(part: Body) -> Grid:
+def _memory(part: Part) -> Grid:
     rows = [
         [
             f"{size} B",
             _count(figures["bytes_per_record"]),
+            _count(figures["beyond_bytes_per_record"]),
             _count(figures["idle_mib"]),
-            f"{_count(figures['full_window_mib'])} ({_count(figures['full_window_held'])} held)",
+            f"{_count(figures['full_window_mib'])}, {_count(figures['full_window_held'])} held",
         ]
         for size, figures in part.items()
     ]
     return Grid(
         title="Resident memory of a worker",
-        columns=["value", "bytes per held record", "idle, MiB", "with a full window, MiB"],
+        columns=["value", "bytes per held record", "beyond its own bytes", "idle, MiB", "with a full window, MiB"],
         rows=rows,
     )
 
 
-def _cpu(part: Body) -> Grid:
-    rows = [
-        [way, *(_tenth(figures[s]) for s in SECTIONS), _tenth(sum(figures.values()))] for way, figures in part.items()
-    ]
-    return Grid(title="CPU of a worker, µs per record", columns=["", *SECTIONS, "in all"], rows=rows)
+def _cpu(part: Part) -> Grid:
+    rows = [[way, *(_tenth(figures[name]) for name in (*SECTIONS, IN_ALL))] for way, figures in part.items()]
+    return Grid(title="CPU of a worker, µs per record", columns=["", *SECTIONS, IN_ALL], rows=rows)
 
 
-def _peers(part: Body) -> Grid:
+def _peers(part: Part) -> Grid:
+    counts = ("early", "rejected", NOT_RECEIVED, "doubled")
     rows: list[list[str]] = []
     for name, figures in part.items():
-        if "not_to_be_had" in figures:
-            rows.append([f"{name}: not to be had: {figures['not_to_be_had']}", *[""] * 8])
+        if NOT_TO_BE_HAD in figures:
+            rows.append([f"{name}: not to be had: {figures[NOT_TO_BE_HAD]}", *[""] * 8])
             continue
         for rate, by in figures.items():
-            missing = next(value for key, value in by.items() if key.startswith("not_received"))
-            counts = [_count(by["early"]), _count(by.get("rejected", 0)), _count(missing), _count(by["doubled"])]
-            rows.append([f"{name}, {int(rate):,}/s", *_percentiles(by), *counts])
+            rows.append([f"{name}, {int(rate):,}/s", *_percentiles(by), *(_count(by[count]) for count in counts)])
     return Grid(
         title="Beside what else there is: from sending + 1 s to receipt, ms",
-        columns=["", "p50", "p99", "p99.9", "max", "early", "rejected", "not received in 60 s", "doubled"],
+        columns=[
+            "",
+            *PERCENTILES.values(),
+            "early",
+            "rejected",
+            f"not received in {PATIENCE_SECONDS} s",
+            "doubled",
+        ],
         rows=rows,
     )
 
 
-_BUILDERS: Mapping[str, Callable[[Body], Grid]] = {
-    "records_per_s": _speed,
-    "lateness_ms": _lateness,
+_BUILDERS: Mapping[str, Callable[[Part], Grid]] = {
+    "drain": _drain,
+    "lateness": _lateness,
     "burst": _burst,
     "memory": _memory,
-    "cpu_us_per_record": _cpu,
+    "cpu": _cpu,
     "peers": _peers,
 }

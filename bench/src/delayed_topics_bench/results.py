@@ -1,67 +1,92 @@
-"""bench/results/relay.json: what was measured, by part; a run replaces what it has measured and leaves the rest."""
+"""bench/results/*.json: what was measured, by part and key, each run of it; a new series replaces the one before."""
 
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 from delayed_topics_devcluster.commands import run
 from delayed_topics_devcluster.paths import REPOSITORY
 
 from delayed_topics_bench.samples import Verdict
 
-__all__ = ["RESULTS", "Entry", "Results"]
+__all__ = ["RESULTS", "Entry", "Figure", "Results", "merged", "runs_of"]
 
-RESULTS = REPOSITORY / "bench" / "results" / "relay.json"
+RESULTS = REPOSITORY / "bench" / "results"
+
+Run = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A figure, or some that belong together: `relay.json[part][key] = figures`; without a key, `relay.json[part]`."""
+    """What one run has measured of one thing, as `body["parts"][part][key]` gets it. `problem`: why it is no valid run."""
 
-    part: str
-    key: str | None = None
+    key: str
     figures: Mapping[str, Any]
     verdict: Verdict | None = None
+    problem: str | None = None
 
 
 class Results:
     """The file; `body` is its content."""
 
-    def __init__(self, file: Path = RESULTS) -> None:
+    def __init__(self, file: Path) -> None:
         self._file = file
-        self.body: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        self._begun: set[tuple[str, str]] = set()
+        self.body: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"parts": {}}
 
-    def add(self, entry: Entry, *, others: float) -> None:
-        """Take in an entry, and write the file: what was measured stays when a later part fails. `others`: the share of the
-        machine that other programs took meanwhile."""
-        if entry.key is None:
-            self.body[entry.part] = dict(entry.figures)
-        else:
-            self.body.setdefault(entry.part, {})[entry.key] = dict(entry.figures)
-        name = "/".join(filter(None, (entry.part, entry.key)))
+    def add(self, part: str, entry: Entry, *, others: float) -> None:
+        """Take in a run, and write the file: what was measured stays when a later one fails. The first of this series ends the
+        one before. `others`: the share of the machine that other programs took meanwhile."""
         note: dict[str, Any] = {
             "at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ"),
             "commit": _commit(),
             "others": round(others, 3),
+            "figures": dict(entry.figures),
         }
         if entry.verdict is not None:
             note["checked"] = asdict(entry.verdict)
-        self.body.setdefault("runs", {})[name] = note
+        if entry.problem is not None:
+            note["problem"] = entry.problem
+        series = self.body["parts"].setdefault(part, {})
+        if (part, entry.key) not in self._begun:
+            self._begun.add((part, entry.key))
+            series[entry.key] = []
+        series[entry.key].append(note)
         self.body["machine"] = _machine()
-        self.body.update(_totals(self.body["runs"]))
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_text(json.dumps(self.body, indent=2) + "\n")
 
 
-def _totals(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """Of all runs of the relay; a peer's faults are its own."""
-    total = sum((Verdict(**r["checked"]) for r in runs.values() if "checked" in r), Verdict())
-    return {"early": total.early, "lost": total.lost, "doubled": total.doubled}
+class Figure(NamedTuple):
+    """A number of several runs."""
+
+    median: float
+    lowest: float
+    highest: float
+
+
+def merged(values: list[Any]) -> Any:
+    """The same thing of several runs: numbers become a Figure, all else is the first run's."""
+    first = values[0]
+    if isinstance(first, dict):
+        return {name: merged([value[name] for value in values if name in value]) for name in first}
+    if isinstance(first, int | float) and not isinstance(first, bool):
+        return Figure(median(values), min(values), max(values))
+    return first
+
+
+def runs_of(body: Mapping[str, Any]) -> Iterator[tuple[str, Run]]:
+    """Each with the name of what it has measured."""
+    for part, series in body["parts"].items():
+        for key, runs in series.items():
+            for one in runs:
+                yield f"{part} {key}", one
 
 
 def _commit() -> str:

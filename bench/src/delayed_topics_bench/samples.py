@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RECEIVED", "SENT", "Samples", "Verdict", "judge", "percentiles"]
+__all__ = ["RECEIVED", "SENT", "Samples", "Verdict", "due_under_load", "judge", "percentiles"]
 
 Numbers = NDArray[np.int64]
 
@@ -83,6 +83,12 @@ class Samples:
         if numbers is not None:
             first = first[numbers[first["number"]]]
         return np.asarray(first["at_us"] - due_us[first["number"]])
+
+
+def due_under_load(samples: Samples, *, due_us: Numbers, warm_seconds: int) -> NDArray[np.bool_]:
+    """By number: whether the record was due while others were still being sent, and not in the first `warm_seconds` of that."""
+    sent_us = samples.sent["sent_us"]
+    return np.asarray((due_us >= sent_us.min() + warm_seconds * 1_000_000) & (due_us <= sent_us.max()))
 
 
 def judge(samples: Samples, *, due_us: Numbers, kinds: int = 1) -> Verdict:

@@ -11,6 +11,7 @@ from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.kafka import kafka_jars
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.model import NewTopicSpec
 from delayed_topics_worker_testing.process import Launch, WorkerProcess
 from delayed_topics_worker_testing.world import Declared, World
 from prometheus_client.parser import text_string_to_metric_families
@@ -28,6 +29,9 @@ BROKER_SETTINGS = {
     "log.segment.delete.delay.ms": "1000",
     "log.initial.task.delay.ms": "1000",
     "transaction.max.timeout.ms": "900000",
+    # left to the system: with Kafka's own of 100 KiB, loopback makes pauses of 210 ms
+    "socket.send.buffer.bytes": "-1",
+    "socket.receive.buffer.bytes": "-1",
 }
 FILL_TIMEOUT_SECONDS = 240.0
 DRAIN_TIMEOUT_SECONDS = 240.0
@@ -94,6 +98,17 @@ class Stand:
         directory = self.directory / f"run-{self._runs}"
         directory.mkdir()
         return directory
+
+    @contextmanager
+    def topic(self, name: str, *, partitions: int) -> Iterator[str]:
+        """A new topic of Kafka's, deleted afterwards."""
+        self.world.admin.create_topics(
+            [NewTopicSpec(name=name, partitions=partitions, replication_factor=1, config={})]
+        )
+        try:
+            yield name
+        finally:
+            self.world.admin.delete_topics([name])
 
     @contextmanager
     def declared(self, delay_seconds: Sequence[int], *, lanes: int = 1) -> Iterator[Declared]:

@@ -108,7 +108,10 @@ public final class Retryable {
         }
 
         private static Map<String, Object> clients() {
-            return new HashMap<>(Map.of("bootstrap.servers", options.text("bootstrap")));
+            return new HashMap<>(Map.of(
+                "bootstrap.servers", options.text("bootstrap"),
+                "send.buffer.bytes", KafkaClients.BY_THE_SYSTEM,
+                "receive.buffer.bytes", KafkaClients.BY_THE_SYSTEM));
         }
     }
 
