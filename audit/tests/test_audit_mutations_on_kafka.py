@@ -12,8 +12,9 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from delayed_topics_audit.job import audit
 from delayed_topics_audit_testing.mutations import MUTATIONS
 from delayed_topics_audit_testing.topics import whole_window
-from delayed_topics_core.headers import ATTEMPT, DELAY_LEVEL, ROOT, Header, Root, origin, read_front, write_release
+from delayed_topics_core.headers import ATTEMPT, DELAY_LEVEL, ROOT, Header, Root, origin
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core_testing import copies
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
@@ -58,10 +59,10 @@ class Came:
 
     def release(self, by: "Came | None" = None, *, partition: int | None = None, altered: str = "") -> Copy:
         by = by or self
-        own = read_front(headers_of(self.message))
-        headers = write_release(
+        attempt = dict(headers_of(self.message)).get(ATTEMPT) or b"0"
+        headers = copies.release(
             [("trace", b"altered" if altered == "header" else b"%d" % self.number)],
-            own,
+            attempt=int(attempt),
             root=Root("f", self.partition, self.offset, self.topic_id),
             origin=origin("f", by.partition, by.offset),
             due_at_ms=self.due_at_ms,

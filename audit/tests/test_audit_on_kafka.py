@@ -18,18 +18,10 @@ from delayed_topics_audit.account import Account, Result
 from delayed_topics_audit.job import audit
 from delayed_topics_audit_testing.topics import whole_window
 from delayed_topics_core.audit_window import AuditWindow
-from delayed_topics_core.headers import (
-    Header,
-    Root,
-    origin,
-    read_delays,
-    read_front,
-    write_dead_letter,
-    write_hop,
-    write_release,
-)
+from delayed_topics_core.headers import DELAY_LEVEL, DUE_AT, ROOT, Header, Root, origin
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import DeadLetterReason
+from delayed_topics_core_testing import copies
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
@@ -115,48 +107,45 @@ def place(message: Message) -> tuple[int, int]:
 
 def relay_front(relayed: Relayed, messages: Sequence[Message]) -> None:
     """Level 1 is released, level 2 hops, every hundredth is dead-lettered."""
-    copies: list[tuple[str, int, bytes, list[Header]]] = []
+    made: list[tuple[str, int, bytes, list[Header]]] = []
     for message in messages:
         partition, offset = place(message)
-        own = read_front(headers_of(message))
+        headers, value = headers_of(message), message.value() or b""
+        level = int(dict(headers).get(DELAY_LEVEL) or b"1")
         root, by = Root("f", partition, offset, relayed.ids[relayed.names.front]), origin("f", partition, offset)
-        due_at_ms = message.timestamp()[1] + DELAYS[(own.delay_level or 1) - 1] * 1000
-        foreign, value = headers_of(message), message.value() or b""
+        due_at_ms = message.timestamp()[1] + DELAYS[level - 1] * 1000
         if int(value) % DEAD == 0:
             reason = DeadLetterReason.TOO_LARGE
-            letter = write_dead_letter(foreign, own, root=root, origin=by, reason=reason, error="")
-            copies.append((relayed.names.dead_letter, partition, value, letter))
-        elif own.delay_level == 2:
-            copies.append(
-                (relayed.names.delays, 1, value, write_hop(foreign, own, root=root, origin=by, due_at_ms=due_at_ms))
-            )
+            letter = copies.dead_letter(headers, root=root, origin=by, reason=reason, error=b"")
+            made.append((relayed.names.dead_letter, partition, value, letter))
+        elif level == 2:
+            hop = copies.hop(headers, root=root, origin=by, due_at_ms=due_at_ms)
+            made.append((relayed.names.delays, 1, value, hop))
         else:
-            release = write_release(foreign, own, root=root, origin=by, due_at_ms=due_at_ms, released_at_ms=due_at_ms)
-            copies.append((relayed.names.ready, partition, value, release))
-    relayed.produce(copies)
+            release = copies.release(headers, root=root, origin=by, due_at_ms=due_at_ms, released_at_ms=due_at_ms)
+            made.append((relayed.names.ready, partition, value, release))
+    relayed.produce(made)
 
 
 def relay_delays(relayed: Relayed) -> None:
-    copies: list[tuple[str, int, bytes, list[Header]]] = []
+    made: list[tuple[str, int, bytes, list[Header]]] = []
     latest_due_ms = 0
     for message in relayed.read(relayed.names.delays):
-        own = read_delays(headers_of(message))
-        assert own.root is not None
-        assert own.due_at_ms is not None
-        latest_due_ms = max(latest_due_ms, own.due_at_ms)
-        by = origin("d", *place(message))
-        release = write_release(
+        said = dict(headers_of(message))
+        root, due_at_ms = Root.decode(said[ROOT] or b""), int(said[DUE_AT] or b"")
+        latest_due_ms = max(latest_due_ms, due_at_ms)
+        release = copies.release(
             headers_of(message),
-            own,
-            root=own.root,
-            origin=by,
-            due_at_ms=own.due_at_ms,
-            released_at_ms=own.due_at_ms,
+            root=root,
+            origin=origin("d", *place(message)),
+            due_at_ms=due_at_ms,
+            released_at_ms=due_at_ms,
+            hops=1,
         )
-        copies.append((relayed.names.ready, own.root.partition, message.value() or b"", release))
+        made.append((relayed.names.ready, root.partition, message.value() or b"", release))
     while time.time() * 1000 <= latest_due_ms:  # broker and test have one clock here
         time.sleep(0.01)
-    relayed.produce(copies)
+    relayed.produce(made)
 
 
 @pytest.fixture(scope="module")

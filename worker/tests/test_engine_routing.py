@@ -1,102 +1,184 @@
-"""The engine decides as Python does, and writes the same copies."""
+"""Where the engine sends a record: by its attempt, its level, the time that remains, and the cap."""
 
-from random import Random
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import replace
 
 import delayed_topics_engine as engine
 import pytest
-from delayed_topics_core.headers import OWN_HEADERS, Header
+from delayed_topics_core.headers import Header, Root
+from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.partitioner import partition_for_key
-from delayed_topics_worker_testing.differential import Case, compare
-from delayed_topics_worker_testing.differential_cases import NOW_MS, NUMBERS, POOLS, Cases, random_setting
+from delayed_topics_core_testing import copies
+from delayed_topics_worker_testing.engine_records import NOW_MS, TOPIC_ID, Case, Setting
 from hypothesis import given
 from hypothesis import strategies as st
 
-settings = st.integers(0, 2**32).map(lambda seed: random_setting(Random(seed)))
-names = st.sampled_from(sorted(OWN_HEADERS)) | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-times_ms = st.integers(NOW_MS - 4_000_000, NOW_MS + 4_000_000)
+SETTING = Setting(initial(LayoutSpec(delay_seconds=(0, 10, 60, 600), partitions=12)), retry_cap=3, ready_partitions=9)
+FRONT = Case(setting=SETTING, door="f", partition=4, offset=17, appended_at_ms=NOW_MS, now_ms=NOW_MS, later_ms=NOW_MS)
+DELAYS = replace(FRONT, door="d")
+ROOT = Root("f", 4, 17, TOPIC_ID)
 
 
-@st.composite
-def header(draw: st.DrawFn) -> Header:
-    name = draw(names)
-    return name, draw(st.sampled_from(POOLS.get(name, NUMBERS)) | st.none() | st.binary(max_size=24))
+def read(case: Case) -> engine.Wait | engine.Copy:
+    return engine.decide(case.record(), case.setting.policy, case.now_ms)
 
 
-@st.composite
-def cases(draw: st.DrawFn) -> Case:
-    setting = draw(settings)
-    door: Literal["f", "d"] = draw(st.sampled_from(("f", "d")))
-    highest = 2**31 - 1 if door == "f" else setting.policy.layout.partition_count - 1
-    now_ms = draw(times_ms)
-    return Case(
-        setting=setting,
-        door=door,
-        partition=draw(st.integers(0, highest)),
-        offset=draw(st.integers(0, 2**63 - 2)),
-        appended_at_ms=draw(st.none() | times_ms),
-        key=draw(st.none() | st.binary(max_size=20)),
-        value=draw(st.none() | st.binary(max_size=5)),
-        headers=draw(st.none() | st.lists(header(), max_size=8)),
-        now_ms=now_ms,
-        later_ms=now_ms + draw(st.integers(0, 4_000_000)),
+def waits(case: Case) -> engine.Wait:
+    found = read(case)
+    assert isinstance(found, engine.Wait), found
+    return found
+
+
+def copied(case: Case, target: str) -> engine.Copy:
+    found = read(case)
+    assert isinstance(found, engine.Copy), found
+    assert found.target == target
+    return found
+
+
+def with_headers(case: Case, *headers: Header) -> Case:
+    return replace(case, headers=headers)
+
+
+def hopped(due_in_ms: int, *, attempt: int = 1) -> Sequence[Header]:
+    return copies.hop([], root=ROOT, origin=b"f:4:17", due_at_ms=NOW_MS + due_in_ms, attempt=attempt)
+
+
+def test_a_first_attempt_with_delay_zero_is_due_at_its_append_time_in_the_same_partition() -> None:
+    wait = waits(replace(FRONT, now_ms=NOW_MS - 3))
+    assert (wait.due_at_ms, wait.turn_at_ms, wait.ready_partition) == (NOW_MS, NOW_MS, 4)
+
+
+def test_a_retry_hops_to_the_delay_of_its_attempt() -> None:
+    hop = copied(replace(with_headers(FRONT, ("dt-attempt", b"2")), now_ms=NOW_MS + 5), "delays")
+    assert (hop.partition, hop.due_at_ms) == (10, NOW_MS + 60_000)
+
+
+def test_a_level_chooses_the_entry_of_the_list_and_above_the_last_the_last() -> None:
+    due = [copied(with_headers(FRONT, ("dt-delay-level", b"%d" % level)), "delays").due_at_ms for level in (2, 4, 18)]
+    assert due == [NOW_MS + 10_000, NOW_MS + 600_000, NOW_MS + 600_000]
+
+
+def test_an_attempt_above_the_cap_is_a_dead_letter_and_one_at_the_cap_is_not() -> None:
+    copied(with_headers(FRONT, ("dt-attempt", b"3")), "delays")
+    above = copied(with_headers(FRONT, ("dt-attempt", b"4")), "dead-letter")
+    assert above.reason == "RetryCapExceeded"
+    assert (b"dt-error", b"attempt 4 is above the retry cap of 3") in above.headers
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [(("dt-deliver-at", b"5"), "DeliverAtUnsupported"), (("dt-target", b"elsewhere"), "TargetUnsupported")],
+)
+def test_what_is_not_supported_yet_is_a_dead_letter_with_that_reason(header: Header, reason: str) -> None:
+    assert copied(with_headers(FRONT, header), "dead-letter").reason == reason
+
+
+@pytest.mark.parametrize(
+    ("remaining_ms", "partition"),
+    [
+        (599_000, 11),  # less than a second gone: the partition of its own delay
+        (598_999, 10),
+        (60_000, 10),
+        (59_999, 9),
+        (5_000, 9),  # none fits: the one of 10 s is the least behind
+    ],
+)
+def test_a_late_hop_takes_the_longest_delay_that_fits_and_if_none_fits_the_shortest(
+    remaining_ms: int, partition: int
+) -> None:
+    late = replace(with_headers(FRONT, ("dt-attempt", b"3")), now_ms=NOW_MS + 600_000 - remaining_ms)
+    assert copied(late, "delays").partition == partition
+
+
+@pytest.mark.parametrize("remaining_ms", [999, -5])
+def test_less_than_a_second_is_waited_out_in_memory(remaining_ms: int) -> None:
+    waits(replace(with_headers(FRONT, ("dt-attempt", b"3")), now_ms=NOW_MS + 600_000 - remaining_ms))
+
+
+def test_a_hop_is_released_at_its_due_time_in_the_partition_of_its_root() -> None:
+    wait = waits(replace(DELAYS, partition=9, appended_at_ms=NOW_MS + 20, headers=hopped(10_000)))
+    assert (wait.turn_at_ms, wait.due_at_ms) == (NOW_MS + 10_000, NOW_MS + 10_000)
+    assert (wait.ready_partition, wait.root) == (4, ROOT.encode())
+
+
+def test_a_hop_that_is_not_due_when_its_partitions_delay_is_over_hops_on() -> None:
+    case = replace(DELAYS, partition=9, headers=hopped(500_000))
+    wait = waits(case)
+    assert wait.turn_at_ms == NOW_MS + 10_000
+    onward = engine.take_turn(case.record(), wait, SETTING.policy, NOW_MS + 10_000)
+    assert isinstance(onward, engine.Copy)
+    assert (onward.target, onward.partition, onward.due_at_ms) == ("delays", 10, NOW_MS + 500_000)
+    assert (b"dt-hops", b"2") in onward.headers
+
+
+def test_a_direct_write_waits_the_delay_of_its_partition_and_goes_where_its_key_belongs() -> None:
+    direct = waits(replace(with_headers(DELAYS, ("dt-generation", b"1")), partition=10, key=b"key"))
+    assert (direct.due_at_ms, direct.misrouted) == (NOW_MS + 60_000, False)
+    assert direct.ready_partition == partition_for_key(b"key", 9)
+
+
+def test_a_record_without_own_headers_in_the_delays_topic_is_misrouted() -> None:
+    stray = waits(replace(with_headers(DELAYS, ("trace", b"1")), partition=10))
+    assert (stray.misrouted, stray.ready_partition, stray.root) == (True, 1, b"d:10:17:" + TOPIC_ID.encode())
+
+
+def test_a_retired_delay_is_still_served_but_nothing_new_hops_there() -> None:
+    layout = evolve(SETTING.layout, LayoutSpec(delay_seconds=(0, 60), partitions=12))
+    retired = Setting(layout, 3, 9)
+    direct = replace(with_headers(DELAYS, ("dt-generation", b"1")), setting=retired, partition=9)
+    assert waits(direct).due_at_ms == NOW_MS + 10_000
+    late = replace(with_headers(FRONT, ("dt-attempt", b"1")), setting=retired, now_ms=NOW_MS + 40_000)
+    assert layout.partition_delays[copied(late, "delays").partition] == 60
+
+
+@given(
+    attempt=st.integers(0, 3),
+    remaining_ms=st.integers(-1_000_000, 700_000),
+    delays=st.lists(st.integers(0, 600), min_size=1, max_size=5).map(tuple),
+)
+def test_no_hop_goes_to_delay_zero_or_a_retired_one_and_none_changes_the_due_time(
+    attempt: int, remaining_ms: int, delays: tuple[int, ...]
+) -> None:
+    layout = evolve(SETTING.layout, LayoutSpec(delay_seconds=delays, partitions=12))
+    due_at_ms = NOW_MS + layout.delay_for_attempt(attempt) * 1000
+    case = replace(
+        with_headers(FRONT, ("dt-attempt", b"%d" % attempt)),
+        setting=Setting(layout, 3, 9),
+        now_ms=due_at_ms - remaining_ms,
     )
+    found = read(case)
+    assert found.due_at_ms == due_at_ms
+    if isinstance(found, engine.Copy):
+        assert layout.partition_delays[found.partition] in set(delays) - {0}
+    else:
+        assert remaining_ms < 1000 or due_at_ms == NOW_MS
 
 
-@given(cases())
-def test_any_headers_have_the_same_outcome(case: Case) -> None:
-    list(compare(case))
-
-
-@given(st.integers(0, 2**32))
-def test_what_clients_and_workers_write_has_the_same_outcome(seed: int) -> None:
-    drawn = Cases(Random(seed))
-    for _ in range(20):
-        list(compare(drawn.draw()))
+@given(
+    st.lists(
+        st.sampled_from(["dt-attempt", "dt-released", "dt-root", "dt-origin", "dt-due-at", "dt-hops"]), max_size=4
+    ),
+    st.binary(max_size=6),
+)
+def test_a_released_copy_that_is_sent_back_never_gets_a_lower_attempt(dropped: list[str], forged: bytes) -> None:
+    released = copies.release([], attempt=2, root=ROOT, origin=b"f:1:2", due_at_ms=NOW_MS, released_at_ms=NOW_MS)
+    again = [(name, value) for name, value in released if name == "dt-released" or name not in dropped]
+    assert (b"dt-attempt", b"3") in copied(with_headers(FRONT, *again, ("dt-root", forged)), "delays").headers
 
 
 @given(st.binary(min_size=1, max_size=40), st.integers(1, 100))
-def test_a_key_finds_the_same_partition(key: bytes, partitions: int) -> None:
-    policy = engine.Policy(delay_seconds=[0], partition_delays=[0], retry_cap=0, ready_partitions=partitions)
-    direct = engine.Record(
-        delay_seconds=0, partition=0, offset=0, topic_id="", appended_at_ms=NOW_MS, key=key, headers=[]
-    )
-    wait = engine.decide(direct, policy, NOW_MS)
-    assert isinstance(wait, engine.Wait)
-    assert wait.ready_partition == partition_for_key(key, partitions)
-
-
-def test_a_header_name_may_be_any_bytes() -> None:
-    policy = engine.Policy(delay_seconds=[0], partition_delays=[0], retry_cap=0, ready_partitions=1)
-    foreign = [(b"\xff\xfe", b"1"), (b"dt-id\x00", None), (b"", b"")]
-    record = engine.Record(
-        delay_seconds=None, partition=0, offset=7, topic_id="id", appended_at_ms=NOW_MS, key=None, headers=foreign
-    )
-    wait = engine.decide(record, policy, NOW_MS)
-    assert isinstance(wait, engine.Wait)
-    copy = engine.release(record, wait, NOW_MS)
-    assert copy.headers[:3] == foreign
-    assert copy.headers[3:] == [
-        (b"dt-id", b"f:0:7:id"),
-        (b"dt-attempt", b"0"),
-        (b"dt-root", b"f:0:7:id"),
-        (b"dt-origin", b"f:0:7"),
-        (b"dt-due-at", b"%d" % NOW_MS),
-        (b"dt-released", b"0:%d" % NOW_MS),
-        (b"dt-hops", b"0"),
-    ]
+def test_a_key_finds_the_partition_that_java_gives_it(key: bytes, partitions: int) -> None:
+    setting = Setting(SETTING.layout, 3, partitions)
+    assert waits(replace(DELAYS, setting=setting, key=key)).ready_partition == partition_for_key(key, partitions)
 
 
 def test_what_is_not_due_is_not_released() -> None:
-    policy = engine.Policy(delay_seconds=[0], partition_delays=[0], retry_cap=0, ready_partitions=1)
-    record = engine.Record(
-        delay_seconds=None, partition=0, offset=7, topic_id="id", appended_at_ms=NOW_MS, key=None, headers=[]
-    )
-    wait = engine.decide(record, policy, NOW_MS - 5)
-    assert isinstance(wait, engine.Wait)
+    case = replace(FRONT, now_ms=NOW_MS - 5)
+    wait = waits(case)
     with pytest.raises(ValueError, match="must not be released"):
-        engine.release(record, wait, NOW_MS - 1)
-    assert engine.release(record, wait, NOW_MS).target == "ready"
+        engine.release(case.record(), wait, NOW_MS - 1)
+    assert engine.release(case.record(), wait, NOW_MS).target == "ready"
 
 
 @pytest.mark.parametrize(("delays", "partitions"), [([], [0]), ([0, 5], [0])])

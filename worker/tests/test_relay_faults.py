@@ -4,8 +4,8 @@ import time
 
 import pytest
 from delayed_topics_core.names import CLOCK_TOPIC
-from delayed_topics_core.window import MAX_SPAN, decode_metadata, encode_metadata
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_engine import MAX_SPAN, decode_metadata, encode_metadata
 from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.world import World
@@ -41,7 +41,9 @@ def test_finished_offsets_in_the_commit_are_not_released_again(world: World) -> 
         orders.produce(b"%d" % n, partition=0)
     orders.flush()
     finished = {n for n in range(11, 100) if n % 3}
-    world.commit(orders.record.group, {(orders.names.front, 0): CommittedOffset(10, encode_metadata(10, finished))})
+    world.commit(
+        orders.record.group, {(orders.names.front, 0): CommittedOffset(10, encode_metadata(10, sorted(finished)))}
+    )
     worker = world.start(orders)
 
     expected = [n for n in range(10, 100) if n not in finished]
@@ -51,7 +53,7 @@ def test_finished_offsets_in_the_commit_are_not_released_again(world: World) -> 
     assert worker.terminate() == 0
     committed = orders.committed()[orders.names.front, 0]
     assert committed is not None
-    assert (committed.offset, decode_metadata(100, committed.metadata)) == (100, frozenset())
+    assert (committed.offset, decode_metadata(100, committed.metadata)) == (100, [])
 
 
 def test_records_released_ahead_of_an_unfinished_one_are_in_the_commit(world: World) -> None:
@@ -71,7 +73,7 @@ def test_records_released_ahead_of_an_unfinished_one_are_in_the_commit(world: Wo
     committed = orders.committed()[orders.names.delays, lane]
 
     assert committed is not None
-    assert (committed.offset, decode_metadata(0, committed.metadata)) == (0, frozenset({1, 2}))
+    assert (committed.offset, decode_metadata(0, committed.metadata)) == (0, [1, 2])
     world.start(orders)
     time.sleep(1)
     assert len(orders.ready(2)) == 2
@@ -83,7 +85,7 @@ def test_a_restored_window_that_reaches_far_above_the_commit_comes_out_whole(wor
     for n in range(count):
         orders.produce(b"%d" % n, partition=0)
     orders.flush()
-    far = CommittedOffset(0, encode_metadata(0, finished))
+    far = CommittedOffset(0, encode_metadata(0, sorted(finished)))
     world.commit(orders.record.group, {(orders.names.front, 0): far})
 
     world.start(orders)

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 from delayed_topics_core.reasons import Reason
-from delayed_topics_core.window import encode_metadata
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_engine import encode_metadata
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo
 from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.world import Declared, World
@@ -77,7 +77,7 @@ def test_a_commit_that_a_dying_worker_left_for_the_topic_that_is_gone_skips_noth
     orders = world.declare((0, 1), front_partitions=1)
     old_id = orders.topics.ids[orders.names.front]
     info = make_again(orders)
-    stale = CommittedOffset(10, encode_metadata(10, {12}, old_id))
+    stale = CommittedOffset(10, encode_metadata(10, [12], old_id))
     world.commit(orders.record.group, {(orders.names.front, 0): stale})
     accept(orders, info, begun=1)
 

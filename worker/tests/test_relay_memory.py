@@ -4,7 +4,8 @@ import time
 from pathlib import Path
 
 import pytest
-from delayed_topics_core.headers import NO_OWN_HEADERS, Root, write_hop
+from delayed_topics_core.headers import Root
+from delayed_topics_core_testing import copies
 from delayed_topics_worker_testing.world import World
 
 pytestmark = pytest.mark.broker
@@ -59,7 +60,7 @@ def test_a_full_window_over_many_partitions_stays_within_250_mib(world: World) -
     foreign = [("trace", b"0123456789abcdef"), ("kind", b"order"), ("source", b"test")]
     for n in range(count):
         root = Root("f", n % 4, n, "AAAAAAAAQAmYcMFEMHnRVA")
-        headers = write_hop(foreign, NO_OWN_HEADERS, root=root, origin=b"f:0:%d" % n, due_at_ms=due_at_ms)
+        headers = copies.hop(foreign, root=root, origin=b"f:0:%d" % n, due_at_ms=due_at_ms)
         orders.produce(b"x" * 100, headers=headers, partition=n % partitions, topic=orders.names.delays)
     orders.flush()
     worker = world.start(orders)

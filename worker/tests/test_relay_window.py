@@ -5,8 +5,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from delayed_topics_core.window import MAX_METADATA_CHARS, encode_metadata
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_engine import MAX_METADATA_CHARS, encode_metadata
 from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.world import World

@@ -1,4 +1,4 @@
-"""Rows as Kafka gives them to Spark, with headers as core writes them; and what a small window makes of them."""
+"""Rows as Kafka gives them to Spark, with headers as a worker writes them; and what a small window makes of them."""
 
 import base64
 from collections.abc import Sequence
@@ -11,17 +11,9 @@ from delayed_topics_audit.facts import Bounds
 from delayed_topics_audit.place import DOORS, PARTITION_BITS, name_of
 from delayed_topics_audit.places import FATES, FLAWS, Promise, flawed, places_of
 from delayed_topics_audit.session import table
-from delayed_topics_core.headers import (
-    NO_OWN_HEADERS,
-    Header,
-    OwnHeaders,
-    Root,
-    origin,
-    write_dead_letter,
-    write_hop,
-    write_release,
-)
+from delayed_topics_core.headers import Header, Root, origin
 from delayed_topics_core.reasons import DeadLetterReason
+from delayed_topics_core_testing import copies
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -103,9 +95,9 @@ def release(
     foreign: Sequence[Header] = (),
     wrote_ms: int = 0,
 ) -> list[Header]:
-    return write_release(
+    return copies.release(
         foreign,
-        OwnHeaders(attempt=attempt),
+        attempt=attempt,
         root=Root(*(root or place), "id"),
         origin=origin(*place),
         due_at_ms=AT_MS + due_ms,
@@ -114,19 +106,17 @@ def release(
 
 
 def hop(place: Place, due_ms: int = 0, *, root: Place | None = None) -> list[Header]:
-    return write_hop(
-        [], NO_OWN_HEADERS, root=Root(*(root or place), "id"), origin=origin(*place), due_at_ms=AT_MS + due_ms
-    )
+    return copies.hop([], root=Root(*(root or place), "id"), origin=origin(*place), due_at_ms=AT_MS + due_ms)
 
 
 def dead_letter(place: Place, *, attempt: int = 0) -> list[Header]:
-    return write_dead_letter(
+    return copies.dead_letter(
         [],
-        OwnHeaders(attempt=attempt),
+        attempt=attempt,
         root=Root(*place, "id"),
         origin=origin(*place),
         reason=DeadLetterReason.TOO_LARGE,
-        error="e",
+        error=b"e",
     )
 
 

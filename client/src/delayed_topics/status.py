@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from delayed_topics_core.commit_metadata import decode_metadata
 from delayed_topics_core.layout import Role, format_ranges
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord
-from delayed_topics_core.window import decode_metadata
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection

@@ -3,11 +3,12 @@
 from dataclasses import dataclass, field
 
 from confluent_kafka import Message, Producer
-from delayed_topics_core.headers import Header, OwnHeaders, Root, write_release
+from delayed_topics_core.headers import Header, Root
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord, Owner
 from delayed_topics_core.settings import TopicRole, topic_settings
+from delayed_topics_core_testing import copies
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
@@ -64,12 +65,12 @@ class Served:
         number: int = 0,
     ) -> None:
         """What a worker would write for the front record `number` of this partition."""
-        root = Root("f", partition, number, "topic-id")
-        own = OwnHeaders(attempt=attempt, group=group, created_at_ms=DUE_AT_MS - 5000)
-        released = write_release(
+        released = copies.release(
             headers,
-            own,
-            root=root,
+            attempt=attempt,
+            group=group,
+            created_at_ms=DUE_AT_MS - 5000,
+            root=Root("f", partition, number, "topic-id"),
             origin=b"f:%d:%d" % (partition, number),
             due_at_ms=DUE_AT_MS,
             released_at_ms=DUE_AT_MS + 1,

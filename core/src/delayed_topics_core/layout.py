@@ -4,7 +4,6 @@
 tables are only appended to, so no record that waits changes its meaning and no stale client can make one early.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,11 +65,6 @@ class Layout:
     def in_list(self) -> frozenset[int]:
         return frozenset(self.delay_seconds)
 
-    @cached_property
-    def _waits(self) -> tuple[int, ...]:
-        """The delays of the list above 0, ascending."""
-        return tuple(sorted(d for d in self.in_list if d > 0))
-
     @property
     def partition_count(self) -> int:
         return len(self.partition_delays)
@@ -92,15 +86,6 @@ class Layout:
         """The lane of a kind that records of a front partition take: always the same one."""
         lanes = self._by_delay[delay_seconds].partitions
         return lanes[front_partition % len(lanes)]
-
-    def longest_kind_within(self, remaining_ms: int) -> int | None:
-        """The longest delay of the list, in seconds and above 0, that is over within `remaining_ms`; None if there is none."""
-        fitting = bisect_right(self._waits, remaining_ms // 1000)
-        return self._waits[fitting - 1] if fitting else None
-
-    def shortest_kind(self) -> int | None:
-        """The shortest delay of the list above 0, in seconds."""
-        return self._waits[0] if self._waits else None
 
     def role(self, kind: Kind) -> Role:
         if kind.delay_seconds not in self.in_list:

@@ -18,7 +18,6 @@ from typing import Any, Literal, NamedTuple
 from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.layout import Kind, Layout, format_ranges, parse_ranges
 from delayed_topics_core.names import TopicNames, collision_key
-from delayed_topics_core.routing import Policy
 
 
 class Owner(NamedTuple):
@@ -78,10 +77,6 @@ class LayoutRecord:
     @property
     def key(self) -> str:
         return f"layout/{self.topic}"
-
-    @property
-    def policy(self) -> Policy:
-        return Policy(self.layout, self.retry_cap, self.ready_partitions)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use crate::dead_letter::MAX_NUMBER;
 use crate::own::Own;
 use crate::place::Place;
 use crate::reading::{Headers, OwnHeaders};
@@ -63,7 +64,7 @@ impl CopyHeaders {
         self.identity(&hop.own, hop.root, to);
         self.way(hop.root, made_from, to);
         put_number(Own::DueAt, hop.due_at_ms, to);
-        put_number(Own::Hops, hop.own.hops() + 1, to);
+        put_number(Own::Hops, MAX_NUMBER.min(hop.own.hops() + 1), to); // or the copy could not be read
     }
 
     /// Of the copy in the ready topic. `made_from`: the record, and `headers` are its.

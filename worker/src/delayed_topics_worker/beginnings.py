@@ -3,8 +3,7 @@
 import logging
 from typing import NamedTuple
 
-from delayed_topics_core.errors import UnreadableRecord
-from delayed_topics_core.window import committed_topic_id, decode_metadata
+from delayed_topics_engine import committed_topic_id, decode_metadata
 
 from delayed_topics_worker.assigned import AssignedPartition
 
@@ -32,7 +31,7 @@ def beginning_of(owned: AssignedPartition) -> Beginning | None:
         return _first(owned)
     try:
         decode_metadata(offset, metadata)
-    except UnreadableRecord as e:
+    except ValueError as e:
         log.warning("%s: %s; records after the committed offset may come out again", owned, e)
         return Beginning(offset)
     return Beginning(offset, metadata)

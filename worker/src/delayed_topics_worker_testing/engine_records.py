@@ -1,24 +1,18 @@
-"""Records at random for `differential`, most of them as clients and workers write them, and some as nobody should.
+"""Records for the engine's decisions: one by one, and at random, most of them as clients and workers write them, some as nobody
+should."""
 
-`python -m delayed_topics_worker_testing.differential_cases --records 10000000 --seed 7` compares that many.
-"""
-
-import sys
-import time
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
 
-import click
-from delayed_topics_core.headers import OWN_HEADERS, Header, OwnHeaders, Root, write_hop, write_release
+import delayed_topics_engine as engine
+from delayed_topics_core.headers import OWN_HEADERS, Header, Root
 from delayed_topics_core.layout import Layout, LayoutSpec, evolve, initial
+from delayed_topics_core_testing import copies
 
-from delayed_topics_worker_testing.differential import TOPIC_ID, Case, Difference, Setting, compare
-
+TOPIC_ID = "uT1eKVuTQ2--Rhh9b73dqg"
 NOW_MS = 1_790_000_000_000
-SLICE = 100_000
-"""Records that have a seed of their own."""
 MAX_OFFSET = 2**63 - 2  # the position after it is the largest number
 OWN = sorted(OWN_HEADERS)
 NUMBERS: list[bytes | None] = [
@@ -70,6 +64,74 @@ FOREIGN: list[Header] = [
 DELAYS = (0, 1, 2, 5, 10, 60, 600, 3600, 86_400, 2_592_000)
 
 
+@dataclass(frozen=True)
+class Setting:
+    """What the registry says of a delayed topic."""
+
+    layout: Layout
+    retry_cap: int
+    ready_partitions: int
+
+    @property
+    def policy(self) -> engine.Policy:
+        """The same, for the engine."""
+        return engine.Policy(
+            delay_seconds=self.layout.delay_seconds,
+            partition_delays=self.layout.partition_delays,
+            retry_cap=self.retry_cap,
+            ready_partitions=self.ready_partitions,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A record, what is known when it is read, and a time at which it is looked at again. `door`: of the front or the delays topic.
+
+    `appended_at_ms` None: the topic has producers' times. `headers` None: a name can't be read.
+    """
+
+    setting: Setting = field(repr=False)
+    door: Literal["f", "d"]
+    partition: int
+    offset: int
+    appended_at_ms: int | None
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Sequence[Header] | None = ()
+    now_ms: int
+    later_ms: int
+
+    @property
+    def delay_seconds(self) -> int | None:
+        """Of the partition of the delays topic."""
+        return self.setting.layout.partition_delays[self.partition] if self.door == "d" else None
+
+    @property
+    def origin(self) -> bytes:
+        return f"{self.door}:{self.partition}:{self.offset}".encode()
+
+    @property
+    def root(self) -> bytes:
+        """Of a record that no worker has written."""
+        return self.origin + b":" + TOPIC_ID.encode()
+
+    def record(self) -> engine.Record:
+        return engine.Record(
+            delay_seconds=self.delay_seconds,
+            partition=self.partition,
+            offset=self.offset,
+            topic_id=TOPIC_ID,
+            appended_at_ms=self.appended_at_ms,
+            key=self.key,
+            headers=None if self.headers is None else encoded(self.headers),
+        )
+
+
+def encoded(headers: Sequence[Header]) -> list[tuple[bytes, bytes | None]]:
+    """As the engine takes and gives them."""
+    return [(name.encode(), value) for name, value in headers]
+
+
 def random_setting(random: Random) -> Setting:
     """A layout that manifests led to, one after the other: kinds retired, lanes and main partitions added."""
     layout: Layout | None = None
@@ -82,7 +144,7 @@ def random_setting(random: Random) -> Setting:
         layout = initial(spec) if layout is None else evolve(layout, spec)
     assert layout is not None
     retry_cap = random.choice((0, 1, 3, 5, 2**31 - 1))
-    return Setting(layout, retry_cap=retry_cap, ready_partitions=random.choice((1, 2, 3, 8, 12, 100)))
+    return Setting(layout, retry_cap, random.choice((1, 2, 3, 8, 12, 100)))
 
 
 class Cases:
@@ -95,7 +157,7 @@ class Cases:
     def draw(self) -> Case:
         random = self._random
         setting = random.choice(self._settings)
-        layout = setting.policy.layout
+        layout = setting.layout
         door: Literal["f", "d"] = "f" if random.random() < 0.6 else "d"
         partition = random.choice((0, 1, 2, 3, 7, 2**31 - 1))
         if door == "d":
@@ -144,17 +206,26 @@ class Cases:
         ]
         if random.random() < 0.5:
             return said
-        own = OwnHeaders(attempt=max(0, attempt - random.randrange(2)))
-        copied = write_release([], own, root=self._root(), origin=b"d:1:2", due_at_ms=NOW_MS, released_at_ms=NOW_MS)
+        released = max(0, attempt - random.randrange(2))
+        copied = copies.release(
+            [], attempt=released, root=self._root(), origin=b"d:1:2", due_at_ms=NOW_MS, released_at_ms=NOW_MS
+        )
         return [*said, *(header for header in copied if header[0] not in ("dt-id", "dt-attempt"))]
 
     def _hop(self, headers: list[Header], layout: Layout) -> list[Header]:
         random = self._random
-        error = random.choice((None, None, b"boom"))
-        own = OwnHeaders(id=random.choice((None, b"order-7")), attempt=random.randrange(4), error=error)
+        said: list[Header] = [("dt-id", b"order-7")] if random.random() < 0.5 else []
         delay_ms = random.choice(layout.delay_seconds) * 1000
         due_at_ms = NOW_MS + random.choice((0, delay_ms, -delay_ms, random.randrange(-5000, 5000), 10**9))
-        return write_hop(headers, own, root=self._root(), origin=b"f:3:17", due_at_ms=due_at_ms)
+        hop = copies.hop(
+            [*headers, *said],
+            root=self._root(),
+            origin=b"f:3:17",
+            due_at_ms=due_at_ms,
+            attempt=random.randrange(4),
+            hops=random.randrange(1, 4),
+        )
+        return hop if random.random() < 0.7 else [*hop, ("dt-error", b"boom")]
 
     def _root(self) -> Root:
         random = self._random
@@ -187,39 +258,3 @@ class Cases:
                 name = headers[at][0]
                 headers[at] = name, random.choice(POOLS.get(name, NUMBERS))
         return headers
-
-
-def slice_of(seed: int, number: int, records: int) -> Iterator[Case]:
-    """Cases of a slice, which depend on nothing but the two."""
-    cases = Cases(Random(f"{seed}/{number}"))
-    return (cases.draw() for _ in range(records))
-
-
-@click.command()
-@click.option("--records", type=click.IntRange(1), default=1_000_000, show_default=True)
-@click.option("--seed", type=int, default=7, show_default=True)
-@click.option("--first-slice", type=click.IntRange(0), default=0, help="To see a difference again.")
-def main(records: int, seed: int, first_slice: int) -> None:
-    """Random records through both implementations: counts what became of them, and ends at the first difference."""
-    counts: Counter[str] = Counter()
-    began = time.monotonic()
-    done = 0
-    number = first_slice
-    while done < records:
-        size = min(SLICE, records - done)
-        try:
-            for case in slice_of(seed, number, size):
-                counts.update(compare(case))
-        except Difference as difference:
-            raise click.ClickException(f"seed {seed}, slice {number}: {difference}") from None
-        done += size
-        number += 1
-        if sys.stderr.isatty():
-            click.echo(f"\r{done} records", nl=False, err=True)
-    told = ", ".join(f"{counts[kind]} {kind}" for kind in sorted(counts))
-    seconds = time.monotonic() - began
-    click.echo(f"{records} records with seed {seed}, no difference: {told}; {seconds:.0f} s")
-
-
-if __name__ == "__main__":
-    main()
