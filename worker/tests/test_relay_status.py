@@ -9,11 +9,6 @@ from delayed_topics_worker_testing.world import Declared, World
 pytestmark = pytest.mark.broker
 
 
-def metric(text: str, name: str, **labels: str) -> float:
-    wanted = name + ("{" + ",".join(f'{k}="{v}"' for k, v in sorted(labels.items())) + "}" if labels else "")
-    return next(float(line.rpartition(" ")[2]) for line in text.splitlines() if line.rpartition(" ")[0] == wanted)
-
-
 def events_of(world: World, orders: Declared) -> list[Event]:
     with EventFollower(world.connection) as follower:
         return [event for event in follower.catch_up(120) if event.topic == orders.names.front]
@@ -31,24 +26,24 @@ def test_counts_and_probes_tell_what_happened(world: World) -> None:
     topic = orders.names.front
 
     def ten_wait() -> bool:
-        shown, text = worker.status()["topics"][topic], worker.get("/metrics")[1]
-        released = metric(text, "delayedtopics_released_total", topic=topic)
+        shown = worker.status()["topics"][topic]
+        released = worker.metric("delayedtopics_released_total", topic=topic)
         return (shown["waiting"], shown["due_lag"], released) == (10, 0, 20)  # records that wait are no lag
 
     wait_until(ten_wait, what="ten records wait, none is due, and the others are counted")
     hopped = world.admin.list_offsets([(orders.names.delays, p) for p in range(4)], "latest")
     hops = sum(end for end in hopped.values() if isinstance(end, int))
     assert hops >= 20
-    status, text = worker.status(), worker.get("/metrics")[1]
+    status = worker.status()
 
     assert status["member"] == "orders-0"
     assert status["topics"][topic]["partitions"] == [f"{topic}[0-1]", f"{orders.names.delays}[0-3]"]
     assert (status["alarms"], status["rebalance"]["last"]["change"]) == ([], "assigned")
-    assert metric(text, "delayedtopics_released_total", topic=topic) == 20
-    assert metric(text, "delayedtopics_hopped_total", topic=topic) == hops
-    assert metric(text, "delayedtopics_dead_lettered_total", topic=topic, reason="HeaderUnreadable") == 1
-    assert metric(text, "delayedtopics_lateness_seconds_count", topic=topic) == 20
-    assert metric(text, "delayedtopics_waiting_records", topic=topic) == 10
+    assert worker.metric("delayedtopics_released_total", topic=topic) == 20
+    assert worker.metric("delayedtopics_hopped_total", topic=topic) == hops
+    assert worker.metric("delayedtopics_dead_lettered_total", topic=topic, reason="HeaderUnreadable") == 1
+    assert worker.metric("delayedtopics_lateness_seconds_count", topic=topic) == 20
+    assert worker.metric("delayedtopics_waiting_records", topic=topic) == 10
     assert worker.get("/livez") == (200, "ok\n")
     assert worker.get("/readyz") == (200, "ok\n")
     assert worker.get("/other")[0] == 404

@@ -3,25 +3,11 @@
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_worker_testing.world import Declared, World
+from delayed_topics_worker_testing.transactions import left_open
+from delayed_topics_worker_testing.world import World
 
 pytestmark = pytest.mark.broker
-
-
-def left_open(orders: Declared, partition: int) -> Producer:
-    """What a worker leaves that is killed between the last two steps of a transaction: Kafka doesn't tell the partition's
-    offset until it has ended."""
-    connection = orders.world.connection
-    producer = Producer({**connection.client_config(), "transactional.id": f"dead-{orders.names.front}"})
-    producer.init_transactions(60)
-    producer.begin_transaction()
-    group = Consumer({**connection.client_config(), "group.id": orders.record.group})
-    offsets = [TopicPartition(orders.names.front, partition, 0)]
-    producer.send_offsets_to_transaction(offsets, group.consumer_group_metadata(), 60)
-    group.close()
-    return producer
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

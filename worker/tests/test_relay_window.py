@@ -8,25 +8,11 @@ import pytest
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_engine import MAX_METADATA_CHARS, encode_metadata
 from delayed_topics_kafka.model import CommittedOffset
-from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.world import World
 
 pytestmark = pytest.mark.broker
 
 SEED = 7
-
-
-def takes_in_no_more(worker: WorkerProcess) -> None:
-    """Intake waits for what is unfinished."""
-
-    seen = [0.0]
-
-    def the_same_twice() -> bool:
-        lines = worker.get("/metrics")[1].splitlines()
-        seen.append(float(next(line for line in lines if line.startswith("delayedtopics_taken_in_total{")).split()[-1]))
-        return seen[-1] == seen[-2] > 0
-
-    wait_until(the_same_twice, what="intake waits", poll_seconds=1)
 
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
@@ -44,7 +30,7 @@ def test_a_full_window_with_every_other_record_finished_repeats_none_after_a_res
         hops += level == 2
         orders.produce(b"%d" % n, headers=[("dt-delay-level", b"%d" % level)], partition=0)
     orders.flush()
-    takes_in_no_more(worker)
+    worker.takes_in_no_more()
     assert worker.terminate() == 0
 
     world.start(orders, guarantee=guarantee)

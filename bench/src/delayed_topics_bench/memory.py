@@ -10,7 +10,7 @@ from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.world import Declared, Seen
 
 from delayed_topics_bench.drain import HOP_DELAY_SECONDS, hop
-from delayed_topics_bench.stand import Stand, metric
+from delayed_topics_bench.stand import Stand
 
 __all__ = ["Memory", "memory"]
 
@@ -74,7 +74,7 @@ def _await_held(worker: WorkerProcess, topic: Declared, enough: Callable[[int], 
     """Until as many records are held as is enough; how many these are."""
 
     def held() -> int:
-        return int(metric(worker, "delayedtopics_waiting_records", topic.names.front))
+        return int(worker.metric("delayedtopics_waiting_records", topic=topic.names.front))
 
     wait_until(lambda: enough(held()), what=f"{worker.member} holds its records", timeout_seconds=TIMEOUT_SECONDS)
     return held()

@@ -14,12 +14,11 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import NewTopicSpec
 from delayed_topics_worker_testing.process import Launch, WorkerProcess
 from delayed_topics_worker_testing.world import Declared, World
-from prometheus_client.parser import text_string_to_metric_families
 
 from delayed_topics_bench.java import JAVA_OPTIONS, JavaProgram, class_path_of
 from delayed_topics_bench.samples import Samples
 
-__all__ = ["PARTITIONS", "Backlog", "Stand", "metric"]
+__all__ = ["PARTITIONS", "Backlog", "Stand"]
 
 PARTITIONS = 8
 """Of every topic: two for each of four workers."""
@@ -134,7 +133,7 @@ class Stand:
         ]
 
         def settled() -> bool:
-            held = [metric(w, "delayedtopics_partitions", name) for w in started]
+            held = [w.metric("delayedtopics_partitions", topic=name) for w in started]
             all_ready = all(w.get("/readyz")[0] == 200 for w in started)
             return all_ready and all(held) and sum(held) == PARTITIONS + topic.record.layout.partition_count
 
@@ -203,12 +202,3 @@ class Stand:
         wait_until(
             there, what=f"{count} records in {topic}", timeout_seconds=timeout_seconds, poll_seconds=poll_seconds
         )
-
-
-def metric(worker: WorkerProcess, name: str, topic: str) -> float:
-    """A gauge or counter of a worker, 0 while it isn't there."""
-    for family in text_string_to_metric_families(worker.get("/metrics")[1]):
-        for sample in family.samples:
-            if sample.name == name and sample.labels.get("topic") == topic:
-                return float(sample.value)
-    return 0.0

@@ -14,6 +14,7 @@ from typing import Any
 
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
+from prometheus_client.parser import text_string_to_metric_families
 
 LOG_LINES_SHOWN = 25
 
@@ -97,6 +98,26 @@ class WorkerProcess:
     def status(self) -> dict[str, Any]:
         body: dict[str, Any] = json.loads(self.get("/status")[1] or "{}")
         return body
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a gauge's or counter's samples that have these labels; 0 while there is none."""
+        families = text_string_to_metric_families(self.get("/metrics")[1])
+        return sum(
+            sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    def takes_in_no_more(self) -> None:
+        """Wait until nothing more is read: too much of it is unfinished."""
+        seen = [0.0]
+
+        def the_same_twice() -> bool:
+            seen.append(self.metric("delayedtopics_taken_in_total"))
+            return seen[-1] == seen[-2] > 0
+
+        wait_until(the_same_twice, what=f"intake of {self.member} waits", poll_seconds=1, timeout_seconds=60)
 
     def evidence(self) -> str:
         """Its status, and the end of its log."""

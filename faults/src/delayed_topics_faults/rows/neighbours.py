@@ -5,10 +5,10 @@ from contextlib import ExitStack
 from random import Random
 from typing import Final
 
-from confluent_kafka import Consumer, Producer, TopicPartition
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_worker_testing.process import WorkerProcess
+from delayed_topics_worker_testing.transactions import left_open
 from delayed_topics_worker_testing.world import Declared
 
 from delayed_topics_faults.copies import Copy
@@ -112,7 +112,7 @@ class OpenTransaction(Row):
             self._worker.terminate()
             stage.empty_group()
         held = rng.randrange(4)
-        dead = self._left_open(stage, held)
+        dead = left_open(stage.orders, held)
         self._worker = stage.start(ready=False)
         healthy = (held + 1) % 4
         before = stage.released()
@@ -142,17 +142,3 @@ class OpenTransaction(Row):
         if late_ms > MOST_P99_MS:
             verdict.fail("T", f"p99 of the healthy partitions was {late_ms} ms, at most {MOST_P99_MS} may be")
         return verdict
-
-    @staticmethod
-    def _left_open(stage: Stage, partition: int) -> Producer:
-        """What a worker leaves that is killed between the last two steps of a transaction."""
-        orders, config = stage.orders, stage.world.connection.client_config()
-        at = orders.committed()[orders.names.front, partition]
-        producer = Producer({**config, "transactional.id": f"dead-{orders.names.front}"})
-        producer.init_transactions(60)
-        producer.begin_transaction()
-        group = Consumer({**config, "group.id": orders.record.group})
-        offsets = [TopicPartition(orders.names.front, partition, at.offset, metadata=at.metadata)]
-        producer.send_offsets_to_transaction(offsets, group.consumer_group_metadata(), 60)
-        group.close()
-        return producer

@@ -3,10 +3,9 @@
 import time
 from random import Random
 
-from confluent_kafka import Producer
-from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.errors import KafkaDoorError
 from delayed_topics_worker_testing.process import WorkerProcess
+from delayed_topics_worker_testing.transactions import produce_in_transaction
 
 from delayed_topics_faults.judge import Seen
 from delayed_topics_faults.row import Play, Row
@@ -30,25 +29,13 @@ class FullBitmap(Row):
             level = rng.choice((1, 2))
             orders.produce(b"%d" % n, headers=[stage.expected(level), ("dt-delay-level", b"%d" % level)], partition=0)
         orders.flush()
-        self._idle()
+        self._worker.takes_in_no_more()
         how, crashes = _ended(self._worker, killed=rng.random() < 0.5)
         self._worker = stage.start()
-        self._idle()
+        self._worker.takes_in_no_more()
         orders.change(paused=False)
         # what it had read it had read late: the pause alone lasts longer than a second
         return Play(injected=f"{how} with a full window", terms={"crashes_ms": crashes, "order": False})
-
-    def _idle(self) -> None:
-        """Nothing is taken in any more: intake waits for what is unfinished."""
-        seen = [0.0]
-
-        def the_same_twice() -> bool:
-            lines = self._worker.get("/metrics")[1].splitlines()
-            taken = [line for line in lines if line.startswith("delayedtopics_taken_in_total{")]
-            seen.append(float(taken[0].split()[-1]) if taken else 0.0)
-            return seen[-1] == seen[-2] > 0
-
-        wait_until(the_same_twice, what="intake waits", poll_seconds=1, timeout_seconds=60)
 
 
 class EndsInMarks(Row):
@@ -86,19 +73,8 @@ class EndsInMarks(Row):
 
     @staticmethod
     def _transact(stage: Stage, rng: Random, *, commit: bool) -> None:
-        """As an application does that produces in transactions."""
-        orders = stage.orders
-        producer = Producer({**stage.world.connection.client_config(), "transactional.id": f"app-{orders.names.front}"})
-        producer.init_transactions(60)
-        producer.begin_transaction()
-        for n in range(rng.randint(1, 20)):
-            headers: list[tuple[str, str | bytes | None]] = [expect_ready(0)]
-            producer.produce(orders.names.front, b"t%d" % n, partition=n % 2, headers=headers)
-        producer.flush(60)
-        if commit:
-            producer.commit_transaction(60)
-        else:
-            producer.abort_transaction(60)
+        records = ((b"t%d" % n, n % 2, [expect_ready(0)]) for n in range(rng.randint(1, 20)))
+        produce_in_transaction(stage.orders, records, commit=commit)
 
     @staticmethod
     def _cut(stage: Stage) -> None:
