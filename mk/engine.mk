@@ -2,3 +2,14 @@
 .PHONY: engine-nanoseconds
 engine-nanoseconds: setup ## what deciding about a record and writing its copy's headers takes, as JSON
 	@.venv/bin/devcluster cargo run --quiet --locked --release --example nanoseconds
+
+FUZZ := $(CACHE)/cargo-fuzz
+$(FUZZ)/bin/cargo-fuzz:
+	@cargo install --quiet --locked cargo-fuzz --root $(FUZZ)
+
+.PHONY: engine-fuzz
+engine-fuzz: setup $(FUZZ)/bin/cargo-fuzz ## any bytes as records and as metadata, with AddressSanitizer: SECONDS=60 of each; needs a nightly Rust
+	@for target in records metadata; do mkdir -p $(FUZZ)/corpus/$$target $(FUZZ)/found/$$target; \
+	(cd worker/engine && PATH="$(FUZZ)/bin:$$PATH" RUSTUP_TOOLCHAIN=nightly CARGO_TARGET_DIR=$(FUZZ)/target \
+	cargo fuzz run --sanitizer address $$target $(FUZZ)/corpus/$$target -- -max_total_time=$(or $(SECONDS),60) -max_len=2048 \
+	-artifact_prefix=$(FUZZ)/found/$$target/ -print_final_stats=1); done

@@ -1,0 +1,24 @@
+//! Any metadata of a commit: read or refused, and what is read is written again as something that reads the same.
+
+#![no_main]
+
+use delayed_topics_engine::metadata::{decode, topic_id, MetadataEncoder, MAX_METADATA_CHARS};
+use delayed_topics_engine::window::Window;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|given: (u32, &str)| {
+    let (committed, metadata) = given;
+    let committed = i64::from(committed);
+    let Ok(finished) = decode(committed, metadata) else { return };
+    let finished: Vec<i64> = finished.collect();
+    assert!(finished.windows(2).all(|pair| pair[0] < pair[1]));
+    assert!(finished.first().is_none_or(|first| *first > committed));
+    let of_topic = topic_id(metadata).unwrap_or("");
+    if of_topic.len() > 100 {
+        return; // Kafka's have 22
+    }
+    let point = Window::new(committed, finished.iter().copied()).commit_point(&mut MetadataEncoder::default(), of_topic);
+    assert!(point.metadata.len() <= MAX_METADATA_CHARS);
+    let again: Vec<i64> = decode(committed, &point.metadata).expect("our own").collect();
+    assert_eq!(again, finished[..again.len()]);
+});

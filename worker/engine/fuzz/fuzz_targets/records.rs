@@ -1,0 +1,127 @@
+//! Any record, layout and time: no copy in the ready topic before its due time, foreign headers unchanged, nothing that panics.
+
+#![no_main]
+
+use std::num::NonZeroU32;
+
+use arbitrary::Arbitrary;
+use delayed_topics_engine::layout::Layout;
+use delayed_topics_engine::own::Own;
+use delayed_topics_engine::reading::Header;
+use delayed_topics_engine::record::{Policy, Record, Side};
+use delayed_topics_engine::release::LowerBoundMs;
+use delayed_topics_engine::routing::{decide, take_turn, too_large, Decision, Turn};
+use delayed_topics_engine::writing::{CopyHeaders, HeaderSink};
+use libfuzzer_sys::fuzz_target;
+
+#[derive(Arbitrary, Debug)]
+struct Any<'a> {
+    /// Of the partition of the delays topic; none: the record is of the front topic.
+    delay_seconds: Option<u16>,
+    partition: u16,
+    offset: u32,
+    appended_at_ms: Option<u32>,
+    key: Option<&'a [u8]>,
+    headers: Option<Vec<(Name<'a>, Option<&'a [u8]>)>>,
+    delays: Vec<u16>,
+    retry_cap: u32,
+    ready_partitions: NonZeroU32,
+    now_ms: u32,
+    later_ms: u32,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Name<'a> {
+    Own(u8),
+    Any(&'a [u8]),
+}
+
+impl<'a> Name<'a> {
+    fn bytes(&self) -> &'a [u8] {
+        const OWN: [Own; 16] = [
+            Own::Id,
+            Own::Attempt,
+            Own::Group,
+            Own::DeliverAt,
+            Own::DelayLevel,
+            Own::Target,
+            Own::Generation,
+            Own::CreatedAt,
+            Own::DoneAt,
+            Own::Error,
+            Own::Root,
+            Own::Origin,
+            Own::DueAt,
+            Own::Released,
+            Own::Hops,
+            Own::Reason,
+        ];
+        match self {
+            Name::Own(number) => OWN[usize::from(*number) % OWN.len()].name().as_bytes(),
+            Name::Any(name) => name,
+        }
+    }
+}
+
+/// Counts the foreign headers, which must be those of the record, in their order.
+struct Copied<'a> {
+    foreign: std::vec::IntoIter<Header<'a>>,
+}
+
+impl HeaderSink for Copied<'_> {
+    fn header(&mut self, name: &[u8], value: Option<&[u8]>) {
+        if Own::of(name).is_none() {
+            assert_eq!(self.foreign.next(), Some((name, value)));
+        }
+    }
+}
+
+fuzz_target!(|any: Any<'_>| {
+    let delays: Vec<u32> = any.delays.iter().map(|delay| u32::from(*delay)).collect();
+    let Ok(layout) = Layout::new(&delays, &delays) else { return };
+    let policy = Policy { layout, retry_cap: any.retry_cap, ready_partitions: any.ready_partitions };
+    let headers: Option<Vec<Header<'_>>> =
+        any.headers.as_ref().map(|all| all.iter().map(|(name, value)| (name.bytes(), *value)).collect());
+    let each: Vec<Header<'_>> = headers.clone().unwrap_or_default();
+    let side = match any.delay_seconds {
+        None => Side::Front,
+        Some(delay) => Side::Delays { delay_seconds: u32::from(delay) },
+    };
+    let record = Record {
+        side,
+        partition: u32::from(any.partition),
+        offset: i64::from(any.offset),
+        topic_id: "uT1eKVuTQ2--Rhh9b73dqg",
+        appended_at_ms: any.appended_at_ms.map(i64::from),
+        key: any.key,
+        headers: headers.as_ref().map(|all| all.iter().copied()),
+    };
+    let foreign: Vec<Header<'_>> = each.iter().copied().filter(|(name, _)| Own::of(name).is_none()).collect();
+    let copied = || Copied { foreign: foreign.clone().into_iter() };
+    let (now, later) = (LowerBoundMs(i64::from(any.now_ms)), LowerBoundMs(i64::from(any.later_ms)));
+    let mut copies = CopyHeaders::default();
+    let place = record.place();
+    match decide(&record, &policy, now) {
+        Decision::Wait(wait) => {
+            let due_at_ms = wait.waiting.due_at_ms;
+            match take_turn(&record, wait.waiting, &policy, later) {
+                Turn::Release(release) => {
+                    assert!(due_at_ms <= later.0, "released {} ms early", due_at_ms - later.0);
+                    let mut sink = copied();
+                    copies.release(each.iter().copied(), place, &release, &mut sink);
+                    assert!(sink.foreign.next().is_none());
+                }
+                Turn::Hop(hop) => {
+                    assert!(due_at_ms > later.0);
+                    copies.hop(each.iter().copied(), place, &hop, &mut copied());
+                }
+                Turn::Hold(_) => assert!(due_at_ms > later.0),
+                Turn::DeadLetter(dead) => panic!("what was read once is unreadable: {dead:?}"),
+            }
+        }
+        Decision::Hop(hop) => copies.hop(each.iter().copied(), place, &hop, &mut copied()),
+        Decision::DeadLetter(dead) => copies.dead_letter(each.iter().copied(), place, &dead, &mut copied()),
+    }
+    let dead = too_large(&record, 7);
+    copies.dead_letter(each.iter().copied(), place, &dead, &mut copied());
+});
