@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
+from typing import Self
 
+import numpy as np
 from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.world import Declared
 
@@ -19,20 +21,37 @@ HOP_DELAY_SECONDS = 600
 """Nothing comes due while records hop; the copies that are drained then have it taken off their due times."""
 
 
+STARTED_SHARE = 0.1
+"""Of the records: until so many have come a worker is still starting. Ceilings have a warm half too."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Leg:
-    """From the moment at which a backlog can be seen to the last append in the topic that it goes to."""
+    """Of a backlog: `seconds` that all of it takes at the speed that it has once the first tenth has come, `first_ms` from the
+    moment at which it can be seen to the first append in the topic that it goes to."""
 
     seconds: float
+    first_ms: int
     cpu_seconds: float
+
+    @classmethod
+    def of(cls, samples: Samples, *, shown_at_ms: int, cpu_seconds: float) -> Self:
+        came_ms = np.sort(samples.first["stamp_ms"])
+        started_ms = came_ms[int(len(came_ms) * STARTED_SHARE)]
+        return cls(
+            seconds=float(came_ms[-1] - started_ms) / 1000 / (1 - STARTED_SHARE),
+            first_ms=int(came_ms[0]) - shown_at_ms,
+            cpu_seconds=cpu_seconds,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drained:
-    """`cpu_us_per_record`: of all workers, each record counted once."""
+    """As Leg. `cpu_us_per_record`: of all workers, each record counted once."""
 
     records: int
     seconds: float
+    first_ms: int
     cpu_us_per_record: float
     verdict: Verdict
 
@@ -54,9 +73,11 @@ def drain_direct(stand: Stand, *, workers: int, records: int, size: int, watch: 
         running = stack.enter_context(stand.workers(topic, workers))
         shown_at_ms, used = show_and_await(stand, backlog, running, topic.names.ready, records, watch)
         samples = backlog.samples(stand.read(topic.names.ready))
+    leg = Leg.of(samples, shown_at_ms=shown_at_ms, cpu_seconds=used)
     return Drained(
         records=records,
-        seconds=(samples.last_stamp_ms - shown_at_ms) / 1000,
+        seconds=leg.seconds,
+        first_ms=leg.first_ms,
         cpu_us_per_record=used / records * 1e6,
         verdict=judge(samples, due_us=samples.stamp_us),
     )
@@ -72,6 +93,7 @@ def drain_hopped(
     drained = Drained(
         records=records,
         seconds=hopping.seconds + releasing.seconds,
+        first_ms=max(hopping.first_ms, releasing.first_ms),
         cpu_us_per_record=(hopping.cpu_seconds + releasing.cpu_seconds) / records * 1e6,
         verdict=judge(samples, due_us=samples.stamp_us),
     )
@@ -90,7 +112,7 @@ def release(
         with stand.workers(topic, workers) as running:
             shown_at_ms, used = show_and_await(stand, copied, running, topic.names.ready, records, watch)
         samples = filled.samples(stand.read(topic.names.ready))
-    return samples, Leg(seconds=(samples.last_stamp_ms - shown_at_ms) / 1000, cpu_seconds=used)
+    return samples, Leg.of(samples, shown_at_ms=shown_at_ms, cpu_seconds=used)
 
 
 def hop(
@@ -103,7 +125,7 @@ def hop(
     ):
         shown_at_ms, used = show_and_await(stand, backlog, running, topic.names.delays, records, watch)
     hopped = backlog.samples(stand.read(topic.names.delays))
-    return backlog, Leg(seconds=(hopped.last_stamp_ms - shown_at_ms) / 1000, cpu_seconds=used)
+    return backlog, Leg.of(hopped, shown_at_ms=shown_at_ms, cpu_seconds=used)
 
 
 def show_and_await(

@@ -72,11 +72,6 @@ class Samples:
         _, index = np.unique(self.received["number"], return_index=True)
         return np.asarray(self.received[index])
 
-    @property
-    def last_stamp_ms(self) -> int:
-        """When the last record came for the first time."""
-        return int(self.first["stamp_ms"].max())
-
     def late_us(self, due_us: Numbers, *, numbers: NDArray[np.bool_] | None = None) -> Numbers:
         """Of each record from its due time to its first receipt; `numbers`: only of those."""
         first = self.first

@@ -223,6 +223,10 @@ impl Engine {
         let Some(topic) = self.topics.get_mut(number) else { return };
         let compression = |served: &Option<Served>| served.as_ref().map(|served| served.compression.clone());
         let compressed_otherwise = topic.served.is_some() && compression(&topic.served) != compression(&served);
+        if let (Some(served), None) = (&served, &self.transactions) {
+            // before its first copy: connecting, and a number from Kafka, take half a second
+            self.producers.prepare(&served.compression, false, self.wake.as_fd(), &mut self.happenings);
+        }
         topic.served = served;
         topic.dead_letter_partitions = NonZeroU32::new(dead_letter_partitions);
         // turns may come earlier now, and layouts may have grown

@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use super::happening::Happening;
 use super::topic::{Names, Target, TARGETS};
 use crate::kafka::{Client, Copy, CopyHeaders, Error, Event, Kind, Load, TopicHandle};
 use crate::writing::HeaderSink;
@@ -69,22 +70,33 @@ pub struct Producers {
 }
 
 impl Producers {
-    /// None is made before it is needed.
+    /// None is made yet.
     #[must_use]
     pub fn new(load: Load, properties: Vec<(String, String)>, names: Vec<Names>) -> Self {
         Producers { load, properties, names, made: Vec::new() }
     }
 
-    /// Makes the one for this use, if it isn't there.
-    ///
-    /// # Errors
-    /// It can't be made with these settings.
-    pub fn make(&mut self, compression: &str, alone: bool, wake: BorrowedFd<'_>) -> Result<(), String> {
-        if self.get(compression, alone).is_none() {
-            let producer = self.new_producer(compression, alone, wake)?;
-            self.made.push(Made { compression: compression.to_owned(), alone, producer });
+    /// Makes the one for this use, if it isn't there; false: it can't be made, and a happening says why.
+    pub fn prepare(
+        &mut self,
+        compression: &str,
+        alone: bool,
+        wake: BorrowedFd<'_>,
+        happenings: &mut Vec<Happening>,
+    ) -> bool {
+        if self.get(compression, alone).is_some() {
+            return true;
         }
-        Ok(())
+        match self.new_producer(compression, alone, wake) {
+            Ok(producer) => {
+                self.made.push(Made { compression: compression.to_owned(), alone, producer });
+                true
+            }
+            Err(why) => {
+                happenings.push(Happening::log(format!("no producer can be made: {why}")));
+                false
+            }
+        }
     }
 
     /// One that the caller keeps.

@@ -84,9 +84,7 @@ impl Engine {
         if self.transactions.is_none() {
             let wake = self.wake.as_fd();
             let mut needed = [false, true].into_iter().filter(|alone| !alone || !partition.alone.is_empty());
-            let made = needed.try_for_each(|alone| self.producers.make(compression, alone, wake));
-            if let Err(why) = made {
-                self.happenings.push(Happening::log(format!("no producer can be made: {why}")));
+            if !needed.all(|alone| self.producers.prepare(compression, alone, wake, &mut self.happenings)) {
                 return Goes::Blocked;
             }
         }
