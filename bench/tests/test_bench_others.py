@@ -1,10 +1,11 @@
-"""What others take of the machine is told from what the benchmark's own processes take."""
+"""What others take of the machine is told from what the benchmark's own processes take, and a slow host from a fast one."""
 
 import subprocess
 import sys
 
 import pytest
 from delayed_topics_bench.others import Usage, others_share
+from delayed_topics_bench.pace import slowed_share
 
 BURN = "import time\nwhile time.process_time() < 1: pass"
 
@@ -28,3 +29,9 @@ def test_the_share_is_of_all_processors() -> None:
     before = Usage(passed=0, used=0, own=0)
     assert others_share(before, Usage(passed=400, used=300, own=200)) == 0.25
     assert others_share(before, Usage(passed=400, used=200, own=202)) == 0.0
+
+
+def test_a_host_that_gives_half_is_found_by_how_long_the_same_work_takes() -> None:
+    usual, half = [0.0020, 0.0021] * 50, [0.0040] * 10
+    assert slowed_share(usual, of=[*usual, *half]) == 0
+    assert slowed_share([*usual[:30], *half], of=[*usual, *half]) == 0.25

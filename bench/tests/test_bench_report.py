@@ -21,7 +21,7 @@ def drained(per_second: int) -> dict[str, float]:
 
 def run(figures: dict[str, Any], **further: Any) -> dict[str, Any]:
     checked = {"records": 4000, "early": 0, "lost": 0, "doubled": 0, "disordered": 0}
-    return {"commit": "abc", "others": 0.01, "checked": checked, "figures": figures, **further}
+    return {"commit": "abc", "others": 0.01, "slowed": 0.0, "checked": checked, "figures": figures, **further}
 
 
 def drain(per_second: int) -> dict[str, Any]:
@@ -122,9 +122,14 @@ def test_a_new_series_of_runs_replaces_the_last_one_of_the_same_thing(tmp_path: 
     for lost in (1, 0):
         kept = Results(file)
         for _ in range(2):
-            kept.add("a", Entry(key="100", figures={"n": lost}, verdict=Verdict(records=10, lost=lost)), others=0.0)
+            kept.add(
+                "a",
+                Entry(key="100", figures={"n": lost}, verdict=Verdict(records=10, lost=lost)),
+                others=0.0,
+                slowed=0.0,
+            )
         if lost:
-            kept.add("b", Entry(key="x", figures={"m": 1}), others=0.0)
+            kept.add("b", Entry(key="x", figures={"m": 1}), others=0.0, slowed=0.0)
     parts = Results(file).body["parts"]
     assert [one["checked"]["lost"] for one in parts["a"]["100"]] == [0, 0]
     assert [one["figures"] for one in parts["b"]["x"]] == [{"m": 1}]

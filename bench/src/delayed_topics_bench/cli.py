@@ -11,6 +11,7 @@ from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_devcluster.progress import say, step
 
 from delayed_topics_bench.others import MOST_SHARE, Usage, others_share
+from delayed_topics_bench.pace import MOST_SLOWED, Pace
 from delayed_topics_bench.parts import PARTS, Task
 from delayed_topics_bench.peers import PEERS
 from delayed_topics_bench.plan import DEFAULT, QUICK, Plan
@@ -23,7 +24,7 @@ __all__ = ["main"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 POSITIVE = click.IntRange(min=1)
-MOST_TRIES = 3
+MOST_TRIES = 5
 
 
 def _field(flag: str, name: str, text: str, *, many: bool = False) -> Callable[[Command], Command]:
@@ -98,31 +99,34 @@ def _measure(plan: Plan, parts: Sequence[str], kept: Results, stand: Stand) -> l
     with ExitStack() as stack:
         with step("starting a broker"):
             stack.enter_context(stand)
+        pace = stack.enter_context(Pace())
         for number in range(1, plan.runs + 1):
             for part in parts:
                 say(f"run {number} of {plan.runs}: {part}")
                 for task in PARTS[part](stand, plan):
                     try:
-                        _run_validly(part, task, kept, strict=plan.strict)
+                        _run_validly(part, task, kept, pace, strict=plan.strict)
                     except DevclusterError as error:
                         say(f"{part}: {error.message}")
                         failed.append(f"{part} ({error.message.splitlines()[0]})")
     return failed
 
 
-def _run_validly(part: str, task: Task, kept: Results, *, strict: bool) -> None:
+def _run_validly(part: str, task: Task, kept: Results, pace: Pace, *, strict: bool) -> None:
     """What is no valid run is run again. Raises DevclusterError if it never is, or can't be measured."""
     problem: str | None = None
     for _ in range(MOST_TRIES):
-        before = Usage.now()
+        before, paced = Usage.now(), pace.count
         entries = task()
-        others = others_share(before, Usage.now())
+        others, slowed = others_share(before, Usage.now()), pace.slowed_since(paced)
         problem = next((entry.problem for entry in entries if entry.problem), None)
         if problem is None and others > MOST_SHARE:
             problem = f"other programs took {others:.0%} of the machine"
+        if problem is None and slowed > MOST_SLOWED:
+            problem = f"the host gave the processors less than usual for {slowed:.0%} of the time"
         if problem is None or not strict:
             for entry in entries:
-                kept.add(part, replace(entry, problem=problem), others=others)
+                kept.add(part, replace(entry, problem=problem), others=others, slowed=slowed)
             return
         say(f"not a valid run, so once more: {problem}")
     raise DevclusterError(f"no valid run in {MOST_TRIES} tries: {problem}")

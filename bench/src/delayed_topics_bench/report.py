@@ -102,7 +102,8 @@ def _notes(body: Body) -> Iterator[str]:
     yield (
         f"Medians of {_few_or_many({len(r) for part in body['parts'].values() for r in part.values()})} runs, in brackets "
         f"the lowest and the highest. Measured on {machine['cores']} cores ({machine['cpu']}), {machine['memory_gib']} GiB: "
-        f"broker, workers, load and receivers all on it, other programs took at most {max(r['others'] for r in runs):.1%}. "
+        f"broker, workers, load and receivers all on it, other programs took at most {max(r['others'] for r in runs):.1%}, "
+        f"and the host slowed the processors for at most {max(r['slowed'] for r in runs):.0%} of the time. "
         f"Commit {', '.join(commits)}."
     )
     problems = [f"{name}: {run['problem']}" for name, run in runs_of(body) if "problem" in run]

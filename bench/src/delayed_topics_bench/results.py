@@ -10,8 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from delayed_topics_devcluster.commands import run
 from delayed_topics_devcluster.paths import REPOSITORY
+from delayed_topics_devcluster.revision import revision
 
 from delayed_topics_bench.samples import Verdict
 
@@ -40,13 +40,15 @@ class Results:
         self._begun: set[tuple[str, str]] = set()
         self.body: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"parts": {}}
 
-    def add(self, part: str, entry: Entry, *, others: float) -> None:
+    def add(self, part: str, entry: Entry, *, others: float, slowed: float) -> None:
         """Take in a run, and write the file: what was measured stays when a later one fails. The first of this series ends the
-        one before. `others`: the share of the machine that other programs took meanwhile."""
+        one before. `others`: the share of the machine that other programs took meanwhile. `slowed`: of that time, how
+        much of it the processors were slower than usual."""
         note: dict[str, Any] = {
             "at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ"),
-            "commit": _commit(),
+            "commit": revision(),
             "others": round(others, 3),
+            "slowed": round(slowed, 3),
             "figures": dict(entry.figures),
         }
         if entry.verdict is not None:
@@ -87,10 +89,6 @@ def runs_of(body: Mapping[str, Any]) -> Iterator[tuple[str, Run]]:
         for key, runs in series.items():
             for one in runs:
                 yield f"{part} {key}", one
-
-
-def _commit() -> str:
-    return run("git", "-C", REPOSITORY, "describe", "--always", "--dirty", "--abbrev=12").strip()
 
 
 def _machine() -> dict[str, Any]:

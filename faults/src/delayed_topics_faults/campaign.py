@@ -41,11 +41,10 @@ class Outcome:
     def clean(self) -> bool:
         return not self.broken
 
-    def line(self) -> str:
-        """One line of JSON, the same for the same figures."""
-        body: dict[str, Any] = {"row": self.row, "guarantee": self.guarantee, "seed": self.seed, "trials": self.trials}
-        body["clean"] = self.clean
-        return json.dumps({**body, **self.figures, "broken": sorted(self.broken)})
+    def entry(self) -> dict[str, Any]:
+        """For the results."""
+        body = {"row": self.row, "guarantee": self.guarantee, "seed": self.seed, "trials": self.trials}
+        return {**body, "clean": self.clean, **self.figures, "broken": sorted(self.broken)}
 
     def verdict(self) -> str:
         figures = ", ".join(f"{name} {count}" for name, count in self.figures.items())

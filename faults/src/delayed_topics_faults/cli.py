@@ -7,10 +7,12 @@ from typing import get_args
 
 import click
 from delayed_topics_devcluster.errors import DevclusterError
+from delayed_topics_devcluster.revision import revision
 from delayed_topics_worker.config import Guarantee
 
 from delayed_topics_faults.campaign import campaign
 from delayed_topics_faults.reader import ReaderFailed
+from delayed_topics_faults.results import RESULTS, note, write_document
 from delayed_topics_faults.rows import ROWS
 
 EXIT_BROKEN = 1
@@ -34,7 +36,7 @@ EXIT_FAILED = 2
 @click.option(
     "--results",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder with a file ROW.json that gets one more line of figures.",
+    help=f"Folder whose file ROW.json gets the figures, instead of the last of this guarantee. {RESULTS} gives the table in docs.",
 )
 def main(row: str, trials: int, guarantee: Guarantee, seed: int, results: Path | None) -> None:
     """Inject faults into real brokers and workers, and judge every record by an independent reader.
@@ -49,9 +51,9 @@ def main(row: str, trials: int, guarantee: Guarantee, seed: int, results: Path |
         click.echo(f"Error: {e}", err=True)
         sys.exit(EXIT_FAILED)
     if results is not None:
-        results.mkdir(parents=True, exist_ok=True)
-        with (results / f"{outcome.row}.json").open("a") as file:
-            file.write(outcome.line() + "\n")
+        note(results, {**outcome.entry(), "commit": revision()})
+        if results.resolve() == RESULTS:
+            write_document()
     for letter, examples in outcome.broken.items():
         for example in examples:
             click.echo(f"  {letter}: {example}")

@@ -3,7 +3,6 @@
 use std::os::fd::AsFd;
 
 use super::copying::{Goes, Sending};
-use super::happening::Happening;
 use super::topic::Topic;
 use super::transactions::Transactions;
 use super::{boot_ns, Engine};

@@ -1,0 +1,63 @@
+"""What was played: faults/results/ROW.json has a line for each guarantee, and docs/reliability.md a table of all."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from delayed_topics_devcluster.paths import REPOSITORY
+
+from delayed_topics_faults.rows import ROWS
+
+RESULTS: Final = REPOSITORY / "faults" / "results"
+DOCUMENT: Final = REPOSITORY / "docs" / "reliability.md"
+BEGIN: Final = "<!-- results: written by make faults -->"
+END: Final = "<!-- end of results -->"
+COLUMNS: Final = ("row", "fault", "trials", "records", "doubled", "dead letters", "latest, s", "commit")
+
+Entry = Mapping[str, Any]
+
+
+def note(folder: Path, entry: Entry) -> None:
+    """Write it into the folder, in the place of the row's last one with this guarantee."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{entry['row']}.json"
+    others = [one for one in _read(file) if one["guarantee"] != entry["guarantee"]]
+    kept = sorted([*others, entry], key=lambda one: str(one["guarantee"]))
+    file.write_text("".join(json.dumps(one) + "\n" for one in kept))
+
+
+def table(folder: Path = RESULTS) -> str:
+    """All that was played, as Markdown."""
+    lines = [_row(COLUMNS), _row(["---", "---", *["---:"] * (len(COLUMNS) - 3), "---"])]
+    for name, row in ROWS.items():
+        for entry in _read(folder / f"{row.name}.json"):
+            exactly = ", `ExactlyOnce`" if entry["guarantee"] == "ExactlyOnce" else ""
+            broken = "" if entry["clean"] else f" **broken: {', '.join(entry['broken'])}**"
+            lines.append(
+                _row(
+                    [
+                        name.upper(),
+                        f"{row.fault}{exactly}{broken}",
+                        *(f"{entry[count]:,}" for count in ("trials", "records", "doubled", "dead_lettered")),
+                        f"{late_ms / 1000:.1f}" if (late_ms := entry["most_late_ms"]) else "-",
+                        entry["commit"],
+                    ]
+                )
+            )
+    return "\n".join(lines)
+
+
+def write_document(document: Path = DOCUMENT) -> None:
+    """Put the table between the document's two marks."""
+    before, _, rest = document.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    document.write_text(f"{before}{BEGIN}\n{table()}\n{END}{after}")
+
+
+def _read(file: Path) -> list[Entry]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
