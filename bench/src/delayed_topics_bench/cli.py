@@ -11,7 +11,7 @@ from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_devcluster.progress import say, step
 
 from delayed_topics_bench.others import MOST_SHARE, Usage, others_share
-from delayed_topics_bench.pace import MOST_SLOWED, Pace
+from delayed_topics_bench.pace import Pace
 from delayed_topics_bench.parts import PARTS, Task
 from delayed_topics_bench.peers import PEERS
 from delayed_topics_bench.plan import DEFAULT, QUICK, Plan
@@ -122,8 +122,6 @@ def _run_validly(part: str, task: Task, kept: Results, pace: Pace, *, strict: bo
         problem = next((entry.problem for entry in entries if entry.problem), None)
         if problem is None and others > MOST_SHARE:
             problem = f"other programs took {others:.0%} of the machine"
-        if problem is None and slowed > MOST_SLOWED:
-            problem = f"the host gave the processors less than usual for {slowed:.0%} of the time"
         if problem is None or not strict:
             for entry in entries:
                 kept.add(part, replace(entry, problem=problem), others=others, slowed=slowed)

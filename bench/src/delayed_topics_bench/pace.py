@@ -8,9 +8,8 @@ from typing import Self
 
 from delayed_topics_kafka.closing import Closing
 
-__all__ = ["MOST_SLOWED", "Pace", "slowed_share"]
+__all__ = ["Pace", "slowed_share"]
 
-MOST_SLOWED = 0.1
 SLOW = 1.25
 """Times the time that the same work takes when nothing disturbs it."""
 EVERY_SECONDS = 0.25

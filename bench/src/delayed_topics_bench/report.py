@@ -98,12 +98,13 @@ def _notes(body: Body) -> Iterator[str]:
         f"Of {counts['records']:,} records that the checker followed: {counts['early']} early, {counts['lost']} lost, "
         f"{counts['doubled']} doubled, {counts['disordered']} out of order."
     )
+    slowed = [run["slowed"] for run in runs]
     commits = sorted({run["commit"] for run in runs})
     yield (
         f"Medians of {_few_or_many({len(r) for part in body['parts'].values() for r in part.values()})} runs, in brackets "
         f"the lowest and the highest. Measured on {machine['cores']} cores ({machine['cpu']}), {machine['memory_gib']} GiB: "
         f"broker, workers, load and receivers all on it, other programs took at most {max(r['others'] for r in runs):.1%}, "
-        f"and the host slowed the processors for at most {max(r['slowed'] for r in runs):.0%} of the time. "
+        f"and the host slowed the processors for {min(slowed):.0%} to {max(slowed):.0%} of the time. "
         f"Commit {', '.join(commits)}."
     )
     problems = [f"{name}: {run['problem']}" for name, run in runs_of(body) if "problem" in run]
