@@ -6,7 +6,7 @@ from random import Random
 
 import delayed_topics_engine as engine
 import pytest
-from delayed_topics_core.headers import OWN_HEADERS, Header, Root, foreign
+from delayed_topics_core.headers import MAX_ID_BYTES, OWN_HEADERS, Header, Root, foreign
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_core_testing import copies
@@ -36,8 +36,6 @@ FRONT = Case(
 )
 ROOT = Root("f", 3, 17, TOPIC_ID)
 FOREIGN: list[Header] = [("trace", b"1"), ("trace", b"2"), ("null", None), ("", b""), ("Dt-Attempt", b"x")]
-MAX_ID_BYTES = 256
-MAX_OWN_BYTES = 4096
 
 
 def copy_of(*headers: Header, case: Case = FRONT) -> engine.Copy:

@@ -82,8 +82,9 @@ def lateness_tasks(stand: Stand, plan: Plan) -> Iterator[Task]:
 
 
 def _lateness(stand: Stand, plan: Plan, rate: int) -> Sequence[Entry]:
-    with step(f"floor at {rate:,} records/s, {plan.seconds} s"):
-        least = floor(stand, warm_seconds=plan.warm_seconds // 2, rate=rate, seconds=plan.seconds // 2, size=SIZE)
+    floor_seconds = plan.seconds // 2
+    with step(f"floor at {rate:,} records/s, {floor_seconds} s"):
+        least = floor(stand, warm_seconds=plan.warm_seconds // 2, rate=rate, seconds=floor_seconds, size=SIZE)
         say(f"{shown(least.late)}; broker's ack p99.9 {least.ack_p999_ms:.1f} ms")
     with step(f"lateness at {rate:,} records/s, workers: {plan.cores}, {plan.seconds} s"):
         late = lateness(

@@ -266,18 +266,6 @@ impl Client {
         unsafe { (self.functions.consumer_closed)(self.handle) != 0 }
     }
 
-    /// Why the client can't go on, if it can't.
-    pub fn fatal(&self) -> Option<Error> {
-        let mut why = [0 as c_char; TEXT_BYTES];
-        // SAFETY: the text is as long as it is said to be.
-        let code = unsafe { (self.functions.fatal_error)(self.handle, why.as_mut_ptr(), TEXT_BYTES) };
-        let mut error = Error::check(self.functions, code).err()?;
-        error.fatal = true;
-        // SAFETY: the call ends it with 0.
-        error.text = unsafe { text(why.as_ptr()) };
-        Some(error)
-    }
-
     /// Shuts out former producers of its transactional id, and ends what they left open. Waits for it.
     ///
     /// # Errors

@@ -134,7 +134,6 @@ functions! {
 
     fn new(kind: c_int, conf: *mut Conf, error: *mut c_char, size: usize) -> *mut Handle;
     fn destroy_flags(handle: *mut Handle, flags: c_int);
-    fn fatal_error(handle: *mut Handle, text: *mut c_char, size: usize) -> Code;
     fn last_error() -> Code;
     fn set_log_queue(handle: *mut Handle, queue: *mut Queue) -> Code;
 
