@@ -4,5 +4,5 @@ SEED ?= 7
 GUARANTEE ?= AtLeastOnce
 
 .PHONY: faults
-faults: setup ## one row of faults (ROW=W1 TRIALS=20 SEED=7 GUARANTEE=ExactlyOnce), judged by an independent reader
-	@.venv/bin/delayed-topics-faults --row "$(or $(ROW),$(error say which row: make faults ROW=W1))" --trials $(TRIALS) --seed $(SEED) --guarantee $(GUARANTEE) --results faults/results
+faults: setup $(if $(AUDIT),$(SPARK_JARS)) ## one row of faults (ROW=W1 TRIALS=20 SEED=7 GUARANTEE=ExactlyOnce AUDIT=1), judged by an independent reader, and audited
+	@.venv/bin/delayed-topics-faults --row "$(or $(ROW),$(error say which row: make faults ROW=W1))" --trials $(TRIALS) --seed $(SEED) --guarantee $(GUARANTEE) $(if $(AUDIT),--audit $(SPARK_JARS)) --results faults/results

@@ -22,23 +22,22 @@ from delayed_topics_audit import session
 from delayed_topics_audit.account import Result
 from delayed_topics_audit.job import audit
 from delayed_topics_core.audit_window import AuditWindow
-from delayed_topics_core.registry import Claim
 from delayed_topics_crds.audit import Window
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_operator.audits.freeze import freeze
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_worker_testing.load import steady_load
 from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.world import Declared, World
 from pyspark.sql import SparkSession
 
+from delayed_topics_audit_testing.declared import frozen, link_to, register
+
 GUARANTEES: Final = ("AtLeastOnce", "ExactlyOnce")
 WINDOWS_A_ROUND: Final = 25
 """A delayed topic is audited from its begin, so that each round has one of its own."""
 APART_SECONDS: Final = 0.3
-LATE_MS: Final = 600_000
 
 
 @dataclass(kw_only=True)
@@ -102,8 +101,7 @@ def freeze_and_audit(
 
 def _round(world: World, count: int, per_second: int, rng: Random, guarantee: str) -> list[AuditWindow]:
     orders = world.declare((0, 1, 2))
-    world.write(Claim(topic=orders.names.front, owner=orders.record.owner, absent=()))
-    orders.change(highest_retry_cap=orders.record.retry_cap, least_ready_partitions=orders.record.ready_partitions)
+    register(orders)
     start = partial(world.start, orders, guarantee=guarantee)
     worker = start()
     with steady_load(orders, per_second=per_second) as sent:
@@ -117,7 +115,7 @@ async def _freeze(
     orders: Declared, worker: WorkerProcess, start: Callable[[], WorkerProcess], count: int, rng: Random
 ) -> tuple[list[AuditWindow], WorkerProcess]:
     """And the worker that replaced the one that was killed meanwhile, at a moment of chance."""
-    link = KafkaLink(orders.world.connection, timeout_seconds=60, threads=4, woken=lambda _: None)
+    link = link_to(orders)
     await link.open()
     killing = asyncio.create_task(_replace(worker, start, after_seconds=rng.uniform(0.5, APART_SECONDS * count)))
     frozen = []
@@ -141,9 +139,7 @@ async def _window(link: KafkaLink, orders: Declared, rng: Random, *, whole: bool
     now = datetime.now(UTC)
     ago = now - timedelta(seconds=rng.randint(1, 3))
     asked = Window() if whole else rng.choice([Window(), Window(), Window(to=ago), Window(from_=ago)])
-    window = await freeze(link, orders.names, orders.record.owner, asked=asked, max_lateness_ms=LATE_MS, now=now)
-    assert isinstance(window, AuditWindow), window
-    return window
+    return await frozen(link, orders, asked=asked, now=now)
 
 
 @click.command()

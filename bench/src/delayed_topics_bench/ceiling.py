@@ -4,6 +4,8 @@ import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
+from typing import Self
 
 from delayed_topics_devcluster.kafka import java_tool
 
@@ -16,8 +18,9 @@ HEADERS = {"trace": 16, "kind": 5, "source": 5}
 """Name → bytes of its value, as java/kafka/Backlog.java writes them."""
 PRODUCER = (
     *("acks=all", "enable.idempotence=true", "linger.ms=5", "batch.size=65536", "buffer.memory=67108864"),
-    *("send.buffer.bytes=-1", "receive.buffer.bytes=-1"),
+    *("send.buffer.bytes=-1", "receive.buffer.bytes=-1", "compression.type=lz4"),
 )
+"""`compression.type` is what copies have unless their DelayedTopic says otherwise."""
 JAVA = ("-Xmx256m",)
 """With Java's own choice of compilers: what is measured is what it gets to, not how soon."""
 REPORT_MS = 100
@@ -38,6 +41,10 @@ class Ceiling:
     def relay(self) -> float:
         """Of anything that does both: 1 / (1/P + 1/C)."""
         return 1 / (1 / self.produce + 1 / self.consume)
+
+    @classmethod
+    def mean(cls, several: Sequence[Self]) -> Self:
+        return cls(produce=fmean(one.produce for one in several), consume=fmean(one.consume for one in several))
 
 
 def wire_bytes(size: int) -> int:

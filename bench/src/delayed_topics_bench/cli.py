@@ -1,5 +1,6 @@
 """The command line `delayed-topics-bench`."""
 
+import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -75,6 +76,7 @@ def main(
     Starts a broker and real worker processes of its own, so the machine should have nothing else to do. What is measured
     goes to a JSON file and tables and plots are made of it; a part that isn't run keeps its last figures.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the broker would outlive it
     plan = replace(QUICK if quick else DEFAULT, **{name: value for name, value in fields.items() if value})
     name = "quick" if quick else "exactly-once" if exactly_once else "relay"
     file = results or RESULTS / f"{name}.json"

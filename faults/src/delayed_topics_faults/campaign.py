@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from delayed_topics_audit_testing.declared import audited
 from delayed_topics_worker.config import Guarantee
 
 from delayed_topics_faults.judge import Seen, Verdict
@@ -23,11 +24,13 @@ SUMMED: Final = (
     *("changed", "late", "unalarmed"),
 )
 HIGHEST: Final = ("most_late_ms", "most_back_ms")
+VERIFIED: Final = "Verified"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Of a whole campaign. `evidence`: where a failed trial's records and logs are; None if all is well."""
+    """Of a whole campaign. `evidence`: where a failed trial's records and logs are; None if all is well. `audit`: its verdict, if
+    it was asked."""
 
     row: str
     guarantee: Guarantee
@@ -36,6 +39,7 @@ class Outcome:
     figures: dict[str, int]
     broken: dict[str, list[str]]
     evidence: Path | None
+    audit: str | None
 
     @property
     def clean(self) -> bool:
@@ -44,18 +48,27 @@ class Outcome:
     def entry(self) -> dict[str, Any]:
         """For the results."""
         body = {"row": self.row, "guarantee": self.guarantee, "seed": self.seed, "trials": self.trials}
-        return {**body, "clean": self.clean, **self.figures, "broken": sorted(self.broken)}
+        audit = {"audit": self.audit} if self.audit else {}
+        return {**body, "clean": self.clean, **self.figures, **audit, "broken": sorted(self.broken)}
 
     def verdict(self) -> str:
         figures = ", ".join(f"{name} {count}" for name, count in self.figures.items())
         kept = f"BROKEN ({', '.join(sorted(self.broken))})" if self.broken else "kept"
-        return f"{self.row} {self.guarantee}: {kept} in {self.trials} trials, seed {self.seed}: {figures}"
+        audit = f"; the audit says {self.audit}" if self.audit else ""
+        return f"{self.row} {self.guarantee}: {kept} in {self.trials} trials, seed {self.seed}: {figures}{audit}"
 
 
 def campaign(
-    row: Row, *, trials: int, seed: int, say: Callable[[str], None], guarantee: Guarantee = "AtLeastOnce"
+    row: Row,
+    *,
+    trials: int,
+    seed: int,
+    say: Callable[[str], None],
+    guarantee: Guarantee = "AtLeastOnce",
+    jars: Path | None = None,
 ) -> Outcome:
-    """Ends after the first trial that broke a promise, or at a KeyboardInterrupt; the trial at hand doesn't count then."""
+    """Ends after the first trial that broke a promise, or at a KeyboardInterrupt; the trial at hand doesn't count then. `jars`: of
+    Spark, for the audit of all trials at the end, which has to say Verified."""
     directory = Path(tempfile.mkdtemp(prefix=PREFIX + row.name + "-"))
     say(f"{row.name} {guarantee}: {row.fault}; {trials} trials, seed {seed}, in {directory}")
     figures = dict.fromkeys((*SUMMED, *HIGHEST), 0)
@@ -79,6 +92,13 @@ def campaign(
             say(_progress(played, trials, play, verdict, time.monotonic() - began))
             if broken:
                 _keep(directory, stage, play, seen, verdict)
+        verified = None
+        if jars and played and not broken:
+            told = audited(stage.orders, jars)
+            verified = told.verdict
+            say(f"  audit of all trials: {told.verdict}: {told.message}")
+            if told.verdict != VERIFIED:
+                broken = {"audit": [told.message]}
     if not broken:
         shutil.rmtree(directory)
     evidence = directory if broken else None
@@ -90,6 +110,7 @@ def campaign(
         figures=figures,
         broken=broken,
         evidence=evidence,
+        audit=verified,
     )
 
 

@@ -34,11 +34,18 @@ EXIT_FAILED = 2
 )
 @click.option("--seed", type=int, default=7, show_default=True, help="The same seed injects the same faults.")
 @click.option(
+    "--audit",
+    "jars",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Audit all trials at the end, which has to say Verified, with Spark's jars in this folder: `make spark-jars` prints it. "
+    "For rows that do nothing to topics, as W1.",
+)
+@click.option(
     "--results",
     type=click.Path(path_type=Path, file_okay=False),
     help=f"Folder whose file ROW.json gets the figures, instead of the last of this guarantee. {RESULTS} gives the table in docs.",
 )
-def main(row: str, trials: int, guarantee: Guarantee, seed: int, results: Path | None) -> None:
+def main(row: str, trials: int, guarantee: Guarantee, seed: int, jars: Path | None, results: Path | None) -> None:
     """Inject faults into real brokers and workers, and judge every record by an independent reader.
 
     Prints what was injected in each trial, and a verdict. Exit code 1 at the first broken promise; the evidence (records,
@@ -46,7 +53,7 @@ def main(row: str, trials: int, guarantee: Guarantee, seed: int, results: Path |
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        outcome = campaign(ROWS[row](), trials=trials, seed=seed, say=click.echo, guarantee=guarantee)
+        outcome = campaign(ROWS[row](), trials=trials, seed=seed, say=click.echo, guarantee=guarantee, jars=jars)
     except (DevclusterError, ReaderFailed) as e:
         click.echo(f"Error: {e}", err=True)
         sys.exit(EXIT_FAILED)

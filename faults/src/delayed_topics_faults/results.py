@@ -13,7 +13,7 @@ RESULTS: Final = REPOSITORY / "faults" / "results"
 DOCUMENT: Final = REPOSITORY / "docs" / "reliability.md"
 BEGIN: Final = "<!-- results: written by make faults -->"
 END: Final = "<!-- end of results -->"
-COLUMNS: Final = ("row", "fault", "trials", "records", "doubled", "dead letters", "latest, s", "commit")
+COLUMNS: Final = ("row", "fault", "trials", "records", "doubled", "dead letters", "latest, s", "audit", "commit")
 
 Entry = Mapping[str, Any]
 
@@ -41,6 +41,7 @@ def table(folder: Path = RESULTS) -> str:
                         f"{row.fault}{exactly}{broken}",
                         *(f"{entry[count]:,}" for count in ("trials", "records", "doubled", "dead_lettered")),
                         f"{late_ms / 1000:.1f}" if (late_ms := entry["most_late_ms"]) else "-",
+                        entry.get("audit", "-"),
                         entry["commit"],
                     ]
                 )

@@ -1,0 +1,56 @@
+"""A delayed topic that a test has declared, frozen and audited as the operator and its Job would do it."""
+
+import asyncio
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from delayed_topics_audit import session
+from delayed_topics_audit.account import Result
+from delayed_topics_audit.job import audit
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.registry import Claim
+from delayed_topics_crds.audit import Window
+from delayed_topics_operator.audits.freeze import freeze
+from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_worker_testing.world import Declared
+
+LATE_MS: Final = 600_000
+
+
+def audited(orders: Declared, jars: Path) -> Result:
+    """Of everything that has come in. `jars`: the folder that `make spark-jars` prints. Raises AuditFailed."""
+    register(orders)
+
+    async def window() -> AuditWindow:
+        link = link_to(orders)
+        await link.open()
+        try:
+            return await frozen(link, orders, asked=Window(), now=datetime.now(UTC))
+        finally:
+            await link.close()
+
+    spark = session.start(master=f"local[{os.cpu_count()}]", jars=jars)
+    try:
+        return audit(asyncio.run(window()), orders.world.connection, lambda: spark, lambda _: None).result
+    finally:
+        spark.stop()
+
+
+def register(orders: Declared) -> None:
+    """What the operator notes of a topic before it is served, and workers don't read."""
+    orders.world.write(Claim(topic=orders.names.front, owner=orders.record.owner, absent=()))
+    orders.change(highest_retry_cap=orders.record.retry_cap, least_ready_partitions=orders.record.ready_partitions)
+
+
+def link_to(orders: Declared) -> KafkaLink:
+    """As the operator has one; to be opened and closed."""
+    return KafkaLink(orders.world.connection, timeout_seconds=60, threads=4, woken=lambda _: None)
+
+
+async def frozen(link: KafkaLink, orders: Declared, *, asked: Window, now: datetime) -> AuditWindow:
+    """The window that an audit that is asked for now gets."""
+    window = await freeze(link, orders.names, orders.record.owner, asked=asked, max_lateness_ms=LATE_MS, now=now)
+    assert isinstance(window, AuditWindow), window
+    return window
