@@ -1,11 +1,20 @@
 """What a figure was measured with."""
 
+from pathlib import Path
+from typing import Final
+
 from delayed_topics_devcluster.commands import run
 from delayed_topics_devcluster.paths import REPOSITORY
 
 __all__ = ["revision"]
 
+WRITTEN: Final = ("bench/results", "faults/results", "docs/performance.md", "docs/reliability.md")
+"""What measuring itself writes."""
 
-def revision() -> str:
-    """The commit of this work tree; it ends in `-dirty` where files differ from it."""
-    return run("git", "-C", REPOSITORY, "describe", "--always", "--dirty", "--abbrev=12").strip()
+
+def revision(repository: Path = REPOSITORY) -> str:
+    """The commit of this work tree; it ends in `-dirty` where files differ from it, besides those that figures are written into."""
+    commit = run("git", "-C", repository, "rev-parse", "--short=12", "HEAD").strip()
+    others = [f":(exclude){path}" for path in WRITTEN]
+    changed = run("git", "-C", repository, "status", "--porcelain", "--untracked-files=no", "--", ".", *others)
+    return f"{commit}-dirty" if changed.strip() else commit
