@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_bench.plots import draw
+from delayed_topics_bench.profile import AREAS
 from delayed_topics_bench.report import DOCUMENT, markdown, marks, write_document
 from delayed_topics_bench.results import RESULTS, Entry, Figure, Results, merged
 from delayed_topics_bench.samples import Verdict
@@ -68,6 +69,7 @@ BODY: dict[str, Any] = {
             ]
         },
         "cpu": {"front to ready": [run(CPU)]},
+        "profile": {"drain": [run(dict.fromkeys(AREAS, 0.25))]},
         "peers": {"delayed topics": [run({"1000": PEER})], "other": [run({"not_to_be_had": "no network"})]},
     },
     "machine": {"cpu": "a CPU", "cores": 2, "memory_gib": 23.4},
@@ -86,6 +88,7 @@ def test_each_part_has_a_table_and_a_picture(tmp_path: Path) -> None:
         "90%",
         "900",
         "3.1",
+        "| compressing | 0.25 |",
         "not to be had: no network",
     ):
         assert said in text

@@ -26,6 +26,8 @@ __all__ = ["main"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 POSITIVE = click.IntRange(min=1)
 MOST_TRIES = 5
+ASIDE = ("profile", "peers")
+"""Parts that are about the relay as it is by default."""
 
 
 def _field(flag: str, name: str, text: str, *, many: bool = False) -> Callable[[Command], Command]:
@@ -83,7 +85,7 @@ def main(
     kept = Results(file)
     failed: list[str] = []
     if not only_show:
-        chosen = parts or tuple(name for name in PARTS if name != "peers" or not (quick or exactly_once))
+        chosen = parts or tuple(name for name in PARTS if name not in ASIDE or not (quick or exactly_once))
         failed = _measure(plan, chosen, kept, Stand(exactly_once=exactly_once))
     show(kept.body)
     for picture in draw(kept.body, file.with_suffix("")):

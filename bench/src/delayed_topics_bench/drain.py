@@ -12,10 +12,21 @@ from delayed_topics_worker_testing.world import Declared
 from delayed_topics_bench.samples import Samples, Verdict, judge
 from delayed_topics_bench.stand import Backlog, Stand
 
-__all__ = ["HOP_DELAY_SECONDS", "Drained", "Leg", "drain_direct", "drain_hopped", "hop", "release", "show_and_await"]
+__all__ = [
+    "HOP_DELAY_SECONDS",
+    "Drained",
+    "Leg",
+    "Watch",
+    "drain_direct",
+    "drain_hopped",
+    "hop",
+    "release",
+    "show_and_await",
+    "unwatched",
+]
 
 Watch = Callable[[Sequence[WorkerProcess]], AbstractContextManager[None]]
-"""Entered when a backlog is about to be shown to workers, left when all of it is where it goes to."""
+"""Entered when records are about to come to workers, left when all of them are where they go to."""
 
 HOP_DELAY_SECONDS = 600
 """Nothing comes due while records hop; the copies that are drained then have it taken off their due times."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from delayed_topics_bench.drain import Watch, unwatched
 from delayed_topics_bench.samples import Samples, Verdict, due_under_load, judge, percentiles
 from delayed_topics_bench.stand import PARTITIONS, Stand
 
@@ -34,13 +35,21 @@ class Late:
 
 
 def lateness(
-    stand: Stand, *, rate: int, warm_seconds: int, seconds: int, size: int, workers: int, delay_seconds: Sequence[int]
+    stand: Stand,
+    *,
+    rate: int,
+    warm_seconds: int,
+    seconds: int,
+    size: int,
+    workers: int,
+    delay_seconds: Sequence[int],
+    watch: Watch = unwatched,
 ) -> Late:
     """The delays in turn, record by record. What is due in the `warm_seconds` is checked and not counted."""
     kinds = len(delay_seconds)
     with ExitStack() as stack:
         topic = stack.enter_context(stand.declared(delay_seconds, lanes=PARTITIONS // kinds))
-        stack.enter_context(stand.workers(topic, workers))
+        stack.enter_context(watch(stack.enter_context(stand.workers(topic, workers))))
         directory, unfinished = _loaded(
             stand,
             front=topic.names.front,

@@ -14,6 +14,7 @@ from delayed_topics_bench.lateness import Late, floor, lateness
 from delayed_topics_bench.memory import memory
 from delayed_topics_bench.peers import peer_tasks
 from delayed_topics_bench.plan import SIZE, Plan
+from delayed_topics_bench.profile import Profile
 from delayed_topics_bench.results import Entry
 from delayed_topics_bench.samples import Verdict
 from delayed_topics_bench.stand import Stand
@@ -192,11 +193,42 @@ def _cpu(stand: Stand, plan: Plan) -> Sequence[Entry]:
     ]
 
 
+def profile_tasks(stand: Stand, plan: Plan) -> Iterator[Task]:
+    yield partial(_profile_of_drain, stand, plan)
+    yield from (partial(_profile_of_load, stand, plan, rate) for rate in plan.rates)
+
+
+def _profile_of_drain(stand: Stand, plan: Plan) -> Sequence[Entry]:
+    profile = Profile(stand.new_directory(), records=plan.cpu_records)
+    with step(f"profile of a drain of {plan.cpu_records:,} records, front to ready"):
+        drained = drain_direct(stand, workers=1, records=plan.cpu_records, size=SIZE, watch=profile)
+    return [Entry(key="drain, front to ready", figures=profile.figures, verdict=drained.verdict)]
+
+
+def _profile_of_load(stand: Stand, plan: Plan, rate: int) -> Sequence[Entry]:
+    profile = Profile(
+        stand.new_directory(), records=rate * plan.seconds, warm_seconds=plan.warm_seconds, seconds=plan.seconds
+    )
+    with step(f"profile at {rate:,} records/s"):
+        late = lateness(
+            stand,
+            warm_seconds=plan.warm_seconds,
+            rate=rate,
+            seconds=plan.seconds,
+            size=SIZE,
+            workers=1,
+            delay_seconds=DELAY_SECONDS,
+            watch=profile,
+        )
+    return [Entry(key=f"{rate:,} records/s, by way of delays", figures=profile.figures, verdict=late.verdict)]
+
+
 PARTS: Mapping[str, Part] = {
     "drain": drain_tasks,
     "lateness": lateness_tasks,
     "burst": burst_tasks,
     "memory": memory_tasks,
     "cpu": cpu_tasks,
+    "profile": profile_tasks,
     "peers": peer_tasks,
 }

@@ -12,6 +12,7 @@ from matplotlib.ticker import NullFormatter
 
 from delayed_topics_bench.cpu import SECTIONS
 from delayed_topics_bench.peers import NOT_TO_BE_HAD
+from delayed_topics_bench.profile import AREAS
 from delayed_topics_bench.report import PERCENTILES, Part, parts_of
 from delayed_topics_bench.results import Figure
 
@@ -119,18 +120,29 @@ def _memory(axes: Axes, part: Part) -> None:
 
 
 def _cpu(axes: Axes, part: Part) -> None:
+    _stacked(axes, part, SECTIONS)
+    axes.set(title="CPU of a worker, by thread")
+
+
+def _profile(axes: Axes, part: Part) -> None:
+    _stacked(axes, part, AREAS)
+    axes.set(title="CPU of a worker, by what it is for")
+
+
+def _stacked(axes: Axes, part: Part, names: Sequence[str]) -> None:
+    """A bar of each row, µs a record, divided by name."""
     colours = mpl.colormaps["Blues"]
     left = [0.0] * len(part)
-    for n, section in enumerate(SECTIONS):
-        values = [figures[section].median for figures in part.values()]
-        colour = colours(0.2 + 0.5 * n / len(SECTIONS))
-        bars = axes.barh(range(len(part)), values, 0.6, left=left, color=colour, label=section)
+    for n, name in enumerate(names):
+        values = [figures[name].median for figures in part.values()]
+        colour = colours(0.2 + 0.6 * n / len(names))
+        bars = axes.barh(range(len(part)), values, 0.6, left=left, color=colour, label=name)
         axes.bar_label(bars, [f"{v:.1f}" if v >= 0.2 else "" for v in values], label_type="center", fontsize=8)
         left = [a + b for a, b in zip(left, values, strict=True)]
     axes.set_yticks(range(len(part)), list(part))
     axes.invert_yaxis()
-    axes.set(title="CPU of a worker", xlabel="µs per record")
-    axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.15))
+    axes.set(xlabel="µs per record")
+    axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.15), fontsize=8)
 
 
 _PLOTS: Mapping[str, Callable[[Axes, Part], None]] = {
@@ -139,5 +151,6 @@ _PLOTS: Mapping[str, Callable[[Axes, Part], None]] = {
     "burst": _burst,
     "memory": _memory,
     "cpu": _cpu,
+    "profile": _profile,
     "peers": _peers,
 }

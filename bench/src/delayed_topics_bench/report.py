@@ -11,6 +11,7 @@ from rich.table import Table
 
 from delayed_topics_bench.cpu import IN_ALL, SECTIONS
 from delayed_topics_bench.peers import NOT_RECEIVED, NOT_TO_BE_HAD, PATIENCE_SECONDS
+from delayed_topics_bench.profile import AREAS
 from delayed_topics_bench.results import Figure, merged, runs_of
 
 __all__ = ["DOCUMENT", "Grid", "Part", "grids", "markdown", "marks", "parts_of", "show", "write_document"]
@@ -128,6 +129,10 @@ def _tenth(figure: Figure | None) -> str:
     return _said(figure, "{:,.1f}")
 
 
+def _hundredth(figure: Figure | None) -> str:
+    return _said(figure, "{:,.2f}")
+
+
 def _percent(figure: Figure | None) -> str:
     return _said(figure, "{:.0%}")
 
@@ -219,6 +224,11 @@ def _cpu(part: Part) -> Grid:
     return Grid(title="CPU of a worker, µs per record", columns=["", *SECTIONS, IN_ALL], rows=rows)
 
 
+def _profile(part: Part) -> Grid:
+    rows = [[area, *(_hundredth(figures[area]) for figures in part.values())] for area in AREAS]
+    return Grid(title="What a worker's processor time is for, µs per record", columns=["", *part], rows=rows)
+
+
 def _peers(part: Part) -> Grid:
     counts = ("early", "rejected", NOT_RECEIVED, "doubled")
     rows: list[list[str]] = []
@@ -248,5 +258,6 @@ _BUILDERS: Mapping[str, Callable[[Part], Grid]] = {
     "burst": _burst,
     "memory": _memory,
     "cpu": _cpu,
+    "profile": _profile,
     "peers": _peers,
 }
