@@ -1,6 +1,7 @@
 """Guarantee ExactlyOnce, as a read_committed consumer sees it: nothing comes twice, whatever ends a worker."""
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -16,11 +17,14 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka_testing.rights import AUTHORIZER, deny_only, lift
 from delayed_topics_worker.clients import SESSION_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
-from delayed_topics_worker_testing.world import World
+from delayed_topics_worker_testing.process import WorkerProcess
+from delayed_topics_worker_testing.world import Declared, World
 
 pytestmark = pytest.mark.broker
 
 EXACTLY: Any = {"guarantee": "ExactlyOnce"}
+ALARM_SECONDS = 9.0
+"""Less than what a worker gives a transaction to be acknowledged."""
 
 
 def test_workers_that_are_killed_again_and_again_repeat_nothing(world: World) -> None:
@@ -149,7 +153,7 @@ def test_a_forbidden_dead_letter_topic_stops_its_partition_only(guarded: World) 
     with steady_load(orders) as sent:
         time.sleep(1)
         orders.produce(b"bad", headers=[("dt-attempt", b"x")], partition=0)
-        wait_until(lambda: "TargetUnavailable" in worker.alarm_reasons(), what="the alarm")
+        wait_until(lambda: standing_still(worker, orders, orders.names.dead_letter) == ["0"], what="the alarm")
         before = len(sent)
         wait_until(
             lambda: any(int(r.value or b"") >= before for r in orders.ready(1) if r.partition == 1),
@@ -158,6 +162,34 @@ def test_a_forbidden_dead_letter_topic_stops_its_partition_only(guarded: World) 
     lift(guarded.connection, ResourceType.TOPIC, orders.names.dead_letter)
     assert doubled(all_ready(orders, sent)) == 0
     assert [r.value for r in orders.dead(1)] == [b"bad"]
+
+
+@pytest.mark.parametrize(("forbidden", "standing"), [("dead_letter", "0"), ("ready", "1")])
+def test_a_forbidden_topic_is_told_though_nothing_else_comes(guarded: World, forbidden: str, standing: str) -> None:
+    """Kafka's client tells the reason only when something else is asked of it."""
+    orders = guarded.declare((0, 1))
+    worker = guarded.start(orders, **EXACTLY)
+    topic: str = getattr(orders.names, forbidden)
+    deny_only(guarded.connection, ResourceType.TOPIC, topic, AclOperation.WRITE)
+    for number in range(50):
+        orders.produce(b"%d" % number, partition=1)
+    orders.produce(b"bad", headers=[("dt-attempt", b"x")], partition=0)
+    orders.flush()
+
+    wait_until(
+        lambda: standing_still(worker, orders, topic) == [standing], what="the alarm", timeout_seconds=ALARM_SECONDS
+    )
+
+    lift(guarded.connection, ResourceType.TOPIC, topic)
+    assert len(orders.ready(50)) == 50
+    assert [r.value for r in orders.dead(1)] == [b"bad"]
+
+
+def standing_still(worker: WorkerProcess, orders: Declared, target: str) -> list[str]:
+    """Front partitions of which a copy to this topic was refused."""
+    told = rf"{orders.names.front} \[(\d+)\] can't be served: the copy of offset \d+ to {target} was refused"
+    alarms = worker.status().get("alarms", [])
+    return [partition for alarm in alarms for partition in re.findall(told, alarm["message"])]
 
 
 def test_a_worker_that_may_not_use_its_transactional_id_says_so(guarded: World) -> None:

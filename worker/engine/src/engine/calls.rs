@@ -20,6 +20,8 @@ pub enum Call {
     Open,
     /// Ends a transaction with offsets, as many at once as Kafka takes, and begins the next.
     Commit(Vec<Vec<Offset>>, Membership),
+    /// Fails if the transaction can't end well any more.
+    Look,
     /// Ends a transaction as if it had not been.
     Abort,
 }
@@ -84,6 +86,7 @@ fn made(client: &Client, call: Call) -> Result<(), Error> {
             client.commit_transaction(CALL_MS)?;
             client.begin_transaction()
         }
+        Call::Look => client.look_at_transaction(),
         Call::Abort => client.abort_transaction(CALL_MS),
     }
 }

@@ -53,6 +53,8 @@ pub enum Goes {
     Alone,
     /// There is one for a partition that its producer doesn't know yet.
     Unknown,
+    /// The transaction takes no more.
+    Ended,
     /// A copy can't even be queued: it stands still.
     Refused,
 }
@@ -150,6 +152,10 @@ impl<P: Output> Sending<'_, P> {
                 Err(error) if error.code == code::UNKNOWN_PARTITION && self.may_be_new() => {
                     self.partition.held.put_back(&taken);
                     return Goes::Unknown;
+                }
+                Err(error) if error.code == code::STATE => {
+                    self.partition.held.put_back(&taken);
+                    return Goes::Ended;
                 }
                 Err(error) => {
                     let target = self.names.of(outcome.target()).to_owned();

@@ -35,6 +35,9 @@ impl Engine {
 
     fn take_outcome(&mut self, event: Event) {
         match event {
+            // they may have arrived, but not for anybody to read: they are sent again
+            Event::Delivered(_) | Event::Failed(..)
+                if self.transactions.as_ref().is_some_and(Transactions::is_given_up) => {}
             Event::Delivered(copies) => {
                 for (number, bytes, refusal) in copies {
                     let CopyOf { slot, offset, target } = CopyOf::of(number);

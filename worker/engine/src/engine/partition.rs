@@ -194,6 +194,13 @@ impl Partition {
         came_back
     }
 
+    /// The record whose copy is on its way by itself, if there is one, and where that goes.
+    #[must_use]
+    pub fn lone_copy(&self) -> Option<(i64, Target)> {
+        let offset = self.lone?.offset;
+        TARGETS.into_iter().find(|to| self.first_copies[*to as usize] == Some(offset)).map(|target| (offset, target))
+    }
+
     /// The first copy to each target is tried alone, for the one to be found that may not go there.
     pub fn suspect_first_copies(&mut self) {
         for offset in self.first_copies.into_iter().flatten() {

@@ -37,7 +37,7 @@ impl Engine {
             let before = partition.sent;
             match self.work(slot, now) {
                 Goes::On => self.register(slot),
-                Goes::Blocked | Goes::Alone | Goes::Unknown => self.blocked.push(slot),
+                Goes::Blocked | Goes::Alone | Goes::Unknown | Goes::Ended => self.blocked.push(slot),
                 Goes::Refused => self.settling.push(slot),
             }
             sent |= self.slots.get(slot).is_some_and(|partition| partition.sent > before);
@@ -120,6 +120,9 @@ impl Engine {
             }
             if goes == Goes::Alone || self.slots.get(slot).is_some_and(|partition| partition.lone.is_some()) {
                 transactions.alone = Some(slot);
+            }
+            if goes == Goes::Ended {
+                transactions.end_now();
             }
         }
         goes

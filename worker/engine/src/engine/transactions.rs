@@ -22,6 +22,8 @@ use crate::kafka::{code, Error};
 /// Kafka has ended a transaction by then. Seen: after a broker's crash the client (2.16) waited for ever to send the rest of it.
 const TRANSACTION_NS: i64 = 10_000_000_000;
 const RETRY_NS: i64 = 1_000_000_000;
+/// Between two looks at whether what is waited for will still come.
+const LOOK_NS: i64 = 100_000_000;
 
 const FENCED: [i32; 3] = [code::FENCED, code::PRODUCER_FENCED, code::INVALID_PRODUCER_EPOCH];
 /// These say that the transaction has failed already, not why.
@@ -46,6 +48,11 @@ pub fn is_of_the_copy(error: &Error) -> bool {
     !error.fatal && !NOT_OF_A_COPY.contains(&error.code)
 }
 
+/// Whether a refusal says why its transaction has failed, be it of the copy or of all that this producer sends.
+fn says_why(error: &Error) -> bool {
+    error.fatal || FENCED.contains(&error.code) || is_of_the_copy(error)
+}
+
 /// Where a transaction stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -55,8 +62,10 @@ enum Stage {
     Opening,
     /// Copies become part of it.
     Open { since_ns: i64 },
-    /// Nothing more does; what is on its way is waited for.
-    Ending { since_ns: i64 },
+    /// Nothing more does; what is on its way is waited for. Until the next look at whether that makes sense.
+    Ending { since_ns: i64, look_at_ns: i64 },
+    /// The same, while the client is asked whether it has failed.
+    Looking { since_ns: i64 },
     /// It is being ended well.
     Committing,
     /// It is being ended as if it had not been.
@@ -113,6 +122,12 @@ impl Transactions {
         matches!(self.stage, Stage::Open { .. }) && self.failed.is_none()
     }
 
+    /// Whatever becomes of its copies counts no more.
+    #[must_use]
+    pub fn is_given_up(&self) -> bool {
+        self.stage == Stage::Aborting
+    }
+
     /// Nothing is part of it yet.
     #[must_use]
     pub fn is_clean(&self) -> bool {
@@ -151,6 +166,7 @@ impl Transactions {
         match self.stage {
             Stage::Closed { until_ns } => until_ns.saturating_sub(now_ns),
             Stage::Open { since_ns } if !self.is_clean() => (since_ns + self.interval_ns).saturating_sub(now_ns),
+            Stage::Ending { look_at_ns, .. } => look_at_ns.saturating_sub(now_ns),
             _ => i64::MAX, // an answer, or an outcome, wakes
         }
     }
@@ -158,6 +174,12 @@ impl Transactions {
     /// It can't end well any more.
     pub fn fail(&mut self, error: Error) {
         self.failed.get_or_insert(error);
+    }
+
+    /// The client takes no more copies for it: why is found out.
+    pub fn end_now(&mut self) {
+        let now_ns = boot_ns();
+        self.stage = Stage::Ending { since_ns: now_ns, look_at_ns: now_ns };
     }
 
     fn note(&mut self, what: &str, error: &Error) {
@@ -195,10 +217,18 @@ impl Engine {
                     || transactions.alone.is_some() && !transactions.is_clean()
                     || late && wanted
                 {
-                    transactions.stage = Stage::Ending { since_ns: now_ns };
+                    transactions.stage = Stage::Ending { since_ns: now_ns, look_at_ns: now_ns + LOOK_NS };
                 }
             }
-            Stage::Ending { since_ns } => self.end(now_ns, since_ns),
+            Stage::Ending { since_ns, look_at_ns } => self.end(now_ns, since_ns, look_at_ns),
+            Stage::Looking { since_ns } => match answer(&mut transactions.calls) {
+                None => {}
+                Some(Ok(())) => match transactions.failed.take() {
+                    None => transactions.stage = Stage::Ending { since_ns, look_at_ns: now_ns + LOOK_NS },
+                    Some(error) => self.roll_back(&error),
+                },
+                Some(Err(error)) => self.roll_back(&error),
+            },
             Stage::Committing => match answer(&mut transactions.calls) {
                 None => {}
                 Some(Ok(())) => {
@@ -251,19 +281,24 @@ impl Engine {
     }
 
     /// Nothing becomes part of it any more: when all copies are told of, it ends.
-    fn end(&mut self, now_ns: i64, since_ns: i64) {
+    fn end(&mut self, now_ns: i64, since_ns: i64, look_at_ns: i64) {
         let Some(transactions) = &mut self.transactions else { return };
-        if let Some(error) = transactions.failed.take() {
-            // the rest of it will not be sent
+        // once a copy has failed the rest of them will not be sent
+        if let Some(error) = transactions.failed.as_ref().filter(|error| says_why(error)).cloned() {
             self.roll_back(&error);
             return;
         }
         let outstanding: u32 =
             transactions.touched.iter().filter_map(|slot| self.slots.get(*slot)).map(Partition::in_flight).sum();
-        if outstanding > 0 {
+        if outstanding > 0 || transactions.failed.is_some() {
+            let look_at_ns = if transactions.failed.is_some() { now_ns } else { look_at_ns };
             if now_ns - since_ns >= TRANSACTION_NS {
                 let what = "a transaction was not acknowledged in 10 s";
                 self.roll_back(&Error::local(code::TIMED_OUT, what));
+            } else if let Some(calls) = transactions.calls.as_mut().filter(|_| now_ns >= look_at_ns) {
+                // copies are given up, or neither sent nor refused, when a partition may not be part of it
+                calls.ask(Call::Look);
+                transactions.stage = Stage::Looking { since_ns };
             }
             return;
         }
@@ -288,7 +323,14 @@ impl Engine {
         for slot in std::mem::take(&mut transactions.touched) {
             let Some(partition) = self.slots.get_mut(slot) else { continue };
             if NOT_ADDED.contains(&error.code) {
-                partition.suspect_first_copies();
+                match partition.lone_copy() {
+                    None => partition.suspect_first_copies(),
+                    Some((offset, target)) => {
+                        let target = self.topics[partition.topic].names.of(target).to_owned();
+                        let origin = partition.offset(offset);
+                        self.happenings.push(Happening::Refused { origin, target, error: error.clone() });
+                    }
+                }
             }
             partition.forget_copies();
             partition.step(Step::Forget);
@@ -327,6 +369,7 @@ impl Engine {
             producer.client.purge();
         }
         transactions.calls = None;
+        transactions.failed = None; // what failed went with the producer
         transactions.stage = Stage::Closed { until_ns };
         self.slots.forget_copies(); // nobody tells of them any more
     }

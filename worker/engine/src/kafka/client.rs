@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::error::Error;
+use super::error::{code, Error};
 use super::event::{knows_brokers, Event};
 use super::ffi::{self, text, Functions, GroupMetadata, Handle, Load, Queue};
 use super::list::{List, Offset, Partitions};
@@ -282,6 +282,15 @@ impl Client {
     pub fn begin_transaction(&self) -> Result<(), Error> {
         // SAFETY: a call of a producer.
         unsafe { Error::take(self.functions, (self.functions.begin_transaction)(self.handle)) }
+    }
+
+    /// Whether the open transaction can still end well.
+    ///
+    /// # Errors
+    /// Why it can't.
+    pub fn look_at_transaction(&self) -> Result<(), Error> {
+        // a second one is never begun, but refused: with the reason for which the first can't go on, if there is one
+        self.begin_transaction().or_else(|refusal| if refusal.code == code::STATE { Ok(()) } else { Err(refusal) })
     }
 
     /// Makes offsets part of the transaction. Waits for it, and for a group coordinator for ever, see kafka/transactions.py.
