@@ -23,8 +23,6 @@ from delayed_topics_worker_testing.world import Declared, World
 pytestmark = pytest.mark.broker
 
 EXACTLY: Any = {"guarantee": "ExactlyOnce"}
-ALARM_SECONDS = 9.0
-"""Less than what a worker gives a transaction to be acknowledged."""
 
 
 def test_workers_that_are_killed_again_and_again_repeat_nothing(world: World) -> None:
@@ -176,9 +174,7 @@ def test_a_forbidden_topic_is_told_though_nothing_else_comes(guarded: World, for
     orders.produce(b"bad", headers=[("dt-attempt", b"x")], partition=0)
     orders.flush()
 
-    wait_until(
-        lambda: standing_still(worker, orders, topic) == [standing], what="the alarm", timeout_seconds=ALARM_SECONDS
-    )
+    wait_until(lambda: standing_still(worker, orders, topic) == [standing], what="the alarm")
 
     lift(guarded.connection, ResourceType.TOPIC, topic)
     assert len(orders.ready(50)) == 50

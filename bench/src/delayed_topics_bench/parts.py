@@ -99,15 +99,7 @@ def _lateness(stand: Stand, plan: Plan, rate: int) -> Sequence[Entry]:
         least = floor(stand, warm_seconds=plan.warm_seconds // 2, rate=rate, seconds=floor_seconds, size=SIZE)
         say(f"{shown(least.late)}; broker's ack p99.9 {least.ack_p999_ms:.1f} ms")
     with step(f"lateness at {rate:,} records/s, workers: {plan.cores}, {plan.seconds} s"):
-        late = lateness(
-            stand,
-            warm_seconds=plan.warm_seconds,
-            rate=rate,
-            seconds=plan.seconds,
-            size=SIZE,
-            workers=plan.cores,
-            delay_seconds=DELAY_SECONDS,
-        )
+        late = _late_at(stand, plan, rate, workers=plan.cores)
         say(f"{shown(late.late)}; broker's ack p99.9 {late.ack_p999_ms:.1f} ms")
     figures = {
         **_late(late),
@@ -121,6 +113,18 @@ def _lateness(stand: Stand, plan: Plan, rate: int) -> Sequence[Entry]:
     if least.ack_p999_ms > VALID_ACK_MS:
         problem = f"without any worker the broker took {least.ack_p999_ms:.0f} ms to acknowledge (p99.9)"
     return [Entry(key=str(rate), figures=figures, verdict=late.verdict, problem=problem)]
+
+
+def _late_at(stand: Stand, plan: Plan, rate: int, **further: Any) -> Late:
+    return lateness(
+        stand,
+        warm_seconds=plan.warm_seconds,
+        rate=rate,
+        seconds=plan.seconds,
+        size=SIZE,
+        delay_seconds=DELAY_SECONDS,
+        **further,
+    )
 
 
 def _late(late: Late) -> dict[str, float]:
@@ -210,16 +214,7 @@ def _profile_of_load(stand: Stand, plan: Plan, rate: int) -> Sequence[Entry]:
         stand.new_directory(), records=rate * plan.seconds, warm_seconds=plan.warm_seconds, seconds=plan.seconds
     )
     with step(f"profile at {rate:,} records/s"):
-        late = lateness(
-            stand,
-            warm_seconds=plan.warm_seconds,
-            rate=rate,
-            seconds=plan.seconds,
-            size=SIZE,
-            workers=1,
-            delay_seconds=DELAY_SECONDS,
-            watch=profile,
-        )
+        late = _late_at(stand, plan, rate, workers=1, watch=profile)
     return [Entry(key=f"{rate:,} records/s, by way of delays", figures=profile.figures, verdict=late.verdict)]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from delayed_topics_audit.errors import AuditFailed
 from delayed_topics_audit_testing.declared import audited
 from delayed_topics_worker.config import Guarantee
 
@@ -94,11 +95,10 @@ def campaign(
                 _keep(directory, stage, play, seen, verdict)
         verified = None
         if jars and played and not broken:
-            told = audited(stage.orders, jars)
-            verified = told.verdict
-            say(f"  audit of all trials: {told.verdict}: {told.message}")
-            if told.verdict != VERIFIED:
-                broken = {"audit": [told.message]}
+            verified, message = _audit(stage, jars)
+            say(f"  audit of all trials: {verified}: {message}")
+            if verified != VERIFIED:
+                broken = {"audit": [message]}
     if not broken:
         shutil.rmtree(directory)
     evidence = directory if broken else None
@@ -112,6 +112,15 @@ def campaign(
         evidence=evidence,
         audit=verified,
     )
+
+
+def _audit(stage: Stage, jars: Path) -> tuple[str, str]:
+    """The verdict and its message. What was played counts though there is no verdict."""
+    try:
+        told = audited(stage.orders, jars)
+    except AuditFailed as e:
+        return "Failed", str(e)
+    return told.verdict, told.message
 
 
 def _trial(row: Row, stage: Stage, rng: Random) -> tuple[Play, Seen, Verdict]:

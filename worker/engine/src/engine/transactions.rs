@@ -290,12 +290,12 @@ impl Engine {
         }
         let outstanding: u32 =
             transactions.touched.iter().filter_map(|slot| self.slots.get(*slot)).map(Partition::in_flight).sum();
-        if outstanding > 0 || transactions.failed.is_some() {
-            let look_at_ns = if transactions.failed.is_some() { now_ns } else { look_at_ns };
+        let failed = transactions.failed.is_some();
+        if outstanding > 0 || failed {
             if now_ns - since_ns >= TRANSACTION_NS {
                 let what = "a transaction was not acknowledged in 10 s";
                 self.roll_back(&Error::local(code::TIMED_OUT, what));
-            } else if let Some(calls) = transactions.calls.as_mut().filter(|_| now_ns >= look_at_ns) {
+            } else if let Some(calls) = transactions.calls.as_mut().filter(|_| failed || now_ns >= look_at_ns) {
                 // copies are given up, or neither sent nor refused, when a partition may not be part of it
                 calls.ask(Call::Look);
                 transactions.stage = Stage::Looking { since_ns };
