@@ -1,8 +1,10 @@
 """What a record that waits costs in memory: of the whole process, whatever the worker counts itself."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from delayed_topics_devcluster.waiting import wait_until
@@ -10,11 +12,13 @@ from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.world import Declared, Seen
 
 from delayed_topics_bench.drain import HOP_DELAY_SECONDS, hop
-from delayed_topics_bench.stand import Stand
+from delayed_topics_bench.stand import PARTITIONS, Stand
 
 __all__ = ["Memory", "memory"]
 
 ROOMY_WINDOW_BYTES = 4 << 30
+MOST_HELD = 16_000
+"""Of a partition: a worker takes in up to 20,000 offsets of it, and keys are not spread evenly."""
 SAME_SECONDS = 3.0
 """A worker that holds as many as so long ago takes in no more."""
 TIMEOUT_SECONDS = 120.0
@@ -36,9 +40,11 @@ class Memory:
 
 def memory(stand: Stand, *, held: int, size: int) -> Memory:
     """Records that hopped are taken in by a new worker: once with room for all of them, once with the standard window."""
-    with stand.declared((HOP_DELAY_SECONDS,)) as nothing, stand.workers(nothing, 1) as (idle,):
+    partitions = max(PARTITIONS, math.ceil(held / MOST_HELD))
+    declared = partial(stand.declared, (HOP_DELAY_SECONDS,), partitions=partitions)
+    with declared() as nothing, stand.workers(nothing, 1) as (idle,):
         idle_bytes = _resident_bytes(idle)
-    with stand.declared((HOP_DELAY_SECONDS,)) as topic:
+    with declared() as topic:
         hop(stand, topic, workers=1, records=held, size=size)
         some = stand.world.read(topic.names.delays, 1)[0]
         with stand.workers(topic, 1, window_bytes=ROOMY_WINDOW_BYTES) as (roomy,):

@@ -11,7 +11,7 @@ from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.kafka import kafka_jars
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.model import NewTopicSpec
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 from delayed_topics_worker_testing.process import Launch, WorkerProcess
 from delayed_topics_worker_testing.world import Declared, World
 
@@ -110,10 +110,12 @@ class Stand:
             self.world.admin.delete_topics([name])
 
     @contextmanager
-    def declared(self, delay_seconds: Sequence[int], *, lanes: int = 1) -> Iterator[Declared]:
+    def declared(
+        self, delay_seconds: Sequence[int], *, lanes: int = 1, partitions: int = PARTITIONS
+    ) -> Iterator[Declared]:
         """A new delayed topic, deleted afterwards: the disk holds one run at a time."""
         topic = self.world.declare(
-            delay_seconds, partitions=PARTITIONS, lanes_per_delay=lanes, front_partitions=PARTITIONS
+            delay_seconds, partitions=partitions, lanes_per_delay=lanes, front_partitions=partitions
         )
         try:
             yield topic
@@ -126,6 +128,7 @@ class Stand:
         written: partitions that grow and give no records make a worker look again after three seconds. `config`: further
         fields of worker.json."""
         name = topic.names.front
+        partitions = topic.record.front_partitions + topic.record.layout.partition_count
         config = {"guarantee": "ExactlyOnce" if self._exactly_once else "AtLeastOnce", **config}
         started = [
             self.world.start(topic, member=f"{name}-{n}", ready=False, launch=self._launch, **config)
@@ -135,7 +138,7 @@ class Stand:
         def settled() -> bool:
             held = [w.metric("delayedtopics_partitions", topic=name) for w in started]
             all_ready = all(w.get("/readyz")[0] == 200 for w in started)
-            return all_ready and all(held) and sum(held) == PARTITIONS + topic.record.layout.partition_count
+            return all_ready and all(held) and sum(held) == partitions
 
         wait_until(settled, what=f"{count} workers share {name} (see {self.directory})", timeout_seconds=60)
         try:
@@ -189,7 +192,9 @@ class Stand:
     def await_records(self, topic: str, count: int, *, timeout_seconds: float = DRAIN_TIMEOUT_SECONDS) -> None:
         """Until the topic's partitions have so many offsets in all. Asking for these costs next to nothing. Where marks of
         transactions are among them: until there are no more of them, either."""
-        keys = [(topic, p) for p in range(PARTITIONS)]
+        info = self.world.admin.describe_topics([topic])[topic]
+        assert isinstance(info, TopicInfo), info
+        keys = [(topic, partition) for partition in range(info.partitions)]
         before: int | None = None
 
         def there() -> bool:
