@@ -163,9 +163,9 @@ class DelayedTopicSpec(Spec):
     rebalance: Rebalance = Rebalance()
     """How partitions are shared out among workers."""
     guarantee: Guarantee = "AtLeastOnce"
-    """What a crash of a worker may do: `AtLeastOnce` repeats what was released since the last commit, usually 100 ms of it and
-    never more than 5,000 records a partition; `ExactlyOnce` releases in transactions, so that a consumer with `isolation.level=read_committed` gets every record once, and some 100 ms later.
-    Changing it rolls the workers."""
+    """What a crash of a worker may do: `AtLeastOnce` repeats what was released since the last commit, usually 100 ms of it
+    and never more than 5,000 records a partition; `ExactlyOnce` releases in transactions, so that a consumer with
+    `isolation.level=read_committed` gets every record once, and some 100 ms later. Changing it rolls the workers."""
     audit: ScheduledAudit | None = None
     """Audits on a schedule; none unless set."""
     compression: Compression = "lz4"
