@@ -1,12 +1,13 @@
 """Memory is bounded, and records that wait long never starve those that are due."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from delayed_topics_core.headers import Root
+from delayed_topics_core.headers import Header, Root
 from delayed_topics_core_testing import copies
-from delayed_topics_worker_testing.world import World
+from delayed_topics_worker_testing.world import Declared, World
 
 pytestmark = pytest.mark.broker
 
@@ -22,19 +23,45 @@ def resident_megabytes(pid: int) -> int:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) // 1024
 
 
+def produce_copies(
+    orders: Declared,
+    count: int,
+    *,
+    to: Sequence[int],
+    due_in_seconds: int,
+    value: bytes,
+    foreign: Sequence[Header] = (),
+) -> None:
+    """Into partitions of the delays topic in turn, as a worker would have written them."""
+    due_at_ms = int(time.time() * 1000) + 1000 * due_in_seconds
+    for n in range(count):
+        root = Root("f", n % 4, n, "AAAAAAAAQAmYcMFEMHnRVA")
+        headers = copies.hop(foreign, root=root, origin=b"f:0:%d" % n, due_at_ms=due_at_ms)
+        orders.produce(value, headers=headers, partition=to[n % len(to)], topic=orders.names.delays)
+    orders.flush()
+
+
+def test_a_partition_is_read_again_however_much_others_hold(world: World) -> None:
+    # Lanes of an hour fill more than three quarters of the window. What is left is less than what the partition of five
+    # seconds once held: it was held back while its records were due in some seconds, and has to be read on when they are out.
+    orders = world.declare((5, 3600), partitions=16, lanes_per_delay=12, front_partitions=2)
+    layout = orders.record.layout
+    soon = layout.partition_for(5, 0)
+    far = [p for p, seconds in enumerate(layout.partition_delays) if seconds == 3600]
+    produce_copies(orders, 6000, to=far, due_in_seconds=3600, value=b"x" * 400)
+    produce_copies(orders, 3000, to=[soon], due_in_seconds=10, value=b"x" * 400)
+
+    world.start(orders, window_bytes=1 << 20)
+
+    assert len(orders.ready(3000, timeout_seconds=60)) == 3000
+
+
 @pytest.mark.slow  # until it was green ten times with its new bound, see docs/testing.md
 def test_far_records_fill_a_part_of_the_window_and_due_ones_come_out(world: World) -> None:
     orders = world.declare((0, 1, 3600), front_partitions=2, partitions=4)
     layout = orders.record.layout
     lane = layout.partition_for(3600, 0)
-    for _ in range(FAR):
-        orders.produce(
-            b"x" * 400,
-            headers=[("dt-generation", b"%d" % layout.generation)],
-            partition=lane,
-            topic=orders.names.delays,
-        )
-    orders.flush()
+    produce_copies(orders, FAR, to=[lane], due_in_seconds=3600, value=b"x" * 400)
     worker = world.start(orders, window_bytes=WINDOW_BYTES)
     for n in range(2000):
         orders.produce(b"%d" % n, headers=[("dt-delay-level", b"%d" % (n % 2 + 1))], partition=n % 2)
@@ -56,13 +83,8 @@ def test_far_records_fill_a_part_of_the_window_and_due_ones_come_out(world: Worl
 def test_a_full_window_over_many_partitions_stays_within_250_mib(world: World) -> None:
     count, partitions = 100_000, 100
     orders = world.declare((3600,), front_partitions=4, partitions=partitions)
-    due_at_ms = int(time.time() * 1000) + 20_000
     foreign = [("trace", b"0123456789abcdef"), ("kind", b"order"), ("source", b"test")]
-    for n in range(count):
-        root = Root("f", n % 4, n, "AAAAAAAAQAmYcMFEMHnRVA")
-        headers = copies.hop(foreign, root=root, origin=b"f:0:%d" % n, due_at_ms=due_at_ms)
-        orders.produce(b"x" * 100, headers=headers, partition=n % partitions, topic=orders.names.delays)
-    orders.flush()
+    produce_copies(orders, count, to=range(partitions), due_in_seconds=20, value=b"x" * 100, foreign=foreign)
     worker = world.start(orders)
 
     ready = orders.ready(count)

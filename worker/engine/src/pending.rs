@@ -98,6 +98,12 @@ impl<T> Pending<T> {
         self.early = early.into();
     }
 
+    /// Gives back memory that is not needed.
+    pub fn shrink_to_fit(&mut self) {
+        self.line.shrink_to_fit();
+        self.early.shrink_to_fit();
+    }
+
     /// Memory that is taken, without what the records themselves refer to.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::mem::size_of;
 
-use super::store::{At, Store};
+use super::store::{At, Store, LEAST_CHUNK_BYTES};
 use super::stored::{Parts, Stored};
 use crate::pending::{Entry, Pending};
 use crate::reading::Header;
@@ -101,9 +101,10 @@ impl Held {
         self.store.bytes() + self.arrived.capacity() * size_of::<(i64, At)>() + self.pending.bytes()
     }
 
-    /// Gives back the memory of records that are gone, where it is more than that of those that are there.
-    pub fn compact(&mut self) {
-        if !self.store.is_wasteful() {
+    /// Gives back the memory of records that are gone, where that is more than `spare_bytes` and than what is needed by those
+    /// that are there. With none there no more than `spare_bytes` are taken afterwards.
+    pub fn compact(&mut self, spare_bytes: usize) {
+        if self.bytes() <= 2 * self.needed_bytes() + spare_bytes {
             return;
         }
         let former = std::mem::take(&mut self.store);
@@ -112,5 +113,72 @@ impl Held {
         }
         let store = &mut self.store;
         self.pending.for_each_mut(|at| *at = store.take_over(&former, *at));
+        self.arrived.shrink_to_fit();
+        self.pending.shrink_to_fit();
+    }
+
+    /// What compacting can't give back.
+    fn needed_bytes(&self) -> usize {
+        if self.len() == 0 {
+            return 0;
+        }
+        let lines = self.arrived.len() * size_of::<(i64, At)>() + self.pending.len() * size_of::<Entry<At>>();
+        lines + self.store.live_bytes().max(LEAST_CHUNK_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COUNT: i64 = 5000;
+
+    fn waiting(turn_at_ms: i64) -> Waiting {
+        Waiting { due_at_ms: turn_at_ms, turn_at_ms, ready_partition: 0, misrouted: false }
+    }
+
+    /// Many records were held, all are looked at, and one of `every` stays.
+    fn held_much(every: i64) -> Held {
+        let mut held = Held::default();
+        let parts = Parts { appended_at_ms: None, key: None, value: Some(&[0; 400]), headers: std::iter::empty() };
+        for offset in 1..=COUNT {
+            held.arrive(offset, &parts);
+        }
+        for turn_at_ms in [5, 6] {
+            let taken: Vec<Taken> = std::iter::from_fn(|| held.take(turn_at_ms - 1, false)).collect();
+            for taken in taken {
+                if turn_at_ms == 5 || taken.offset % every == 0 {
+                    held.wait(&taken, waiting(turn_at_ms));
+                } else {
+                    held.let_go(&taken);
+                }
+            }
+        }
+        held
+    }
+
+    #[test]
+    fn what_held_much_and_holds_nothing_takes_no_more_than_the_spare_memory() {
+        for spare_bytes in [0, 1000, 100_000] {
+            let mut held = held_much(COUNT + 1);
+            held.compact(spare_bytes);
+            assert_eq!(held.len(), 0);
+            assert!(held.bytes() <= spare_bytes, "{} of {spare_bytes}", held.bytes());
+        }
+    }
+
+    #[test]
+    fn what_is_compacted_stays_as_it_was_and_is_not_compacted_again() {
+        for every in [1, 2, 10, 100, COUNT] {
+            let mut held = held_much(every);
+            held.compact(0);
+            assert!(held.bytes() <= 2 * held.needed_bytes(), "{} for {}", held.bytes(), held.len());
+            for offset in (every..=COUNT).step_by(usize::try_from(every).unwrap_or(1)) {
+                let taken = held.take(6, false);
+                assert_eq!(taken.map(|taken| (taken.offset, taken.waiting)), Some((offset, Some(waiting(6)))));
+                assert_eq!(taken.map(|taken| held.get(&taken).parts().value), Some(Some(&[0; 400][..])));
+            }
+            assert_eq!(held.len(), 0);
+        }
     }
 }

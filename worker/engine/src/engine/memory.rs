@@ -10,6 +10,8 @@ use crate::window::MAX_SPAN;
 
 const LOOK_NS: i64 = 5_000_000;
 const NEAR_MS: i64 = 1000;
+/// Memory that a partition may keep of records that are gone, besides as much as it needs: giving it back means to copy what stays.
+const MOST_SPARE_BYTES: usize = 128 << 10;
 
 /// See the module.
 pub struct Memory {
@@ -45,16 +47,17 @@ impl Engine {
             !partition.held.has_arrived()
                 && partition.held.next_turn_at_ms().is_some_and(|turn_ms| turn_ms > horizon_ms)
         };
+        let whole = self.memory.window_bytes;
+        let share = whole / 2 / self.slots.len().max(1);
         let (mut held, mut far) = (0, 0);
         for (_, partition) in self.slots.iter_mut() {
-            partition.held.compact();
+            // one that holds nothing keeps less than its share, so that it is read again, however much others hold
+            partition.held.compact(MOST_SPARE_BYTES.min(share / 4));
             let bytes = partition.held.bytes();
             held += bytes;
             far += if is_far(partition) { bytes } else { 0 };
         }
         self.memory.held_bytes = held;
-        let whole = self.memory.window_bytes;
-        let share = whole / 2 / self.slots.len().max(1);
         let (mut pause, mut resume): (Vec<Offset>, Vec<Offset>) = (Vec::new(), Vec::new());
         for (_, partition) in self.slots.iter_mut() {
             let (used, limit) = if is_far(partition) { (far, whole / 2) } else { (held, whole) };
