@@ -108,12 +108,12 @@ def _measure(plan: Plan, parts: Sequence[str], kept: Results, *, exactly_once: b
                     stand = stack.enter_context(Stand(exactly_once=exactly_once))
                 for part in parts:
                     say(f"run {number} of {plan.runs}: {part}")
-                    failed += [f"{part} ({why})" for why in _failed(part, stand, plan, kept, pace)]
+                    failed += [f"{part} ({why})" for why in _measure_part(part, stand, plan, kept, pace)]
     return failed
 
 
-def _failed(part: str, stand: Stand, plan: Plan, kept: Results, pace: Pace) -> Iterator[str]:
-    """Measures a part; why, where something of it could not be."""
+def _measure_part(part: str, stand: Stand, plan: Plan, kept: Results, pace: Pace) -> Iterator[str]:
+    """Yields why, where something of it could not be measured."""
     for task in PARTS[part](stand, plan):
         try:
             _run_validly(part, task, kept, pace, strict=plan.strict)
