@@ -156,6 +156,16 @@ def test_what_does_not_exist_is_said_soon_also_when_nothing_else_is_asked_for(ad
         assert time.monotonic() - began < 60, "a partition without a leader is asked for until the call's 60 s are over"
 
 
+def test_a_new_client_is_told_offsets_without_a_pause(connection: Connection, admin: KafkaAdmin, fresh: Fresh) -> None:
+    """Those that asked within some milliseconds had to wait until the client library asked again, after three seconds."""
+    name = fresh("at-once")
+    admin.create_topics([spec(name)])
+    for n in range(50):
+        new = KafkaAdmin(connection, timeout_seconds=2)
+        time.sleep(n * 0.0001)  # not a wait: the moment counts
+        assert new.list_offsets([(name, 0)], "latest") == {(name, 0): 0}
+
+
 def test_a_partition_without_a_leader_is_asked_for_until_it_has_one_again() -> None:
     with Brokers() as brokers:
         connection = Connection(bootstrap_servers=brokers.bootstrap, further={"log_level": 0})

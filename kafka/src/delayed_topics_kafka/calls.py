@@ -43,6 +43,7 @@ class AdminCalls:
         self._timeout_seconds = timeout_seconds
         self._shut_out: list[KafkaError] = []
         self._unreachable = False
+        self._knows_brokers = False  # more than the bootstrap servers
         self._former: list[tuple[AdminClient, float]] = []
         further: dict[str, Any] = {"client.id": client_id, "error_cb": partial(_note_shut_out, self._shut_out)}
         self._config = {**connection.client_config(), **further}
@@ -59,7 +60,7 @@ class AdminCalls:
     def _renew_client(self) -> None:
         """It may be stranded, see stranded.py; between two calls nobody polls it, so it can't be told."""
         now = time.monotonic()
-        self._unreachable = False
+        self._unreachable = self._knows_brokers = False
         kept_seconds = 2 * self._timeout_seconds  # for calls of other threads
         self._former = [(client, at) for client, at in self._former if now - at < kept_seconds]
         self._former.append((self._client, now))

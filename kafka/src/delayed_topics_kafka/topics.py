@@ -137,11 +137,15 @@ class TopicCalls(AdminCalls):
         def send(pending: list[TopicPartitionKey], timeout_seconds: float) -> Mapping[TopicPartitionKey, Wait]:
             nonlocal asked
             refused: dict[TopicPartitionKey, KafkaError] = {}
-            if asked:
+            if asked or not self._knows_brokers:
                 # The client library (2.16) asks again with the leader epoch of its cache, and that is the one refused: a
-                # broker that was fenced for a moment would be unreachable for 15 minutes. Of all topics, since asking
-                # for one by name may create it.
+                # broker that was fenced for a moment would be unreachable for 15 minutes. And a new client drops its
+                # connections to the bootstrap servers as soon as it is told the brokers; if it was just asking one of them
+                # for leaders, it only asks again after three seconds. Of all topics, since asking for one by name may
+                # create it.
                 self._client.list_topics(timeout=timeout_seconds)
+                self._knows_brokers = True
+            if asked:
                 refused = self._refused(pending, timeout_seconds)
             asked = True
             futures = self._client.list_offsets(
