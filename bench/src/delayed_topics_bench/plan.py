@@ -28,7 +28,7 @@ class Plan:
     seconds: int = 30
     warm_seconds: int = 40
     burst_records: int = 1_000_000
-    held_records: int = 150_000
+    held_records: int = 1_000_000
     cpu_records: int = 1_800_000
     peers: tuple[str, ...] = ()
     peer_rates: tuple[int, ...] = (1_000, 10_000)
