@@ -82,7 +82,12 @@ def _await_held(worker: WorkerProcess, topic: Declared, enough: Callable[[int], 
     def held() -> int:
         return int(worker.metric("delayedtopics_waiting_records", topic=topic.names.front))
 
-    wait_until(lambda: enough(held()), what=f"{worker.member} holds its records", timeout_seconds=TIMEOUT_SECONDS)
+    wait_until(
+        lambda: enough(held()),
+        what=f"{worker.member} holds its records",
+        timeout_seconds=TIMEOUT_SECONDS,
+        evidence=worker.evidence,
+    )
     return held()
 
 
