@@ -7,11 +7,12 @@ from typing import Final, NamedTuple, TypeVar
 
 from delayed_topics_core.reasons import Reason
 from delayed_topics_kafka.errors import KafkaDoorError
-from delayed_topics_kafka.model import TopicInfo
+from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
 
 from delayed_topics_worker.assigned import AssignedPartition
 from delayed_topics_worker.known_offsets import Offsets
 from delayed_topics_worker.retention import Risk
+from delayed_topics_worker.served import Served
 from delayed_topics_worker.topic_watch import Sight
 from delayed_topics_worker.unreadable import Span
 
@@ -19,6 +20,7 @@ log = logging.getLogger(__name__)
 
 STUCK_SECONDS: Final = 3.0
 """Without an acknowledgement, though copies are on their way."""
+UNASSIGNED_SECONDS: Final = 30.0
 
 
 class Alarm(NamedTuple):
@@ -192,6 +194,30 @@ def _of_silence(unreadable: Unreadable) -> str:
     return (
         f"{nothing}, although Kafka gives records up to offset {offsets.stable_end}: the client can't decode the next batch"
         f" ({error}). To give that batch up stop the workers, set the group's offset behind it, and start them again"
+    )
+
+
+def of_unassigned(unassigned: Mapping[TopicPartitionKey, float], served: Iterable[Served]) -> list[Alarm]:
+    """One alarm for each delayed topic, of the partition that has been without a worker for longest. `unassigned`: for how
+    many seconds."""
+    raised: list[Alarm] = []
+    for s in served:
+        of_topic = [
+            (seconds, place)
+            for place, seconds in unassigned.items()
+            if place[0] in (s.names.front, s.names.delays) and seconds >= UNASSIGNED_SECONDS
+        ]
+        if of_topic and s.layout is not None:
+            raised.append(Alarm(s.topic, Reason.NOT_RELEASING, _of_no_worker(of_topic, s.layout.group)))
+    return raised
+
+
+def _of_no_worker(partitions: Sequence[tuple[float, TopicPartitionKey]], group: str) -> str:
+    seconds, (topic, partition) = max(partitions)
+    return (
+        f"{topic} [{partition}] has had no worker for {seconds:.0f} s{_further(partitions)}: group {group} assigns it to none of "
+        "its members. Workers join again every 30 s to mend that. If it stays, see that there are only workers in the group "
+        "(kafka-consumer-groups.sh --describe --members --verbose), and restart them"
     )
 
 

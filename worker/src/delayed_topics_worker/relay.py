@@ -26,6 +26,7 @@ from delayed_topics_worker.clients import (
 from delayed_topics_worker.committed import CommittedReader
 from delayed_topics_worker.config import WorkerConfig
 from delayed_topics_worker.errors import ClientFatal, ConfigInvalid
+from delayed_topics_worker.group_watch import GroupWatch
 from delayed_topics_worker.happenings import (
     Assigned,
     AssignmentFailed,
@@ -86,6 +87,7 @@ class Relay:
         self._caught_up = False
         admin = KafkaAdmin(self._aside, client_id=f"{member}-watch", timeout_seconds=5)
         self._watch = TopicWatch(admin, boot_seconds)
+        self._group_watch = GroupWatch(admin, boot_seconds)
         self._known = KnownOffsets(admin)
         self._seen_at = float("-inf")
         self._group = ""
@@ -109,6 +111,7 @@ class Relay:
     def run(self) -> None:
         """Returns after `stop`, with everything that was sent committed. Raises WorkerError."""
         self._watch.start()
+        self._group_watch.start()
         self._known.start()
         self._reporter.started()
         while not self._stopping:
@@ -177,6 +180,10 @@ class Relay:
         if changed or (not self._subscribed and now >= self._start_at):
             self._subscribe()
             self._watch.look()
+        if self._engine is not None and self._subscribed and self._group_watch.should_rejoin():
+            places = ", ".join(f"{topic} [{partition}]" for topic, partition in self._group_watch.unassigned)
+            log.warning("no worker has %s: joining again", places)
+            self._join(self._engine, self._subscribed)
         sight = self._watch.sight
         if sight.asked_at > self._seen_at:
             self._seen_at = sight.asked_at
@@ -242,13 +249,21 @@ class Relay:
             )
             self._serve(self._engine, [s.topic for s in self._served])
         self._hurried = self._hurried or hurried
-        protocol = self._config.protocol
-        consumer = consumer_properties(
-            self._connection, group=self._group, member=self._member, protocol=protocol, hurried=hurried
-        )
-        self._engine.subscribe(wanted, consumer)
+        self._join(self._engine, wanted)
         self._subscribed = wanted
         log.info("subscribed: %s", ", ".join(wanted))
+
+    def _join(self, engine: Engine, topics: list[str]) -> None:
+        """The group, or once more, which makes the group's leader assign everything anew."""
+        consumer = consumer_properties(
+            self._connection,
+            group=self._group,
+            member=self._member,
+            protocol=self._config.protocol,
+            hurried=self._hurried,
+        )
+        engine.subscribe(topics, consumer)
+        self._group_watch.look(self._group, topics)
 
     def _new_engine(self) -> Engine:
         exactly = self._config.guarantee == "ExactlyOnce"
@@ -273,7 +288,11 @@ class Relay:
             self._refused = None
         self._board.ready = assignment.settled
         self._board.status = self._reporter.report(
-            engine, assignment, refused=self._refused or self._registry_refused, sight=self._watch.sight
+            engine,
+            assignment,
+            refused=self._refused or self._registry_refused,
+            sight=self._watch.sight,
+            unassigned=self._group_watch.unassigned,
         )
 
     # -- leaving
@@ -316,6 +335,7 @@ class Relay:
         except ClientFatal as e:
             log.warning("%s", e)
         self._watch.close()
+        self._group_watch.close()
         self._known.close()
         self._committed.close()
         self._follower.close()

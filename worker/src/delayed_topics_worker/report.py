@@ -12,6 +12,7 @@ from delayed_topics_engine import Engine, State, Tally
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.events import EventWriter
+from delayed_topics_kafka.model import TopicPartitionKey
 
 from delayed_topics_worker.alarms import (
     Alarm,
@@ -21,6 +22,7 @@ from delayed_topics_worker.alarms import (
     of_partitions,
     of_refusals,
     of_unacknowledged,
+    of_unassigned,
 )
 from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.happenings import Fault
@@ -70,8 +72,16 @@ class Reporter:
             self._write("worker-stopped", served.topic, {})
         self._events.close(5.0)
 
-    def report(self, engine: Engine, assignment: Assignment, *, refused: object, sight: Sight) -> dict[str, Any]:
-        """The new /status. `refused`: what Kafka refuses to the whole worker."""
+    def report(
+        self,
+        engine: Engine,
+        assignment: Assignment,
+        *,
+        refused: object,
+        sight: Sight,
+        unassigned: Mapping[TopicPartitionKey, float],
+    ) -> dict[str, Any]:
+        """The new /status. `refused`: what Kafka refuses to the whole worker. `unassigned`: see GroupWatch."""
         state = engine.state()
         tallies = {served.topic: engine.tally(number) for number, served in enumerate(self._served)}
         assignment.see(engine.look())
@@ -90,6 +100,7 @@ class Reporter:
             spans, generation=assignment.generation, now_ms=self._now_ms, clock_fresh=state.time_known
         )
         alarms += self._misrouted_alarms(tallies)
+        alarms += of_unassigned(unassigned, self._served)
         refusals = {Reason.KAFKA_REFUSED: str(refusal) if (refusal := refused or state.refused) else None}
         self._alarms.update(joined(alarms + of_refusals([s.topic for s in self._served], refusals)))
         return {

@@ -1,0 +1,86 @@
+"""Topics that change while a worker restarts."""
+
+import pytest
+from confluent_kafka import Consumer
+from delayed_topics_core.reasons import Reason
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker_testing.process import WorkerProcess
+from delayed_topics_worker_testing.world import Declared, World
+
+pytestmark = pytest.mark.broker
+
+
+def owned(worker: WorkerProcess, orders: Declared) -> int:
+    return int(worker.metric("delayedtopics_partitions", topic=orders.names.front))
+
+
+def partitions_of(orders: Declared) -> int:
+    return orders.record.front_partitions + orders.record.layout.partition_count
+
+
+def all_are_owned(orders: Declared, *workers: WorkerProcess) -> None:
+    wait_until(
+        lambda: sum(owned(worker, orders) for worker in workers) == partitions_of(orders),
+        what="each partition has its worker",
+        timeout_seconds=40,
+    )
+
+
+def test_partitions_that_came_while_the_only_worker_restarted_are_served(world: World) -> None:
+    orders = world.declare((0, 1), partitions=2, front_partitions=1)
+    assert world.start(orders).terminate() == 0
+    orders.grow((0, 1, 2))
+
+    all_are_owned(orders, world.start(orders))
+
+
+def test_partitions_that_came_while_one_of_two_workers_restarted_are_served(world: World) -> None:
+    orders = world.declare((0, 1), partitions=2, front_partitions=1)
+    workers = [world.start(orders, member=f"orders-{n}") for n in range(2)]
+    all_are_owned(orders, *workers)
+    for n in range(2):
+        workers[n].kill()
+        orders.grow(tuple(range(3 + n)))
+        workers[n] = world.start(orders, member=f"orders-{n}")
+        all_are_owned(orders, *workers)
+
+
+def test_a_front_topic_that_was_made_again_while_the_worker_restarted_is_told(world: World) -> None:
+    orders = world.declare((0,))
+    worker = world.start(orders)
+    world.admin.delete_topics([orders.names.front])
+    wait_until(lambda: owned(worker, orders) == orders.record.layout.partition_count, what="the front topic is gone")
+    worker.kill()
+    orders.make("front", 2)
+    again = world.start(orders, ready=False)
+
+    wait_until(lambda: Reason.TOPIC_RECREATED in again.alarm_reasons(), what="the alarm", timeout_seconds=40)
+
+
+@pytest.mark.slow
+def test_partitions_that_a_foreign_leader_of_the_group_leaves_out_are_an_alarm(world: World) -> None:
+    orders = world.declare((0, 1), partitions=2, front_partitions=1)
+    somebody = Consumer(
+        {
+            **world.connection.client_config(),
+            "group.id": orders.record.group,
+            "enable.auto.commit": False,
+            "topic.metadata.refresh.interval.ms": 3_600_000,
+        }
+    )
+    somebody.subscribe([orders.names.delays])
+    wait_until(
+        lambda: somebody.poll(0.1) is None and bool(somebody.assignment()), what="somebody is the group's leader"
+    )
+    worker = world.start(orders, ready=False)
+    wait_until(lambda: somebody.poll(0.1) is None and owned(worker, orders) == 2, what="the two share the topics")
+    orders.grow((0, 1, 2))
+
+    def told() -> bool:
+        somebody.poll(0.1)
+        return any("has had no worker" in alarm["message"] for alarm in worker.status()["alarms"])
+
+    wait_until(told, what="the alarm", timeout_seconds=90)
+    somebody.close()
+    wait_until(lambda: owned(worker, orders) == partitions_of(orders), what="the worker has all partitions")
+    wait_until(lambda: not worker.alarm_reasons(), what="no alarm")
