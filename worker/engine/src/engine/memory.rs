@@ -34,6 +34,31 @@ impl Memory {
     }
 }
 
+/// What decides whether a partition is read on.
+#[derive(Clone, Copy)]
+struct Fill {
+    /// Of memory, by all partitions that may fill it as far as this one.
+    used_bytes: usize,
+    limit_bytes: usize,
+    /// Of it, by this one.
+    kept_bytes: usize,
+    share_bytes: usize,
+    /// See `Window::span`.
+    span: i64,
+}
+
+impl Fill {
+    /// One that is held back is read again only well below the limits, so that it doesn't flutter.
+    fn is_too_much(self, paused: Option<Pause>) -> bool {
+        let (used_bytes, kept_bytes, most_span) = if paused == Some(Pause::HeldBack) {
+            (self.used_bytes / 3 * 4, self.kept_bytes * 2, MAX_SPAN / 4 * 3)
+        } else {
+            (self.used_bytes, self.kept_bytes, MAX_SPAN)
+        };
+        used_bytes > self.limit_bytes && kept_bytes > self.share_bytes || self.span >= most_span
+    }
+}
+
 impl Engine {
     /// Pauses and resumes what has to be.
     pub(super) fn balance_memory(&mut self) {
@@ -60,15 +85,15 @@ impl Engine {
         self.memory.held_bytes = held;
         let (mut pause, mut resume): (Vec<Offset>, Vec<Offset>) = (Vec::new(), Vec::new());
         for (_, partition) in self.slots.iter_mut() {
-            let (used, limit) = if is_far(partition) { (far, whole / 2) } else { (held, whole) };
-            // released only well below, so that it doesn't flutter
-            let (used, kept, span) = if partition.paused.is_some() {
-                (used / 3 * 4, partition.held.bytes() * 2, MAX_SPAN / 4 * 3)
-            } else {
-                (used, partition.held.bytes(), MAX_SPAN)
+            let (used_bytes, limit_bytes) = if is_far(partition) { (far, whole / 2) } else { (held, whole) };
+            let fill = Fill {
+                used_bytes,
+                limit_bytes,
+                kept_bytes: partition.held.bytes(),
+                share_bytes: share,
+                span: partition.window.span(),
             };
-            let held_back = used > limit && kept > share || partition.window.span() >= span;
-            let wanted = if held_back {
+            let wanted = if fill.is_too_much(partition.paused) {
                 Some(Pause::HeldBack)
             } else {
                 (!partition.state.takes_in()).then_some(Pause::NotServed)
@@ -86,6 +111,30 @@ impl Engine {
             if !resume.is_empty() {
                 consumer.resume(&resume);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_back_is_read_again_well_below_the_limits_and_what_was_only_placed_anew_at_once() {
+        let little = Fill { used_bytes: 0, limit_bytes: 1_000, kept_bytes: 0, share_bytes: 10, span: 0 };
+        let much = [
+            Fill { span: MAX_SPAN - 1, ..little },
+            Fill { used_bytes: 1_000, kept_bytes: 1_000, ..little },
+            Fill { used_bytes: 2_000, kept_bytes: 10, ..little },
+        ];
+        for fill in much {
+            assert!(fill.is_too_much(Some(Pause::HeldBack)));
+            assert!(!fill.is_too_much(None));
+            assert!(!fill.is_too_much(Some(Pause::NotServed)), "nothing but its own records would let it be read on");
+        }
+        assert!(!little.is_too_much(Some(Pause::HeldBack)));
+        for fill in [Fill { span: MAX_SPAN, ..little }, Fill { used_bytes: 1_001, kept_bytes: 11, ..little }] {
+            assert!([None, Some(Pause::NotServed), Some(Pause::HeldBack)].into_iter().all(|p| fill.is_too_much(p)));
         }
     }
 }
