@@ -1,8 +1,9 @@
 """Whether each partition has a member of the group: asked every few seconds, on a thread of its own.
 
-A static member that comes back gets the partitions that it had, and nobody looks whether there are others by now: each member
-compares the topics with what they were when it joined. Partitions that came while the group's leader restarted, or topics that
-were made again meanwhile, are left without a member until the leader joins once more. Nothing tells a member who leads.
+A static member that comes back gets the partitions that it had, and nobody looks whether there are others by now: librdkafka
+compares the topics with what they were when the member joined (KAFKA-13435 tells of the same in Java's client). Partitions that
+came while the group's leader restarted, or topics that were made again meanwhile, are left without a member until the leader
+joins once more. Nothing tells a member who leads.
 """
 
 from collections.abc import Callable, Mapping, Sequence
