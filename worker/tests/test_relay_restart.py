@@ -74,13 +74,15 @@ def test_partitions_that_a_foreign_leader_of_the_group_leaves_out_are_an_alarm(w
     )
     worker = world.start(orders, ready=False)
     wait_until(lambda: somebody.poll(0.1) is None and owned(worker, orders) == 2, what="the two share the topics")
+    worker.kill()
     orders.grow((0, 1, 2))
+    again = world.start(orders, ready=False)
 
     def told() -> bool:
         somebody.poll(0.1)
-        return any("has had no worker" in alarm["message"] for alarm in worker.status()["alarms"])
+        return any("has had no worker" in alarm["message"] for alarm in again.status().get("alarms", []))
 
     wait_until(told, what="the alarm", timeout_seconds=90)
     somebody.close()
-    wait_until(lambda: owned(worker, orders) == partitions_of(orders), what="the worker has all partitions")
-    wait_until(lambda: not worker.alarm_reasons(), what="no alarm")
+    wait_until(lambda: owned(again, orders) == partitions_of(orders), what="the worker has all partitions")
+    wait_until(lambda: not again.alarm_reasons(), what="no alarm")

@@ -148,6 +148,7 @@ class Relay:
         match happening:
             case Assigned():
                 assignment.on_assigned(happening)
+                self._group_watch.assigned()
             case Revoked():
                 assignment.on_revoked(happening)
             case Refused():
@@ -263,7 +264,7 @@ class Relay:
             hurried=self._hurried,
         )
         engine.subscribe(topics, consumer)
-        self._group_watch.look(self._group, topics)
+        self._group_watch.joining(self._group, topics)
 
     def _new_engine(self) -> Engine:
         exactly = self._config.guarantee == "ExactlyOnce"
