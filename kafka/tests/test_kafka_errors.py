@@ -1,6 +1,11 @@
 import pytest
-from confluent_kafka import KafkaError
-from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, door_error
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from delayed_topics_kafka import commits
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, NotAuthorized, door_error
+from delayed_topics_kafka.model import CommittedOffset
+
+ORDERS = ("orders", 0)
 
 
 @pytest.mark.parametrize(
@@ -18,3 +23,49 @@ def test_what_passes_by_itself_is_no_refusal(code: int, kind: type) -> None:
     error = door_error(KafkaError(code), doing="describing topic orders", bootstrap_servers="kafka:9092")
     assert type(error) is kind
     assert str(error).startswith("describing topic orders, Kafka at kafka:9092 ")
+
+
+class Group:
+    """Stands for Kafka's consumer: the answers of a group's coordinator, the last one again and again."""
+
+    def __init__(self, *errors: int | None) -> None:
+        self._errors = list(errors)
+        self.asked = 0
+
+    def __call__(self, _config: object) -> "Group":
+        return self
+
+    def committed(self, places: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        error = self._errors[min(self.asked, len(self._errors) - 1)]
+        self.asked += 1
+        if error is not None:
+            raise KafkaException(KafkaError(error))
+        return [TopicPartition(place.topic, place.partition, 7) for place in places]
+
+    def poll(self, _timeout: float) -> None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+def committed(group: Group, monkeypatch: pytest.MonkeyPatch, *, timeout_seconds: float) -> object:
+    monkeypatch.setattr(commits, "Consumer", group)
+    connection = Connection(bootstrap_servers="kafka:9092")
+    return commits.committed_offsets(connection, "group", iter([ORDERS]), timeout_seconds=timeout_seconds)
+
+
+def test_offsets_are_asked_for_again_when_the_groups_coordinator_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Group(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, None)
+    assert committed(group, monkeypatch, timeout_seconds=60) == {ORDERS: CommittedOffset(7)}
+
+
+def test_offsets_are_not_asked_for_longer_than_allowed_nor_again_when_they_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(KafkaUnreachable):
+        committed(Group(KafkaError.NOT_COORDINATOR), monkeypatch, timeout_seconds=0.2)
+    group = Group(KafkaError.GROUP_AUTHORIZATION_FAILED)
+    with pytest.raises(NotAuthorized):
+        committed(group, monkeypatch, timeout_seconds=60)
+    assert group.asked == 1
