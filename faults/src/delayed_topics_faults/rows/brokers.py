@@ -28,11 +28,12 @@ class BrokerDies(OnThreeBrokers):
 
     def open(self, stage: Stage) -> None:
         stage.declare()
-        stage.start()
+        self._worker = stage.start()
 
     def trial(self, stage: Stage, rng: Random) -> Play:
         broker = rng.choice(self.brokers.members)
         how = rng.choice(("SIGKILL", "clean restart", "leader move"))
+        lost_before, began_ms = self._lost(), now_ms()
         with stage.load(rng, records=4000, per_second=1000) as load:
             time.sleep(rng.uniform(0.1, load.seconds / 2))
             match how:
@@ -45,7 +46,16 @@ class BrokerDies(OnThreeBrokers):
                 case _:
                     stage.elect()
             stage.in_sync()
-        return Play(injected=f"{how} of broker {broker.node_id}", terms={"healed_at_ms": now_ms(), "late_ms": LATE_MS})
+        play = Play(injected=f"{how} of broker {broker.node_id}", terms={"healed_at_ms": now_ms(), "late_ms": LATE_MS})
+        if self._lost() > lost_before:
+            # as in B8: on a busy machine its group may be without a coordinator for longer than its session
+            play.injected += ", no coordinator for a session"
+            play.terms["crashes_ms"] = (began_ms,)
+        return play
+
+    def _lost(self) -> float:
+        """How often the worker has given its partitions up without being asked to."""
+        return self._worker.metric("delayedtopics_rebalances_total", change="lost")
 
 
 class Away(Row):
