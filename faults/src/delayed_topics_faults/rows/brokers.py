@@ -8,6 +8,7 @@ from random import Random
 
 from delayed_topics_devcluster.broker import Broker, Brokers
 
+from delayed_topics_faults.judge import Seen
 from delayed_topics_faults.row import Play, Row
 from delayed_topics_faults.stage import LATE_MS, Stage, now_ms
 
@@ -33,7 +34,7 @@ class BrokerDies(OnThreeBrokers):
     def trial(self, stage: Stage, rng: Random) -> Play:
         broker = rng.choice(self.brokers.members)
         how = rng.choice(("SIGKILL", "clean restart", "leader move"))
-        lost_before, began_ms = self._lost(), now_ms()
+        self._before = self._lost(), now_ms()
         with stage.load(rng, records=4000, per_second=1000) as load:
             time.sleep(rng.uniform(0.1, load.seconds / 2))
             match how:
@@ -46,12 +47,16 @@ class BrokerDies(OnThreeBrokers):
                 case _:
                     stage.elect()
             stage.in_sync()
-        play = Play(injected=f"{how} of broker {broker.node_id}", terms={"healed_at_ms": now_ms(), "late_ms": LATE_MS})
+        return Play(injected=f"{how} of broker {broker.node_id}", terms={"healed_at_ms": now_ms(), "late_ms": LATE_MS})
+
+    def finish(self, stage: Stage, play: Play) -> tuple[Seen, list[str]]:
+        finished = super().finish(stage, play)
+        lost_before, began_ms = self._before
         if self._lost() > lost_before:
-            # as in B8: on a busy machine its group may be without a coordinator for longer than its session
+            # as in B8: its group may be without a coordinator for longer than its session
             play.injected += ", no coordinator for a session"
             play.terms["crashes_ms"] = (began_ms,)
-        return play
+        return finished
 
     def _lost(self) -> float:
         """How often the worker has given its partitions up without being asked to."""
