@@ -3,12 +3,11 @@
 from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.deadline import Deadline
-from delayed_topics_kafka.errors import KafkaUnreachable, door_error, kafka_error, making_client
+from delayed_topics_kafka.deadline import Deadline, until_reached
+from delayed_topics_kafka.errors import door_error, kafka_error, making_client
 from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
 
@@ -28,16 +27,9 @@ def committed_offsets(
     https://github.com/confluentinc/librdkafka/issues/5040. The operator, which asks for many groups, does so in a helper process.
     """
     places, deadline = list(partitions), Deadline(timeout_seconds)
-    ask = Retrying(
-        retry=retry_if_exception_type(
-            KafkaUnreachable
-        ),  # said at once by a broker that is not the coordinator any more
-        wait=wait_random_exponential(multiplier=0.05, max=0.5),
-        stop=stop_after_delay(timeout_seconds),
-        reraise=True,
-    )
     with OffsetsReader(connection, group, ended=ended) as reader:
-        return ask(lambda: reader.read(places, deadline.remaining_seconds))
+        # a broker that is not the coordinator any more says so at once, and the client gives up
+        return until_reached(lambda: reader.read(places, deadline.remaining_seconds), deadline)
 
 
 class OffsetsReader(Closing):

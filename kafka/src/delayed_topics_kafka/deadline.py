@@ -2,8 +2,15 @@
 
 import time
 from collections.abc import Callable
+from typing import Final, TypeVar
 
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_random_exponential
+from tenacity import Retrying, retry_if_exception_type, retry_if_result, stop_after_delay, wait_random_exponential
+
+from delayed_topics_kafka.errors import KafkaUnreachable
+
+T = TypeVar("T")
+
+_WAIT: Final = wait_random_exponential(multiplier=0.05, max=0.5)
 
 
 class Deadline:
@@ -26,8 +33,19 @@ def until_true(condition: Callable[[], bool], deadline: Deadline) -> bool:
     """Ask until it is true, less and less often; False when the deadline is over."""
     ask = Retrying(
         retry=retry_if_result(lambda true: not true),
-        wait=wait_random_exponential(multiplier=0.05, max=0.5),
+        wait=_WAIT,
         stop=stop_after_delay(deadline.remaining_seconds),
         retry_error_callback=lambda _: False,
     )
     return ask(condition)
+
+
+def until_reached(call: Callable[[], T], deadline: Deadline) -> T:
+    """What it returns; called again, less and less often, while it raises KafkaUnreachable and the deadline is not over."""
+    again = Retrying(
+        retry=retry_if_exception_type(KafkaUnreachable),
+        wait=_WAIT,
+        stop=stop_after_delay(deadline.remaining_seconds),
+        reraise=True,
+    )
+    return again(call)

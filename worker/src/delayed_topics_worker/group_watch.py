@@ -9,8 +9,11 @@ No longer than that, since the client library can abort the process when the gro
 https://github.com/confluentinc/librdkafka/issues/4605. Whoever leads sees by itself what comes while it runs.
 """
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final
 
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.errors import KafkaRefused
@@ -24,26 +27,31 @@ REJOIN_SECONDS: Final = 6.0
 REJOIN_AGAIN_SECONDS: Final = 30.0
 
 
-class Joined(NamedTuple):
-    """Which time it was, from 1 on, and what was joined."""
+class Stage(Enum):
+    AWAY = "in no group"
+    JOINING = "has asked for partitions"
+    JOINED = "has got partitions; others may have no worker"
+    SETTLED = "every partition has had a worker since it joined"
 
-    number: int
-    group: str
-    topics: Sequence[str]
+
+@dataclass(frozen=True)
+class Membership:
+    """Of this worker. `since`: since when each partition has had no worker, in the watch's seconds."""
+
+    stage: Stage = Stage.AWAY
+    group: str = ""
+    topics: Sequence[str] = ()
+    since: Mapping[TopicPartitionKey, float] = field(default_factory=dict)
 
 
 class GroupWatch:
-    """`unassigned`, with for how many seconds each partition has had no member, is replaced as a whole by the thread and read
-    by the worker's. Nothing is known of a group that rebalances."""
+    """Told by the worker's thread how far it is with its group; asks on its own while the membership is JOINED."""
 
     def __init__(self, admin: KafkaAdmin, seconds: Callable[[], float]) -> None:
-        self.unassigned: Mapping[TopicPartitionKey, float] = {}
         self._admin = admin
         self._seconds = seconds
-        self._joining = Joined(0, "", ())
-        self._joined = self._joining
-        self._settled = 0
-        self._since: dict[TopicPartitionKey, float] = {}
+        self._lock = threading.Lock()
+        self._membership = Membership()
         self._rejoin_at = float("-inf")
         self._thread = Repeated("group-watch", self._see, interval_seconds=ASK_SECONDS)
 
@@ -51,17 +59,28 @@ class GroupWatch:
         self._thread.start()
 
     def joining(self, group: str, topics: Sequence[str]) -> None:
-        """A member is about to get partitions of these."""
-        self._joining = Joined(self._joining.number + 1, group, tuple(topics))
+        """What was without a worker is taken to be so until the group is asked again."""
+        with self._lock:
+            self._membership = replace(self._membership, stage=Stage.JOINING, group=group, topics=tuple(topics))
 
     def assigned(self) -> None:
-        """It has got some."""
-        if self._joined is not self._joining:
-            self._joined = self._joining
-            self._thread.hasten()
+        with self._lock:
+            if self._membership.stage is Stage.JOINING:
+                self._membership = replace(self._membership, stage=Stage.JOINED)
+                self._thread.hasten()
+
+    def left(self) -> None:
+        with self._lock:
+            self._membership = Membership()
 
     def close(self) -> None:
         self._thread.close()
+
+    @property
+    def unassigned(self) -> Mapping[TopicPartitionKey, float]:
+        """For how many seconds each of these partitions has had no worker. Nothing is known of a group that rebalances."""
+        now = self._seconds()
+        return {place: now - since for place, since in self._membership.since.items()}
 
     def should_rejoin(self) -> bool:
         """Whether the worker is to join again, so that partitions get a member. Told once, and again if that didn't help."""
@@ -72,25 +91,28 @@ class GroupWatch:
         return True
 
     def _see(self) -> None:
-        number, group, topics = self._joined
-        if number == self._settled:
+        asked = self._membership
+        if asked.stage is not Stage.JOINED:
             return
+        seen = self._seen(asked)
+        with self._lock:
+            if self._membership is asked:
+                self._membership = seen
+
+    def _seen(self, asked: Membership) -> Membership:
+        """What becomes of it by what Kafka says of the group."""
         now = self._seconds()
-        infos = self._admin.describe_topics(topics)
+        infos = self._admin.describe_topics(asked.topics)
+        group = self._admin.describe_groups([asked.group])[asked.group]
+        if isinstance(group, KafkaRefused):
+            return replace(asked, stage=Stage.SETTLED, since={})
+        if not isinstance(group, GroupInfo) or group.state != "Stable":
+            return replace(asked, since={})
         places = {
             (topic, partition)
             for topic, info in infos.items()
             if isinstance(info, TopicInfo)
             for partition in range(info.partitions)
-        }
-        found = self._admin.describe_groups([group])[group]
-        if isinstance(found, GroupInfo) and found.state == "Stable":
-            places -= {place for member in found.members for place in member.assignment}
-            if not places:
-                self._settled = number
-        elif isinstance(found, KafkaRefused):
-            places, self._settled = set(), number
-        else:
-            places = set()
-        self._since = {place: self._since.get(place, now) for place in sorted(places)}
-        self.unassigned = {place: now - since for place, since in self._since.items()}
+        } - {place for member in group.members for place in member.assignment}
+        stage = Stage.JOINED if places else Stage.SETTLED
+        return replace(asked, stage=stage, since={place: asked.since.get(place, now) for place in sorted(places)})

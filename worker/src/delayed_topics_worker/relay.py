@@ -307,10 +307,14 @@ class Relay:
         if len(self._fatal_at) > MOST_FATAL:
             raise error
         log.warning("%s; joining again as a new client", error)
+        self._lose_all(engine, assignment)
+        self._start_at = now + len(self._fatal_at)
+
+    def _lose_all(self, engine: Engine, assignment: Assignment) -> None:
         engine.leave_at_once()
         assignment.lose_all()
+        self._group_watch.left()
         self._subscribed = []
-        self._start_at = now + len(self._fatal_at)
 
     def _leave_group(self) -> None:
         """In peace; a static member keeps its partitions for its successor."""
@@ -325,9 +329,7 @@ class Relay:
             left = engine.left  # before what has happened until then is taken
             for told in engine.wait(0.0 if left else TURN_SECONDS):
                 self._take(assignment, happening_of(told))
-        engine.leave_at_once()
-        assignment.lose_all()
-        self._subscribed = []
+        self._lose_all(engine, assignment)
 
     def _leave(self) -> None:
         log.info("stopping")
