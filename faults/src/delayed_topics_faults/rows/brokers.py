@@ -34,7 +34,7 @@ class BrokerDies(OnThreeBrokers):
     def trial(self, stage: Stage, rng: Random) -> Play:
         broker = rng.choice(self.brokers.members)
         how = rng.choice(("SIGKILL", "clean restart", "leader move"))
-        self._before = self._lost(), now_ms()
+        lost_before, began_ms = self._lost(), now_ms()
         with stage.load(rng, records=4000, per_second=1000) as load:
             time.sleep(rng.uniform(0.1, load.seconds / 2))
             match how:
@@ -47,11 +47,15 @@ class BrokerDies(OnThreeBrokers):
                 case _:
                     stage.elect()
             stage.in_sync()
-        return Play(injected=f"{how} of broker {broker.node_id}", terms={"healed_at_ms": now_ms(), "late_ms": LATE_MS})
+        return Play(
+            injected=f"{how} of broker {broker.node_id}",
+            terms={"healed_at_ms": now_ms(), "late_ms": LATE_MS},
+            told=(lost_before, began_ms),
+        )
 
     def finish(self, stage: Stage, play: Play) -> tuple[Seen, list[str]]:
         finished = super().finish(stage, play)
-        lost_before, began_ms = self._before
+        lost_before, began_ms = play.told
         if self._lost() > lost_before:
             # as in B8: its group may be without a coordinator for longer than its session
             play.injected += ", no coordinator for a session"
