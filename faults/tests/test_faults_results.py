@@ -1,9 +1,13 @@
 """The table in docs/reliability.md has what was played last, and nothing else."""
 
+import json
 from pathlib import Path
 from typing import Any
 
-from delayed_topics_faults.results import BEGIN, DOCUMENT, END, note, table
+from click.testing import CliRunner
+from delayed_topics_faults.cli import main
+from delayed_topics_faults.results import BEGIN, DOCUMENT, END, RESULTS, note, table
+from delayed_topics_faults.rows import ROWS
 
 PLAYED: dict[str, Any] = {
     "row": "W1",
@@ -32,3 +36,15 @@ def test_a_row_that_is_played_again_replaces_the_last_of_its_guarantee(tmp_path:
     (*_, at_least_once, exactly_once) = table(tmp_path).splitlines()
     assert "**broken: L** | 3 | 2,000,000 | 48,997 | 0 | 1.5 | - | abc |" in at_least_once
     assert "`ExactlyOnce` | 200 | 2,000,000 | 0 | 0 | 1.5 | Verified | abc |" in exactly_once
+
+
+def test_each_row_was_played_with_every_guarantee_that_it_can_have() -> None:
+    entries = [json.loads(line) for file in RESULTS.glob("*.json") for line in file.read_text().splitlines()]
+    played = {(entry["row"], entry["guarantee"]) for entry in entries}
+    assert played == {(name, guarantee) for name, row in ROWS.items() for guarantee in row.guarantees}
+
+
+def test_a_guarantee_that_a_row_cannot_have_is_refused() -> None:
+    refused = CliRunner().invoke(main, ["--row", "B9", "--guarantee", "ExactlyOnce"])
+    assert refused.exit_code == 2
+    assert "row B9 is played with AtLeastOnce, not with ExactlyOnce" in refused.stderr

@@ -41,7 +41,7 @@ def test_nothing_comes_twice_with_guarantee_exactly_once_when_a_worker_is_killed
     check(ROWS["W1"](), broker, "ExactlyOnce")
 
 
-def check(row: Row, broker: Broker, guarantee: Guarantee = "AtLeastOnce") -> None:
+def check(row: Row, broker: Broker, guarantee: Guarantee | None = None) -> None:
     row.bootstrap = broker.bootstrap
     outcome = campaign(row, trials=1, seed=7, say=print, guarantee=guarantee)
 

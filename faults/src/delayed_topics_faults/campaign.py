@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from delayed_topics_audit.errors import AuditFailed
 from delayed_topics_audit_testing.declared import audited
+from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_worker.config import Guarantee
 
 from delayed_topics_faults.judge import Seen, Verdict
@@ -65,11 +66,15 @@ def campaign(
     trials: int,
     seed: int,
     say: Callable[[str], None],
-    guarantee: Guarantee = "AtLeastOnce",
+    guarantee: Guarantee | None = None,
     jars: Path | None = None,
 ) -> Outcome:
     """Ends after the first trial that broke a promise, or at a KeyboardInterrupt; the trial at hand doesn't count then. `jars`: of
-    Spark, for the audit of all trials at the end, which has to say Verified."""
+    Spark, for the audit of all trials at the end, which has to say Verified. Raises DevclusterError if the row can't be played with
+    this guarantee."""
+    guarantee = guarantee or row.guarantees[0]
+    if guarantee not in row.guarantees:
+        raise DevclusterError(f"row {row.name} is played with {' or '.join(row.guarantees)}, not with {guarantee}")
     directory = Path(tempfile.mkdtemp(prefix=PREFIX + row.name + "-"))
     say(f"{row.name} {guarantee}: {row.fault}; {trials} trials, seed {seed}, in {directory}")
     figures = dict.fromkeys((*SUMMED, *HIGHEST), 0)

@@ -6,12 +6,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.errors import NotInTimeError
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker.config import Guarantee
 from delayed_topics_worker_testing.process import WorkerProcess
 
 from delayed_topics_faults.judge import Seen, Terms, Verdict, judge
@@ -49,6 +50,8 @@ class Row(ABC):
 
     name: ClassVar[str]
     fault: ClassVar[str]
+    guarantees: ClassVar[tuple[Guarantee, ...]] = get_args(Guarantee)
+    """Of the workers that it can be played with; the first, if nobody says which."""
     settle_seconds: float = 180
     bootstrap: str | None = None
     """Of a broker that others use too. A row that breaks or needs more than a plain one has brokers of its own anyway."""

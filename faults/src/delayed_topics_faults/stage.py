@@ -120,9 +120,9 @@ class Stage(Closing):
         self.orders = self.world.declare(delay_seconds, **further)
         return self.orders
 
-    def start(self, number: int = 0, **further: Any) -> WorkerProcess:
-        """Worker `number` of the delayed topic; a static member, as in a StatefulSet."""
-        return self.world.start(self.orders, member=member_name(number), guarantee=self.guarantee, **further)
+    def start(self, number: int = 0, *beside: Declared, **further: Any) -> WorkerProcess:
+        """Worker `number` of the delayed topic, and of those beside it; a static member, as in a StatefulSet."""
+        return self.world.start(self.orders, *beside, member=member_name(number), guarantee=self.guarantee, **further)
 
     def run(self, module: str, *arguments: str) -> "subprocess.Popen[bytes]":
         """A Python program beside the workers, until the stage closes."""

@@ -16,7 +16,7 @@ from delayed_topics_faults.judge import Seen, Terms, Verdict, judge
 from delayed_topics_faults.row import Play, Row
 from delayed_topics_faults.rows.brokers import OnThreeBrokers
 from delayed_topics_faults.rows.targets import ALARM_SECONDS
-from delayed_topics_faults.stage import Load, Stage, member_name, now_ms
+from delayed_topics_faults.stage import Load, Stage, now_ms
 
 MOST_P99_MS: Final = 50
 MORE_P99_MS: Final = 20
@@ -34,15 +34,15 @@ def p99(late_ms: Iterable[int]) -> int:
 class OneDeafTarget(OnThreeBrokers):
     name = "B9"
     fault = "the ready topic of one delayed topic of ten acknowledges nothing, since it lacks in-sync replicas"
+    guarantees = ("AtLeastOnce",)
+    """With ExactlyOnce each topic has workers of its own."""
 
     def open(self, stage: Stage) -> None:
         """One worker for all of them. `orders` is judged record by record, its neighbours by number and lateness."""
         orders = stage.declare((0, 1))
         group = orders.record.group
-        self._deaf = stage.world.declare((0, 1), group=group)
-        self._neighbours = [stage.world.declare((0, 1), group=group) for _ in range(NEIGHBOURS)]
-        self._worker = stage.world.start(orders, self._deaf, *self._neighbours, member=member_name(0))
-        self._sent = 0
+        self._deaf, *self._neighbours = (stage.world.declare((0, 1), group=group) for _ in range(1 + NEIGHBOURS))
+        self._worker = stage.start(0, self._deaf, *self._neighbours)
         self._begin: dict[str, tuple[int, ...]] = {}
         self._played(stage, Random(0), [])  # while Java compiles
         stage.read()
@@ -67,9 +67,7 @@ class OneDeafTarget(OnThreeBrokers):
         broker.start()
         stage.in_sync()
         stage.world.admin.alter_topic_configs({ready: {"min.insync.replicas": "2"}})
-        wait_until(
-            lambda: self._deaf.released() == self._sent, what="the deaf topic's records are out", timeout_seconds=60
-        )
+        self._out(stage, self._deaf, 1 + RECORDS)
         play.terms = {"healed_at_ms": now_ms()}
         return play
 
@@ -79,32 +77,36 @@ class OneDeafTarget(OnThreeBrokers):
             stack.enter_context(stage.load(rng, records=RECORDS, per_second=PER_SECOND))
             for topic in (*self._neighbours, *further):
                 stack.enter_context(Load(topic, rng, records=RECORDS, per_second=PER_SECOND))
-        self._sent += (RECORDS + 1) * len(further)
-        late_ms = [late for topic in self._neighbours for late in self._late_ms(stage, topic)]
+        late_ms = [
+            copy.at_ms - int(copy.own["dt-due-at"])
+            for topic in self._neighbours
+            for copy in self._out(stage, topic, RECORDS)
+        ]
         assert min(late_ms) >= 0, "early"
         return p99(late_ms)
 
-    def _late_ms(self, stage: Stage, topic: Declared) -> list[int]:
-        """Of the records of the last load, once they are out. Read by the independent reader, which a dead broker doesn't hold up."""
+    def _out(self, stage: Stage, topic: Declared, records: int) -> list[Copy]:
+        """What was released since the last time, once it is as many. Read by the independent reader, which a dead broker
+        doesn't hold up."""
         ready = topic.names.ready
         found: list[Copy] = []
 
         def all_out() -> bool:
             copies, self._begin[ready] = stage.reader.read(ready, self._begin.get(ready, ()))
             found.extend(copies)
-            return len(found) >= RECORDS
+            return len(found) == records
 
-        wait_until(all_out, what=f"{ready} has the records of the load", timeout_seconds=60, poll_seconds=0.5)
-        return [copy.at_ms - int(copy.own["dt-due-at"]) for copy in found]
+        wait_until(all_out, what=f"{ready} has {records} more records", timeout_seconds=60, poll_seconds=0.5)
+        return found
 
 
 class OpenTransaction(Row):
     name = "W5"
     fault = "a worker with ExactlyOnce takes over while a dead one's transaction is open on one of its partitions"
+    guarantees = ("ExactlyOnce",)
 
     def open(self, stage: Stage) -> None:
         stage.declare((0, 1), front_partitions=4)
-        stage.guarantee = "ExactlyOnce"
         self._worker: WorkerProcess | None = None
 
     def trial(self, stage: Stage, rng: Random) -> Play:
