@@ -21,14 +21,15 @@ final class Delayed {
         int rate = options.number("rate");
         int count = rate * options.number("seconds");
         Samples samples = new Samples(count, count + count / 2);
-        DefaultMQProducer producer = new DefaultMQProducer("bench-" + options.text("topic"));
+        String topic = options.text("topic") + "-" + options.directory().getFileName(); // what comes late is no other run's
+        DefaultMQProducer producer = new DefaultMQProducer("bench-" + topic);
         producer.setNamesrvAddr(options.text("namesrv"));
         producer.setMqClientApiTimeout(TIMEOUT_MS);
         producer.setDefaultTopicQueueNums(8);
         producer.setRetryTimesWhenSendAsyncFailed(0);
         producer.start();
-        DefaultMQPushConsumer consumer = consumer(options, samples);
-        send(options, producer, rate, count, samples);
+        DefaultMQPushConsumer consumer = consumer(options, topic, samples);
+        send(options, topic, producer, rate, count, samples);
         samples.awaitAll(options);
         samples.write(options.directory());
         Options.say("done");
@@ -37,9 +38,9 @@ final class Delayed {
         System.exit(0);
     }
 
-    private static void send(Options options, DefaultMQProducer producer, int rate, int count, Samples samples) {
+    private static void send(
+            Options options, String topic, DefaultMQProducer producer, int rate, int count, Samples samples) {
         Payload payload = new Payload(options.number("size"));
-        String topic = options.text("topic");
         Pace.keep(rate, count, n -> {
             Message message = new Message(topic, payload.value(n));
             Map.of("trace", "0123456789abcdef", "kind", "order", "source", "bench").forEach(message::putUserProperty);
@@ -67,14 +68,14 @@ final class Delayed {
         });
     }
 
-    private static DefaultMQPushConsumer consumer(Options options, Samples samples) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("bench-" + options.text("topic") + "-consumer");
+    private static DefaultMQPushConsumer consumer(Options options, String topic, Samples samples) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("bench-" + topic + "-consumer");
         consumer.setNamesrvAddr(options.text("namesrv"));
         consumer.setMqClientApiTimeout(TIMEOUT_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setConsumeMessageBatchMaxSize(BATCH);
         consumer.setPullBatchSize(BATCH);
-        consumer.subscribe(options.text("topic"), "*");
+        consumer.subscribe(topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             long atUs = Samples.nowUs();
             messages.forEach(message ->
