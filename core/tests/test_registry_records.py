@@ -16,7 +16,7 @@ from delayed_topics_core.registry import (
     decode,
     encode,
 )
-from delayed_topics_core.settings import topic_settings
+from delayed_topics_core.settings import creation_mark, topic_settings
 
 SHOP = Owner("cluster-1", "shop", "orders")
 EVIL = Owner("cluster-1", "evil", "orders")
@@ -27,7 +27,7 @@ LAYOUT = evolve(
 
 
 def claim(topic: str, owner: Owner) -> Claim:
-    return Claim(topic=topic, owner=owner, absent=())
+    return Claim(topic=topic, owner=owner)
 
 
 def state(*records: RegistryRecord) -> RegistryState:
@@ -40,7 +40,7 @@ def state(*records: RegistryRecord) -> RegistryState:
 @pytest.mark.parametrize(
     "record",
     [
-        Claim(topic="orders", owner=SHOP, absent=("orders", "orders.ready"), adopted=True),
+        Claim(topic="orders", owner=SHOP, adopted=True, mark=86_400_001),
         LayoutRecord(
             topic="orders",
             owner=SHOP,
@@ -173,3 +173,10 @@ def test_a_frozen_window_reads_back_and_a_damaged_one_is_an_error() -> None:
     assert AuditWindow.decode(window.encode()) == window
     with pytest.raises(UnreadableRecord, match="frozen window"):
         AuditWindow.decode("{}")
+
+
+def test_each_resource_has_a_mark_of_its_own_that_is_never_kafkas_default() -> None:
+    marks = [creation_mark(f"uid-{n}") for n in range(1000)]
+    assert len(set(marks)) == 1000
+    assert min(marks) > 86_400_000
+    assert max(marks) < 2 * 365 * 86_400_000

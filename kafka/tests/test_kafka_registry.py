@@ -63,7 +63,7 @@ def test_what_is_written_is_read_back_at_once_and_seen_by_others(
 ) -> None:
     topic = fresh("orders")
     records: list[RegistryRecord] = [
-        Claim(topic=topic, owner=OWNER, absent=(topic,)),
+        Claim(topic=topic, owner=OWNER),
         layout_record(topic, 0, 10),
         TopicsRecord(topic=topic),
     ]
@@ -78,7 +78,7 @@ def test_what_is_written_is_read_back_at_once_and_seen_by_others(
 
 def test_removal_is_followed(writer: RegistryWriter, follower: RegistryFollower, fresh: Fresh) -> None:
     topic = fresh("orders")
-    claim = Claim(topic=topic, owner=OWNER, absent=())
+    claim = Claim(topic=topic, owner=OWNER)
     writer.write([claim])
     follower.catch_up(120)
     assert follower.state.holder(topic) == claim
@@ -103,8 +103,8 @@ def test_of_two_claims_the_first_holds_for_everybody(
     connection: Connection, writer: RegistryWriter, follower: RegistryFollower, fresh: Fresh
 ) -> None:
     topic = fresh("orders")
-    first = Claim(topic=topic, owner=OWNER, absent=())
-    second = Claim(topic=topic, owner=Owner("cluster", "attic", "orders"), absent=())
+    first = Claim(topic=topic, owner=OWNER)
+    second = Claim(topic=topic, owner=Owner("cluster", "attic", "orders"))
     with RegistryFollower(connection) as others:
         others.catch_up(120)
         writer.write([first])
@@ -188,7 +188,7 @@ def test_the_follower_outlives_an_outage_and_the_writer_says_it(own_broker: Brok
 def test_what_was_read_before_a_failure_is_not_forgotten(
     writer: RegistryWriter, follower: RegistryFollower, fresh: Fresh
 ) -> None:
-    claims = [Claim(topic=fresh("kept"), owner=OWNER, absent=()) for _ in range(3)]
+    claims = [Claim(topic=fresh("kept"), owner=OWNER) for _ in range(3)]
     last = writer.write(claims)[-1].offset
     with pytest.raises(KafkaUnreachable, match="got to offset"):
         follower.read_to(last + 2, Deadline(1.5))  # one more than there is

@@ -85,7 +85,7 @@ def freeze_it(asked: Asked, *chain: AuditedRecord) -> tuple[AuditWindow | Waitin
         start_offsets={"orders": (7, 0), "orders.delays": (0, 0)},
         begun={"orders": 2, "orders.delays": 2},
     )
-    link = Offsets(Claim(topic="orders", owner=OWNER, absent=()), layout, noted, *chain)
+    link = Offsets(Claim(topic="orders", owner=OWNER), layout, noted, *chain)
     frozen = asyncio.run(freeze(cast(KafkaLink, link), NAMES, OWNER, asked=asked, max_lateness_ms=1000, now=NOW))
     return frozen, link
 

@@ -1,5 +1,6 @@
 """Whose is a topic? The registry's first claim decides; what a namespace may own, the connection's owner."""
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from delayed_topics_core.registry import Claim, Owner, encode
 from delayed_topics_crds import Grant
 from delayed_topics_operator.plan import GrowTopic, RemoveFromRegistry
 from delayed_topics_operator.reconcile import reconcile
-from delayed_topics_operator_testing.world import Kafka, World, resource, usable
+from delayed_topics_operator_testing.world import Kafka, Stopped, World, resource, usable
 
 
 def grant(**fields: object) -> Grant:
@@ -17,7 +18,7 @@ def grant(**fields: object) -> Grant:
 
 
 def claimed_by(kafka: Kafka, namespace: str, name: str, topic: str = "orders") -> None:
-    claim = Claim(topic=topic, owner=Owner("0000-cluster", namespace, name), absent=())
+    claim = Claim(topic=topic, owner=Owner("0000-cluster", namespace, name))
     kafka.write(claim.key, encode(claim))
 
 
@@ -96,6 +97,52 @@ def test_a_topic_that_nobody_claimed_is_foreign_and_left_alone(existing: str) ->
     assert world.kafka.topics == before
     assert world.condition(Condition.CLAIMED).reason == Reason.TOPIC_FOREIGN
     assert existing in world.condition(Condition.CLAIMED).message
+
+
+@pytest.mark.parametrize("theirs", ["orders", "orders.ready", "orders.dead", "orders.delays"])
+def test_a_topic_that_somebody_made_while_kafka_refused_ours_is_never_touched(theirs: str) -> None:
+    world = World(resource(replicationFactor=100, deletionPolicy="Delete"))
+    with pytest.raises(Stopped):
+        world.settle(actions=3)  # finalizer, claim and planned layout: Kafka has no hundred brokers
+    world.kafka.create(theirs, 1, 1, config={"cleanup.policy": "compact"})
+    before = copy.deepcopy(world.kafka.topics)
+    world.edit(replicationFactor=1)
+    world.settle()
+    said = world.condition(Condition.TOPICS_READY)
+    assert (said.status, said.reason) == ("False", Reason.TOPIC_FOREIGN)
+    assert theirs in said.message
+    assert (world.kafka.topics, world.children, world.kafka.registry.topics) == (before, {}, {})
+    world.delete()
+    world.settle()
+    assert (world.gone, world.kafka.topics, world.kafka.registry.claims) == (True, before, {})
+
+
+@pytest.mark.parametrize("theirs", ["orders.ready", "orders.dead"])
+def test_a_topic_that_somebody_made_in_the_place_of_ours_is_never_touched(theirs: str) -> None:
+    world = World(resource(deletionPolicy="Delete"))
+    world.settle()
+    world.kafka.delete(theirs)
+    world.kafka.create(theirs, 1, 1, config={"cleanup.policy": "compact"})
+    before, noted = copy.deepcopy(world.kafka.topics), world.kafka.registry.topics["orders"]
+    world.settle()
+    assert world.condition(Condition.TOPICS_READY).reason == Reason.TOPIC_FOREIGN
+    assert (world.kafka.topics, world.kafka.registry.topics["orders"]) == (before, noted)
+    world.delete()
+    world.settle()
+    assert set(world.kafka.topics) == {theirs}
+
+
+def test_a_claim_of_which_nothing_was_made_lapses_with_its_resource_and_keeps_the_name_from_nobody() -> None:
+    world = World(resource(replicationFactor=100))
+    with pytest.raises(Stopped):
+        world.settle(actions=3)
+    assert world.kafka.registry.claims
+    world.delete()
+    world.settle()
+    assert (world.gone, world.kafka.registry.claims, world.kafka.registry.layouts) == (True, {}, {})
+    other = World(resource(namespace="other"), kafka=world.kafka)
+    other.settle()
+    assert other.condition(Condition.CLAIMED).status == "True"
 
 
 def test_a_foreign_topic_that_is_gone_is_no_obstacle_any_more() -> None:

@@ -112,7 +112,7 @@ def test_a_topic_that_somebody_made_again_under_our_name_is_not_deleted() -> Non
 
 def test_who_never_owned_the_topic_deletes_nothing() -> None:
     world = World(resource(deletionPolicy="Delete"))
-    claim = Claim(topic="orders", owner=Owner("0000-cluster", "billing", "theirs"), absent=())
+    claim = Claim(topic="orders", owner=Owner("0000-cluster", "billing", "theirs"))
     world.kafka.write(claim.key, encode(claim))
     world.kafka.create("orders", 3)
     world.raw["metadata"]["finalizers"] = ["delayedtopics.io/finalizer"]

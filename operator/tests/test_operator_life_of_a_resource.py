@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.settings import MARK_SETTING
 from delayed_topics_kafka.model import NewTopicSpec
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
 from delayed_topics_operator_testing.scene import Manifest, Scene
@@ -115,6 +116,48 @@ def test_a_topic_that_a_producer_was_earlier_to_make_is_left_alone_until_it_is_g
     assert scene.settings(scene.topic)["message.timestamp.type"] == "LogAppendTime"
 
 
+def test_a_topic_that_somebody_makes_while_kafka_refuses_ours_is_never_served_changed_or_deleted(scene: Scene) -> None:
+    scene.apply(**SPEC, replicationFactor=100)
+    scene.wait_for("TopicsReady", "False", "SpecInvalid")
+    assert claimed(scene)
+    theirs = {"cleanup.policy": "compact", "retention.ms": "-1"}
+    scene.kafka.create_topics([NewTopicSpec(name=scene.topic, partitions=1, replication_factor=1, config=theirs)])
+    ids, settings = scene.topic_ids(), scene.settings(scene.topic)
+
+    scene.apply(**SPEC, replicationFactor=1)
+    scene.wait_for("TopicsReady", "False", "TopicForeign")
+    assert (scene.topic_ids(), scene.settings(scene.topic), children(scene)) == (ids, settings, {})
+    scene.delete()
+    assert (scene.topic_ids(), scene.settings(scene.topic)) == (ids, settings)
+    assert not claimed(scene)
+
+
+def test_a_ready_topic_that_somebody_made_in_the_place_of_ours_is_not_written_to_and_not_deleted(scene: Scene) -> None:
+    scene.apply(**SPEC)
+    scene.wait_until_ready()
+    ready = TopicNames.of(scene.topic).ready
+    noted = scene.registry().topics[scene.topic].ids
+    scene.operator.kill()
+    scene.kafka.delete_topics([ready])
+    scene.kafka.create_topics([NewTopicSpec(name=ready, partitions=1, replication_factor=1)])
+    theirs, settings = scene.topic_ids()[ready], scene.settings(ready)
+    scene.operator.start()
+    scene.wait_for("TopicsReady", "False", "TopicForeign")
+    assert ready in scene.condition("TopicsReady")["message"]
+    assert scene.registry().topics[scene.topic].ids == noted, "workers write to noted topics only"
+    assert scene.settings(ready) == settings
+    scene.delete()
+    assert scene.topic_ids() == {ready: theirs}
+
+
+def test_a_claim_of_which_nothing_was_made_lapses_though_the_policy_is_retain(scene: Scene) -> None:
+    scene.apply(replicationFactor=100, deletionPolicy="Retain")
+    scene.wait_for("TopicsReady", "False", "SpecInvalid")
+    assert claimed(scene)
+    scene.delete()
+    assert not claimed(scene)
+
+
 def test_where_adopting_is_allowed_an_early_producers_topic_is_completed_and_never_deleted(scene: Scene) -> None:
     grant = {"namespaceSelector": {}, "topicPrefixes": [""], "adopt": True}
     scene.api.apply(scene.cluster_connection(allow=[grant]))
@@ -161,14 +204,17 @@ def test_an_operator_killed_three_times_while_making_and_while_removing_ends_in_
 
 
 def end_state(scene: Scene, name: str) -> Manifest:
-    """What must not depend on how it came to be, without names, ids and times."""
+    """What must not depend on how it came to be, without names, ids, marks and times."""
     status = (scene.resource(name) or {})["status"]
     record = scene.registry().topics[name]
     return {
         "conditions": sorted((c["type"], c["status"], c["reason"]) for c in status["conditions"]),
         "layout": status["layout"],
         "topics": [(t["role"], t["partitions"], t["replicationFactor"]) for t in status["topics"]],
-        "settings": [scene.settings(topic) for topic in TopicNames.of(name).topics],
+        "settings": [
+            {key: value for key, value in scene.settings(topic).items() if key != MARK_SETTING}
+            for topic in TopicNames.of(name).topics
+        ],
         "begun": sorted(record.begun.values()),
         "children": sorted(child.split()[0] for child in children(scene, name)),
     }

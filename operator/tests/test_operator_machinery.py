@@ -72,7 +72,7 @@ def test_an_event_that_is_none_is_unreadable_and_ends_nothing(wrong: dict[str, o
 
 @pytest.mark.parametrize("topic", [7, None, "", "a b", "__x", "orders.ready"])
 def test_a_claim_on_what_can_not_be_a_topic_is_unreadable(topic: object) -> None:
-    body = {"topic": topic, "owner": "c/shop/orders", "absent": [], "adopted": False}
+    body = {"topic": topic, "owner": "c/shop/orders", "adopted": False}
     with pytest.raises(UnreadableRecord):
         decode("claim/x/c/shop/orders", json.dumps(body).encode())
 

@@ -40,7 +40,7 @@ def audited(orders: Declared, jars: Path) -> Result:
 
 def register(orders: Declared) -> None:
     """What the operator notes of a topic before it is served, and workers don't read."""
-    orders.world.write(Claim(topic=orders.names.front, owner=orders.record.owner, absent=()))
+    orders.world.write(Claim(topic=orders.names.front, owner=orders.record.owner))
     orders.change(highest_retry_cap=orders.record.retry_cap, least_ready_partitions=orders.record.ready_partitions)
 
 

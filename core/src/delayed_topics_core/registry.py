@@ -41,16 +41,19 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """`owner` claims the four names of `topic`. `absent`: which of them did not exist in Kafka at the time (those may be completed)."""
+    """`owner` claims the four names of `topic`. `adopted`: the front topic existed before, and was taken over.
+
+    `mark`: carried by the topics that are made for this claim, see `creation_mark`. 0: by none.
+    """
 
     topic: str
     owner: Owner
-    absent: tuple[str, ...]
     adopted: bool = False
+    mark: int = 0
 
     @property
     def key(self) -> str:
-        return f"claim/{self.topic}/{self.owner}"
+        return claim_key(self.topic, self.owner)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +86,8 @@ class LayoutRecord:
 class TopicsRecord:
     """`ids`, `start_offsets` and `final_offsets` by topic name; offsets by partition.
 
+    A topic is the owner's if its id is in `ids`. Nothing is done with another one, but to note its id if it has the claim's
+    mark, or is the adopted one.
     `begun`: how many partitions, from 0, of a topic are known to have had a committed offset. A noted partition at or
     above it may be begun by its worker at the start offset; one below it without a commit is an alarm, never a guess.
     `made_again`: names of topics that are not the first of their name since serving began; an audit can't see the former.
@@ -119,6 +124,11 @@ class AuditedRecord:
     @property
     def key(self) -> str:
         return f"audited/{self.topic}"
+
+
+def claim_key(topic: str, owner: Owner) -> str:
+    """Of the one claim that an owner can have on a topic."""
+    return f"claim/{topic}/{owner}"
 
 
 RegistryRecord = Claim | LayoutRecord | TopicsRecord | AuditedRecord
@@ -196,8 +206,8 @@ def encode(record: RegistryRecord) -> bytes:
             body: dict[str, Any] = {
                 "topic": record.topic,
                 "owner": str(record.owner),
-                "absent": list(record.absent),
                 "adopted": record.adopted,
+                "mark": record.mark,
             }
         case LayoutRecord():
             body = {
@@ -250,8 +260,8 @@ def decode(key: str, value: bytes) -> RegistryRecord:
                 return Claim(
                     topic=body["topic"],
                     owner=Owner.parse(body["owner"]),
-                    absent=tuple(body["absent"]),
                     adopted=body["adopted"],
+                    mark=body.get("mark", 0),
                 )
             case "layout":
                 return _decode_layout(body)

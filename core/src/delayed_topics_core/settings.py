@@ -1,8 +1,16 @@
 """The topic settings that the promises rest on; enforced, and repaired when somebody changes them."""
 
+from hashlib import sha256
 from typing import Literal
 
 TopicRole = Literal["front", "delays", "ready", "dead-letter"]
+
+MARK_SETTING = "delete.retention.ms"
+"""Has the mark of a topic that was made for a claim. Kafka has no labels for topics, and to a topic that is never compacted this
+setting means nothing."""
+_DEFAULT_DELETE_RETENTION_MS = 86_400_000
+_MARKS = 2**35
+"""About a year in milliseconds: services that bound this setting allow two."""
 
 AUDIT_INTERVAL_SECONDS = 86_400
 """What an audit looks at has to outlive two of these."""
@@ -14,6 +22,16 @@ FRONT_MAX_MESSAGE_BYTES = 2 * _DEFAULT_MAX_MESSAGE_BYTES
 COPY_MAX_MESSAGE_BYTES = 8 * _DEFAULT_MAX_MESSAGE_BYTES
 """A copy has our headers too, and may compress worse than the original: the source's codec is not known to a consumer. A retry, which
 goes to the front topic, is such a copy as well."""
+
+
+def creation_mark(uid: str) -> int:
+    """The mark of topics that are made for the resource with this uid: never Kafka's default.
+
+    The client library doesn't tell the id of a topic that it has made. Whoever is stopped before the id was looked up and noted
+    tells by the mark which topics were made, and which came from somebody else.
+    """
+    digest = sha256(uid.encode()).digest()
+    return _DEFAULT_DELETE_RETENTION_MS + 1 + int.from_bytes(digest[:8], "big") % _MARKS
 
 
 def least_retention_seconds(delay_seconds: tuple[int, ...]) -> int:

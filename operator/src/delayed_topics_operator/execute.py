@@ -199,7 +199,7 @@ async def _at_kafka(action: KafkaAction, link: KafkaLink) -> None:  # noqa: C901
             try:
                 await link.create_topics(action.specs)
             except TopicExists as e:
-                # An early producer had it made in this moment; the next pass completes it, for the claim noted it absent.
+                # Somebody made it in this moment: the next pass sees that it isn't ours.
                 raise NotYet(str(e)) from e
         case GrowTopic():
             await link.create_partitions(action.topic, action.total)

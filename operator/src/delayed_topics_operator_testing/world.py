@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, assert_never
 
 from delayed_topics_core.reasons import Condition
-from delayed_topics_core.registry import Claim, Owner, RegistryState, TopicsRecord, encode
+from delayed_topics_core.registry import Owner, RegistryState, TopicsRecord, claim_key, encode
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import Grant, parse, to_dict
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, GroupMember, TopicInfo
@@ -249,7 +249,7 @@ class World:
         kafka, names = self.kafka, wanted(parse("DelayedTopic", self.raw)).names
         topics = {name: self._info(name) for name in names.topics}
         state = kafka.registry
-        entry = state.claims.get(Claim(topic=names.front, owner=self.owner, absent=()).key)
+        entry = state.claims.get(claim_key(names.front, self.owner))
         registered = Registered(
             holder=state.holder(names.front),
             own=entry.claim if entry else None,

@@ -3,7 +3,7 @@
 import asyncio
 
 from delayed_topics_core.names import TopicNames
-from delayed_topics_core.registry import Claim, Owner, RegistryState, TopicsRecord
+from delayed_topics_core.registry import Owner, RegistryState, TopicsRecord, claim_key
 
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.observation import KafkaView, Registered
@@ -41,7 +41,7 @@ async def kafka_view(link: KafkaLink, names: TopicNames, owner: Owner) -> KafkaV
 
 
 def _registered(state: RegistryState, names: TopicNames, owner: Owner) -> Registered:
-    entry = state.claims.get(Claim(topic=names.front, owner=owner, absent=()).key)
+    entry = state.claims.get(claim_key(names.front, owner))
     return Registered(
         holder=state.holder(names.front),
         own=entry.claim if entry else None,

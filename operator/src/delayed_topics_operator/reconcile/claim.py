@@ -2,6 +2,7 @@
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import Claim
+from delayed_topics_core.settings import creation_mark
 
 from delayed_topics_operator.observation import KafkaView, Observation, Usable
 from delayed_topics_operator.plan import Action, AddFinalizer, Finding, RemoveFromRegistry, Said, WriteRegistry
@@ -39,8 +40,7 @@ def _claim_anew(o: Observation, kafka: KafkaView, connection: Usable, finalizer:
     policy = kafka.configs.get(names.front, {}).get("cleanup.policy", "")
     if adopting and "compact" in policy:
         return _stop(_compacted(names.front, policy))
-    absent = tuple(name for name in names.topics if name not in existing)
-    claim = Claim(topic=names.front, owner=o.subject.owner, absent=absent, adopted=adopting)
+    claim = Claim(topic=names.front, owner=o.subject.owner, adopted=adopting, mark=creation_mark(o.subject.uid))
     how = ", adopting the front topic that exists" if adopting else ""
     return Finding(
         actions=(*finalizer, WriteRegistry(record=claim, why=f"claim {', '.join(names.topics)}{how}")),
@@ -58,7 +58,9 @@ def _stop(said: Said) -> Finding:
 def _held(own: Claim) -> Said:
     adopted = "; the front topic existed before and is never deleted" if own.adopted else ""
     return Said(
-        status="True", reason=Reason.CLAIM_HELD, message=f"{own.topic} and its topics belong to this resource{adopted}"
+        status="True",
+        reason=Reason.CLAIM_HELD,
+        message=f"the names of {own.topic} and its topics belong to this resource{adopted}",
     )
 
 

@@ -20,6 +20,7 @@ from delayed_topics_operator.plan import (
     Said,
 )
 from delayed_topics_operator.reconcile import status
+from delayed_topics_operator.reconcile.target import is_ours
 from delayed_topics_operator.reconcile.workers import fences, ours
 
 WAIT_SECONDS = 1.0
@@ -40,7 +41,8 @@ def plan(o: Observation) -> Plan:
         return Plan(
             actions=(RemoveFromRegistry(keys=(own.key,), why=f"withdraw the claim on {own.topic}"), RemoveFinalizer())
         )
-    if o.wanted.deletion_policy == "Retain":
+    # A claim without topics would only lie in wait for one of that name.
+    if o.wanted.deletion_policy == "Retain" and any(is_ours(o.kafka, name) for name in o.wanted.names.topics):
         return Plan(actions=(*fences(o), RemoveFinalizer()), notices=(_retained(o),))
     return _delete_all(o, o.kafka, own)
 
@@ -73,7 +75,8 @@ def _delete_all(o: Observation, kafka: KafkaView, own: Claim) -> Plan:
     if kafka.group.members:
         return _waiting(o, f"the members of group {kafka.group.group} leave, or their sessions end")
     group: tuple[Action, ...] = () if kafka.group.state == "Dead" else (DeleteGroup(group=kafka.group.group),)
-    doomed = tuple(name for name in o.wanted.names.topics if _is_ours(kafka, own, name))
+    adopted = own.topic if own.adopted else None
+    doomed = tuple(name for name in o.wanted.names.topics if is_ours(kafka, name) and name != adopted)
     topics: tuple[Action, ...] = (DeleteTopics(topics=doomed),) if doomed else ()
     records = tuple(record.key for record in (kafka.registered.layout, kafka.registered.topics) if record is not None)
     records += (f"audited/{own.topic}",) if records else ()
@@ -87,15 +90,6 @@ def _delete_all(o: Observation, kafka: KafkaView, own: Claim) -> Plan:
         ),
         status=_deleting(o, "group, topics and claim are removed"),
     )
-
-
-def _is_ours(kafka: KafkaView, own: Claim, name: str) -> bool:
-    """Not an adopted topic, and not one that somebody made under the name of one that was deleted."""
-    info = kafka.topics.get(name)
-    if info is None or (own.adopted and name == own.topic):
-        return False
-    noted = kafka.registered.topics.ids.get(name) if kafka.registered.topics else None
-    return info.id == noted if noted is not None else name in own.absent
 
 
 def _retained(o: Observation) -> Notice:

@@ -1,6 +1,6 @@
 """Is the layout served, and does every partition have an offset to begin at?
 
-In this order, so that a stop between any two steps leaves nothing to guess: topic ids and start offsets are noted, the
+In this order, so that a stop between any two steps leaves nothing to guess: start offsets are noted, the
 start offsets committed, that they were committed noted, the layout served.
 """
 
@@ -12,7 +12,7 @@ from delayed_topics_core.registry import TopicsRecord
 
 from delayed_topics_operator.observation import KafkaView, Observation
 from delayed_topics_operator.plan import Action, CommitOffsets, Finding, Said, WriteRegistry
-from delayed_topics_operator.reconcile.target import Target, noted, target, write_layout
+from delayed_topics_operator.reconcile.target import Target, identified, target, write_layout
 from delayed_topics_operator.reconcile.topics import complete
 
 BEGIN_WAKE_SECONDS = 5.0
@@ -27,13 +27,13 @@ def check(o: Observation) -> Finding:
     }
     if not complete(o.kafka, t):
         return Finding(conditions=said)
-    before = noted(o, o.kafka)
-    after = _note(o, o.kafka, t, before)
+    known = identified(o, o.kafka)
+    after = _started(o, o.kafka, t, known)
     commits = _commits(o, o.kafka, after)
     begun = _begun(o.kafka, after, commits)
     actions: list[Action] = []
-    if after != before:
-        actions.append(WriteRegistry(record=after, why=f"note topic ids and start offsets of {after.topic}"))
+    if after != known:
+        actions.append(WriteRegistry(record=after, why=f"note start offsets of {after.topic}"))
     if commits is not None:
         actions.append(commits)
     if begun != after:
@@ -47,27 +47,17 @@ def _sources(o: Observation) -> tuple[str, str]:
     return (o.wanted.names.front, o.wanted.names.delays)
 
 
-def _note(o: Observation, kafka: KafkaView, t: Target, before: TopicsRecord) -> TopicsRecord:
-    """With the ids of all four topics, and a start offset for each partition of front and delays."""
-    ids = {name: info.id for name, info in kafka.topics.items() if info is not None}
-    starts, begun = dict(before.start_offsets), dict(before.begun)
-    own = kafka.registered.own
+def _started(o: Observation, kafka: KafkaView, t: Target, before: TopicsRecord) -> TopicsRecord:
+    """With a start offset for each partition of front and delays: ours are all records of a partition that has none yet."""
+    starts = dict(before.start_offsets)
     for name in _sources(o):
-        same = before.ids.get(name) == ids[name]
-        known = before.start_offsets.get(name, ()) if same else ()
-        if not same:
-            begun[name] = 0
+        known = before.start_offsets.get(name, ())
         info = kafka.topics[name]
         assert info is not None, "the topics are complete"
-        # What was in an adopted topic before it was adopted is its owner's; later partitions are ours from the first record.
-        adopted = own is not None and own.adopted and name == own.topic and name not in before.ids
-        offsets = kafka.latest if adopted else kafka.earliest
         # partitions beyond the layout's are somebody else's doing
         count = min(info.partitions, t.layout.partition_count) if name == o.wanted.names.delays else info.partitions
-        starts[name] = (*known, *(offsets[name, p] for p in range(len(known), count)))
-    again = {name for name, noted_id in before.ids.items() if noted_id != ids.get(name, noted_id)}
-    made_again = tuple(sorted(again.union(before.made_again)))
-    return replace(before, ids=ids, start_offsets=starts, begun=begun, made_again=made_again)
+        starts[name] = (*known, *(kafka.earliest[name, p] for p in range(len(known), count)))
+    return replace(before, start_offsets=starts, begun={**dict.fromkeys(starts, 0), **before.begun})
 
 
 def _commits(o: Observation, kafka: KafkaView, record: TopicsRecord) -> CommitOffsets | None:

@@ -28,7 +28,7 @@ from delayed_topics_operator.eventlog import Rebalance
 from delayed_topics_operator.observation import KafkaView, Observation
 from delayed_topics_operator.plan import Conditions, Said
 from delayed_topics_operator.reconcile.alarms import HARMLESS, REASONS
-from delayed_topics_operator.reconcile.target import names_of
+from delayed_topics_operator.reconcile.target import is_ours, names_of
 from delayed_topics_operator.reconcile.workers import workers_name
 
 OWN_CONDITIONS = (
@@ -150,7 +150,7 @@ def _topics(o: Observation, kafka: KafkaView) -> tuple[TopicStatus, ...]:
             replication_factor=info.replication_factor,
         )
         for role, info in found
-        if info is not None
+        if info is not None and is_ours(kafka, info.name)
     )
 
 

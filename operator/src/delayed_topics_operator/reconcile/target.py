@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from delayed_topics_core.layout import Layout, LayoutSpec, evolve, initial
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord
-from delayed_topics_core.settings import TopicRole, topic_settings
+from delayed_topics_core.settings import MARK_SETTING, TopicRole, topic_settings
 from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
 
 from delayed_topics_operator.observation import KafkaView, Observation, Usable
@@ -21,13 +21,17 @@ DEFAULT_SKEW_MS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """`layout` and `partitions` (by role) as they are to be. `lost`: front or delays topics that were noted and are gone, or made again."""
+    """`layout` and `partitions` (by role) as they are to be.
+
+    `lost`: front or delays topics that were noted and are gone, or made again. `foreign`: topics that somebody else has made.
+    """
 
     names: Mapping[TopicRole, str]
     layout: Layout
     partitions: Mapping[TopicRole, int]
     replication_factor: int
     lost: tuple[str, ...]
+    foreign: tuple[str, ...]
 
 
 def target(o: Observation, kafka: KafkaView) -> Target:
@@ -54,6 +58,7 @@ def target(o: Observation, kafka: KafkaView) -> Target:
             for name in (names["front"], names["delays"])
             if name in ids and ids[name] != id_of(kafka.topics.get(name)) and ids[name] not in o.subject.accepted_losses
         ),
+        foreign=tuple(name for name in names.values() if kafka.topics.get(name) and not is_ours(kafka, name)),
     )
 
 
@@ -86,6 +91,36 @@ def names_of(o: Observation) -> Mapping[TopicRole, str]:
 
 def noted(o: Observation, kafka: KafkaView) -> TopicsRecord:
     return kafka.registered.topics or TopicsRecord(topic=o.wanted.names.front)
+
+
+def is_ours(kafka: KafkaView, name: str) -> bool:
+    """Whether there is a topic of that name, and the registry says whose it is: it was noted, or made for the claim, or adopted by it."""
+    info, own = kafka.topics.get(name), kafka.registered.own
+    if info is None or own is None:
+        return False
+    noted_id = kafka.registered.topics.ids.get(name) if kafka.registered.topics else None
+    made = own.mark and kafka.configs.get(name, {}).get(MARK_SETTING) == str(own.mark)
+    return info.id == noted_id or bool(made) or (own.adopted and name == own.topic and noted_id is None)
+
+
+def identified(o: Observation, kafka: KafkaView) -> TopicsRecord:
+    """The record as it was noted, with the ids of all topics that are ours. What it knew of former ones with these names goes."""
+    before, own = noted(o, kafka), kafka.registered.own
+    ids = {name: info.id for name, info in kafka.topics.items() if info is not None and is_ours(kafka, name)}
+    again = {name for name, known in before.ids.items() if ids.get(name, known) != known}
+    starts = {name: offsets for name, offsets in before.start_offsets.items() if name not in again}
+    if own is not None and own.adopted and own.topic in ids and own.topic not in before.ids:
+        # What was in an adopted topic before it was adopted is its owner's; later partitions are ours from the first record.
+        info = kafka.topics[own.topic]
+        assert info is not None, "it has an id"
+        starts[own.topic] = tuple(kafka.latest[own.topic, partition] for partition in range(info.partitions))
+    return replace(
+        before,
+        ids={**before.ids, **ids},
+        start_offsets=starts,
+        begun={name: count for name, count in before.begun.items() if name not in again},
+        made_again=tuple(sorted(again.union(before.made_again))),
+    )
 
 
 def present(kafka: KafkaView, name: str) -> int:

@@ -1,9 +1,7 @@
 """Are the four topics there, large enough, and set as the promises need it?"""
 
-from dataclasses import replace
-
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_core.settings import TopicRole
+from delayed_topics_core.settings import MARK_SETTING, TopicRole
 from delayed_topics_crds.delayed_topic import MAX_PARTITIONS
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 
@@ -23,6 +21,7 @@ from delayed_topics_operator.reconcile.target import (
     ROLES,
     Target,
     id_of,
+    identified,
     noted,
     present,
     settings,
@@ -44,6 +43,8 @@ def check(o: Observation) -> Finding:
     t = target(o, o.kafka)
     if t.lost:
         return Finding(conditions={Condition.TOPICS_READY: _lost(o, o.kafka, t)})
+    if t.foreign:
+        return Finding(conditions={Condition.TOPICS_READY: _foreign(t)})
     refusal = _growth_refused(o, o.kafka, t)
     if refusal is not None:
         return Finding(conditions={Condition.TOPICS_READY: refusal})
@@ -55,30 +56,25 @@ def check(o: Observation) -> Finding:
     leaderless = any(info is not None and not info.leaders_known for info in o.kafka.topics.values())
     names = (*(spec.name for spec in created), *(action.topic for action in grown))
     return Finding(
-        actions=(*planned, *_noted_before_growth(o, o.kafka), *made, *repaired),
+        actions=(*_identified(o, o.kafka), *planned, *made, *repaired),
         conditions={Condition.TOPICS_READY: _said(o, o.kafka, t, names, leaderless)},
         notices=_made_again(o, o.kafka, t),
         wake_seconds=NO_LEADER_WAKE_SECONDS if leaderless else None,
     )
 
 
-def _noted_before_growth(o: Observation, kafka: KafkaView) -> tuple[WriteRegistry, ...]:
-    """Where the owner's records end in an adopted topic: in partitions that it is given later all records are ours."""
-    own, before = kafka.registered.own, noted(o, kafka)
-    if own is None or not own.adopted or own.topic in before.ids or (info := kafka.topics.get(own.topic)) is None:
+def _identified(o: Observation, kafka: KafkaView) -> tuple[WriteRegistry, ...]:
+    """Before anything is done with a topic its id is noted, so that no other of its name is taken for it."""
+    record, before = identified(o, kafka), noted(o, kafka)
+    if record == before:
         return ()
-    starts = tuple(kafka.latest[own.topic, partition] for partition in range(info.partitions))
-    record = replace(
-        before,
-        ids={**before.ids, own.topic: info.id},
-        start_offsets={**before.start_offsets, own.topic: starts},
-    )
-    return (WriteRegistry(record=record, why=f"note where the adopted topic {own.topic} ended"),)
+    names = sorted(name for name, id_ in record.ids.items() if before.ids.get(name) != id_)
+    return (WriteRegistry(record=record, why=f"note the ids of {', '.join(names)}"),)
 
 
 def complete(kafka: KafkaView, t: Target) -> bool:
     """Kafka has all that the layout needs."""
-    return not t.lost and all(
+    return not (t.lost or t.foreign) and all(
         (info := kafka.topics.get(t.names[role])) is not None
         and info.leaders_known
         and info.partitions >= t.partitions[role]
@@ -87,14 +83,15 @@ def complete(kafka: KafkaView, t: Target) -> bool:
 
 
 def _created(o: Observation, kafka: KafkaView, t: Target, role: TopicRole) -> NewTopicSpec | None:
-    name = t.names[role]
-    if present(kafka, name):
+    name, own = t.names[role], kafka.registered.own
+    if present(kafka, name) or own is None:
         return None
+    mark = {MARK_SETTING: str(own.mark)} if own.mark else {}
     return NewTopicSpec(
         name=name,
         partitions=t.partitions[role],
         replication_factor=t.replication_factor,
-        config=settings(o, t, role, t.replication_factor),
+        config={**settings(o, t, role, t.replication_factor), **mark},
     )
 
 
@@ -216,20 +213,29 @@ def _lost(o: Observation, kafka: KafkaView, t: Target) -> Said:
     what = f"was deleted and made again (its id was {old} and is {new})" if new else f"was deleted (its id was {old})"
     message = (
         f"topic {name} {what}, by somebody else; what waited in it is gone. It is not served by guess: to begin anew with an "
-        f"empty one, annotate this resource with {ACCEPT_LOSS}={old}"
+        f"empty one, {'delete the topic and ' if new else ''}annotate this resource with {ACCEPT_LOSS}={old}"
     )
     return Said(status="False", reason=Reason.TOPIC_RECREATED if new else Reason.TOPIC_MISSING, message=message)
 
 
+def _foreign(t: Target) -> Said:
+    names = ", ".join(t.foreign)
+    message = (
+        f"somebody else has made {names}: nothing is written there, changed or deleted; delete {'them' if len(t.foreign) > 1 else 'it'}, "
+        "then the operator makes its own, or choose another spec.topic in a new resource"
+    )
+    return Said(status="False", reason=Reason.TOPIC_FOREIGN, message=message)
+
+
 def _made_again(o: Observation, kafka: KafkaView, t: Target) -> tuple[Notice, ...]:
-    """Ready and dead-letter topics that are not the noted ones are taken as they are: it is said, nothing waits in them."""
+    """Nothing waits in ready and dead-letter topics, so that they are made again: it is said."""
     ids = noted(o, kafka).ids
     return tuple(
         Notice(
             type="Warning",
-            reason=Reason.TOPIC_RECREATED if kafka.topics.get(name) else Reason.TOPIC_MISSING,
+            reason=Reason.TOPIC_MISSING,
             message=f"topic {name} (id {ids[name]}) was deleted by somebody else; records in it that were not consumed are gone",
         )
         for name in (t.names["ready"], t.names["dead-letter"])
-        if name in ids and ids[name] != id_of(kafka.topics.get(name))
+        if name in ids and kafka.topics.get(name) is None
     )
