@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from delayed_topics_core.names import REGISTRY_TOPIC
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import Claim, LayoutRecord, TopicsRecord
 from delayed_topics_crds import Grant
@@ -179,6 +180,38 @@ def test_one_broker_means_one_replica_and_a_condition_says_so() -> None:
     assert world.kafka.topics["orders"].replication_factor == 1
     assert world.condition(Condition.DURABILITY_REDUCED).status == "True"
     assert world.kafka.topics["orders"].config["min.insync.replicas"] == "1"
+
+
+def test_two_replicas_mean_that_one_broker_has_a_record_that_counts_and_a_condition_says_so() -> None:
+    world = World(resource(replicationFactor=2))
+    world.settle()
+    said = world.condition(Condition.DURABILITY_REDUCED)
+    assert (said.status, said.reason) == ("True", Reason.ONE_IN_SYNC_REPLICA)
+    assert "orders, orders.dead, orders.delays, orders.ready" in said.message
+    for topic in world.kafka.topics.values():
+        topic.replication_factor = 3
+    world.edit(replicationFactor=3)
+    world.settle()
+    world.settle()
+    assert world.condition(Condition.DURABILITY_REDUCED).status == "False"
+
+
+def test_a_setting_by_which_one_broker_is_enough_is_said_though_there_are_three_replicas() -> None:
+    world = World(resource())
+    world.settle()
+    world.kafka.topics["orders.ready"].config["min.insync.replicas"] = "1"
+    plan = reconcile(world.observe())
+    assert plan.status is not None
+    said = next(c for c in plan.status.conditions if c.type == Condition.DURABILITY_REDUCED)
+    assert (said.status, "of orders.ready counts" in said.message) == ("True", True)
+
+
+@pytest.mark.parametrize(("replicas", "reduced"), [(1, "True"), (2, "True"), (3, "False")])
+def test_a_registry_of_which_one_broker_is_enough_reduces_every_topics_durability(replicas: int, reduced: str) -> None:
+    world = World(resource(), connection=usable(registry_replicas=replicas))
+    world.settle()
+    said = world.condition(Condition.DURABILITY_REDUCED)
+    assert (said.status, REGISTRY_TOPIC in said.message) == (reduced, reduced == "True")
 
 
 def test_three_brokers_mean_three_replicas_of_which_two_have_to_have_a_record() -> None:

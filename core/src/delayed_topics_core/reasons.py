@@ -62,6 +62,7 @@ class Reason(StrEnum):
     LAYOUT_CLAMPED = "LayoutClamped"
     COUNTS_ABOVE_SPEC = "CountsAboveSpec"
     ONE_REPLICA = "OneReplica"
+    ONE_IN_SYNC_REPLICA = "OneInSyncReplica"
     REPLICATION_DIFFERS = "ReplicationDiffers"
     # workers
     WORKERS_STARTING = "WorkersStarting"

@@ -5,6 +5,8 @@ from typing import Literal
 
 TopicRole = Literal["front", "delays", "ready", "dead-letter"]
 
+MIN_ISR = "min.insync.replicas"
+
 MARK_SETTING = "delete.retention.ms"
 """Has the mark of a topic that was made for a claim. Kafka has no labels for topics, and to a topic that is never compacted this
 setting means nothing."""
@@ -34,6 +36,11 @@ def creation_mark(uid: str) -> int:
     return _DEFAULT_DELETE_RETENTION_MS + 1 + int.from_bytes(digest[:8], "big") % _MARKS
 
 
+def least_in_sync(replication_factor: int) -> int:
+    """How many brokers have a record before it counts as written: one may be away, where there are enough replicas for that."""
+    return max(1, replication_factor - 1)
+
+
 def least_retention_seconds(delay_seconds: tuple[int, ...]) -> int:
     """What front and delays topic keep a record for, before any outage budget. `delay_seconds` as of `topic_settings`."""
     return max(delay_seconds) + 2 * AUDIT_INTERVAL_SECONDS
@@ -59,7 +66,7 @@ def topic_settings(
         "message.timestamp.type": "LogAppendTime",
         "retention.ms": str(retention_seconds * 1000),
         "retention.bytes": "-1",
-        "min.insync.replicas": str(max(1, replication_factor - 1)),
+        MIN_ISR: str(least_in_sync(replication_factor)),
         "unclean.leader.election.enable": "false",
         "max.message.bytes": str(FRONT_MAX_MESSAGE_BYTES if role == "front" else COPY_MAX_MESSAGE_BYTES),
     }

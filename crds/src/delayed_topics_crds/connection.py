@@ -68,7 +68,7 @@ class KafkaConnectionSpec(Spec):
     """User name and password; none unless set."""
     broker_skew_ms: Annotated[int, Limits(0, 60_000, "milliseconds (1 minute)")] | None = None
     """By how much the brokers' clocks may differ, in milliseconds; records are released that much later, so that none is
-    early. 0 with one broker and 5 with more unless set."""
+    early. 0 if there was never more than one broker, and 5 otherwise, unless set."""
 
 
 class Grant(Spec):
@@ -108,7 +108,10 @@ class KafkaConnectionStatus(StatusBase):
     cluster_id: str | None = None
     """The id of the Kafka cluster."""
     brokers: int | None = None
-    """How many brokers it has."""
+    """How many brokers answer."""
+    brokers_seen: int | None = None
+    """The highest number of brokers that ever answered. New topics get their replicas by it, so that a broker that is
+    away for a moment costs them none."""
 
 
 class ClusterKafkaConnection(Resource):

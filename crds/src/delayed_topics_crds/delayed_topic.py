@@ -149,8 +149,8 @@ class DelayedTopicSpec(Spec):
     front_partitions: Annotated[int, Limits(1, MAX_PARTITIONS, "partitions")] | None = None
     """Partitions of the front and the ready topic; those of the first delay unless set."""
     replication_factor: Annotated[int, Limits(1, 100, "replicas")] | None = None
-    """Copies of each partition of the four topics; 3 unless set, or the number of brokers if that is less. With 1 the
-    condition `DurabilityReduced` says so."""
+    """Copies of each partition of the four topics; 3 unless set, or the highest number of brokers ever seen if that is
+    less. With 1 or 2 a record counts as written when one broker has it: the condition `DurabilityReduced` says so."""
     retry_cap: Annotated[int, Limits(0, 1000, "retries")] = 5
     """How often a record may be retried; what fails once more goes to the dead-letter topic."""
     dead_letter: DeadLetter = DeadLetter()

@@ -3,6 +3,7 @@
 from typing import Final
 
 from delayed_topics_core.names import CLOCK_TOPIC, EVENTS_TOPIC, REGISTRY_TOPIC
+from delayed_topics_core.settings import MIN_ISR, least_in_sync
 
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.calls import V
@@ -27,7 +28,7 @@ def system_topic_settings(topic: str, *, replication_factor: int) -> dict[str, s
     return {
         **_SETTINGS[topic],
         "message.timestamp.type": "LogAppendTime",
-        "min.insync.replicas": str(max(1, replication_factor - 1)),
+        MIN_ISR: str(least_in_sync(replication_factor)),
         "unclean.leader.election.enable": "false",
     }
 
@@ -57,14 +58,15 @@ def ensure_system_topics(admin: KafkaAdmin, *, replication_factor: int) -> dict[
         if (told := _value(info)) is None:
             raise KafkaUnreachable(f"topic {topic} was made a moment ago, and the broker doesn't know it yet")
         found[topic] = told
-    _repair(admin, existing)
+    _repair(admin, existing, replication_factor)
     return {topic: _of_one_partition(topic, info) for topic, info in found.items()}
 
 
-def _repair(admin: KafkaAdmin, existing: dict[str, TopicInfo]) -> None:
+def _repair(admin: KafkaAdmin, existing: dict[str, TopicInfo], most_replicas: int) -> None:
+    """`most_replicas`: that are believed. While replicas move, Kafka counts the old and the new ones."""
     drift: dict[str, dict[str, str]] = {}
     for topic, settings in admin.topic_configs(list(existing)).items():
-        wanted = system_topic_settings(topic, replication_factor=existing[topic].replication_factor)
+        wanted = system_topic_settings(topic, replication_factor=min(most_replicas, existing[topic].replication_factor))
         actual = _value(settings)
         drifted = {name: value for name, value in wanted.items() if actual.get(name) != value}
         if drifted:

@@ -75,9 +75,13 @@ class Subject:
 
 @dataclass(frozen=True, kw_only=True)
 class Usable:
-    """A connection that Kafka answered on. `files`: the Secret that workers mount. `grants` None: its own namespace may do all."""
+    """A connection that Kafka answered on. `files`: the Secret that workers mount. `grants` None: its own namespace may do all.
+
+    `brokers`: the most that ever answered. `registry_replicas`: of the topic that has all claims and layouts.
+    """
 
     brokers: int
+    registry_replicas: int
     broker_skew_ms: int
     files: Mapping[str, str] = field(repr=False)
     grants: tuple[Grant, ...] | None

@@ -107,9 +107,15 @@ def resource(
     }
 
 
-def usable(*grants: Grant, brokers: int = 3) -> Usable:
+def usable(*grants: Grant, brokers: int = 3, registry_replicas: int = 3) -> Usable:
     """A connection; without grants it is a namespaced one, which allows its namespace everything."""
-    return Usable(brokers=brokers, broker_skew_ms=5, files={"bootstrap-servers": "k:9092"}, grants=grants or None)
+    return Usable(
+        brokers=brokers,
+        registry_replicas=registry_replicas,
+        broker_skew_ms=5,
+        files={"bootstrap-servers": "k:9092"},
+        grants=grants or None,
+    )
 
 
 @dataclass

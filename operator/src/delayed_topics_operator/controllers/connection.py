@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import (
@@ -47,6 +48,14 @@ class _Entry:
     link: KafkaLink | None = None
     cluster_id: str | None = None
     generation: int | None = None
+
+
+class _Found(NamedTuple):
+    """What Kafka said."""
+
+    cluster: ClusterInfo
+    brokers_seen: int
+    registry_replicas: int
 
 
 class Connections:
@@ -119,25 +128,25 @@ class Connections:
             return self._settings.resync_seconds
         entry = self._entries.get(key) or _Entry(_missing(key))
         before = entry.state
-        cluster: ClusterInfo | None = None
+        found: _Found | None = None
         try:
             resource = _parse(key, raw)
             connection = await self._connection(key, resource.spec)
-            cluster = await self._reach(entry, key, connection, (raw.get("status") or {}).get("clusterId"))
+            found = await self._reach(entry, key, connection, resource.status)
         except ConnectionUnusable as e:
             since = before.since if isinstance(before, Unusable) else _now()
             entry.state = Unusable(reason=e.reason, message=str(e), since=since)
         else:
-            entry.state = _usable(resource, connection, cluster)
-            entry.cluster_id = cluster.cluster_id
+            entry.state = _usable(resource, connection, found)
+            entry.cluster_id = found.cluster.cluster_id
         entry.generation = raw["metadata"].get("generation")
         self._entries[key] = entry
         if entry.state != before:
             log.info("%s: %s", key, entry.state.message if isinstance(entry.state, Unusable) else "Kafka answers")
             self._changed(key)
         if not raw["metadata"].get("deletionTimestamp"):
-            await write_status(self._kube, self._store, raw, _status(raw, entry, cluster))
-        return self._settings.resync_seconds if cluster is not None else self._settings.resync_seconds / 6
+            await write_status(self._kube, self._store, raw, _status(raw, entry, found))
+        return self._settings.resync_seconds if found is not None else self._settings.resync_seconds / 6
 
     async def _forget(self, key: Key) -> None:
         entry = self._entries.get(key)
@@ -148,8 +157,8 @@ class Connections:
             await entry.link.close()
         self._changed(key)
 
-    async def _reach(self, entry: _Entry, key: Key, connection: Connection, cluster_id: str | None) -> ClusterInfo:
-        """`cluster_id`: of the Kafka cluster that it reached before. Raises ConnectionUnusable."""
+    async def _reach(self, entry: _Entry, key: Key, connection: Connection, before: KafkaConnectionStatus) -> _Found:
+        """`before`: what was found the last time. Raises ConnectionUnusable."""
         if entry.link is not None and (entry.link.connection != connection or entry.link.failure is not None):
             entry.state = Unusable(
                 reason=Reason.KAFKA_UNREACHABLE, message=f"{key} is being connected anew", since=_now()
@@ -158,7 +167,7 @@ class Connections:
             await link.close()
         try:
             if entry.link is not None:
-                return same_cluster(key, cluster_id, await entry.link.describe_cluster())
+                return await _found(key, before, entry.link)
             link = KafkaLink(
                 connection,
                 timeout_seconds=self._settings.kafka_timeout_seconds,
@@ -166,15 +175,16 @@ class Connections:
                 woken=lambda topics: self._news(key, topics),
             )
             try:
-                same_cluster(key, cluster_id, await link.describe_cluster())  # before anything is made in it
-                cluster = await link.open()
+                cluster = same_cluster(key, before.cluster_id, await link.describe_cluster())
+                await link.open(brokers=_seen(before, cluster))
+                found = await _found(key, before, link)
             except BaseException:
                 await link.close()
                 raise
         except KafkaDoorError as e:
             raise ConnectionUnusable(str(e), reason=_reason(e)) from e
         entry.link = link
-        return cluster
+        return found
 
     async def _connection(self, key: Key, spec: KafkaConnectionSpec) -> Connection:
         """Raises ConnectionUnusable."""
@@ -264,22 +274,34 @@ def _parse(key: Key, raw: Manifest) -> Resource:
         raise ConnectionUnusable(f"{key} can't be followed: {e}", reason=Reason.SPEC_INVALID) from e
 
 
-def _usable(resource: Resource, connection: Connection, cluster: ClusterInfo) -> Usable:
-    brokers = len(cluster.brokers)
+def _seen(before: KafkaConnectionStatus, cluster: ClusterInfo) -> int:
+    """The most brokers that ever answered: one that restarts is one of them all the same."""
+    return max(len(cluster.brokers), before.brokers_seen or 0, before.brokers or 0)
+
+
+async def _found(key: Key, before: KafkaConnectionStatus, link: KafkaLink) -> _Found:
+    """Raises KafkaDoorError, ConnectionUnusable."""
+    cluster = same_cluster(key, before.cluster_id, await link.describe_cluster())
+    return _Found(cluster, _seen(before, cluster), await link.registry_replicas())
+
+
+def _usable(resource: Resource, connection: Connection, found: _Found) -> Usable:
     skew_ms = resource.spec.broker_skew_ms
     return Usable(
-        brokers=brokers,
-        broker_skew_ms=skew_ms if skew_ms is not None else 0 if brokers == 1 else DEFAULT_SKEW_MS,
+        brokers=found.brokers_seen,
+        registry_replicas=found.registry_replicas,
+        broker_skew_ms=skew_ms if skew_ms is not None else 0 if found.brokers_seen == 1 else DEFAULT_SKEW_MS,
         files=connection.to_files(),
         grants=resource.spec.allow if isinstance(resource, ClusterKafkaConnection) else None,
     )
 
 
-def _status(raw: Manifest, entry: _Entry, cluster: ClusterInfo | None) -> KafkaConnectionStatus:
-    if isinstance(entry.state, Usable):
+def _status(raw: Manifest, entry: _Entry, found: _Found | None) -> KafkaConnectionStatus:
+    if found is not None and isinstance(entry.state, Usable):
         ready, reason = "True", Reason.AS_DECLARED
-        message = f"Kafka cluster {entry.cluster_id} with {entry.state.brokers} brokers answers"
+        message = f"Kafka cluster {found.cluster.cluster_id} with {len(found.cluster.brokers)} brokers answers"
     else:
+        assert isinstance(entry.state, Unusable), "nothing was found"
         ready, reason, message = "False", entry.state.reason, entry.state.message
     generation = raw["metadata"].get("generation")
     before = next((c for c in (raw.get("status") or {}).get("conditions", ()) if c["type"] == Condition.READY), None)
@@ -298,8 +320,9 @@ def _status(raw: Manifest, entry: _Entry, cluster: ClusterInfo | None) -> KafkaC
     return KafkaConnectionStatus(
         observed_generation=generation,
         conditions=(condition,),
-        cluster_id=cluster.cluster_id if cluster else live.get("clusterId"),
-        brokers=len(cluster.brokers) if cluster else live.get("brokers"),
+        cluster_id=found.cluster.cluster_id if found else live.get("clusterId"),
+        brokers=len(found.cluster.brokers) if found else live.get("brokers"),
+        brokers_seen=found.brokers_seen if found else live.get("brokersSeen"),
     )
 
 

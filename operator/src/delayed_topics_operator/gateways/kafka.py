@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Literal, TypeVar
 
+from delayed_topics_core.names import REGISTRY_TOPIC
 from delayed_topics_core.registry import RegistryRecord, RegistryState
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable
+from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable, TopicMissing
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_kafka.model import (
     ClusterInfo,
@@ -63,6 +64,7 @@ class KafkaLink:
         self._events: EventFollower | None = None
         self._following: asyncio.Task[None] | None = None
         self._closed = False
+        self._registry_replicas = 0
         self.failure: KafkaDoorError | None = None
         """Set when registry or events can't be followed any more: the link is to be made anew."""
         self.event_log = EventLog()
@@ -82,16 +84,26 @@ class KafkaLink:
         self._deletes = Gatherer(self._delete_topics)
         self._group_deletes = Gatherer(self._delete_groups)
 
-    async def open(self) -> ClusterInfo:
-        """Makes the system topics if they are missing, and begins to follow registry and events."""
-        cluster = await self.describe_cluster()
-        factor = min(SYSTEM_REPLICATION, len(cluster.brokers))
-        await self._blocking(
-            "ensure_system_topics", 3, lambda: ensure_system_topics(self._admin, replication_factor=factor)
-        )
+    async def open(self, *, brokers: int) -> None:
+        """Makes the system topics if they are missing, with replicas for so many brokers, and begins to follow registry and events."""
+        await self._ensure_system_topics(min(SYSTEM_REPLICATION, brokers))
         await self._in_registry_thread("open_registry", 1, self._open_followers)
         self._following = asyncio.get_running_loop().create_task(self._follow())
-        return cluster
+
+    async def registry_replicas(self) -> int:
+        """Of the topic as it is now. When somebody has given it more, and they have come in sync, its settings are made to fit."""
+        info = (await self.topics([REGISTRY_TOPIC]))[REGISTRY_TOPIC]
+        if info is None:
+            raise TopicMissing(f"topic {REGISTRY_TOPIC} was deleted", code="UNKNOWN_TOPIC_OR_PART")
+        if info.replication_factor != self._registry_replicas and not info.lagging:
+            await self._ensure_system_topics(min(SYSTEM_REPLICATION, info.replication_factor))
+        return self._registry_replicas
+
+    async def _ensure_system_topics(self, replication_factor: int) -> None:
+        made = await self._blocking(
+            "ensure_system_topics", 3, lambda: ensure_system_topics(self._admin, replication_factor=replication_factor)
+        )
+        self._registry_replicas = made[REGISTRY_TOPIC].replication_factor
 
     async def close(self) -> None:
         self._closed = True

@@ -7,10 +7,12 @@ start offsets committed, that they were committed noted, the layout served.
 from dataclasses import replace
 
 from delayed_topics_core.layout import surplus
+from delayed_topics_core.names import REGISTRY_TOPIC
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import TopicsRecord
+from delayed_topics_core.settings import MIN_ISR, least_in_sync
 
-from delayed_topics_operator.observation import KafkaView, Observation
+from delayed_topics_operator.observation import KafkaView, Observation, Usable
 from delayed_topics_operator.plan import Action, CommitOffsets, Finding, Said, WriteRegistry
 from delayed_topics_operator.reconcile.target import Target, identified, target, write_layout
 from delayed_topics_operator.reconcile.topics import complete
@@ -23,7 +25,7 @@ def check(o: Observation) -> Finding:
     t = target(o, o.kafka)
     said = {
         Condition.LAYOUT_CLAMPED: _clamped(o, t),
-        Condition.DURABILITY_REDUCED: _durability(o.kafka, t),
+        Condition.DURABILITY_REDUCED: _durability(o, o.kafka, t),
     }
     if not complete(o.kafka, t):
         return Finding(conditions=said)
@@ -105,19 +107,30 @@ def _clamped(o: Observation, t: Target) -> Said:
     return Said(status="False", reason=Reason.AS_DECLARED, message=f"{delays} has the partitions that were asked for")
 
 
-def _durability(kafka: KafkaView, t: Target) -> Said:
-    factors = {
-        name: info.replication_factor for name in t.names.values() if (info := kafka.topics.get(name)) is not None
+def _durability(o: Observation, kafka: KafkaView, t: Target) -> Said:
+    """A record counts as written when `min.insync.replicas` brokers have it."""
+    assert isinstance(o.connection, Usable), "access is checked first"
+    replicas = {
+        name: info.replication_factor if (info := kafka.topics.get(name)) is not None else t.replication_factor
+        for name in t.names.values()
     }
-    lonely = sorted(name for name, factor in factors.items() if factor == 1)
-    if lonely or (not factors and t.replication_factor == 1):
-        message = (
-            f"one replica only: the loss of one broker's disk loses records of {', '.join(lonely) or 'all topics'}; "
-            "use 3 brokers and replicas"
+    in_sync = {
+        name: int(kafka.configs.get(name, {}).get(MIN_ISR, least_in_sync(factor))) for name, factor in replicas.items()
+    }
+    replicas[REGISTRY_TOPIC] = o.connection.registry_replicas
+    in_sync[REGISTRY_TOPIC] = least_in_sync(o.connection.registry_replicas)
+    reduced = sorted(name for name, factor in replicas.items() if min(factor, in_sync[name]) == 1)
+    if not reduced:
+        return Said(
+            status="False",
+            reason=Reason.AS_DECLARED,
+            message="every record is on more than one broker before it counts as written",
         )
-        return Said(status="True", reason=Reason.ONE_REPLICA, message=message)
-    return Said(
-        status="False",
-        reason=Reason.AS_DECLARED,
-        message="every record is on more than one broker before it counts as written",
+    message = (
+        f"a record of {', '.join(reduced)} counts as written when one broker has it, and is lost with that broker's disk. For two "
+        "brokers it takes three replicas: set spec.replicationFactor to 3, and move the replicas of topics that exist with "
+        "kafka-reassign-partitions.sh; the operator raises min.insync.replicas then"
     )
+    alone = all(replicas[name] == 1 for name in reduced)
+    reason = Reason.ONE_REPLICA if alone else Reason.ONE_IN_SYNC_REPLICA
+    return Said(status="True", reason=reason, message=message)

@@ -1,7 +1,7 @@
 """Are the four topics there, large enough, and set as the promises need it?"""
 
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_core.settings import MARK_SETTING, TopicRole
+from delayed_topics_core.settings import MARK_SETTING, MIN_ISR, TopicRole
 from delayed_topics_crds.delayed_topic import MAX_PARTITIONS
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 
@@ -32,7 +32,6 @@ from delayed_topics_operator.translate import ACCEPT_LOSS
 
 NO_LEADER_WAKE_SECONDS = 2.0
 RETENTION = "retention.ms"
-MIN_ISR = "min.insync.replicas"
 FLOORS = frozenset({RETENTION, "max.message.bytes", MIN_ISR})
 """Settings that are never lowered."""
 UNLIMITED = -1

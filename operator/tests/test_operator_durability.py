@@ -1,0 +1,59 @@
+"""On how many brokers a record is before it counts as written, with three brokers of which one is away."""
+
+from collections.abc import Iterator
+
+import pytest
+from delayed_topics_core.names import REGISTRY_TOPIC, TopicNames
+from delayed_topics_devcluster.broker import Brokers
+from delayed_topics_kafka.model import TopicInfo
+from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.operator_process import OperatorProcess
+from delayed_topics_operator_testing.scene import Scene
+
+pytestmark = pytest.mark.api
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Brokers]:
+    with Brokers() as three:
+        yield three
+
+
+@pytest.fixture
+def three(api: KubeApi, brokers: Brokers) -> Iterator[Scene]:
+    """As `scene`, with three brokers of its own."""
+    made = Scene(api, brokers.members[0], OperatorProcess(api, "--resync-seconds=3"))
+    try:
+        made.open()
+        yield made
+    finally:
+        made.close()
+
+
+def replicas(scene: Scene, *topics: str) -> list[int]:
+    found = scene.kafka.describe_topics(topics or TopicNames.of(scene.topic).topics)
+    return [info.replication_factor if isinstance(info, TopicInfo) else 0 for info in found.values()]
+
+
+def test_two_replicas_mean_that_a_record_counts_when_one_broker_has_it_and_the_condition_says_so(three: Scene) -> None:
+    three.apply(replicationFactor=2)
+    three.wait_for("DurabilityReduced", "True", "OneInSyncReplica")
+    three.wait_for("TopicsReady", "True")
+    message = three.condition("DurabilityReduced")["message"]
+    assert all(name in message for name in TopicNames.of(three.topic).topics)
+    assert REGISTRY_TOPIC not in message
+
+
+def test_topics_that_are_made_while_a_broker_is_away_have_all_their_replicas(three: Scene, brokers: Brokers) -> None:
+    three.wait(lambda: three.connection_status().get("brokersSeen") == 3, "three brokers were seen")
+    three.operator.kill()
+    brokers.members[2].kill()
+    three.operator.start()
+    three.wait(lambda: three.connection_status()["brokers"] == 2, "one of them is away", seen=three.connection_status)
+    three.apply()
+    three.wait_for("TopicsReady", "True")
+    three.wait(  # a broker may learn of a topic a moment later
+        lambda: replicas(three) == [3, 3, 3, 3], "each topic has three replicas", seen=lambda: replicas(three)
+    )
+    assert three.settings(three.topic)["min.insync.replicas"] == "2"
+    assert three.condition("DurabilityReduced")["status"] == "False"
