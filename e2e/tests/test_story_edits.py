@@ -1,12 +1,13 @@
 """A team edits its manifest while records wait: nothing is lost, nothing changes its due time, nothing is early."""
 
 import time
+from collections.abc import Iterator
 
 import pytest
 from delayed_topics_core import headers as own
 from delayed_topics_e2e.checker import by_list
 from delayed_topics_e2e.plain import Record
-from delayed_topics_e2e.tenant import Declared, Tenant
+from delayed_topics_e2e.tenant import Declared, Install, Tenant, cluster_connection, unique
 from delayed_topics_e2e.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -53,13 +54,25 @@ def test_paused_releases_nothing_and_unpaused_everything(tenant: Tenant) -> None
         assert account.clean, account
 
 
-def test_protocol_and_worker_template_roll_the_workers_without_loss_or_doubles(tenant: Tenant) -> None:
-    orders = (
-        tenant.declare("orders", delaySeconds=[0, 1, 2], partitions=4, workers={"replicas": 2}).apply().wait_ready()
+@pytest.fixture
+def labelling(install: Install) -> Iterator[str]:
+    """A cluster connection to the same Kafka whose owner lets this story label its workers."""
+    name = unique("labelling")
+    grant = {"namespaceSelector": {}, "topicPrefixes": ["e2e-"], "template": {"labels": ["cost-center"]}}
+    with cluster_connection(install, name, **grant):
+        yield name
+
+
+def test_protocol_and_worker_template_roll_the_workers_without_loss_or_doubles(labelling: str, tenant: Tenant) -> None:
+    connection = {"kind": "ClusterKafkaConnection", "name": labelling}
+    declared = tenant.declare(
+        "orders", delaySeconds=[0, 1, 2], partitions=4, workers={"replicas": 2}, connectionRef=connection
     )
+    orders = declared.apply().wait_ready()
     before = {p["metadata"]["uid"] for p in orders.pods()}
     produce(orders, epoch=0)
-    template = {"labels": {"cost-center": "shop"}, "resources": {"requests": {"cpu": "10m", "memory": "96Mi"}}}
+    resources = {"requests": {"cpu": "10m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
+    template = {"labels": {"cost-center": "shop"}, "resources": resources}
     orders.apply(rebalance={"protocol": "consumer"}, workers={"replicas": 2, "template": template})
     until(
         lambda: {p["metadata"]["uid"] for p in orders.pods() if "deletionTimestamp" not in p["metadata"]} & before,

@@ -89,3 +89,31 @@ def test_the_owner_of_a_connection_says_who_may_have_what(scene: Scene, rival: s
     scene.wait_until_served("served", rival)
     ask("wide", rival, partitions=8)
     scene.wait_for("Claimed", "True", name="wide", namespace=rival)
+
+
+def test_a_team_sets_nothing_on_pods_of_the_platform_but_what_the_connection_lists(scene: Scene) -> None:
+    grant = {"namespaceSelector": {}, "topicPrefixes": [scene.topic], "template": {"labels": ["team"]}}
+    scene.api.apply(scene.cluster_connection(allow=[grant]))
+    scene.apply(workers={"template": {"labels": {"team": "shop"}}})
+    scene.wait_until_served()
+    template = (scene.stateful_set() or {})["spec"]["template"]
+    assert template["metadata"]["labels"]["team"] == "shop"
+    attempts: dict[str, tuple[dict[str, Any], str]] = {
+        "injected": ({"annotations": {"sidecar.istio.io/inject": "true"}}, "annotations[sidecar.istio.io/inject]"),
+        "labelled": ({"labels": {"policy": "open", "team": "shop"}}, "labels[policy]"),
+        "privileged": ({"priorityClassName": "system-cluster-critical"}, "priorityClassName"),
+        "tolerant": ({"tolerations": [{"operator": "Exists"}]}, "tolerations[0] (every taint)"),
+        "placed": ({"nodeSelector": {"node-role.kubernetes.io/control-plane": ""}}, "nodeSelector"),
+        "large": ({"resources": {"limits": {"memory": "64Gi"}}}, "resources.limits[memory] (64Gi, at most 2Gi)"),
+        "unlimited": ({"resources": {"requests": {"cpu": "1"}}}, "resources.limits without memory"),
+    }
+    for name, (asked, field) in attempts.items():
+        topic = f"{scene.topic}-{name}"
+        scene.api.apply(scene.delayed_topic(name, topic=topic, workers={"template": asked}))
+        scene.wait_for("Claimed", "False", "NotAllowed", name=name)
+        assert f"spec.workers.template.{field}" in scene.condition("Claimed", name)["message"]
+        assert (scene.topics(topic), scene.stateful_set(name)) == ({}, None)
+
+    scene.apply(workers={"template": attempts["injected"][0]})
+    scene.wait_for("Claimed", "False", "NotAllowed")
+    assert (scene.stateful_set() or {})["spec"]["template"] == template, "what ran before runs on"

@@ -17,6 +17,14 @@ def grant(**fields: object) -> Grant:
     return Grant.model_validate({"namespaceSelector": {}, "topicPrefixes": [""], **fields})
 
 
+def template(**fields: Any) -> dict[str, Any]:
+    return {"workers": {"template": fields}}
+
+
+def limits(**amounts: Any) -> dict[str, Any]:
+    return template(resources={"limits": amounts})
+
+
 def claimed_by(kafka: Kafka, namespace: str, name: str, topic: str = "orders") -> None:
     claim = Claim(topic=topic, owner=Owner("0000-cluster", namespace, name))
     kafka.write(claim.key, encode(claim))
@@ -228,6 +236,25 @@ def test_other_topics_than_the_front_are_never_adopted() -> None:
         ((grant(maxPartitions=4),), {"partitions": 5}, "at most 4 partitions"),
         ((grant(maxPartitions=4),), {"partitions": 4, "frontPartitions": 9}, "at most 4 partitions"),
         ((grant(maxWorkers=2),), {"workers": {"replicas": 3}}, "at most 2 workers"),
+        ((grant(),), template(labels={"team": "a"}), "spec.workers.template.labels[team]"),
+        ((grant(template={"labels": ["team"]}),), template(annotations={"team": "a"}), "template.annotations[team]"),
+        ((grant(),), template(nodeSelector={"disk": "fast"}), "template.nodeSelector[disk]"),
+        ((grant(),), template(affinity={"nodeAffinity": {}}), "template.affinity"),
+        ((grant(),), template(priorityClassName="system-node-critical"), "priorityClassName (system-node-critical)"),
+        (
+            (grant(template={"tolerations": ["spot"]}),),
+            template(tolerations=[{"key": "spot"}, {"operator": "Exists"}]),
+            "does not allow namespace shop spec.workers.template.tolerations[1] (every taint), since",
+        ),
+        ((grant(),), limits(memory="2049Mi"), "resources.limits[memory] (2049Mi, at most 2Gi)"),
+        ((grant(),), limits(memory="1Gi", cpu="2001m"), "resources.limits[cpu] (2001m, at most 2)"),
+        ((grant(),), limits(memory="1Gi", **{"nvidia.com/gpu": 1}), "resources.limits[nvidia.com/gpu]"),
+        ((grant(),), template(resources={"requests": {"memory": "1Mi"}}), "resources.limits without memory"),
+        (
+            (grant(), grant(template={"labels": ["team"]}, maxPartitions=2)),
+            {**template(labels={"team": "a"}), "partitions": 5},
+            "spec.workers.template.labels[team]",
+        ),
         ((grant(maxWorkers=2, topicPrefixes=["x"]), grant(maxPartitions=2)), {"partitions": 5}, "at most 2 partitions"),
     ],
 )
@@ -257,6 +284,39 @@ def test_what_the_connections_owner_does_not_allow_is_refused_with_the_rule(
 def test_one_grant_that_fits_is_enough(selector: dict[str, object]) -> None:
     grants = (grant(topicPrefixes=["no"]), grant(namespaceSelector=selector, topicPrefixes=["or"], maxPartitions=3))
     world = World(resource(partitions=3), connection=usable(*grants), labels={"team": "a"})
+    world.settle()
+    assert world.condition(Condition.CLAIMED).status == "True"
+
+
+def test_what_a_grant_lists_may_be_set_on_pods_in_the_platforms_namespace() -> None:
+    asked = {
+        "labels": {"team": "a"},
+        "annotations": {"note": "x"},
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "high",
+        "resources": {"requests": {"cpu": 3}, "limits": {"cpu": "4", "memory": "4096Mi"}},
+    }
+    allowed = {
+        "labels": ["team"],
+        "annotations": ["note"],
+        "nodeSelectors": ["disk"],
+        "tolerations": ["spot"],
+        "affinity": True,
+        "priorityClasses": ["high"],
+        "maxCpu": 4,
+        "maxMemory": "4Gi",
+    }
+    world = World(resource(**template(**asked)), connection=usable(grant(template=allowed)))
+    world.settle()
+    assert world.condition(Condition.CLAIMED).status == "True"
+    pod = world.children["StatefulSet", world.name]["spec"]["template"]["spec"]
+    assert pod["priorityClassName"] == "high"
+
+
+def test_on_a_connection_of_its_own_namespace_a_team_sets_what_it_likes() -> None:
+    world = World(resource(**template(labels={"team": "a"}, priorityClassName="high")))
     world.settle()
     assert world.condition(Condition.CLAIMED).status == "True"
 

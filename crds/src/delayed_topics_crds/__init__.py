@@ -10,6 +10,7 @@ from delayed_topics_crds.connection import (
     KafkaConnection,
     KafkaConnectionSpec,
     KafkaConnectionStatus,
+    TemplateGrant,
 )
 from delayed_topics_crds.delayed_topic import DelayedTopic, DelayedTopicSpec
 from delayed_topics_crds.delayed_topic_status import (
@@ -54,6 +55,7 @@ __all__ = [
     "LayoutStatus",
     "RebalanceStatus",
     "Resource",
+    "TemplateGrant",
     "TopicStatus",
     "WorkersStatus",
     "parse",

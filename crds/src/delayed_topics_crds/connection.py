@@ -6,7 +6,7 @@ from pydantic import Field, Strict
 
 from delayed_topics_crds.base import Entries, Limits, Matches, Resource, Rule, Spec
 from delayed_topics_crds.common import SecretRef, StatusBase
-from delayed_topics_crds.pods import LabelSelector
+from delayed_topics_crds.pods import LabelSelector, Quantity
 
 SaslMechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]
 
@@ -71,6 +71,31 @@ class KafkaConnectionSpec(Spec):
     early. 0 if there was never more than one broker, and 5 otherwise, unless set."""
 
 
+Names = Annotated[tuple[Annotated[str, Field(max_length=317)], ...], Entries(0, 64, "names")]
+
+
+class TemplateGrant(Spec):
+    """What `workers.template` may set on pods that run in the operator's namespace."""
+
+    labels: Names = ()
+    """Keys of labels. Policies and sidecar injectors act on labels and annotations, so there are none unless listed."""
+    annotations: Names = ()
+    """Keys of annotations."""
+    node_selectors: Names = ()
+    """Labels of nodes that they may ask for."""
+    tolerations: Names = ()
+    """Taints that they may tolerate, by key. To tolerate every taint is never allowed."""
+    affinity: Annotated[bool, Strict()] = False
+    """Whether they may say near which nodes and pods workers run."""
+    priority_classes: Names = ()
+    """PriorityClasses, by name."""
+    max_cpu: Quantity = "2"
+    """The most CPU that one worker may request or have as its limit."""
+    max_memory: Quantity = "2Gi"
+    """The most memory that one worker may request and have as its limit. A template with `resources` must have a memory
+    limit."""
+
+
 class Grant(Spec):
     """What some namespaces may do."""
 
@@ -91,6 +116,8 @@ class Grant(Spec):
     """Partitions that the delays topic of one DelayedTopic may have; no limit of its own unless set."""
     max_workers: Annotated[int, Limits(0, 1000, "workers")] | None = None
     """Workers that one DelayedTopic may have; no limit of its own unless set."""
+    template: TemplateGrant = TemplateGrant()
+    """What `workers.template` may set; CPU and memory within limits, and nothing else, unless set."""
     adopt: Annotated[bool, Strict()] = False
     """Whether they may take over a front topic that exists already. What was adopted is never deleted."""
 

@@ -91,7 +91,7 @@ def _type(field: JsonSchema) -> str:
 def _default(field: JsonSchema, required: bool) -> str:
     if required:
         return "required"
-    if "default" not in field or field["type"] == "object":
+    if "default" not in field or field.get("type") == "object":
         return ""
     return f"`{json.dumps(field['default'])}`"
 

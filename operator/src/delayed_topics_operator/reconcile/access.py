@@ -9,6 +9,7 @@ from delayed_topics_crds.pods import LabelSelector, LabelSelectorRequirement
 
 from delayed_topics_operator.observation import Observation, Unusable, Usable
 from delayed_topics_operator.plan import Finding, Said
+from delayed_topics_operator.reconcile.pod_template import not_granted
 
 
 def check(o: Observation) -> Finding:
@@ -49,7 +50,7 @@ def refused(o: Observation, connection: Usable) -> str | None:
             f"{where} allows namespace {o.subject.namespace} topics that begin with {', '.join(prefixes)}, and {topic} does not: "
             "name the topic accordingly, or ask the connection's owner"
         )
-    return _too_much(o, of_topic, _partitions(o))
+    return _too_much(o, of_topic, _partitions(o)) or _template_refused(o, of_topic)
 
 
 def growth_refused(o: Observation, connection: Usable, partitions: int) -> str | None:
@@ -101,6 +102,18 @@ def _too_much(o: Observation, grants: list[Grant], partitions: int) -> str | Non
     return (
         f"{_where(o)} allows namespace {o.subject.namespace} {limits}, and this asks for {partitions} partitions and "
         f"{o.wanted.replicas} workers: ask for less, or ask the connection's owner"
+    )
+
+
+def _template_refused(o: Observation, grants: list[Grant]) -> str | None:
+    """Of several grants that would do otherwise, the one that lacks the least is told of."""
+    lacking = [not_granted(o.wanted.template, g.template) for g in grants if _within(g, o, _partitions(o))]
+    least = min(lacking, key=len)
+    if not least:
+        return None
+    return (
+        f"{_where(o)} does not allow namespace {o.subject.namespace} {', '.join(least)}, since these pods run in namespace "
+        f"{o.pods.home}: leave it out, or ask the connection's owner for an entry of spec.allow[].template"
     )
 
 
