@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.names import REGISTRY_TOPIC
+from delayed_topics_core.settings import MARK_SETTING
 from delayed_topics_e2e.node import processes_of, send_signal
 from delayed_topics_e2e.plain import TopicReader
 from delayed_topics_e2e.report import Report
@@ -58,7 +59,7 @@ def test_an_operator_killed_three_times_while_making_and_while_removing_ends_in_
 
 
 @pytest.mark.usefixtures("own_cluster")
-def test_a_topic_made_by_a_producer_between_claim_and_creation_is_completed(tenant: Tenant) -> None:
+def test_a_topic_made_by_a_producer_between_claim_and_creation_is_foreign_until_it_is_deleted(tenant: Tenant) -> None:
     """The operator dies right after its claim, and Kafka makes the topic for a producer that couldn't wait."""
     for attempt in range(4):
         orders = tenant.declare(f"orders-{attempt}", **SPEC)
@@ -70,11 +71,17 @@ def test_a_topic_made_by_a_producer_between_claim_and_creation_is_completed(tena
             break
     else:
         pytest.fail("the operator was never killed between its claim and its topics")
-    orders.kafka.produce(orders.topic, [(b"k%d" % i, b"%d" % i, ()) for i in range(20)])
+    orders.kafka.produce(orders.topic, [(b"k", b"early", ())])
+    refused = orders.wait_condition("TopicsReady", "False", reason="TopicForeign")
+    assert orders.topic in refused["message"]
+    assert orders.kafka.settings(orders.topic)["message.timestamp.type"] == "CreateTime"
+    assert [r.value for r in orders.kafka.read(orders.topic)] == [b"early"]
+
+    orders.kafka.delete(orders.topic)
     orders.wait_ready()
-    assert orders.kafka.topics()[orders.topic] == 3, "grown from the broker's default to what was declared"
     assert orders.kafka.settings(orders.topic)["message.timestamp.type"] == "LogAppendTime"
     with orders.checker() as checker:
+        orders.kafka.produce(orders.topic, [(b"k%d" % i, b"%d" % i, ()) for i in range(20)])
         account = checker.settled(produced=20)
         assert (account.lost, account.doubled, account.changed, account.released) == (0, 0, 0, 20), account
 
@@ -123,9 +130,12 @@ def claims(orders: Declared) -> list[str]:
 
 
 def end_state(orders: Declared) -> dict[str, Any]:
-    """What must not depend on how it came to be, without names, ids and times."""
+    """What must not depend on how it came to be, without names, ids, marks and times."""
     status = orders.status
-    settings = {topic: orders.kafka.settings(topic) for topic in orders.names.topics}
+    settings = {
+        topic: {key: value for key, value in orders.kafka.settings(topic).items() if key != MARK_SETTING}
+        for topic in orders.names.topics
+    }
     sts = orders.child("statefulsets")["spec"]
     return {
         "conditions": sorted((c["type"], c["status"], c["reason"]) for c in status["conditions"]),

@@ -46,7 +46,6 @@ KINDS = ("ClusterKafkaConnection", "KafkaConnection")
 class _Entry:
     state: Usable | Unusable
     link: KafkaLink | None = None
-    cluster_id: str | None = None
     generation: int | None = None
 
 
@@ -138,7 +137,6 @@ class Connections:
             entry.state = Unusable(reason=e.reason, message=str(e), since=since)
         else:
             entry.state = _usable(resource, connection, found)
-            entry.cluster_id = found.cluster.cluster_id
         entry.generation = raw["metadata"].get("generation")
         self._entries[key] = entry
         if entry.state != before:
