@@ -1,13 +1,17 @@
 """The gate is what it says: unit tests stay inside, and a run's last line counts what ran."""
 
+import random
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from checks import counts
+from checks.scheduling import ALONE, ByMember
 
 REPORT = '<testsuites><testsuite tests="7" skipped="1" failures="2" errors="1"/></testsuites>'
 
@@ -36,3 +40,62 @@ def test_errors_count_as_failures_and_skipped_tests_not_as_passed(
 def test_a_run_that_left_no_report_has_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     counts.main(str(tmp_path / "unit.xml"))
     assert capsys.readouterr().out.splitlines()[-1] == "0 passed, 1 failed"
+
+
+@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_what_disturbs_the_cluster_runs_when_nothing_else_of_it_does(processes: int, seed: int) -> None:
+    chance = random.Random(seed)
+    files = [f"e2e/tests/test_story_{n}.py" for n in range(chance.randrange(6))]
+    files += [*ALONE, *chance.sample(["core/tests/test_a.py", "checks/test_house.py", "client/tests/test_b.py"], 2)]
+    tests = [f"{file}::test_{n}" for file in files for n in range(chance.randrange(1, 5))]
+    chance.shuffle(tests)
+    nodes = [Process(tests) for _ in range(processes)]
+    scheduler: Any = ByMember(
+        SimpleNamespace(getvalue=lambda _: [f"{processes}*popen"], option=SimpleNamespace(loadscopereorder=True)), None
+    )
+    for node in nodes:
+        scheduler.add_node(node)
+        scheduler.add_node_collection(node, tests)
+    scheduler.schedule()
+
+    ran = []
+    while movable := [node for node in nodes if node.can_move]:
+        node = chance.choice(movable)
+        if (ended := node.move()) is not None:
+            ran.append(tests[ended])
+            scheduler.mark_test_complete(node, ended)
+        running = [tests[n.running].partition("::")[0] for n in nodes if n.running is not None]
+        if any(file in ALONE for file in running):
+            assert not [file for file in running if file.startswith("e2e/") and file not in ALONE], running
+            assert len([file for file in running if file in ALONE]) == 1, running
+    assert sorted(ran) == sorted(tests)
+
+
+class Process:
+    """Of pytest-xdist, as far as its scheduler can tell: one test at a time, none before it knows which is next or that there is none."""
+
+    def __init__(self, tests: list[str]) -> None:
+        self.gateway = SimpleNamespace(id="gw")
+        self.shutting_down = False
+        self.running: int | None = None
+        self._queue: list[int] = []
+        self._tests = tests
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        assert not self.shutting_down
+        self._queue += indices
+
+    @property
+    def can_move(self) -> bool:
+        return self.running is not None or len(self._queue) > 1 or (self.shutting_down and bool(self._queue))
+
+    def move(self) -> int | None:
+        """Ends the test that runs, whose index it returns, or else begins the next."""
+        ended, self.running = self.running, None
+        if ended is None:
+            self.running = self._queue.pop(0)
+        return ended
