@@ -13,6 +13,7 @@ from delayed_topics_devcluster.context import Cluster, current_cluster
 CHART = Path(__file__).resolve().parents[1] / "delayed-topics"
 NAMESPACE = "chart-test"
 TENANT = "chart-test-tenant"
+AUDITS = "chart-test-audits"
 PRODUCTION = {
     "bootstrapServers": ["kafka-0.example.com:9093", "[2001:db8::1]:9093"],
     "tls": {"caSecretRef": {"name": "kafka-ca"}},
@@ -35,6 +36,7 @@ OTHER_FLAGS: tuple[dict[str, Any], ...] = (
     {"evaluationKafka": {"persistence": {"enabled": True, "storageClassName": "fast"}}},
     {"crds": {"install": False}},
     {"tenantNamespaces": [TENANT]},
+    {"audits": {"executors": {"enabled": True}}},
     {"monitoring": {part: {"enabled": True, "labels": {"team": "a"}} for part in ("podMonitor", "rules", "dashboard")}},
     {"images": {"pullPolicy": "Always", "pullSecrets": [{"name": "registry"}]}},
     {

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from delayed_topics_crds import parse
+from delayed_topics_devcluster.errors import CommandFailedError
 
 pytestmark = pytest.mark.api
 
@@ -65,32 +66,68 @@ def test_secrets_are_read_by_name_only(everything: list[list[Manifest]]) -> None
     for objects in everything:
         rules = [rule for role in of_kind(objects, "ClusterRole") for rule in role["rules"]]
         verbs = [set(rule["verbs"]) for rule in rules if "secrets" in rule["resources"]]
-        assert verbs == [{"get", "create", "patch", "delete"}]
+        assert verbs == [{"get", "create", "patch", "delete"}] * 2
 
 
 def test_the_operator_may_work_in_its_namespace_and_in_the_tenants(render: Any) -> None:
-    every = of_kind(render({"tenantNamespaces": ["shop", "bank"]}), "RoleBinding")
-    bindings = [binding for binding in every if binding["roleRef"]["kind"] == "ClusterRole"]
-    assert [binding["metadata"]["namespace"] for binding in bindings] == ["chart-test", "shop", "bank"]
-    assert {binding["subjects"][0]["namespace"] for binding in bindings} == {"chart-test"}
-    assert {binding["roleRef"]["name"] for binding in bindings} == {"chart-test:delayed-topics-operator-namespace"}
+    bound = bound_to(render({"tenantNamespaces": ["shop", "bank"]}), "chart-test:delayed-topics-operator-namespace")
+    assert bound == {"chart-test": "chart-test", "shop": "chart-test", "bank": "chart-test"}
 
 
-def test_an_audit_with_executors_may_handle_pods_of_its_own_namespace_and_nothing_else(render: Any) -> None:
-    objects = render({"tenantNamespaces": ["shop", "bank"]})
+def test_jobs_and_pods_are_where_audits_are_and_not_beside_the_operators_secrets(render: Any) -> None:
+    objects = render({"tenantNamespaces": ["shop"], "audits": {"executors": {"enabled": True}}})
+    bound = bound_to(objects, "chart-test:delayed-topics-audits")
+    assert bound == {"chart-test-audits": "chart-test", "shop": "chart-test"}
+    (namespace,) = of_kind(objects, "Namespace")
+    assert namespace["metadata"]["name"] == "chart-test-audits"
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert "--audit-namespace=chart-test-audits" in operator_arguments(objects)
+    elsewhere = render({"audits": {"namespace": "accounts", "createNamespace": False}})
+    assert set(bound_to(elsewhere, "chart-test:delayed-topics-audits")) == {"accounts"}
+    assert of_kind(elsewhere, "Namespace") == []
+    for taken in ("chart-test", "shop"):
+        with pytest.raises(CommandFailedError, match=r"audits\.namespace must be a namespace of its own"):
+            render({"tenantNamespaces": ["shop"], "audits": {"namespace": taken}})
+
+
+def test_whoever_may_make_pods_may_do_nothing_else_and_is_only_there_when_asked_for(render: Any) -> None:
+    tenants = {"tenantNamespaces": ["shop", "bank"]}
+    assert makers_of_pods(render(tenants)) == set()
+    objects = render(tenants, {"audits": {"executors": {"enabled": True}}})
+    makers = {
+        f"system:serviceaccount:{home}:delayed-topics-audit-driver" for home in ("chart-test-audits", "shop", "bank")
+    }
+    assert makers_of_pods(objects) == makers
     for role in of_kind(objects, "Role"):
         (rule,) = role["rules"]
         assert (rule["apiGroups"], rule["resources"]) == ([""], ["pods"])
         assert set(rule["verbs"]) == {"create", "get", "list", "watch", "delete", "deletecollection"}
-    bindings = [binding for binding in of_kind(objects, "RoleBinding") if binding["roleRef"]["kind"] == "Role"]
-    assert [binding["metadata"]["namespace"] for binding in bindings] == ["chart-test", "shop", "bank"]
-    for binding in bindings:
-        subject = {
-            "kind": "ServiceAccount",
-            "name": "delayed-topics-audit",
-            "namespace": binding["metadata"]["namespace"],
-        }
-        assert binding["subjects"] == [subject]
+
+
+def bound_to(objects: list[Manifest], cluster_role: str) -> dict[str, str]:
+    """Namespaces in which it is bound, and the namespace of whom it is bound to."""
+    return {
+        binding["metadata"]["namespace"]: binding["subjects"][0]["namespace"]
+        for binding in of_kind(objects, "RoleBinding")
+        if binding["roleRef"] == {**binding["roleRef"], "kind": "ClusterRole", "name": cluster_role}
+    }
+
+
+def makers_of_pods(objects: list[Manifest]) -> set[str]:
+    """Service accounts that may create pods somewhere, by binding."""
+    roles = {
+        (role["kind"], role["metadata"].get("namespace"), role["metadata"]["name"])
+        for role in (*of_kind(objects, "Role"), *of_kind(objects, "ClusterRole"))
+        for rule in role["rules"]
+        if "pods" in rule["resources"] and "create" in rule["verbs"]
+    }
+    makers = set()
+    for binding in (*of_kind(objects, "RoleBinding"), *of_kind(objects, "ClusterRoleBinding")):
+        reference = binding["roleRef"]
+        home = binding["metadata"].get("namespace") if reference["kind"] == "Role" else None
+        if (reference["kind"], home, reference["name"]) in roles:
+            makers |= {f"system:serviceaccount:{s['namespace']}:{s['name']}" for s in binding["subjects"]}
+    return makers
 
 
 def test_people_with_the_usual_roles_may_edit_and_see_resources(render: Any) -> None:
@@ -250,6 +287,7 @@ def test_a_release_by_another_name_keeps_apart(render: Any) -> None:
     assert {name for name in names if not name.startswith("dt-delayed-topics")} == {
         "delayed-topics-worker",
         "delayed-topics-audit",
+        "chart-test-audits",
     }
     connection = default_connection(objects)
     assert connection is not None
@@ -259,4 +297,6 @@ def test_a_release_by_another_name_keeps_apart(render: Any) -> None:
 def test_releases_in_two_namespaces_share_nothing_but_the_definitions(render: Any) -> None:
     for found in render({"crds": {"install": False}}):
         metadata = found["metadata"]
-        assert metadata.get("namespace") == "chart-test" or metadata["name"].startswith("chart-test:"), metadata["name"]
+        namespace = metadata["name"] if found["kind"] == "Namespace" else metadata.get("namespace")
+        of_this = namespace in ("chart-test", "chart-test-audits") or metadata["name"].startswith("chart-test:")
+        assert of_this, metadata["name"]

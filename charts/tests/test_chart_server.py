@@ -11,7 +11,7 @@ from delayed_topics_devcluster.api_server import ApiServer
 pytestmark = pytest.mark.api
 
 Manifest = dict[str, Any]
-NAMESPACES = ("chart-test", "chart-test-tenant")
+NAMESPACES = ("chart-test", "chart-test-tenant", "chart-test-audits")
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,7 @@ def test_the_notes_tell_the_next_three_commands(api_server: ApiServer) -> None:
     assert "kubectl wait --for=condition=Ready clusterkafkaconnection/default" in notes
     assert "kubectl apply -f -" in notes
     assert "kubectl get delayedtopic orders" in notes
-    assert "notes-delayed-topics-kafka.chart-test.svc:9092" in notes
+    assert "notes-delayed-topics-kafka.chart-notes.svc:9092" in notes
 
 
 @pytest.mark.api
@@ -101,7 +101,7 @@ def test_the_notes_say_what_is_missing_for_a_connection(api_server: ApiServer) -
 
 def installed_notes(api_server: ApiServer, *flags: str) -> str:
     # A dry run looks whether what it would make is there already, so under a name of its own.
-    dry_run = ("install", "notes", CHART, "--dry-run=client", "--namespace", "chart-test", "--set=crds.install=false")
+    dry_run = ("install", "notes", CHART, "--dry-run=client", "--namespace", "chart-notes", "--set=crds.install=false")
     printed = api_server.helm(*dry_run, *flags)
     return printed.split("NOTES:\n")[1]
 

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import pytest
 from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_operator.audits.executors import DRIVER_ACCOUNT, PLAIN_ACCOUNT
 from delayed_topics_operator.manifests import SERVICE_ACCOUNT
 from delayed_topics_operator_testing.kube_api import KubeApi
-from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
+from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE, OperatorProcess
 from delayed_topics_operator_testing.scene import Scene
 
 
@@ -16,6 +17,10 @@ def api(api_server: ApiServer) -> KubeApi:
     """With what the chart makes. Pods are made and never scheduled: there are no nodes."""
     api_server.kubectl("create", "namespace", SYSTEM_NAMESPACE)
     api_server.kubectl("create", "serviceaccount", SERVICE_ACCOUNT, f"--namespace={SYSTEM_NAMESPACE}")
+    api_server.kubectl("create", "namespace", AUDIT_NAMESPACE)
+    api_server.kubectl("label", "namespace", AUDIT_NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
+    for account in (PLAIN_ACCOUNT, DRIVER_ACCOUNT):
+        api_server.kubectl("create", "serviceaccount", account, f"--namespace={AUDIT_NAMESPACE}")
     return KubeApi(api_server)
 
 

@@ -3,8 +3,7 @@
 import json
 
 from delayed_topics_core.reasons import Condition
-from delayed_topics_operator_testing.audit_world import AuditWorld, audit_resource
-from delayed_topics_operator_testing.world import OPERATOR_NAMESPACE
+from delayed_topics_operator_testing.audit_world import AUDIT_NAMESPACE, AuditWorld, audit_resource
 
 
 def test_with_executors_spark_makes_restricted_pods_by_the_operators_template_and_rights() -> None:
@@ -14,7 +13,7 @@ def test_with_executors_spark_makes_restricted_pods_by_the_operators_template_an
     assert world.job is not None
     assert world.config_map is not None
     pod = world.job["spec"]["template"]["spec"]
-    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("delayed-topics-audit", True)
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("delayed-topics-audit-driver", True)
     (container,) = pod["containers"]
     settings = [a.removeprefix("--conf=") for a in container["args"] if a.startswith("--conf=")]
     assert "--master=k8s://https://kubernetes.default.svc" in container["args"]
@@ -23,9 +22,9 @@ def test_with_executors_spark_makes_restricted_pods_by_the_operators_template_an
         "spark.executor.instances=2",
         "spark.executor.cores=4",
         "spark.executor.memory=2g",
-        f"spark.kubernetes.namespace={OPERATOR_NAMESPACE}",
+        f"spark.kubernetes.namespace={AUDIT_NAMESPACE}",
         "spark.kubernetes.container.image=audit:1",
-        "spark.kubernetes.authenticate.executor.serviceAccountName=delayed-topics-worker",
+        "spark.kubernetes.authenticate.executor.serviceAccountName=delayed-topics-audit",
         "spark.authenticate=true",
     } <= set(settings)
     assert container["resources"]["requests"]["cpu"] == "100m"

@@ -1,5 +1,6 @@
 """A DelayedTopicAudit is applied: frozen, run, judged, said; and whatever happens in between."""
 
+import base64
 import json
 from dataclasses import replace
 
@@ -11,8 +12,14 @@ from delayed_topics_operator.audits.observation import Blind, Waiting
 from delayed_topics_operator.audits.plan import Expire
 from delayed_topics_operator.audits.reconcile import refused
 from delayed_topics_operator.errors import Forbidden
-from delayed_topics_operator_testing.audit_world import WINDOW, AuditWorld, audit_resource, topic_resource
-from delayed_topics_operator_testing.world import OPERATOR_NAMESPACE, Stopped
+from delayed_topics_operator_testing.audit_world import (
+    AUDIT_NAMESPACE,
+    WINDOW,
+    AuditWorld,
+    audit_resource,
+    topic_resource,
+)
+from delayed_topics_operator_testing.world import Stopped
 
 CHAINABLE = replace(WINDOW, committed_offsets={"orders": (10,), "orders.delays": (4,)})
 
@@ -33,11 +40,13 @@ def test_a_window_is_frozen_and_a_job_reads_it() -> None:
     pod = world.job["spec"]["template"]["spec"]
     sources = {volume["name"]: volume for volume in pod["volumes"]}
     assert sources["window"]["configMap"]["name"] == world.config_map["metadata"]["name"]
-    assert sources["connection"]["secret"]["secretName"] == "orders-connection"
+    assert world.secret is not None
+    assert sources["connection"]["secret"]["secretName"] == world.secret["metadata"]["name"]
+    assert base64.b64decode(world.secret["data"]["password"]) == b"s3cret"
     complete = world.condition(Condition.COMPLETE)
     assert (complete.status, complete.reason) == ("False", Reason.AUDIT_RUNNING)
     assert world.status["startedAt"] == "2026-01-02T00:00:00Z"
-    assert world.status["jobName"] == f"{OPERATOR_NAMESPACE}/{world.job_name}"
+    assert world.status["jobName"] == f"{AUDIT_NAMESPACE}/{world.job_name}"
 
 
 def test_the_pod_is_restricted_and_has_what_spec_spark_says() -> None:
@@ -88,19 +97,19 @@ def test_the_job_may_go_only_after_its_verdict_was_read() -> None:
     assert not any(isinstance(action, Expire) for action in world.done)
     world.job_reports("Verified")
     world.settle()
-    assert world.expired == 60
+    assert (world.expired, world.secret) == (60, None), "the Job is kept, and what it knew of Kafka is not"
     assert world.raw["metadata"]["finalizers"] == []
     done = len(world.done)
     world.settle()
     assert len(world.done) == done
 
 
-@pytest.mark.parametrize("boundary", range(6))
+@pytest.mark.parametrize("boundary", range(8))
 def test_an_operator_killed_between_any_two_steps_ends_where_an_undisturbed_one_does(boundary: int) -> None:
     undisturbed = running()
     undisturbed.job_reports("Verified")
     undisturbed.settle()
-    assert len(undisturbed.done) == 5
+    assert len(undisturbed.done) == 7
     world = AuditWorld()
     try:
         world.settle(actions=boundary)
@@ -188,6 +197,16 @@ def test_it_waits_for_what_it_needs_and_says_so() -> None:
     assert world.done == []
     world.frozen = WINDOW
     running(world)
+
+
+def test_a_connection_that_is_lost_before_the_job_begins_is_waited_for() -> None:
+    lost = Waiting(reason=Reason.CREDENTIALS_MISSING, message="Secret kafka does not exist")
+    world = AuditWorld(files=lost)
+    world.settle()
+    assert world.condition(Condition.COMPLETE).message == "Secret kafka does not exist"
+    assert (world.job, world.secret) == (None, None)
+    world.files = {"password": "s3cret"}
+    assert running(world).secret is not None
 
 
 def test_an_audit_of_nothing_waits_for_it_to_come() -> None:
@@ -284,9 +303,7 @@ def test_a_job_that_gets_no_pod_points_to_its_events() -> None:
     world.job["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
     world.later(60)
     world.settle()
-    assert (
-        f"kubectl describe job {world.job_name} -n {OPERATOR_NAMESPACE}" in world.condition(Condition.COMPLETE).message
-    )
+    assert f"kubectl describe job {world.job_name} -n {AUDIT_NAMESPACE}" in world.condition(Condition.COMPLETE).message
 
 
 def test_a_job_that_somebody_removed_is_no_verdict() -> None:
@@ -318,7 +335,10 @@ def test_in_a_tenants_own_namespace_kubernetes_cleans_up_by_itself() -> None:
     assert world.job is not None
     (owner,) = world.job["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"]) == ("DelayedTopicAudit", "orders-audit")
-    assert "serviceAccountName" not in world.job["spec"]["template"]["spec"]
+    pod = world.job["spec"]["template"]["spec"]
+    assert "serviceAccountName" not in pod
+    assert {"secretName": "orders-delay-connection"} in [volume.get("secret") for volume in pod["volumes"]]
+    assert world.secret is None, "the workers' is there"
     elsewhere = running().job
     assert elsewhere is not None
     assert "ownerReferences" not in elsewhere["metadata"]

@@ -13,7 +13,7 @@ from delayed_topics_devcluster.broker import Broker
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_kafka_testing.rights import AUTHORIZER, rule
-from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
+from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE, OperatorProcess
 from delayed_topics_operator_testing.scene import Scene
 
 pytestmark = pytest.mark.api
@@ -60,7 +60,7 @@ def end_pod(scene: Scene, phase: str, terminated: Manifest, name: str = "first")
     job = status(scene, name)["jobName"].partition("/")[2]
 
     def pods() -> list[Manifest]:
-        found = scene.api.list_all("Pod", SYSTEM_NAMESPACE)
+        found = scene.api.list_all("Pod", AUDIT_NAMESPACE)
         return [p for p in found if p["metadata"].get("labels", {}).get("batch.kubernetes.io/job-name") == job]
 
     scene.wait(lambda: bool(pods()), "the Job has a pod")
@@ -70,7 +70,7 @@ def end_pod(scene: Scene, phase: str, terminated: Manifest, name: str = "first")
     }  # fmt: skip
     patch = {"status": {"phase": phase, "containerStatuses": [container]}}
     pod = pods()[0]["metadata"]["name"]
-    where = (f"--namespace={SYSTEM_NAMESPACE}", "--subresource=status", "--type=merge")
+    where = (f"--namespace={AUDIT_NAMESPACE}", "--subresource=status", "--type=merge")
     scene.api.kubectl("patch", "pod", pod, *where, "-p", json.dumps(patch))
 
 
@@ -144,9 +144,12 @@ def test_an_audit_deleted_while_it_runs_leaves_nothing(scene: Scene) -> None:
     wait_for_job(scene)
     job = status(scene)["jobName"].partition("/")[2]
     scene.api.kubectl("delete", "dtaudit", "first", f"--namespace={scene.namespace}", "--timeout=180s")
-    scene.wait(lambda: scene.api.get("Job", job, SYSTEM_NAMESPACE) is None, "the Job is gone")
+    scene.wait(lambda: scene.api.get("Job", job, AUDIT_NAMESPACE) is None, "the Job is gone")
     window = f"{job}-window"
-    scene.wait(lambda: scene.api.get("ConfigMap", window, SYSTEM_NAMESPACE) is None, "its window is gone")
+    scene.wait(lambda: scene.api.get("ConfigMap", window, AUDIT_NAMESPACE) is None, "its window is gone")
+    scene.wait(
+        lambda: scene.api.get("Secret", f"{job}-connection", AUDIT_NAMESPACE) is None, "its credentials are gone"
+    )
 
 
 def test_topics_made_again_and_offsets_that_are_gone_can_not_be_judged(scene: Scene) -> None:
@@ -179,9 +182,9 @@ def test_a_window_that_ends_in_the_future_is_waited_for_and_one_that_only_begins
 
 
 def test_a_quota_that_refuses_the_job_is_waited_for_and_a_deleted_delayed_topic_ends_the_audit(scene: Scene) -> None:
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": SYSTEM_NAMESPACE}}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": AUDIT_NAMESPACE}}
     scene.api.kubectl("apply", "-f", "-", text_in=json.dumps({**quota, "spec": {"hard": {"count/jobs.batch": "0"}}}))
-    where = ("quota", "none", f"--namespace={SYSTEM_NAMESPACE}")
+    where = ("quota", "none", f"--namespace={AUDIT_NAMESPACE}")
     try:
         scene.api.kubectl("wait", *where, "--for=jsonpath={.status.hard}", "--timeout=180s")
         scene.apply(deletionPolicy="Delete")
@@ -195,7 +198,7 @@ def test_a_quota_that_refuses_the_job_is_waited_for_and_a_deleted_delayed_topic_
     scene.api.kubectl("delete", "dtopic", scene.topic, f"--namespace={scene.namespace}", "--timeout=180s")
     name = f"{scene.namespace}/{scene.topic}"
     wait_said(scene, Reason.CANNOT_SEE_EVERYTHING, f"DelayedTopic {name} was deleted while it was audited")
-    scene.wait(lambda: scene.api.get("Job", job, SYSTEM_NAMESPACE) is None, "the Job is gone")
+    scene.wait(lambda: scene.api.get("Job", job, AUDIT_NAMESPACE) is None, "the Job is gone")
     apply_audit(scene, "second")
     wait_said(scene, Reason.AUDIT_WAITING, f"DelayedTopic {name} does not exist: make it", name="second")
 
@@ -211,3 +214,81 @@ def test_what_kafka_forbids_and_that_it_is_away_is_waited_for_under_its_own_name
         apply_audit(scene)
         wait_said(scene, Reason.KAFKA_REFUSED, f"reading the offsets of group {group}", "grant it to the user")
     wait_said(scene, Reason.KAFKA_UNREACHABLE, f"Kafka at {broker.bootstrap} did not answer in time")
+
+
+def test_an_audit_runs_away_from_the_platforms_secrets_with_the_one_it_needs_for_as_long_as_it_needs_it(
+    scene: Scene,
+) -> None:
+    scene.apply()
+    apply_audit(scene)
+    wait_for_job(scene)
+    assert scene.api.list_all("Job", SYSTEM_NAMESPACE) == []
+    job = child(scene, "Job", "jobName") or {}
+    assert job["metadata"]["namespace"] == AUDIT_NAMESPACE
+    assert job["spec"]["template"]["spec"]["serviceAccountName"] == "delayed-topics-audit"
+
+    def secrets() -> list[Manifest]:
+        found = scene.api.list_all("Secret", AUDIT_NAMESPACE)
+        return [s for s in found if s["metadata"]["labels"]["delayedtopics.io/audit"] == job["metadata"]["name"]]
+
+    (secret,) = secrets()
+    mounted = [v["secret"]["secretName"] for v in job["spec"]["template"]["spec"]["volumes"] if "secret" in v]
+    assert mounted == [secret["metadata"]["name"]]
+    workers = next(
+        s
+        for s in scene.api.list_all("Secret", SYSTEM_NAMESPACE)
+        if s["metadata"]["labels"]["delayedtopics.io/name"] == scene.topic
+    )
+    assert secret["data"] == workers["data"]
+    assert [owner["kind"] for owner in secret["metadata"]["ownerReferences"]] == ["ConfigMap"], (
+        "should nobody remove it"
+    )
+    report(scene, "Verified")
+    scene.wait(lambda: not secrets(), "the verdict is there, and the credentials are gone")
+    assert child(scene, "Job", "jobName") is not None
+
+
+@pytest.fixture
+def with_executors(scene: Scene) -> OperatorProcess:
+    """The operator of an installation that has turned them on."""
+    scene.operator.stop()
+    scene.operator = OperatorProcess(scene.api, "--resync-seconds=3", "--audit-executors")
+    scene.operator.start()
+    return scene.operator
+
+
+def test_executors_are_off_unless_whoever_runs_the_operator_has_turned_them_on(scene: Scene) -> None:
+    scene.api.apply(scene.cluster_connection(allow=[grant(maxExecutors=4)]))
+    scene.apply()
+    apply_audit(scene, spark={"executors": 1})
+    wait_said(scene, Reason.NOT_ALLOWED, "spec.spark.executors", "audits.executors.enabled")
+    assert (status(scene)["verdict"], status(scene).get("jobName")) == ("Unknown", None)
+
+
+def test_an_audit_takes_no_more_of_the_platform_than_the_connection_grants(
+    scene: Scene, with_executors: OperatorProcess
+) -> None:
+    scene.api.apply(scene.cluster_connection(allow=[grant(maxExecutors=1, maxCores=2, maxMemory="2g")]))
+    scene.apply()
+    asked = {
+        "many": ({"executors": 2}, "spec.spark.executors (2, at most 1)"),
+        "wide": ({"cores": 3}, "spec.spark.cores (3, at most 2)"),
+        "large": ({"memory": "2049m"}, "spec.spark.memory (2049m, at most 2g)"),
+    }
+    for name, (spark, words) in asked.items():
+        apply_audit(scene, name, spark=spark)
+        wait_said(scene, Reason.NOT_ALLOWED, "ClusterKafkaConnection default", words, "spec.allow[].audits", name=name)
+        assert status(scene, name).get("jobName") is None
+    apply_audit(scene, spark={"executors": 1, "cores": 2, "memory": "2g"})
+    wait_for_job(scene)
+    pod = (child(scene, "Job", "jobName") or {})["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "delayed-topics-audit-driver"
+
+    scene.api.apply(scene.cluster_connection(allow=[{**grant(), "topicPrefixes": ["other."]}]))
+    apply_audit(scene, "revoked")
+    report(scene, "Verified")
+    wait_said(scene, Reason.NOT_ALLOWED, f"topic {scene.topic}", name="revoked")
+
+
+def grant(**audits: Any) -> Manifest:
+    return {"namespaceSelector": {}, "topicPrefixes": [""], "audits": audits}

@@ -36,7 +36,7 @@ class Kubernetes:
 
 def connections(store: Store, **settings: Any) -> Connections:
     return Connections(
-        settings=Settings(namespace="system", worker_image="w", audit_image="a", **settings),
+        settings=Settings(namespace="system", audit_namespace="audits", worker_image="w", audit_image="a", **settings),
         kube=Kubernetes(),  # type: ignore[arg-type]
         store=store,
         changed=lambda _: None,
@@ -98,7 +98,7 @@ def controller(kind: type[DelayedTopics], kube: Any) -> DelayedTopics:
     store = Store()
     store.put(resource())
     return kind(
-        settings=Settings(namespace="system", worker_image="w", audit_image="a"),
+        settings=Settings(namespace="system", audit_namespace="audits", worker_image="w", audit_image="a"),
         kube=kube,
         store=store,
         recorder=None,  # type: ignore[arg-type]

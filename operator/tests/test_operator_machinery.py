@@ -273,7 +273,9 @@ def test_calls_by_a_connection_that_was_closed_meanwhile_are_tried_again_later()
 
 def test_what_the_operator_itself_has_made_is_begun_although_it_was_known_before_the_watch_told() -> None:
     async def story() -> None:
-        settings = Settings(namespace="delayed-topics-system", worker_image="worker:1", audit_image="audit:1")
+        settings = Settings(
+            namespace="system", audit_namespace="audits", worker_image="worker:1", audit_image="audit:1"
+        )
         runtime = Runtime(settings=settings, kube=cast(Kube, None), cluster="cluster")
         metadata = {"namespace": "shop", "name": "orders-1", "uid": "u", "resourceVersion": "7"}
         audit = {"kind": "DelayedTopicAudit", "metadata": metadata}

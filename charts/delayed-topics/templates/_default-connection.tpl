@@ -44,5 +44,8 @@ spec:
   allow:
     - namespaceSelector: {}
       topicPrefixes: [""]
+      {{- if .Values.audits.executors.enabled }}
+      audits: {maxExecutors: 4}
+      {{- end }}
   {{- end }}
 {{- end -}}

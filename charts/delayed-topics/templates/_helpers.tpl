@@ -65,6 +65,15 @@ capabilities: {drop: [ALL]}
 {{- prepend .Values.tenantNamespaces .Release.Namespace | uniq | toJson -}}
 {{- end -}}
 
+{{/* Where audits of cluster connections run: in a namespace without the operator's Secrets. */}}
+{{- define "delayed-topics.auditNamespace" -}}
+{{- $name := .Values.audits.namespace | default (printf "%s-audits" (.Release.Namespace | trunc 56)) -}}
+{{- if has $name (prepend .Values.tenantNamespaces .Release.Namespace) -}}
+{{- fail (printf "audits.namespace must be a namespace of its own: %s is the operator's or a tenant's" $name) -}}
+{{- end -}}
+{{- $name -}}
+{{- end -}}
+
 {{- define "delayed-topics.kafkaName" -}}
 {{ include "delayed-topics.fullname" . }}-kafka
 {{- end -}}

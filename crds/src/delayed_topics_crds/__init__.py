@@ -4,6 +4,7 @@ from delayed_topics_crds.audit import Account, DelayedTopicAudit, DelayedTopicAu
 from delayed_topics_crds.base import Resource
 from delayed_topics_crds.common import Condition
 from delayed_topics_crds.connection import (
+    AuditGrant,
     ClusterKafkaConnection,
     ClusterKafkaConnectionSpec,
     Grant,
@@ -35,6 +36,7 @@ __all__ = [
     "PLURALS",
     "VERSION",
     "Account",
+    "AuditGrant",
     "ClusterKafkaConnection",
     "ClusterKafkaConnectionSpec",
     "Condition",

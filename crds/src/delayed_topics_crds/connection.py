@@ -7,6 +7,7 @@ from pydantic import Field, Strict
 from delayed_topics_crds.base import Entries, Limits, Matches, Resource, Rule, Spec
 from delayed_topics_crds.common import SecretRef, StatusBase
 from delayed_topics_crds.pods import LabelSelector, Quantity
+from delayed_topics_crds.schedule import MAX_CORES, MAX_EXECUTORS, SparkMemory
 
 SaslMechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]
 
@@ -96,6 +97,17 @@ class TemplateGrant(Spec):
     limit."""
 
 
+class AuditGrant(Spec):
+    """What one audit may take of the namespace that audits of cluster connections run in."""
+
+    max_executors: Annotated[int, Limits(0, MAX_EXECUTORS, "executors")] = 0
+    """The most executors. They need the chart's value `audits.executors.enabled` too."""
+    max_cores: Annotated[int, Limits(1, MAX_CORES, "cores")] = 4
+    """The most CPU cores, of each executor if there are any."""
+    max_memory: SparkMemory = "4g"
+    """The largest heap of each Java machine."""
+
+
 class Grant(Spec):
     """What some namespaces may do."""
 
@@ -118,6 +130,8 @@ class Grant(Spec):
     """Workers that one DelayedTopic may have; no limit of its own unless set."""
     template: TemplateGrant = TemplateGrant()
     """What `workers.template` may set; CPU and memory within limits, and nothing else, unless set."""
+    audits: AuditGrant = AuditGrant()
+    """How large audits may be; no executors, 4 cores and 4 GiB unless set."""
     adopt: Annotated[bool, Strict()] = False
     """Whether they may take over a front topic that exists already. What was adopted is never deleted."""
 
@@ -142,8 +156,8 @@ class KafkaConnectionStatus(StatusBase):
 
 
 class ClusterKafkaConnection(Resource):
-    """A Kafka cluster that namespaces may use as far as `allow` grants. Its Secrets, the workers and the audits live in
-    the operator's namespace."""
+    """A Kafka cluster that namespaces may use as far as `allow` grants. Its Secrets and the workers live in the
+    operator's namespace, the audits in one of their own."""
 
     kind: Literal["ClusterKafkaConnection"]
     spec: ClusterKafkaConnectionSpec

@@ -25,21 +25,26 @@ SPARK_CONF = (
 """What changes how fast an audit is, and neither what it does nor with whose rights."""
 
 
+SparkMemory = Annotated[
+    str,
+    Matches(
+        r"[1-9][0-9]{0,5}g|(51[2-9]|5[2-9][0-9]|[6-9][0-9]{2}|[1-9][0-9]{3,5})m",
+        "must be a whole number with m or g, at least 512m, as 1g or 768m",
+        7,
+    ),
+]
+MAX_EXECUTORS = 100
+MAX_CORES = 64
+
+
 class Spark(Spec):
     """What the Spark job gets."""
 
-    executors: Annotated[int, Limits(0, 100, "executors")] = 0
+    executors: Annotated[int, Limits(0, MAX_EXECUTORS, "executors")] = 0
     """Pods that share the work, beside the Job's own; without any the Job's pod does it all."""
-    cores: Annotated[int, Limits(1, 64, "cores")] = 1
+    cores: Annotated[int, Limits(1, MAX_CORES, "cores")] = 1
     """CPU cores, of each executor if there are any."""
-    memory: Annotated[
-        str,
-        Matches(
-            r"[1-9][0-9]{0,5}g|(51[2-9]|5[2-9][0-9]|[6-9][0-9]{2}|[1-9][0-9]{3,5})m",
-            "must be a whole number with m or g, at least 512m, as 1g or 768m",
-            7,
-        ),
-    ] = "1g"
+    memory: SparkMemory = "1g"
     """Heap of each Java machine, in MiB (`m`) or GiB (`g`); Spark does not start with less than 512m."""
     conf: (
         Annotated[

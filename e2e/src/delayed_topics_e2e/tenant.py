@@ -193,8 +193,8 @@ class Declared:
 
     def audit_pods(self, name: str, **labels: str) -> Sequence[dict[str, Any]]:
         """Of an audit's Job; none before it has one. `labels`: further ones."""
-        job = str(self.audit_resource(name).get("status", {}).get("jobName", "/none")).partition("/")[2]
-        return self.kube.list("pods", namespace=self.workers_in, labels={"delayedtopics.io/audit": job, **labels})
+        home, _, job = str(self.audit_resource(name).get("status", {}).get("jobName", "")).partition("/")
+        return self.kube.list("pods", namespace=home, labels={"delayedtopics.io/audit": job, **labels}) if job else ()
 
     def delete(self, *, wait_seconds: int = 60) -> None:
         self.kube.delete("delayedtopic", self.name, namespace=self.namespace)
@@ -204,12 +204,12 @@ class Declared:
         return self._told("delayedtopic", self.name, self.pods())
 
     def _told(self, kind: str, name: str, pods: Sequence[dict[str, Any]]) -> str:
-        names = [pod["metadata"]["name"] for pod in pods]
+        places = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods]
         return "\n".join(
             [
                 self.kube.describe(kind, name, namespace=self.namespace),
-                *(self.kube.describe("pod", pod, namespace=self.workers_in)[-1500:] for pod in names),
-                *(f"--- log of {pod}\n{self.kube.logs(pod, namespace=self.workers_in, lines=25)}" for pod in names),
+                *(self.kube.describe("pod", pod, namespace=home)[-1500:] for home, pod in places),
+                *(f"--- log of {pod}\n{self.kube.logs(pod, namespace=home, lines=25)}" for home, pod in places),
                 "--- operator log",
                 self.install.operator_log(),
             ]

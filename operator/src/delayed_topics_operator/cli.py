@@ -36,6 +36,16 @@ def main() -> None:
     "--namespace", required=True, help="Where the operator runs: Secrets and workers of cluster connections live here."
 )
 @click.option(
+    "--audit-namespace",
+    required=True,
+    help="Where audits of cluster connections run. Another than --namespace, whose Secrets are none of theirs.",
+)
+@click.option(
+    "--audit-executors",
+    is_flag=True,
+    help="Audits may have executors: their Jobs may make pods in --audit-namespace and in tenants' namespaces.",
+)
+@click.option(
     "--tenant-namespace",
     "tenant_namespaces",
     multiple=True,

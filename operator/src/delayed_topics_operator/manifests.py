@@ -80,7 +80,7 @@ def children(
     name = object_name(namespace=subject.namespace, name=subject.name, home=pods.home)
     config = worker_config(wanted)
     config_map = _object("v1", "ConfigMap", f"{name}-worker", pods.home, subject, data={"worker.json": config})
-    secret = _object("v1", "Secret", f"{name}-connection", pods.home, subject, type="Opaque", data=_encoded(files))
+    secret = _object("v1", "Secret", f"{name}-connection", pods.home, subject, type="Opaque", data=encoded(files))
     service = _object(
         "v1",
         "Service",
@@ -293,7 +293,7 @@ def _object(api_version: str, kind: str, name: str, namespace: str, subject: Sub
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
 
 
-def _encoded(files: Mapping[str, str]) -> dict[str, str]:
+def encoded(files: Mapping[str, str]) -> dict[str, str]:
     return {key: base64.b64encode(value.encode()).decode() for key, value in files.items()}
 
 

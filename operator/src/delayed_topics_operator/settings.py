@@ -7,10 +7,12 @@ from dataclasses import dataclass
 class Settings:
     """
     namespace               where the operator runs: Secrets and workers of cluster connections live here
+    audit_namespace         where audits of cluster connections run; nothing else is there
     tenant_namespaces       namespaces that let the operator in for their own KafkaConnection
     worker_image            image of the worker pods
     audit_image             image of the audit Jobs
     image_pull_policy       of both
+    audit_executors         whether audits may have executors: their Job may then make pods in its namespace
     http_port               /livez, /readyz and /metrics
     resync_seconds          how often everything is compared; half of what drift may last (60 s)
     gone_after_seconds      for how long a deletion waits for Kafka or its credentials before it leaves the topics as they are
@@ -22,10 +24,12 @@ class Settings:
     """
 
     namespace: str
+    audit_namespace: str
     worker_image: str
     audit_image: str
     tenant_namespaces: tuple[str, ...] = ()
     image_pull_policy: str = "IfNotPresent"
+    audit_executors: bool = False
     http_port: int = 8080
     resync_seconds: float = 30.0
     gone_after_seconds: float = 300.0
@@ -38,3 +42,7 @@ class Settings:
     def may_use(self, namespace: str) -> bool:
         """Whether the operator has rights on workers and Secrets in this namespace."""
         return namespace == self.namespace or namespace in self.tenant_namespaces
+
+    def may_audit(self, namespace: str) -> bool:
+        """Whether the operator has rights on Jobs in this namespace, which are not those on workers."""
+        return namespace == self.audit_namespace or namespace in self.tenant_namespaces

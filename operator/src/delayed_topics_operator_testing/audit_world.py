@@ -11,15 +11,16 @@ from delayed_topics_core.reasons import Condition
 from delayed_topics_core.registry import AuditedRecord
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import DelayedTopic, parse, to_dict
-from delayed_topics_operator.audits.manifests import job_name, window_name
-from delayed_topics_operator.audits.observation import AuditObservation, Blind, JobSettings, Waiting
+from delayed_topics_operator.audits.manifests import job_name, secret_name, window_name
+from delayed_topics_operator.audits.observation import AuditObservation, Blind, JobSettings, Refused, Waiting
 from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
 from delayed_topics_operator.audits.reconcile import reconcile
 from delayed_topics_operator.plan import AddFinalizer, ApplyChild, DeleteChild, Notice, RemoveFinalizer, WriteRegistry
 from delayed_topics_operator.translate import FINALIZER
 
-from delayed_topics_operator_testing.world import OPERATOR_NAMESPACE, Manifest, Stopped, resource
+from delayed_topics_operator_testing.world import Manifest, Stopped, resource
 
+AUDIT_NAMESPACE = "delayed-topics-audits"
 BEGIN = datetime(2026, 1, 2, tzinfo=UTC)
 WINDOW = AuditWindow(
     topic="orders",
@@ -63,10 +64,12 @@ class AuditWorld:
 
     raw: Manifest = field(default_factory=audit_resource)
     topic: Manifest | None = field(default_factory=topic_resource)
-    frozen: AuditWindow | Waiting | Blind = WINDOW
+    frozen: AuditWindow | Waiting | Blind | Refused = WINDOW
     ahead: str | None = None
-    home: str = OPERATOR_NAMESPACE
+    home: str = AUDIT_NAMESPACE
+    files: dict[str, str] | Waiting = field(default_factory=lambda: {"password": "s3cret"})
     config_map: Manifest | None = None
+    secret: Manifest | None = None
     job: Manifest | None = None
     pods: list[Manifest] = field(default_factory=list)
     now: datetime = BEGIN
@@ -94,17 +97,23 @@ class AuditWorld:
     def observe(self) -> AuditObservation:
         audit = parse("DelayedTopicAudit", copy.deepcopy(self.raw))
         seen = FINALIZER in audit.metadata.finalizers
+        copied = self.home != self.raw["metadata"]["namespace"]
         return AuditObservation(
             now=self.now,
             job_name=self.job_name,
             audit=audit,
             topic=self.topic_model() if self.topic else None,
             job_settings=JobSettings(
-                image="audit:1", image_pull_policy="Never", home=self.home, secret="orders-connection"
+                image="audit:1",
+                image_pull_policy="Never",
+                home=self.home,
+                secret=secret_name(self.job_name) if copied else "orders-delay-connection",
+                files=self.files if copied else None,
             ),
             frozen=self.frozen,
             ahead=self.ahead,
             config_map=self.config_map if seen else None,
+            secret=self.secret if seen else None,
             job=self.job if seen else None,
             pods=tuple(self.pods) if seen else (),
         )
@@ -144,12 +153,17 @@ class AuditWorld:
             case ApplyChild(manifest=manifest):
                 live = copy.deepcopy(manifest)
                 live["metadata"]["uid"] = f"uid-{live['metadata']['name']}"
-                if action.kind == "Job":
-                    self.job = live
-                else:
-                    self.config_map = live
+                match action.kind:
+                    case "Job":
+                        self.job = live
+                    case "Secret":
+                        self.secret = live
+                    case _:
+                        self.config_map = live
             case DeleteChild(kind="Job"):
                 self.job = None
+            case DeleteChild(kind="Secret"):
+                self.secret = None
             case DeleteChild():
                 self.config_map = None
             case WriteRegistry(record=record):

@@ -14,6 +14,7 @@ from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_operator_testing.kube_api import KubeApi
 
 SYSTEM_NAMESPACE = "delayed-topics-system"
+AUDIT_NAMESPACE = "delayed-topics-system-audits"
 START_SECONDS = 120.0
 STOP_SECONDS = 60.0
 ANSWER_SECONDS = 60.0
@@ -37,6 +38,7 @@ class OperatorProcess:
         self._process = start_detached(
             [
                 sys.executable, "-m", "delayed_topics_operator", "run", f"--namespace={SYSTEM_NAMESPACE}",
+                f"--audit-namespace={AUDIT_NAMESPACE}",
                 "--worker-image=worker:1", "--audit-image=audit:1", f"--http-port={self._port}", *self._arguments,
             ],
             log=self.log,

@@ -1,6 +1,6 @@
 """DelayedTopicAudit: observe, reconcile, execute, until nothing is left to do at once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from delayed_topics_core.audit_window import AuditWindow
@@ -11,9 +11,10 @@ from delayed_topics_kafka.errors import KafkaDoorError
 from pydantic import ValidationError
 
 from delayed_topics_operator import manifests
+from delayed_topics_operator.audits.access import refused as not_granted
 from delayed_topics_operator.audits.freeze import freeze
-from delayed_topics_operator.audits.manifests import AUDIT_LABEL, job_name, window_name
-from delayed_topics_operator.audits.observation import AuditObservation, Blind, JobSettings, Manifest, Waiting
+from delayed_topics_operator.audits.manifests import AUDIT_LABEL, job_name, secret_name, window_name
+from delayed_topics_operator.audits.observation import AuditObservation, Blind, JobSettings, Manifest, Refused, Waiting
 from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
 from delayed_topics_operator.audits.reconcile import reconcile, refused
 from delayed_topics_operator.controllers.connection import Connections
@@ -94,33 +95,46 @@ class Audits:
         deleting = audit.metadata.deletion_timestamp is not None
         topic = _topic(found, deleting=deleting) if found is not None else None
         name, home = job_name(key.name, audit.metadata.uid or ""), self._home(key, topic)
-        config_map = job = None
+        config_map = secret = job = None
         pods: tuple[Manifest, ...] = ()
-        if FINALIZER in audit.metadata.finalizers and self._settings.may_use(home):
+        if FINALIZER in audit.metadata.finalizers and self._settings.may_audit(home):
             config_map = await self._get("ConfigMap", home, window_name(name))
+            secret = await self._get("Secret", home, secret_name(name)) if home != key.namespace else None
             job = await self._get("Job", home, name)
             if job is not None:
                 pods = tuple(await self._kube.list_all("Pod", home, labels=f"{AUDIT_LABEL}={name}"))
         undecided = audit.status.verdict is None and not deleting
         begun = config_map is not None or job is not None or audit.status.job_name is not None
         ahead = self._ahead(raw) if undecided and not begun else None
-        secret_owner = topic.metadata.name if topic else key.name
         return AuditObservation(
             now=datetime.now(UTC),
             job_name=name,
             audit=audit,
             topic=topic,
-            job_settings=JobSettings(
-                image=self._settings.audit_image,
-                image_pull_policy=self._settings.image_pull_policy,
-                home=home,
-                secret=f"{manifests.object_name(namespace=key.namespace, name=secret_owner, home=home)}-connection",
-            ),
+            job_settings=self._job_settings(key, name, topic, home),
             frozen=await self._frozen(audit, topic, home) if undecided and topic and not begun and not ahead else None,
             ahead=ahead,
             config_map=config_map,
+            secret=secret,
             job=job,
             pods=pods,
+        )
+
+    def _job_settings(self, key: Key, job: str, topic: DelayedTopic | None, home: str) -> JobSettings:
+        files: Mapping[str, str] | Waiting | None = None
+        secret = secret_name(job)
+        if topic is not None and home == key.namespace:
+            workers = manifests.object_name(namespace=key.namespace, name=topic.metadata.name, home=home)
+            secret = f"{workers}-connection"
+        elif topic is not None:
+            state, _ = self._connections.look(connection_key(topic))
+            files = Waiting(reason=state.reason, message=state.message) if isinstance(state, Unusable) else state.files
+        return JobSettings(
+            image=self._settings.audit_image,
+            image_pull_policy=self._settings.image_pull_policy,
+            home=home,
+            secret=secret,
+            files=files,
         )
 
     def _ahead(self, raw: Manifest) -> str | None:
@@ -158,12 +172,17 @@ class Audits:
         if known:
             return str(known.partition("/")[0])
         cluster_wide = topic is None or topic.spec.connection_ref.kind == "ClusterKafkaConnection"
-        return self._settings.namespace if cluster_wide else key.namespace
+        return self._settings.audit_namespace if cluster_wide else key.namespace
 
-    async def _frozen(self, audit: DelayedTopicAudit, topic: DelayedTopic, home: str) -> AuditWindow | Waiting | Blind:
-        if not self._settings.may_use(home):
+    async def _frozen(
+        self, audit: DelayedTopicAudit, topic: DelayedTopic, home: str
+    ) -> AuditWindow | Waiting | Blind | Refused:
+        if not self._settings.may_audit(home):
             message = f"the operator may not run Jobs in namespace {home}: list it in the chart's tenantNamespaces"
             return Waiting(reason=Reason.NOT_ALLOWED, message=message)
+        if audit.spec.spark.executors and not self._settings.audit_executors:
+            off = "spec.spark.executors: whoever runs the operator has not turned them on (chart value audits.executors.enabled)"
+            return Refused(message=f"{off}; make a new DelayedTopicAudit without them")
         connection = connection_key(topic)
         state, link = self._connections.look(connection)
         if isinstance(state, Unusable) or link is None:
@@ -171,7 +190,17 @@ class Audits:
             return Waiting(
                 reason=why.reason if why else Reason.CONNECTION_MISSING, message=why.message if why else str(connection)
             )
-        owner = Owner(self._cluster, topic.metadata.namespace or "", topic.metadata.name)
+        namespace = topic.metadata.namespace or ""
+        refusal = not_granted(
+            audit.spec.spark,
+            topic=wanted(topic).names.front,
+            where=f"{connection.kind} {connection.name}",
+            grants=state.grants,
+            namespace_labels=self._labels(namespace),
+        )
+        if refusal is not None:
+            return Refused(message=refusal)
+        owner = Owner(self._cluster, namespace, topic.metadata.name)
         limit_ms, sample = audit.spec.max_lateness_ms, audit.spec.sample
         try:
             return await freeze(
@@ -186,6 +215,13 @@ class Audits:
         except KafkaDoorError as e:
             self._connections.doubt(connection, e)
             return Waiting(reason=reason_of(e), message=str(e))
+
+    def _labels(self, namespace: str) -> Mapping[str, str]:
+        """Raises NotYet: without them no grant can be judged."""
+        known = self._store.get("Namespace", "", namespace)
+        if known is None:
+            raise NotYet(f"namespace {namespace} is not known yet")
+        return known["metadata"].get("labels") or {}
 
     def _link(self, topic: DelayedTopic | None) -> KafkaLink | None:
         return self._connections.look(connection_key(topic))[1] if topic is not None else None

@@ -1,6 +1,6 @@
 """Spark's executors as pods of their own: what the Job is told of them, and the template that they are made from. Pure.
 
-Their driver is the Job's pod, which makes them with the rights of the service account SERVICE_ACCOUNT and owns them, so that
+Their driver is the Job's pod, which makes them with the rights of the service account DRIVER_ACCOUNT and owns them, so that
 they go with it. Spark adds to the template its image, its size, its environment and, at the Job's SPARK_LOCAL_DIRS, a folder to write to.
 """
 
@@ -10,12 +10,13 @@ from typing import Any
 from delayed_topics_operator.audits.observation import AuditObservation
 from delayed_topics_operator.audits.storage import Storage
 from delayed_topics_operator.manifests import CONTAINER_SECURITY, POD_SECURITY
-from delayed_topics_operator.manifests import SERVICE_ACCOUNT as WITHOUT_RIGHTS
 
 Manifest = dict[str, Any]
 
-SERVICE_ACCOUNT = "delayed-topics-audit"
-"""The chart makes it wherever Jobs may run; it may make, see and remove pods there, and nothing else."""
+PLAIN_ACCOUNT = "delayed-topics-audit"
+"""Of all pods in the namespace that audits of cluster connections run in. It has no rights."""
+DRIVER_ACCOUNT = "delayed-topics-audit-driver"
+"""The chart makes it wherever executors may run; it may make, see and remove pods there, and nothing else."""
 CONTAINER = "executor"
 TEMPLATE_KEY = "executor.json"
 POD = {"POD_NAME": "metadata.name", "POD_IP": "status.podIP"}
@@ -45,7 +46,7 @@ def settings(o: AuditObservation, *, folder: str, overhead: str) -> dict[str, st
         "spark.network.crypto.enabled": "true",
     }
     if o.job_settings.home != o.namespace:
-        chosen["spark.kubernetes.authenticate.executor.serviceAccountName"] = WITHOUT_RIGHTS
+        chosen["spark.kubernetes.authenticate.executor.serviceAccountName"] = PLAIN_ACCOUNT
     return chosen
 
 

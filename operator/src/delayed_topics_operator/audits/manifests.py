@@ -1,6 +1,7 @@
 """The ConfigMap and the Job of an audit, as plain manifests. Pure."""
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 from delayed_topics_core.audit_window import AuditWindow
@@ -9,7 +10,7 @@ from delayed_topics_crds import API_VERSION
 from delayed_topics_operator.audits import executors
 from delayed_topics_operator.audits.observation import AuditObservation
 from delayed_topics_operator.audits.storage import storage
-from delayed_topics_operator.manifests import CONTAINER_SECURITY, MANAGED_BY, POD_SECURITY, SERVICE_ACCOUNT
+from delayed_topics_operator.manifests import CONTAINER_SECURITY, MANAGED_BY, POD_SECURITY, encoded
 
 Manifest = dict[str, Any]
 
@@ -50,6 +51,20 @@ def config_map(o: AuditObservation, window: AuditWindow) -> Manifest:
     return {**_object("v1", "ConfigMap", name, o), "immutable": True, "data": data}
 
 
+def secret_name(job: str) -> str:
+    return f"{job}-connection"
+
+
+def secret(o: AuditObservation, files: Mapping[str, str]) -> Manifest:
+    """The connection, for as long as the Job runs. Should the operator be gone then, it goes with the window."""
+    made = {**_object("v1", "Secret", o.job_settings.secret, o), "type": "Opaque", "data": encoded(files)}
+    assert o.config_map is not None, "the window comes first"
+    window = o.config_map["metadata"]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": window["name"], "uid": window["uid"]}
+    made["metadata"]["ownerReferences"] = [owner]
+    return made
+
+
 def job(o: AuditObservation) -> Manifest:
     """Without a time to live: it is given one when its verdict was read."""
     name = o.job_name
@@ -74,16 +89,18 @@ def _pod(o: AuditObservation, name: str) -> Manifest:
         spec["volumes"].append(kept.volume)
         spec["securityContext"] |= kept.security
     if o.audit.spec.spark.executors:
-        spec["serviceAccountName"] = executors.SERVICE_ACCOUNT
+        spec["serviceAccountName"] = executors.DRIVER_ACCOUNT
     elif o.job_settings.home != o.namespace:
-        spec["serviceAccountName"] = SERVICE_ACCOUNT  # the chart makes it; a tenant's namespace has only its own
+        spec["serviceAccountName"] = (
+            executors.PLAIN_ACCOUNT
+        )  # the chart makes it; a tenant's namespace has only its own
     return spec
 
 
 def _container(o: AuditObservation) -> Manifest:
     spark, output = o.audit.spec.spark, o.audit.spec.output
     kept = storage(o)
-    memory = f"{_mebibytes(spark.memory) + OVERHEAD_MIB}Mi"
+    memory = f"{mebibytes(spark.memory) + OVERHEAD_MIB}Mi"
     settings, place = dict(spark.conf or {}) | (kept.settings if kept else {}), []
     if spark.executors:
         settings |= executors.settings(o, folder=FROZEN, overhead=f"{OVERHEAD_MIB}m")
@@ -126,7 +143,8 @@ def _container(o: AuditObservation) -> Manifest:
     }
 
 
-def _mebibytes(memory: str) -> int:
+def mebibytes(memory: str) -> int:
+    """Of what SparkMemory allows: `2g`, `768m`."""
     return int(memory[:-1]) * (1024 if memory[-1] == "g" else 1)
 
 

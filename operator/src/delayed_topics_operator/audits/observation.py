@@ -1,5 +1,6 @@
 """What a pass over a DelayedTopicAudit knows. A value: nothing in it changes any more."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -27,13 +28,24 @@ class Blind:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Refused:
+    """Not with this connection, or not in this installation."""
+
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobSettings:
-    """`home`: the namespace of the Job. `secret`: the Secret there that the workers have too."""
+    """`home`: the namespace of the Job. `secret`: the name of the Secret there with the connection.
+
+    `files`: what that Secret must be given, because it is the Job's own. In a tenant's namespace it is the workers': None.
+    """
 
     image: str
     image_pull_policy: str
     home: str
     secret: str
+    files: Mapping[str, str] | Waiting | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +53,7 @@ class AuditObservation:
     """`job_name`: of the Job that it has or would get. `topic` None: there is no such DelayedTopic.
 
     `frozen`: looked for while nothing has begun. `ahead`: an older audit of the same DelayedTopic that has no verdict yet.
-    `pods`: those of the Job, and those that Spark has made for it.
+    `secret`: the Job's own. `pods`: those of the Job, and those that Spark has made for it.
     """
 
     now: datetime
@@ -49,9 +61,10 @@ class AuditObservation:
     audit: DelayedTopicAudit
     topic: DelayedTopic | None
     job_settings: JobSettings
-    frozen: AuditWindow | Waiting | Blind | None
+    frozen: AuditWindow | Waiting | Blind | Refused | None
     ahead: str | None
     config_map: Manifest | None
+    secret: Manifest | None
     job: Manifest | None
     pods: tuple[Manifest, ...]
 

@@ -17,7 +17,7 @@ from delayed_topics_crds.common import Verdict
 
 from delayed_topics_operator.audits import manifests
 from delayed_topics_operator.audits.freeze import ended
-from delayed_topics_operator.audits.observation import AuditObservation, Blind, Waiting
+from delayed_topics_operator.audits.observation import AuditObservation, Blind, Refused, Waiting
 from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
 from delayed_topics_operator.audits.pods import Failed, Reported, Running, outcome
 from delayed_topics_operator.audits.storage import storage
@@ -64,7 +64,7 @@ def reconcile(o: AuditObservation) -> AuditPlan:
         gone = f"Job {o.audit.status.job_name} was removed before it ended; make a new DelayedTopicAudit"
         return _conclude(o, "Unknown", gone, reason=Reason.AUDIT_FAILED)
     if o.config_map is not None:
-        return AuditPlan(actions=(ApplyChild(manifest=manifests.job(o), change="created"),), wake_seconds=POLL_SECONDS)
+        return _run(o)
     return _begin(o)
 
 
@@ -91,10 +91,27 @@ def _begin(o: AuditObservation) -> AuditPlan:
             return AuditPlan(actions=(*add, made), wake_seconds=POLL_SECONDS)
         case Blind(message=message):
             return _conclude(o, "Unknown", message)
+        case Refused(message=message):
+            return _conclude(o, "Unknown", message, reason=Reason.NOT_ALLOWED)
         case Waiting(reason=reason, message=message):
             return AuditPlan(status=_status(o, _not_yet(reason, message)), wake_seconds=WAIT_SECONDS)
         case None:
             raise AssertionError("without a ConfigMap a window is looked for")
+
+
+def _run(o: AuditObservation) -> AuditPlan:
+    started = ApplyChild(manifest=manifests.job(o), change="created")
+    match o.job_settings.files:
+        case None:
+            return AuditPlan(actions=(started,), wake_seconds=POLL_SECONDS)
+        case Waiting(reason=reason, message=message):
+            return AuditPlan(status=_status(o, _not_yet(reason, message)), wake_seconds=WAIT_SECONDS)
+        case files:
+            secret = manifests.secret(o, files)
+            if o.secret is not None and o.secret.get("data") == secret["data"]:
+                return AuditPlan(actions=(started,), wake_seconds=POLL_SECONDS)
+            copied = ApplyChild(manifest=secret, change="created" if o.secret is None else "changed")
+            return AuditPlan(actions=(copied, started), wake_seconds=POLL_SECONDS)
 
 
 def _without_topic(o: AuditObservation) -> AuditPlan:
@@ -163,15 +180,16 @@ def _concluded(o: AuditObservation) -> AuditPlan:
 def _deleted(o: AuditObservation) -> AuditPlan:
     if not _has_finalizer(o):
         return AuditPlan()
-    return AuditPlan(actions=(*(_delete(child) for child in (o.job, o.config_map) if child), RemoveFinalizer()))
+    return AuditPlan(actions=(*(_delete(child) for child in _children(o)), RemoveFinalizer()))
 
 
 def _let_go(o: AuditObservation) -> tuple[AuditAction, ...]:
-    """A Job that ended is kept for a while, with its window, for people to look at."""
+    """A Job that ended is kept for a while, with its window, for people to look at; what it knew of Kafka is not."""
     if o.job is None or isinstance(outcome(o.job, o.pods, o.now), Running):
-        return tuple(_delete(child) for child in (o.job, o.config_map) if child)
+        return tuple(_delete(child) for child in _children(o))
     meta = o.job["metadata"]
     return (
+        *(_delete(child) for child in (o.secret,) if child),
         Expire(
             namespace=meta["namespace"],
             job=meta["name"],
@@ -260,6 +278,10 @@ def _ended(job: Manifest) -> datetime | None:
         (c.get("lastTransitionTime") for c in status.get("conditions", ()) if c["type"] == "Failed"), None
     )
     return datetime.fromisoformat(at) if at else None
+
+
+def _children(o: AuditObservation) -> tuple[Manifest, ...]:
+    return tuple(child for child in (o.job, o.secret, o.config_map) if child is not None)
 
 
 def _delete(child: Manifest) -> DeleteChild:

@@ -90,9 +90,12 @@ def _where(o: Observation) -> str:
     return f"{o.wanted.connection.kind} {o.wanted.connection.name}"
 
 
+def covers(grant: Grant, topic: str, namespace_labels: Mapping[str, str]) -> bool:
+    return selects(grant.namespace_selector, namespace_labels) and topic.startswith(tuple(grant.topic_prefixes))
+
+
 def _covers(grant: Grant, o: Observation) -> bool:
-    of_namespace = selects(grant.namespace_selector, o.subject.namespace_labels)
-    return of_namespace and o.wanted.names.front.startswith(tuple(grant.topic_prefixes))
+    return covers(grant, o.wanted.names.front, o.subject.namespace_labels)
 
 
 def _too_much(o: Observation, grants: list[Grant], partitions: int) -> str | None:
