@@ -29,6 +29,10 @@ MINIMAL_SPECS: dict[str, dict[str, Any]] = {
     "DelayedTopicAudit": {"delayedTopicRef": {"name": "orders"}},
 }
 
+# What `kubectl api-resources` shows of Kubernetes itself, and what Strimzi's definitions say; to both, kinds are added.
+OF_KUBERNETES = "cj cm cr crd crds crs cs csr cvp deploy ds ep ev hpa ing limits netpol no ns pc pdb po pv pvc quota rc rs sa sc sts svc"
+OF_STRIMZI = "k kb kc kctr kmm kmm2 knp kr kt ku sps"
+
 
 def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     yield path, schema
@@ -65,6 +69,12 @@ def without_empty(value: Any) -> Any:
 
 def test_the_generated_files_in_the_repository_are_up_to_date() -> None:
     assert drifted(ROOT) == []
+
+
+def test_a_short_name_is_nobody_elses() -> None:
+    ours = [kind.short_name for kind in KINDS.values()]
+    assert len(set(ours)) == len(ours)
+    assert set(ours) & {*OF_KUBERNETES.split(), *OF_STRIMZI.split()} == set()
 
 
 def test_check_names_what_is_changed_missing_or_left_over(tmp_path: Path) -> None:

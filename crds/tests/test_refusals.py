@@ -339,5 +339,5 @@ def test_short_names_and_category_find_the_resources(tenant: Tenant) -> None:
     assert "found" in tenant.run("get", "delayedtopics", "found")
     header = tenant.run("get", "dtopic", "--output=wide").splitlines()[0].split()
     assert header == ["NAME", "TOPIC", "DELAYS", "WORKERS", "READY", "AGE", "PRODUCE-TO", "CONSUME-FROM", "VERDICT"]
-    for short_name in ("ckc", "kc", "dtaudit"):
+    for short_name in ("ckconn", "kconn", "dtaudit"):
         tenant.run("get", short_name)

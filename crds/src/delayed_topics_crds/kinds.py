@@ -40,7 +40,8 @@ class Scale:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One resource: `name` is its kind."""
+    """One resource: `name` is its kind. `short_name` must not be one of Kubernetes's or Strimzi's own: kubectl takes a word
+    for whichever of two it finds first, so that with Strimzi `kc` would be KafkaConnect or this at random."""
 
     model: type[Resource]
     plural: str
@@ -84,14 +85,14 @@ KINDS: Mapping[str, Kind] = {
         Kind(
             model=ClusterKafkaConnection,
             plural="clusterkafkaconnections",
-            short_name="ckc",
+            short_name="ckconn",
             columns=(_BOOTSTRAP, _READY, _AGE),
             namespaced=False,
         ),
         Kind(
             model=KafkaConnection,
             plural="kafkaconnections",
-            short_name="kc",
+            short_name="kconn",
             columns=(_BOOTSTRAP, _READY, _AGE),
         ),
         Kind(
