@@ -16,8 +16,11 @@ TENANT = "chart-test-tenant"
 AUDITS = "chart-test-audits"
 PRODUCTION = {
     "bootstrapServers": ["kafka-0.example.com:9093", "[2001:db8::1]:9093"],
-    "tls": {"caSecretRef": {"name": "kafka-ca"}},
-    "sasl": {"mechanism": "SCRAM-SHA-512", "secretRef": {"name": "kafka-operator"}},
+    "tls": {
+        "caSecretRef": {"name": "kafka-ca"},
+        "clientCertSecretRef": {"name": "delays", "certificateKey": "user.crt", "privateKeyKey": "user.key"},
+    },
+    "sasl": {"mechanism": "SCRAM-SHA-512", "username": "delays", "secretRef": {"name": "delays"}},
     "brokerSkewMs": 0,
     "allow": [
         {"namespaceSelector": {"matchLabels": {"team": "shop"}}, "topicPrefixes": ["shop."], "maxPartitions": 64}

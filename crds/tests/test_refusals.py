@@ -113,6 +113,14 @@ ACCEPTED = {
     "a reserved name with a topic of its own": delayed_topic("orders.ready", topic="orders"),
     "0 workers": delayed_topic(workers={"replicas": 0}),
     "TLS and SCRAM": connection(tls={"caSecretRef": {"name": "ca"}}, sasl=SCRAM),
+    "Secrets of Strimzi's KafkaUser": connection(
+        tls={
+            "caSecretRef": {"name": "my-cluster-cluster-ca-cert", "key": "ca.crt"},
+            "clientCertSecretRef": {"name": "shop", "certificateKey": "user.crt", "privateKeyKey": "user.key"},
+        },
+        sasl={"username": "CN=shop", "secretRef": {"name": "shop", "passwordKey": "password"}},
+    ),
+    "a user name by another key": connection(sasl={"secretRef": {"name": "shop", "usernameKey": "user"}}),
     "PLAIN over TLS": connection(tls={}, sasl={**SCRAM, "mechanism": "PLAIN"}),
     "IPv6": connection("KafkaConnection", bootstrapServers=["[fd00::1]:9092"]),
     "a grant": connection(
@@ -205,6 +213,15 @@ REFUSED = {
     "a server with a scheme": (connection(bootstrapServers=["SSL://kafka:9092"]), "must be host:port"),
     "a server without port": (connection(bootstrapServers=["kafka"]), "must be host:port"),
     "PLAIN without TLS": (connection(sasl={**SCRAM, "mechanism": "PLAIN"}), "must come with tls"),
+    "two user names": (
+        connection(sasl={"username": "shop", "secretRef": {"name": "shop", "usernameKey": "user"}}),
+        "username must not come with secretRef.usernameKey: leave one of them out",
+    ),
+    "an empty user name": (connection(sasl={**SCRAM, "username": ""}), "must be the name of a Kafka user"),
+    "a key that is a path": (
+        connection(sasl={"secretRef": {"name": "shop", "passwordKey": "../password"}}),
+        "must be a key of the Secret",
+    ),
     "unchecked certificates": (connection(tls={"insecureSkipVerify": True}), "unknown field"),
     "two minutes of skew": (connection(brokerSkewMs=120_000), "must be between 0 and 60000 milliseconds"),
     "65 grants": (

@@ -34,10 +34,10 @@ class Kubernetes:
         return {**body, "metadata": {**body["metadata"], "generation": 1}}
 
 
-def connections(store: Store, **settings: Any) -> Connections:
+def connections(store: Store, *, kube: Kubernetes | None = None, **settings: Any) -> Connections:
     return Connections(
         settings=Settings(namespace="system", audit_namespace="audits", worker_image="w", audit_image="a", **settings),
-        kube=Kubernetes(),  # type: ignore[arg-type]
+        kube=kube or Kubernetes(),  # type: ignore[arg-type]
         store=store,
         changed=lambda _: None,
         doubted=lambda _: None,
@@ -73,6 +73,73 @@ def test_a_certificate_that_is_none_is_a_condition_and_not_a_crash() -> None:
     assert isinstance(state, Unusable)
     assert state.reason == Reason.SPEC_INVALID
     assert "correct its certificates" in state.message
+
+
+CLUSTER_CA = {"ca.crt": "ca", "ca.p12": "-", "ca.password": "-"}
+TLS_USER = {"ca.crt": "clients' ca", "user.crt": "cert", "user.key": "key", "user.p12": "-", "user.password": "-"}
+SCRAM_USER = {"password": "secret", "sasl.jaas.config": "-"}
+LOGIN = {"username": "shop", "password": "secret", "user": "other", "pass": "word"}
+
+
+class Secrets(Kubernetes):
+    """As Strimzi writes them, for a Kafka cluster `main`, and one by hand."""
+
+    def __init__(self) -> None:
+        self._secrets = {"main-cluster-ca-cert": CLUSTER_CA, "cert": TLS_USER, "scram": SCRAM_USER, "login": LOGIN}
+
+    async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
+        data = self._secrets[name].items()
+        return {"kind": kind, "data": {key: base64.b64encode(value.encode()).decode() for key, value in data}}
+
+
+def files(**spec: Any) -> dict[str, str]:
+    """What workers and audits are given."""
+    told = connections(Store(), kube=Secrets(), tenant_namespaces=("shop",))
+    wanted = KafkaConnectionSpec.model_validate({"bootstrapServers": ["k:9093"], **spec})
+    return asyncio.run(told._connection(OURS, wanted)).to_files()
+
+
+def test_the_secret_of_a_scram_user_of_strimzi_serves_as_it_is() -> None:
+    ca = {"name": "main-cluster-ca-cert"}
+    assert files(tls={"caSecretRef": ca}, sasl={"username": "scram", "secretRef": {"name": "scram"}}) == {
+        "bootstrap-servers": "k:9093",
+        "security-protocol": "SASL_SSL",
+        "sasl-mechanism": "SCRAM-SHA-512",
+        "username": "scram",
+        "password": "secret",
+        "ca.crt": "ca",
+    }
+
+
+def test_the_secret_of_a_tls_user_of_strimzi_serves_as_it_is() -> None:
+    pair = {"name": "cert", "certificateKey": "user.crt", "privateKeyKey": "user.key"}
+    assert files(tls={"caSecretRef": {"name": "main-cluster-ca-cert"}, "clientCertSecretRef": pair}) == {
+        "bootstrap-servers": "k:9093",
+        "security-protocol": "SSL",
+        "ca.crt": "ca",
+        "tls.crt": "cert",
+        "tls.key": "key",
+    }
+
+
+@pytest.mark.parametrize(
+    ("keys", "login"),
+    [
+        ({}, ("shop", "secret")),
+        ({"usernameKey": "user", "passwordKey": "pass"}, ("other", "word")),
+    ],
+)
+def test_user_name_and_password_are_by_the_keys_that_the_connection_names(
+    keys: dict[str, str], login: tuple[str, str]
+) -> None:
+    told = files(sasl={"secretRef": {"name": "login", **keys}})
+    assert (told["username"], told["password"], told["security-protocol"]) == (*login, "SASL_PLAINTEXT")
+
+
+def test_a_secret_without_the_key_is_said_with_the_key() -> None:
+    with pytest.raises(ConnectionUnusable, match="Secret shop/scram has no key 'username': add it") as refused:
+        files(sasl={"secretRef": {"name": "scram"}})
+    assert refused.value.reason == Reason.CREDENTIALS_MISSING
 
 
 def test_who_waits_for_a_connection_that_nobody_gets_to_look_at_waits_no_longer_than_for_kafka() -> None:

@@ -25,11 +25,23 @@ TopicPrefix = Annotated[
 ]
 
 
+SecretKey = Annotated[str, Matches(r"[-._a-zA-Z0-9]+", "must be a key of the Secret", 253)]
+
+
 class CaSecretRef(SecretRef):
     """The Secret with the certificate of the authority that signed the brokers' certificates."""
 
-    key: Annotated[str, Matches(r"[-._a-zA-Z0-9]+", "must be a key of the Secret", 253)] = "ca.crt"
+    key: SecretKey = "ca.crt"
     """The key with the PEM certificates."""
+
+
+class ClientCertSecretRef(SecretRef):
+    """The Secret with a client certificate and its key, both PEM."""
+
+    certificate_key: SecretKey = "tls.crt"
+    """The key with the certificate, `user.crt` in the Secret of a KafkaUser of Strimzi."""
+    private_key_key: SecretKey = "tls.key"
+    """The key with the private key, `user.key` in the Secret of a KafkaUser of Strimzi."""
 
 
 class Tls(Spec):
@@ -37,17 +49,42 @@ class Tls(Spec):
 
     ca_secret_ref: CaSecretRef | None = None
     """The authority that signed the brokers' certificates."""
-    client_cert_secret_ref: SecretRef | None = None
-    """A Secret of type kubernetes.io/tls (`tls.crt`, `tls.key`), for brokers that ask for certificates."""
+    client_cert_secret_ref: ClientCertSecretRef | None = None
+    """A client certificate, for brokers that ask for one: a Secret of type kubernetes.io/tls, or any other with its keys named."""
+
+
+class LoginSecretRef(SecretRef):
+    """The Secret with the password, and with the user name unless that is said in the connection."""
+
+    username_key: SecretKey | None = None
+    """The key with the user name; `username` unless set. Not read if `sasl.username` is set."""
+    password_key: SecretKey = "password"
+    """The key with the password."""
 
 
 class Sasl(Spec):
     """User name and password."""
 
+    rules: ClassVar = (
+        Rule(
+            cel="!has(self.username) || !has(self.secretRef.usernameKey)",
+            message="username must not come with secretRef.usernameKey: leave one of them out",
+            field_path=".username",
+        ),
+    )
+
     mechanism: SaslMechanism = "SCRAM-SHA-512"
     """How the password is proven."""
-    secret_ref: SecretRef
-    """The Secret with the keys `username` and `password`."""
+    username: (
+        Annotated[
+            str,
+            Matches(r"\S(.*\S)?", "must be the name of a Kafka user, in one line and without spaces around it", 249),
+        ]
+        | None
+    ) = None
+    """The user name, where the Secret has none, as that of a KafkaUser of Strimzi; from the Secret unless set."""
+    secret_ref: LoginSecretRef
+    """The Secret with the password."""
 
 
 class KafkaConnectionSpec(Spec):

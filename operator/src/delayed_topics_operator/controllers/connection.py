@@ -194,38 +194,37 @@ class Connections:
             )
         tls, sasl = spec.tls, spec.sasl
         protocol = f"{'SASL_' if sasl else ''}{'SSL' if tls else 'PLAINTEXT'}"
-        ca = (
-            await self._secret(home, tls.ca_secret_ref.name, tls.ca_secret_ref.key) if tls and tls.ca_secret_ref else {}
-        )
-        pair = (
-            await self._secret(home, tls.client_cert_secret_ref.name, "tls.crt", "tls.key")
-            if tls and tls.client_cert_secret_ref
-            else {}
-        )
-        login = await self._secret(home, sasl.secret_ref.name, "username", "password") if sasl else {}
+        secrets: dict[str, str] = {}
+        if tls and (ca := tls.ca_secret_ref):
+            secrets |= await self._secret(home, ca.name, ca_pem=ca.key)
+        if tls and (pair := tls.client_cert_secret_ref):
+            secrets |= await self._secret(
+                home, pair.name, certificate_pem=pair.certificate_key, key_pem=pair.private_key_key
+            )
+        if sasl:
+            login = sasl.secret_ref
+            named = {} if sasl.username else {"username": login.username_key or "username"}
+            secrets |= await self._secret(home, login.name, password=login.password_key, **named)
+            secrets |= {"username": sasl.username} if sasl.username else {}
         try:
             return Connection(
                 bootstrap_servers=",".join(spec.bootstrap_servers),
-                security_protocol=protocol if sasl or tls else "PLAINTEXT",
+                security_protocol=protocol,
                 sasl_mechanism=sasl.mechanism if sasl else None,
-                username=login.get("username"),
-                password=login.get("password"),
-                ca_pem=next(iter(ca.values()), None),
-                certificate_pem=pair.get("tls.crt"),
-                key_pem=pair.get("tls.key"),
                 further=QUIET,
+                **secrets,
             )
         except ConnectionInvalid as e:
             raise ConnectionUnusable(str(e), reason=Reason.SPEC_INVALID) from e
 
-    async def _secret(self, namespace: str, name: str, *keys: str) -> dict[str, str]:
-        """Raises ConnectionUnusable."""
+    async def _secret(self, namespace: str, name: str, **keys: str) -> dict[str, str]:
+        """Text by field of a Connection. `keys`: which key of the Secret is which field. Raises ConnectionUnusable."""
         try:
             data = (await self._kube.get("Secret", namespace, name)).get("data") or {}
-            return {key: base64.b64decode(data[key]).decode() for key in keys}
+            return {field: base64.b64decode(data[key]).decode() for field, key in keys.items()}
         except NotFound as e:
             raise ConnectionUnusable(
-                f"Secret {namespace}/{name} does not exist: make it, with the keys {', '.join(keys)}",
+                f"Secret {namespace}/{name} does not exist: make it, with the keys {', '.join(keys.values())}",
                 reason=Reason.CREDENTIALS_MISSING,
             ) from e
         except KeyError as e:
