@@ -23,7 +23,8 @@ PRODUCTION = {
     "sasl": {"mechanism": "SCRAM-SHA-512", "username": "delays", "secretRef": {"name": "delays"}},
     "brokerSkewMs": 0,
     "allow": [
-        {"namespaceSelector": {"matchLabels": {"team": "shop"}}, "topicPrefixes": ["shop."], "maxPartitions": 64}
+        {"namespaceSelector": {"matchLabels": {"team": "shop"}}, "topicPrefixes": ["shop."], "maxPartitions": 64},
+        {"namespaceSelector": {}, "topicPrefixes": [""], "template": {"labels": ["team"], "maxMemory": "4Gi"}},
     ],
 }
 # Flags that say where Kafka is, and so depend on each other; each with the values that turn it on.
@@ -42,8 +43,12 @@ OTHER_FLAGS: tuple[dict[str, Any], ...] = (
     {"audits": {"executors": {"enabled": True}}},
     {"monitoring": {part: {"enabled": True, "labels": {"team": "a"}} for part in ("podMonitor", "rules", "dashboard")}},
     {"images": {"pullPolicy": "Always", "pullSecrets": [{"name": "registry"}]}},
+    {"serviceAccounts": {part: {"annotations": {"cloud/role": part}} for part in ("operator", "worker", "audit")}},
+    {"fsGroup": None, "evaluationKafka": {"podLabels": {"team": "a"}, "podAnnotations": {"sidecar": "none"}}},
     {
         "operator": {
+            "logLevel": "WARNING",
+            "resyncSeconds": 300,
             "nodeSelector": {"disk": "ssd"},
             "tolerations": [{"operator": "Exists"}],
             "affinity": {"nodeAffinity": {}},

@@ -1,17 +1,21 @@
 """What is installed, over all combinations of flags: rights, pods, and where the default connection leads."""
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from delayed_topics_crds import parse
 from delayed_topics_devcluster.errors import CommandFailedError
+from delayed_topics_operator.cli import main
 
 pytestmark = pytest.mark.api
 
 Manifest = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[2]
 PRODUCTION_SERVERS = ["kafka-0.example.com:9093", "[2001:db8::1]:9093"]
 
 
@@ -155,6 +159,59 @@ def test_every_pod_is_restricted_and_writes_only_to_volumes(everything: list[lis
                 assert context["capabilities"] == {"drop": ["ALL"]}, name
                 assert container["resources"]["limits"]["memory"], name
                 assert container["resources"]["requests"]["cpu"], name
+
+
+def test_no_pod_asks_for_a_user_or_group_where_the_cluster_chooses_them(everything: list[list[Manifest]]) -> None:
+    chosen = set()
+    for objects in everything:
+        given = [a for a in operator_arguments(objects) if a.startswith("--audit-fs-group=")]
+        for name, pod in pod_specs(objects):
+            context = pod["securityContext"]
+            assert not {"runAsUser", "runAsGroup", "supplementalGroups"} & context.keys(), name
+            assert not any("runAsUser" in container["securityContext"] for container in pod["containers"]), name
+            assert given or "fsGroup" not in context, name
+        chosen.add(tuple(given))
+    assert chosen == {(), ("--audit-fs-group=10001",)}
+
+
+def test_the_volume_of_the_evaluation_kafka_belongs_to_its_group(render: Any) -> None:
+    persistent = {"enabled": True, "persistence": {"enabled": True}}
+    for group, expected in (({}, 10001), ({"fsGroup": 2000}, 2000), ({"fsGroup": None}, None)):
+        pods = dict(pod_specs(render({"evaluationKafka": persistent}, group)))
+        assert pods["delayed-topics-kafka"]["securityContext"].get("fsGroup") == expected
+
+
+@pytest.mark.parametrize("image", ["operator", "worker", "audit", "kafka"])
+def test_an_image_runs_as_a_user_by_number_who_is_not_root(image: str) -> None:
+    # Pods name none, and a kubelet refuses one by name for runAsNonRoot.
+    users = re.findall(r"^USER (.+)$", (ROOT / "images" / image / "Dockerfile").read_text(), re.MULTILINE)
+    assert users == ["10001:10001"]
+
+
+def test_service_accounts_are_annotated_as_told(render: Any) -> None:
+    parts = ("operator", "worker", "audit")
+    told = {"serviceAccounts": {part: {"annotations": {"cloud/role": f"{part}s"}} for part in parts}}
+    accounts = of_kind(render(told, {"tenantNamespaces": ["shop"]}), "ServiceAccount")
+    found = [(a["metadata"]["namespace"], a["metadata"]["name"], a["metadata"]["annotations"]) for a in accounts]
+    kept = {"helm.sh/resource-policy": "keep"}
+    assert found == [
+        ("chart-test", "delayed-topics-operator", {"cloud/role": "operators"}),
+        ("chart-test", "delayed-topics-worker", {**kept, "cloud/role": "workers"}),
+        ("chart-test", "delayed-topics-audit", {"cloud/role": "audits"}),
+        ("shop", "delayed-topics-audit", {"cloud/role": "audits"}),
+    ]
+
+
+def test_what_the_operator_logs_and_how_often_it_compares_is_by_value(render: Any) -> None:
+    assert {"--log-level=INFO", "--resync-seconds=30"} <= set(operator_arguments(render()))
+    told = render({"operator": {"logLevel": "DEBUG", "resyncSeconds": 3600}})
+    assert {"--log-level=DEBUG", "--resync-seconds=3600"} <= set(operator_arguments(told))
+
+
+def test_the_operator_knows_every_argument(everything: list[list[Manifest]]) -> None:
+    known = {option for parameter in main.commands["run"].params for option in parameter.opts}
+    for objects in everything:
+        assert {argument.partition("=")[0] for argument in operator_arguments(objects)[1:]} <= known
 
 
 def test_only_the_operator_has_a_token(everything: list[list[Manifest]]) -> None:

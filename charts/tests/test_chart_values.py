@@ -1,22 +1,28 @@
 """What a person meets who writes values: descriptions, refusals, and what the chart says after it was installed."""
 
 import copy
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from delayed_topics_crds import parse
+from delayed_topics_crds import KINDS, parse
+from delayed_topics_crds.schema import structural
 from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_devcluster.context import Cluster
 from delayed_topics_devcluster.errors import CommandFailedError
 
 CHART = Path(__file__).resolve().parents[1] / "delayed-topics"
+ROOT = CHART.parents[1]
 VALUES = CHART / "values.yaml"
 # Maps in which every key is the user's.
 FREE = (
     {("operator", name) for name in ("nodeSelector", "affinity", "podLabels", "podAnnotations")}
+    | {("evaluationKafka", name) for name in ("podLabels", "podAnnotations")}
+    | {("serviceAccounts", part, "annotations") for part in ("operator", "worker", "audit")}
     | {("monitoring", part, "labels") for part in ("podMonitor", "rules", "dashboard")}
     | {(part, "resources", amounts) for part in ("operator", "evaluationKafka") for amounts in ("requests", "limits")}
 )
@@ -32,6 +38,24 @@ def test_every_value_is_described_where_its_default_is() -> None:
     document = yaml.compose("\n".join(lines))
     assert document is not None
     assert [path for path in undescribed(document, lines) if path not in FREE] == []
+
+
+@pytest.mark.check
+def test_the_default_connection_has_the_fields_of_the_resource() -> None:
+    spec = structural(KINDS["ClusterKafkaConnection"].model)["properties"]["spec"]
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = schema["properties"]["defaultConnection"]
+    ours = {"enabled", "name"}
+    assert set(fields(values, schema["$defs"])) - ours == set(fields(spec, {}))
+
+
+@pytest.mark.check
+def test_documents_upgrade_without_losing_new_values_and_name_one_version_of_helm() -> None:
+    documents = [ROOT / "README.md", CHART / "README.md", *(ROOT / "docs").glob("*.md")]
+    texts = [document.read_text() for document in documents]
+    # With it a value that the new chart has, and the old one hadn't, is none at all.
+    assert not [text for text in texts if "--reuse-values" in text]
+    assert {version for text in texts for version in re.findall(r"Helm (?:\| )?(\d+\.\d+) or", text)} == {"3.17"}
 
 
 @pytest.mark.api
@@ -66,6 +90,11 @@ def test_a_misspelt_value_is_refused_wherever_it_is(helm: Cluster, tmp_path: Pat
         {"evaluationKafka": {"secureListener": {"users": []}}},
         {"evaluationKafka": {"resources": {"limits": {"memory": "2 GB"}}}},
         {"operator": {"podLabels": {"team": 7}}},
+        {"operator": {"logLevel": "info"}},
+        {"operator": {"resyncSeconds": 0}},
+        {"fsGroup": 0},
+        {"serviceAccounts": {"worker": {"annotations": {"role": 7}}}},
+        {"defaultConnection": {"sasl": {"username": "", "secretRef": {"name": "kafka"}}}},
         {"monitoring": {"podMonitor": {"interval": "often"}}},
     ],
     ids=str,
@@ -112,6 +141,18 @@ def refusal(helm: Cluster, folder: Path, values: dict[str, Any]) -> str:
     with pytest.raises(CommandFailedError) as refused:
         helm.helm("template", "delayed-topics", CHART, "--kube-version=1.34", "--values", file)
     return refused.value.message
+
+
+def fields(schema: dict[str, Any], defs: dict[str, Any], at: str = "") -> Iterator[str]:
+    """Every field that a schema knows, as allow.template.maxCpu."""
+    if "$ref" in schema:
+        schema = defs[schema["$ref"].rpartition("/")[2]]
+    for inner in (schema, *schema.get("oneOf", ())):
+        for name, field in inner.get("properties", {}).items():
+            yield f"{at}{name}"
+            yield from fields(field, defs, f"{at}{name}.")
+    if "items" in schema:
+        yield from fields(schema["items"], defs, at)
 
 
 def undescribed(node: yaml.Node, lines: list[str], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

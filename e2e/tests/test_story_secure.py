@@ -76,7 +76,7 @@ def secure_tenant(install: Install, start_tenant: Tenants, credentials: dict[str
 def let_in(install: Install, namespaces: list[str]) -> None:
     """`helm upgrade` with other tenantNamespaces and everything else as it is."""
     install.cluster.helm(
-        *("upgrade", install.release, CHART, "--namespace", install.namespace, "--reuse-values"),
+        *("upgrade", install.release, CHART, "--namespace", install.namespace, "--reset-then-reuse-values"),
         *("--set-json", f"tenantNamespaces={json.dumps(namespaces)}", "--wait", "--timeout", "3m"),
     )
 

@@ -33,6 +33,12 @@ def test_the_account_is_kept_on_the_claim_that_it_is_given() -> None:
     assert world.status["report"] == f"accounts:{world.job_name}/report.html"
 
 
+def test_where_the_cluster_chooses_the_group_of_a_claim_nobody_else_does() -> None:
+    world = AuditWorld(raw=audit_resource(output={"claimName": "accounts"}), home="shop", fs_group=None)
+    world.settle()
+    assert "fsGroup" not in pod_of(world)["securityContext"]
+
+
 def test_the_account_is_kept_in_the_bucket_that_it_is_given() -> None:
     own = {"endpoint": "https://minio.example.com:9000", "region": "eu-1"}
     world = begun({"s3": {**S3, **own}})

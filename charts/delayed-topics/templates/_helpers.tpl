@@ -44,12 +44,10 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{ $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}
 {{- end -}}
 
-{{/* What the "restricted" Pod Security Standard asks of a pod. 10001 is the user of all our images. */}}
+{{/* What the "restricted" Pod Security Standard asks of a pod. The user is the image's, a number, or whom the cluster chooses:
+OpenShift refuses a pod that asks for one. */}}
 {{- define "delayed-topics.podSecurityContext" -}}
 runAsNonRoot: true
-runAsUser: 10001
-runAsGroup: 10001
-fsGroup: 10001
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 

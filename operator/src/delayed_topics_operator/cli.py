@@ -60,6 +60,11 @@ def main() -> None:
     show_default=True,
 )
 @click.option(
+    "--audit-fs-group",
+    type=click.IntRange(1),
+    help="Group that may write to the claim that an audit is kept on. The cluster chooses it unless set.",
+)
+@click.option(
     "--default-connection",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A manifest of a ClusterKafkaConnection that is applied at the start.",

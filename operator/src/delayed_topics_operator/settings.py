@@ -13,6 +13,7 @@ class Settings:
     audit_image             image of the audit Jobs
     image_pull_policy       of both
     audit_executors         whether audits may have executors: their Job may then make pods in its namespace
+    audit_fs_group          group that may write to the claim that an audit is kept on; None: the cluster chooses it
     http_port               /livez, /readyz and /metrics
     resync_seconds          how often everything is compared; half of what drift may last (60 s)
     gone_after_seconds      for how long a deletion waits for Kafka or its credentials before it leaves the topics as they are
@@ -30,6 +31,7 @@ class Settings:
     tenant_namespaces: tuple[str, ...] = ()
     image_pull_policy: str = "IfNotPresent"
     audit_executors: bool = False
+    audit_fs_group: int | None = None
     http_port: int = 8080
     resync_seconds: float = 30.0
     gone_after_seconds: float = 300.0

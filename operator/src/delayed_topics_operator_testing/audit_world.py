@@ -60,7 +60,7 @@ def topic_resource() -> Manifest:
 
 @dataclass
 class AuditWorld:
-    """`home`: the Job's namespace. `expired`: the seconds that the Job was given to live."""
+    """`home`: the Job's namespace. `fs_group`: that may write to a claim. `expired`: the seconds that the Job was given to live."""
 
     raw: Manifest = field(default_factory=audit_resource)
     topic: Manifest | None = field(default_factory=topic_resource)
@@ -68,6 +68,7 @@ class AuditWorld:
     ahead: str | None = None
     home: str = AUDIT_NAMESPACE
     files: dict[str, str] | Waiting = field(default_factory=lambda: {"password": "s3cret"})
+    fs_group: int | None = 10001
     config_map: Manifest | None = None
     secret: Manifest | None = None
     job: Manifest | None = None
@@ -109,6 +110,7 @@ class AuditWorld:
                 home=self.home,
                 secret=secret_name(self.job_name) if copied else "orders-delay-connection",
                 files=self.files if copied else None,
+                fs_group=self.fs_group,
             ),
             frozen=self.frozen,
             ahead=self.ahead,

@@ -135,6 +135,7 @@ class Audits:
             home=home,
             secret=secret,
             files=files,
+            fs_group=self._settings.audit_fs_group,
         )
 
     def _ahead(self, raw: Manifest) -> str | None:

@@ -39,6 +39,7 @@ class JobSettings:
     """`home`: the namespace of the Job. `secret`: the name of the Secret there with the connection.
 
     `files`: what that Secret must be given, because it is the Job's own. In a tenant's namespace it is the workers': None.
+    `fs_group`: the group that may write to a claim; None: the cluster chooses it.
     """
 
     image: str
@@ -46,6 +47,7 @@ class JobSettings:
     home: str
     secret: str
     files: Mapping[str, str] | Waiting | None
+    fs_group: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

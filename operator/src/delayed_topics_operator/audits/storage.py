@@ -11,8 +11,6 @@ VOLUME = "output"
 CLAIM = "/var/lib/delayed-topics-audit"
 SECRET = "/etc/delayed-topics/s3"
 CREDENTIALS_KEY = "credentials"
-AUDIT_GROUP = 10001
-"""Of the image's user: what is on the claim is written as it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +31,13 @@ def storage(o: AuditObservation) -> Storage | None:
     if output is None:
         return None
     if output.s3 is None:
+        group = o.job_settings.fs_group
         return Storage(
             folder=f"{CLAIM}/{o.job_name}",
             shown=f"{output.claim_name}:{o.job_name}",
             volume={"name": VOLUME, "persistentVolumeClaim": {"claimName": output.claim_name}},
             mount={"name": VOLUME, "mountPath": CLAIM},
-            security={"fsGroup": AUDIT_GROUP},
+            security={"fsGroup": group} if group is not None else {},
         )
     place = "/".join(part for part in (output.s3.bucket, output.s3.prefix, o.job_name) if part)
     # A storage of its own seldom has a name for each bucket.
