@@ -39,6 +39,7 @@ KAFKA_FLAGS: tuple[dict[str, Any], ...] = (
 OTHER_FLAGS: tuple[dict[str, Any], ...] = (
     {"evaluationKafka": {"persistence": {"enabled": True, "storageClassName": "fast"}}},
     {"crds": {"install": False}},
+    {"networkPolicies": {"enabled": True, "scrapers": [{"namespaceSelector": {}}], "kafkaPorts": [9098]}},
     {"tenantNamespaces": [TENANT]},
     {"audits": {"executors": {"enabled": True}}},
     {"monitoring": {part: {"enabled": True, "labels": {"team": "a"}} for part in ("podMonitor", "rules", "dashboard")}},

@@ -93,6 +93,8 @@ def test_a_misspelt_value_is_refused_wherever_it_is(helm: Cluster, tmp_path: Pat
         {"operator": {"logLevel": "info"}},
         {"operator": {"resyncSeconds": 0}},
         {"fsGroup": 0},
+        {"networkPolicies": {"kafkaPorts": ["kafka"]}},
+        {"networkPolicies": {"scrapers": ["monitoring"]}},
         {"serviceAccounts": {"worker": {"annotations": {"role": 7}}}},
         {"defaultConnection": {"sasl": {"username": "", "secretRef": {"name": "kafka"}}}},
         {"monitoring": {"podMonitor": {"interval": "often"}}},

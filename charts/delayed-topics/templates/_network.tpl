@@ -1,0 +1,53 @@
+{{/* The beginning of a NetworkPolicy, up to its rules. Takes a dict of root, name, namespace, part and pods. */}}
+{{- define "delayed-topics.networkPolicy" }}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ .name }}
+  namespace: {{ .namespace }}
+  labels: {{- include "delayed-topics.labels" (list .root .part) | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels: {{- toYaml .pods | nindent 6 }}
+  policyTypes: [Ingress, Egress]
+{{- end }}
+
+{{/* A list of ports, by number or by name. */}}
+{{- define "delayed-topics.tcpPorts" -}}
+{{- $ports := list }}
+{{- range . }}
+{{- $ports = append $ports (dict "protocol" "TCP" "port" (kindIs "string" . | ternary . (int64 .))) }}
+{{- end }}
+{{- uniq $ports | toYaml }}
+{{- end -}}
+
+{{/* Who may ask for metrics. Probes come from the node, which no policy holds back. */}}
+{{- define "delayed-topics.scraped" -}}
+- ports: [{protocol: TCP, port: http}]
+  {{- with .Values.networkPolicies.scrapers }}
+  from: {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end -}}
+
+{{/* 5353 is where the pods of OpenShift's DNS listen, and a policy looks at these, not at their Service. */}}
+{{- define "delayed-topics.toDns" -}}
+- ports:
+    {{- range list 53 5353 }}
+    - {protocol: UDP, port: {{ . }}}
+    - {protocol: TCP, port: {{ . }}}
+    {{- end }}
+{{- end -}}
+
+{{/* Where brokers are isn't known before they are asked, so it is their ports that are let through. */}}
+{{- define "delayed-topics.toDnsAndKafka" -}}
+{{- $ports := .Values.networkPolicies.kafkaPorts }}
+{{- if .Values.evaluationKafka.enabled }}
+{{- $ports = concat $ports (list 9092 9093) }}
+{{- end }}
+{{- range .Values.defaultConnection.bootstrapServers }}
+{{- $ports = append $ports (regexFind "[0-9]+$" . | int64) }}
+{{- end }}
+{{- include "delayed-topics.toDns" . }}
+- ports: {{- include "delayed-topics.tcpPorts" $ports | nindent 4 }}
+{{- end -}}

@@ -1,0 +1,116 @@
+"""The NetworkPolicies: they are for the pods that there are, and let through what these need."""
+
+from typing import Any
+
+import pytest
+import yaml
+from delayed_topics_operator.audits.executors import TEMPLATE_KEY
+from delayed_topics_operator_testing.audit_world import AuditWorld, audit_resource
+from delayed_topics_operator_testing.world import World, resource
+
+pytestmark = pytest.mark.api
+
+Manifest = dict[str, Any]
+ON = {"networkPolicies": {"enabled": True}, "evaluationKafka": {"enabled": True}, "tenantNamespaces": ["shop"]}
+
+
+def policies(objects: list[Manifest], namespace: str = "chart-test") -> dict[str, Manifest]:
+    found = [o for o in objects if o["kind"] == "NetworkPolicy" and o["metadata"]["namespace"] == namespace]
+    return {policy["metadata"]["name"]: policy["spec"] for policy in found}
+
+
+def ports(rules: list[Manifest], protocol: str = "TCP") -> set[Any]:
+    return {port["port"] for rule in rules for port in rule.get("ports", ()) if port["protocol"] == protocol}
+
+
+def selects(policy: Manifest, pod_labels: dict[str, str]) -> bool:
+    selected: dict[str, str] = policy["podSelector"]["matchLabels"]
+    return selected.items() <= pod_labels.items()
+
+
+def test_there_is_none_unless_asked_for(render: Any) -> None:
+    assert policies(render()) == {}
+
+
+def test_each_pod_of_the_release_has_one_of_its_own(everything: list[list[Manifest]]) -> None:
+    seen = 0
+    for objects in everything:
+        found = policies(objects)
+        for owner in objects:
+            if found and owner["kind"] in ("Deployment", "StatefulSet"):
+                pod_labels = owner["spec"]["template"]["metadata"]["labels"]
+                chosen = [name for name, policy in found.items() if selects(policy, pod_labels)]
+                assert chosen == [owner["metadata"]["name"]]
+                seen += 1
+    assert seen > 16
+
+
+def test_workers_and_audits_have_theirs_wherever_they_run(render: Any) -> None:
+    audits = AuditWorld(raw=audit_resource(spark={"executors": 2}))
+    audits.settle()
+    assert audits.job is not None
+    assert audits.config_map is not None
+    executor = yaml.safe_load(audits.config_map["data"][TEMPLATE_KEY])
+    made = {
+        "delayed-topics-worker": [worker_template()],
+        "delayed-topics-audit": [audits.job["spec"]["template"], executor],
+    }
+    objects = render(ON)
+    for namespace in ("chart-test", "shop"):
+        found = policies(objects, namespace)
+        for name, pods in made.items():
+            for pod in pods:
+                assert [n for n, policy in found.items() if selects(policy, pod["metadata"]["labels"])] == [name]
+
+
+def test_every_pod_reaches_dns_and_all_but_the_evaluation_kafka_reach_kafka(render: Any) -> None:
+    connection = {"bootstrapServers": ["kafka.example.com:19093", "[2001:db8::1]:9093"]}
+    for name, policy in policies(render(ON, {"defaultConnection": connection})).items():
+        assert policy["policyTypes"] == ["Ingress", "Egress"]
+        assert ports(policy["egress"], "UDP") == {53, 5353}
+        assert (ports(policy["egress"]) >= {9092, 9093, 9094, 19093}) == (name != "delayed-topics-kafka")
+
+
+def test_the_evaluation_kafka_is_reached_whatever_ports_another_has(render: Any) -> None:
+    found = policies(render(ON, {"networkPolicies": {"kafkaPorts": [9098]}}))
+    assert ports(found["delayed-topics-worker"]["egress"]) == {53, 5353, 9098, 9092, 9093}
+    assert ports(found["delayed-topics-kafka"]["ingress"]) == {"kafka", "kafka-secure", "kafka-pod-ip"}
+
+
+def test_who_talks_to_the_api_server_reaches_it_and_workers_do_not(render: Any) -> None:
+    found = policies(render(ON, {"networkPolicies": {"apiServerPorts": [16443], "storagePorts": [9000]}}))
+    reach = {name: {16443, 9000} & ports(policy["egress"]) for name, policy in found.items()}
+    assert reach == {
+        "delayed-topics-operator": {16443},
+        "delayed-topics-worker": set(),
+        "delayed-topics-audit": {16443, 9000},
+        "delayed-topics-kafka": set(),
+    }
+
+
+def test_metrics_are_for_those_who_may_scrape_and_audits_talk_among_themselves(render: Any) -> None:
+    monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    found = policies(render(ON, {"networkPolicies": {"scrapers": [monitoring]}}))
+    for name in ("delayed-topics-operator", "delayed-topics-worker"):
+        assert found[name]["ingress"] == [{"ports": [{"protocol": "TCP", "port": "http"}], "from": [monitoring]}]
+    audits = found["delayed-topics-audit"]
+    assert audits["ingress"] == [{"from": [{"podSelector": audits["podSelector"]}]}]
+    assert {"to": [{"podSelector": audits["podSelector"]}]} in audits["egress"]
+    assert policies(render(ON))["delayed-topics-worker"]["ingress"] == [
+        {"ports": [{"protocol": "TCP", "port": "http"}]}
+    ]
+
+
+def test_the_port_for_metrics_has_the_name_that_policies_use(render: Any) -> None:
+    (deployment,) = [o for o in render() if o["kind"] == "Deployment"]
+    for template in (deployment["spec"]["template"], worker_template()):
+        names = [port["name"] for container in template["spec"]["containers"] for port in container["ports"]]
+        assert names == ["http"]
+
+
+def worker_template() -> Manifest:
+    world = World(raw=resource())
+    world.settle()
+    (workers,) = [child for (kind, _), child in world.children.items() if kind == "StatefulSet"]
+    template: Manifest = workers["spec"]["template"]
+    return template
