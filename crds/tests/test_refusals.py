@@ -332,6 +332,13 @@ def test_what_can_not_be_changed_stays(
     tenant.try_out(delayed_topic(name, **before, delaySeconds=[0, 99]))
 
 
+def test_what_nobody_has_looked_at_says_so(tenant: Tenant) -> None:
+    for document in (delayed_topic("fresh"), audit(), connection("KafkaConnection")):
+        tenant.apply(document)
+        name = f"{document['kind']}/{document['metadata']['name']}"
+        assert tenant.run("get", name, "--output=jsonpath={.status}") == '{"observedGeneration":-1}'
+
+
 def test_an_audit_stays_as_it_was_created(tenant: Tenant) -> None:
     tenant.apply(audit())
     with pytest.raises(CommandFailedError, match="must stay as it was created"):

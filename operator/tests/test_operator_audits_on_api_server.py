@@ -106,7 +106,8 @@ def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(scen
     assert (found["verdict"], found["account"]) == ("Violated", {"produced": 7, "lost": 1})
     assert (scene.resource() or {})["status"]["lastAudit"]["verdict"] == "Violated"
     where = ("dtaudit/first", f"--namespace={scene.namespace}")
-    scene.api.kubectl("wait", *where, "--for=condition=Complete", "--timeout=180s")
+    for condition in ("Complete", "Stalled", "Ready=False"):
+        scene.api.kubectl("wait", *where, f"--for=condition={condition}", "--timeout=180s")
 
     def let_go() -> bool:
         audit, job, window_map = (

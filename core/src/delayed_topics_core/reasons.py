@@ -31,6 +31,7 @@ class Condition(StrEnum):
     # of a DelayedTopicAudit
     COMPLETE = "Complete"
     VERIFIED = "Verified"
+    STALLED = "Stalled"
 
 
 class Reason(StrEnum):

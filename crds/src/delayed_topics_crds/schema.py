@@ -44,7 +44,8 @@ def structural(model: type[Resource]) -> JsonSchema:
         "kind": {"type": "string"},
         "metadata": {"type": "object"},
         "spec": schema["properties"]["spec"],
-        "status": schema["properties"]["status"],
+        # What nobody has looked at yet is not as it should be: whoever compares generations, as kstatus does, sees that.
+        "status": {"default": {"observedGeneration": -1}, **schema["properties"]["status"]},
     }
     schema["required"] = ["spec"]
     return schema

@@ -218,10 +218,14 @@ def _on_topic(o: AuditObservation) -> DelayedTopicStatus | None:
 
 
 def _status(o: AuditObservation, complete: Said, verified: Said | None = None) -> DelayedTopicAuditStatus:
+    """`verified`: with the verdict only."""
     if verified is None:
         verified = Said(status="Unknown", reason=complete.reason, message=complete.message)
     before = {c.type: c for c in o.audit.status.conditions}
-    said = {Condition.COMPLETE: complete, Condition.VERIFIED: verified}
+    ready = replace(verified, status="True" if verified.status == "True" else "False")
+    # A verdict stays: nobody need wait for another.
+    stalled = {Condition.STALLED: complete} if complete.status == "True" and ready.status == "False" else {}
+    said = {Condition.READY: ready, Condition.COMPLETE: complete, Condition.VERIFIED: verified, **stalled}
     return DelayedTopicAuditStatus(
         observed_generation=o.audit.metadata.generation,
         conditions=tuple(
