@@ -45,6 +45,7 @@ OTHER_FLAGS: tuple[dict[str, Any], ...] = (
     {"monitoring": {part: {"enabled": True, "labels": {"team": "a"}} for part in ("podMonitor", "rules", "dashboard")}},
     {"images": {"pullPolicy": "Always", "pullSecrets": [{"name": "registry"}]}},
     {"serviceAccounts": {part: {"annotations": {"cloud/role": part}} for part in ("operator", "worker", "audit")}},
+    {"pods": {"labels": {"team": "platform"}, "annotations": {"sidecar.istio.io/inject": "false"}}},
     {"fsGroup": None, "evaluationKafka": {"podLabels": {"team": "a"}, "podAnnotations": {"sidecar": "none"}}},
     {
         "operator": {

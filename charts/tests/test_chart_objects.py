@@ -208,6 +208,16 @@ def test_what_the_operator_logs_and_how_often_it_compares_is_by_value(render: An
     assert {"--log-level=DEBUG", "--resync-seconds=3600"} <= set(operator_arguments(told))
 
 
+def test_the_operator_is_told_what_every_pod_that_it_makes_has(render: Any) -> None:
+    told = render({"pods": {"labels": {"team": "a"}, "annotations": {"x/y": '{"a": "b=c"}', "z": ""}}})
+    arguments = operator_arguments(told)
+    assert [a for a in arguments if a.startswith("--pod-")] == [
+        "--pod-label=team=a",
+        '--pod-annotation=x/y={"a": "b=c"}',
+        "--pod-annotation=z=",
+    ]
+
+
 def test_the_operator_knows_every_argument(everything: list[list[Manifest]]) -> None:
     known = {option for parameter in main.commands["run"].params for option in parameter.opts}
     for objects in everything:

@@ -21,6 +21,7 @@ VALUES = CHART / "values.yaml"
 # Maps in which every key is the user's.
 FREE = (
     {("operator", name) for name in ("nodeSelector", "affinity", "podLabels", "podAnnotations")}
+    | {("pods", name) for name in ("labels", "annotations")}
     | {("evaluationKafka", name) for name in ("podLabels", "podAnnotations")}
     | {("serviceAccounts", part, "annotations") for part in ("operator", "worker", "audit")}
     | {("monitoring", part, "labels") for part in ("podMonitor", "rules", "dashboard")}

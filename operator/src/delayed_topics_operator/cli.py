@@ -26,6 +26,16 @@ API_SERVER_WAIT_SECONDS = 2.0
 T = TypeVar("T")
 
 
+def _pairs(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for pair in given:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise click.BadParameter(f"{pair!r} must be KEY=VALUE")
+        found[key] = value
+    return found
+
+
 @click.group()
 def main() -> None:
     """The operator of delayed topics."""
@@ -58,6 +68,20 @@ def main() -> None:
     type=click.Choice(["Always", "IfNotPresent", "Never"]),
     default="IfNotPresent",
     show_default=True,
+)
+@click.option(
+    "--pod-label",
+    "pod_labels",
+    multiple=True,
+    callback=_pairs,
+    help="KEY=VALUE: a label of every pod of workers and audits. May be repeated.",
+)
+@click.option(
+    "--pod-annotation",
+    "pod_annotations",
+    multiple=True,
+    callback=_pairs,
+    help="KEY=VALUE: an annotation of every pod of workers and audits. May be repeated.",
 )
 @click.option(
     "--audit-fs-group",

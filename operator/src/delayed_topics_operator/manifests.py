@@ -174,6 +174,7 @@ def _stateful_set(
     template = wanted.template
     annotations = {
         **(template.annotations or {}),
+        **pods.annotations,
         CONFIG_HASH: digest(config),
         CONNECTION_HASH: digest(json.dumps(dict(files), sort_keys=True)),
     }
@@ -186,7 +187,10 @@ def _stateful_set(
         "revisionHistoryLimit": 3,
         "selector": {"matchLabels": labels(subject)},
         "template": {
-            "metadata": {"labels": {**(template.labels or {}), **labels(subject)}, "annotations": annotations},
+            "metadata": {
+                "labels": {**(template.labels or {}), **pods.labels, **labels(subject)},
+                "annotations": annotations,
+            },
             "spec": _pod(name, subject, wanted, pods, files),
         },
     }

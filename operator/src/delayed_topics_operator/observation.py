@@ -125,12 +125,15 @@ class KafkaView:
 
 @dataclass(frozen=True, kw_only=True)
 class PodSettings:
-    """What the operator itself brings into worker pods. `allowed`: it has rights in the namespace the pods belong to."""
+    """What the operator itself brings into worker pods. `allowed`: it has rights in the namespace the pods belong to.
+    `labels`, `annotations`: those that every pod has in this installation."""
 
     image: str
     image_pull_policy: str
     home: str
     allowed: bool
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

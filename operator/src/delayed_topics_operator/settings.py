@@ -1,6 +1,7 @@
 """Everything that can be set about the operator, with unit and reason."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,6 +14,8 @@ class Settings:
     audit_image             image of the audit Jobs
     image_pull_policy       of both
     audit_executors         whether audits may have executors: their Job may then make pods in its namespace
+    pod_labels              further labels of their pods, for what acts on pods in this cluster: injectors, policies, scrapers
+    pod_annotations         further annotations of them
     audit_fs_group          group that may write to the claim that an audit is kept on; None: the cluster chooses it
     http_port               /livez, /readyz and /metrics
     resync_seconds          how often everything is compared; half of what drift may last (60 s)
@@ -31,6 +34,8 @@ class Settings:
     tenant_namespaces: tuple[str, ...] = ()
     image_pull_policy: str = "IfNotPresent"
     audit_executors: bool = False
+    pod_labels: Mapping[str, str] = field(default_factory=dict)
+    pod_annotations: Mapping[str, str] = field(default_factory=dict)
     audit_fs_group: int | None = None
     http_port: int = 8080
     resync_seconds: float = 30.0

@@ -136,6 +136,8 @@ class Audits:
             secret=secret,
             files=files,
             fs_group=self._settings.audit_fs_group,
+            labels=self._settings.pod_labels,
+            annotations=self._settings.pod_annotations,
         )
 
     def _ahead(self, raw: Manifest) -> str | None:

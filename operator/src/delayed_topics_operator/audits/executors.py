@@ -50,15 +50,15 @@ def settings(o: AuditObservation, *, folder: str, overhead: str) -> dict[str, st
     return chosen
 
 
-def template(labels: dict[str, str], kept: Storage | None) -> str:
-    """A pod, as JSON. `kept`: where the executors write parts of the account."""
+def template(metadata: Manifest, kept: Storage | None) -> str:
+    """A pod, as JSON. `metadata`: as that of the Job's. `kept`: where the executors write parts of the account."""
     container: Manifest = {"name": CONTAINER, "securityContext": CONTAINER_SECURITY}
     if kept is not None:
         container |= {"env": kept.environment, "volumeMounts": [kept.mount]}
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"labels": labels},
+        "metadata": metadata,
         "spec": {
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,

@@ -47,7 +47,7 @@ def config_map(o: AuditObservation, window: AuditWindow) -> Manifest:
     if o.audit.spec.spark.executors:
         output = o.audit.spec.output
         shared = storage(o) if output and output.parquet else None
-        data[executors.TEMPLATE_KEY] = executors.template(_labels(o), shared)
+        data[executors.TEMPLATE_KEY] = executors.template(_pod_metadata(o), shared)
     return {**_object("v1", "ConfigMap", name, o), "immutable": True, "data": data}
 
 
@@ -68,7 +68,7 @@ def secret(o: AuditObservation, files: Mapping[str, str]) -> Manifest:
 def job(o: AuditObservation) -> Manifest:
     """Without a time to live: it is given one when its verdict was read."""
     name = o.job_name
-    template = {"metadata": {"labels": _labels(o)}, "spec": _pod(o, name)}
+    template = {"metadata": _pod_metadata(o), "spec": _pod(o, name)}
     return {**_object("batch/v1", "Job", name, o), "spec": {"backoffLimit": RETRIES, "template": template}}
 
 
@@ -146,6 +146,11 @@ def _container(o: AuditObservation) -> Manifest:
 def mebibytes(memory: str) -> int:
     """Of what SparkMemory allows: `2g`, `768m`."""
     return int(memory[:-1]) * (1024 if memory[-1] == "g" else 1)
+
+
+def _pod_metadata(o: AuditObservation) -> Manifest:
+    annotations = {"annotations": dict(o.job_settings.annotations)} if o.job_settings.annotations else {}
+    return {"labels": {**o.job_settings.labels, **_labels(o)}, **annotations}
 
 
 def _labels(o: AuditObservation) -> dict[str, str]:

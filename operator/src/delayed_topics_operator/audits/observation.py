@@ -1,7 +1,7 @@
 """What a pass over a DelayedTopicAudit knows. A value: nothing in it changes any more."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -39,7 +39,8 @@ class JobSettings:
     """`home`: the namespace of the Job. `secret`: the name of the Secret there with the connection.
 
     `files`: what that Secret must be given, because it is the Job's own. In a tenant's namespace it is the workers': None.
-    `fs_group`: the group that may write to a claim; None: the cluster chooses it.
+    `fs_group`: the group that may write to a claim; None: the cluster chooses it. `labels`, `annotations`: those that every pod
+    has in this installation.
     """
 
     image: str
@@ -48,6 +49,8 @@ class JobSettings:
     secret: str
     files: Mapping[str, str] | Waiting | None
     fs_group: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -166,6 +166,8 @@ class DelayedTopics:
             pods=PodSettings(
                 image=self._settings.worker_image,
                 image_pull_policy=self._settings.image_pull_policy,
+                labels=self._settings.pod_labels,
+                annotations=self._settings.pod_annotations,
                 home=home,
                 allowed=allowed,
             ),

@@ -1,0 +1,49 @@
+"""Labels and annotations that an installation wants on every pod that the operator makes."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from click.testing import CliRunner
+from delayed_topics_operator import manifests
+from delayed_topics_operator.audits import manifests as audit_manifests
+from delayed_topics_operator.audits.executors import TEMPLATE_KEY
+from delayed_topics_operator.cli import main
+from delayed_topics_operator_testing.audit_world import WINDOW, AuditWorld, audit_resource
+from delayed_topics_operator_testing.world import World, resource
+
+LABELS = {"team": "platform", "app.kubernetes.io/name": "stolen"}
+ANNOTATIONS = {"sidecar.istio.io/inject": "false", manifests.CONFIG_HASH: "stolen"}
+
+
+def workers(**of_the_installation: Any) -> dict[str, Any]:
+    template = {"labels": {"team": "shop", "shift": "night"}, "annotations": {"sidecar.istio.io/inject": "true"}}
+    world = World(resource(workers={"template": template}))
+    o = world.observe()
+    pods = replace(o.pods, **of_the_installation)
+    made = manifests._stateful_set("orders", o.subject, o.wanted, pods, {}, "{}")
+    return dict(made["template"]["metadata"])
+
+
+def test_workers_have_them_and_a_template_does_not_undo_them() -> None:
+    plain, marked = workers(), workers(labels=LABELS, annotations=ANNOTATIONS)
+    assert marked["labels"] == {**plain["labels"], "team": "platform"}
+    assert marked["labels"]["shift"] == "night"
+    assert marked["annotations"] == {**plain["annotations"], "sidecar.istio.io/inject": "false"}
+
+
+def test_audits_and_their_executors_have_them() -> None:
+    o = AuditWorld(raw=audit_resource(spark={"executors": 1})).observe()
+    marked = replace(o, job_settings=replace(o.job_settings, labels=LABELS, annotations={"a": "b"}))
+    job = audit_manifests.job(marked)["spec"]["template"]["metadata"]
+    executor = json.loads(audit_manifests.config_map(marked, WINDOW)["data"][TEMPLATE_KEY])["metadata"]
+    assert job == executor
+    assert job["labels"] == {**audit_manifests.job(o)["spec"]["template"]["metadata"]["labels"], "team": "platform"}
+    assert job["annotations"] == {"a": "b"}
+
+
+def test_one_that_is_no_pair_is_refused_at_the_start() -> None:
+    arguments = ["run", "--namespace=a", "--worker-image=w", "--audit-image=a", "--pod-label=team"]
+    told = CliRunner().invoke(main, arguments)
+    assert told.exit_code == 2
+    assert "'team' must be KEY=VALUE" in told.output
