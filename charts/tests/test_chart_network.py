@@ -14,8 +14,10 @@ Manifest = dict[str, Any]
 ON = {"networkPolicies": {"enabled": True}, "evaluationKafka": {"enabled": True}, "tenantNamespaces": ["shop"]}
 
 
-def policies(objects: list[Manifest], namespace: str = "chart-test") -> dict[str, Manifest]:
-    found = [o for o in objects if o["kind"] == "NetworkPolicy" and o["metadata"]["namespace"] == namespace]
+def policies(objects: list[Manifest], *namespaces: str) -> dict[str, Manifest]:
+    """By name, of the release's namespace and of that of audits unless others are named."""
+    homes = namespaces or ("chart-test", "chart-test-audits")
+    found = [o for o in objects if o["kind"] == "NetworkPolicy" and o["metadata"]["namespace"] in homes]
     return {policy["metadata"]["name"]: policy["spec"] for policy in found}
 
 
@@ -56,9 +58,10 @@ def test_workers_and_audits_have_theirs_wherever_they_run(render: Any) -> None:
         "delayed-topics-audit": [audits.job["spec"]["template"], executor],
     }
     objects = render(ON)
-    for namespace in ("chart-test", "shop"):
-        found = policies(objects, namespace)
-        for name, pods in made.items():
+    homes = {"delayed-topics-worker": ("chart-test", "shop"), "delayed-topics-audit": ("chart-test-audits", "shop")}
+    for name, pods in made.items():
+        for namespace in homes[name]:
+            found = policies(objects, namespace)
             for pod in pods:
                 assert [n for n, policy in found.items() if selects(policy, pod["metadata"]["labels"])] == [name]
 

@@ -191,15 +191,16 @@ def test_an_image_runs_as_a_user_by_number_who_is_not_root(image: str) -> None:
 def test_service_accounts_are_annotated_as_told(render: Any) -> None:
     parts = ("operator", "worker", "audit")
     told = {"serviceAccounts": {part: {"annotations": {"cloud/role": f"{part}s"}} for part in parts}}
-    accounts = of_kind(render(told, {"tenantNamespaces": ["shop"]}), "ServiceAccount")
-    found = [(a["metadata"]["namespace"], a["metadata"]["name"], a["metadata"]["annotations"]) for a in accounts]
-    kept = {"helm.sh/resource-policy": "keep"}
-    assert found == [
-        ("chart-test", "delayed-topics-operator", {"cloud/role": "operators"}),
-        ("chart-test", "delayed-topics-worker", {**kept, "cloud/role": "workers"}),
-        ("chart-test", "delayed-topics-audit", {"cloud/role": "audits"}),
-        ("shop", "delayed-topics-audit", {"cloud/role": "audits"}),
-    ]
+    executors = {"audits": {"executors": {"enabled": True}}, "tenantNamespaces": ["shop"]}
+    accounts = of_kind(render(told, executors), "ServiceAccount")
+    found = {(a["metadata"]["namespace"], a["metadata"]["name"]): a["metadata"]["annotations"] for a in accounts}
+    assert found == {
+        ("chart-test", "delayed-topics-operator"): {"cloud/role": "operators"},
+        ("chart-test", "delayed-topics-worker"): {"helm.sh/resource-policy": "keep", "cloud/role": "workers"},
+        ("chart-test-audits", "delayed-topics-audit"): {"cloud/role": "audits"},
+        ("chart-test-audits", "delayed-topics-audit-driver"): {"cloud/role": "audits"},
+        ("shop", "delayed-topics-audit-driver"): {"cloud/role": "audits"},
+    }
 
 
 def test_what_the_operator_logs_and_how_often_it_compares_is_by_value(render: Any) -> None:
