@@ -42,10 +42,14 @@ def test_a_run_that_left_no_report_has_failed(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().out.splitlines()[-1] == "0 passed, 1 failed"
 
 
-@pytest.mark.parametrize("seed", range(50))
 @pytest.mark.parametrize("processes", [1, 2, 3])
-def test_what_disturbs_the_cluster_runs_when_nothing_else_of_it_does(processes: int, seed: int) -> None:
-    chance = random.Random(seed)
+def test_what_disturbs_the_cluster_runs_when_nothing_else_of_it_does(processes: int) -> None:
+    for seed in range(50):
+        _play(processes, random.Random(seed))
+
+
+def _play(processes: int, chance: random.Random) -> None:
+    """Processes that begin and end their tests in any order."""
     files = [f"e2e/tests/test_story_{n}.py" for n in range(chance.randrange(6))]
     files += [*ALONE, *chance.sample(["core/tests/test_a.py", "checks/test_house.py", "client/tests/test_b.py"], 2)]
     tests = [f"{file}::test_{n}" for file in files for n in range(chance.randrange(1, 5))]

@@ -111,7 +111,9 @@ class Audits:
             job_name=name,
             audit=audit,
             topic=topic,
-            job_settings=self._job_settings(key, name, topic, home),
+            job_settings=self._job_settings(
+                key, name, topic, home, files_needed=undecided and config_map is not None and job is None
+            ),
             frozen=await self._frozen(audit, topic, home) if undecided and topic and not begun and not ahead else None,
             ahead=ahead,
             config_map=config_map,
@@ -120,13 +122,15 @@ class Audits:
             pods=pods,
         )
 
-    def _job_settings(self, key: Key, job: str, topic: DelayedTopic | None, home: str) -> JobSettings:
+    def _job_settings(
+        self, key: Key, job: str, topic: DelayedTopic | None, home: str, *, files_needed: bool
+    ) -> JobSettings:
         files: Mapping[str, str] | Waiting | None = None
         secret = secret_name(job)
         if topic is not None and home == key.namespace:
             workers = manifests.object_name(namespace=key.namespace, name=topic.metadata.name, home=home)
             secret = f"{workers}-connection"
-        elif topic is not None:
+        elif topic is not None and files_needed:
             state, _ = self._connections.look(connection_key(topic))
             files = Waiting(reason=state.reason, message=state.message) if isinstance(state, Unusable) else state.files
         return JobSettings(

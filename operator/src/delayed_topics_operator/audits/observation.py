@@ -38,7 +38,8 @@ class Refused:
 class JobSettings:
     """`home`: the namespace of the Job. `secret`: the name of the Secret there with the connection.
 
-    `files`: what that Secret must be given, because it is the Job's own. In a tenant's namespace it is the workers': None.
+    `files`: what that Secret must be given, because it is the Job's own; None in a tenant's namespace, where it is the workers', and while
+    no Job is to begin.
     `fs_group`: the group that may write to a claim; None: the cluster chooses it. `labels`, `annotations`: those that every pod
     has in this installation.
     """
