@@ -7,13 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from delayed_topics_devcluster.progress import say
 
 from delayed_topics_bench.drain import Watch, unwatched
+from delayed_topics_bench.overtaken import overtakings
 from delayed_topics_bench.samples import Samples, Verdict, due_under_load, judge, percentiles
 from delayed_topics_bench.stand import PARTITIONS, Stand
 
 __all__ = ["Late", "floor", "lateness"]
 
+MAX_TOLD = 20
 IDLE_SECONDS = 30
 """Beyond the longest delay. What has not come when nothing has come for so long is lost."""
 PATIENCE_SECONDS = 180
@@ -60,10 +63,20 @@ def lateness(
             size=size,
             longest_seconds=max(delay_seconds),
         )
-    late = _judged(directory, warm_seconds=warm_seconds, delay_seconds=delay_seconds)
+        late = _judged(directory, warm_seconds=warm_seconds, delay_seconds=delay_seconds)
+        if late.verdict.disordered and kinds == 1:
+            late = replace(late, verdict=_explained(stand, topic.names.ready, late.verdict))
     if not unfinished:
         return late
     return replace(late, unfinished=late.verdict.lost, verdict=replace(late.verdict, lost=0))
+
+
+def _explained(stand: Stand, ready: str, verdict: Verdict) -> Verdict:
+    """Says which were overtaken, and by what: it is too rare to be had again at will."""
+    found = list(overtakings(stand.world.read(ready, verdict.records - verdict.lost)))
+    for overtaking in found[:MAX_TOLD]:
+        say(str(overtaking))
+    return replace(verdict, order_exempt=sum(overtaking.exempt for overtaking in found))
 
 
 def floor(stand: Stand, *, rate: int, warm_seconds: int, seconds: int, size: int) -> Late:

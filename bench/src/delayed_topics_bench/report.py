@@ -91,13 +91,14 @@ def _notes(body: Body) -> Iterator[str]:
     if not runs:
         return
     counts = {
-        name: sum(run["checked"][name] for run in runs if "checked" in run)
-        for name in ("records", "early", "lost", "doubled", "disordered")
+        name: sum(run["checked"].get(name, 0) for run in runs if "checked" in run)
+        for name in ("records", "early", "lost", "doubled", "disordered", "order_exempt")
     }
     machine = body["machine"]
     yield (
         f"Of {counts['records']:,} records that the checker followed: {counts['early']} early, {counts['lost']} lost, "
-        f"{counts['doubled']} doubled, {counts['disordered']} out of order."
+        f"{counts['doubled']} doubled, {counts['disordered']} out of order"
+        + (f", of {counts['order_exempt']} of which no order is promised." if counts["order_exempt"] else ".")
     )
     slowed = [run["slowed"] for run in runs]
     commits = sorted({run["commit"] for run in runs})

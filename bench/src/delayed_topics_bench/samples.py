@@ -24,13 +24,15 @@ PERCENTILES: Mapping[str, float] = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Counts of records. `disordered`: first copies that came after a later record of their partition and delay."""
+    """Counts of records. `disordered`: first copies that came after a later record of their partition and delay; `order_exempt`:
+    those of them of which no order is promised (see overtaken), where that was looked at."""
 
     records: int = 0
     early: int = 0
     lost: int = 0
     doubled: int = 0
     disordered: int = 0
+    order_exempt: int = 0
 
     def __add__(self, other: "Verdict") -> "Verdict":
         return Verdict(
@@ -39,6 +41,7 @@ class Verdict:
             lost=self.lost + other.lost,
             doubled=self.doubled + other.doubled,
             disordered=self.disordered + other.disordered,
+            order_exempt=self.order_exempt + other.order_exempt,
         )
 
 
