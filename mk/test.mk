@@ -14,7 +14,7 @@ endef
 # a failing command inside eval "$$(…)" would go unseen
 on_cluster = told="$$(.venv/bin/devcluster env)"; eval "$$told"; export KUBECONFIG KAFKA_BOOTSTRAP PATH="$(CACHE)/bin:$$PATH"
 
-.PHONY: test check unit broker slow smoke api e2e
+.PHONY: test check unit broker slow smoke api slow-api e2e
 test: setup ## the gate: its tiers in order, until the first that fails
 	@mk/gate $(REPORTS) $(GATE)
 
@@ -39,7 +39,11 @@ stories = --stories=$(REPORTS)/$(report).json
 
 api: setup ## the operator, the chart and the CRDs against a real API server and a broker, without a node: STORY=refusals N=20
 	@.venv/bin/devcluster programs
-	@$(call pytest,$(stories) -m "api and not cluster" $(if $(STORY),$(repeated),-n 4))
+	@$(call pytest,$(stories) -m "api and not slow and not cluster" $(if $(STORY),$(repeated),-n 4))
+
+slow-api: setup ## as api, but what takes minutes: N=10 to repeat it
+	@.venv/bin/devcluster programs
+	@$(call pytest,$(stories) -m "api and slow and not cluster" --keep-duplicates $(foreach n,$(shell seq $(or $(N),1)),operator/tests))
 
 # A story that fails is tried once more from a wiped platform; the first failure is said, kept, and counts as red in a series.
 smoke: setup ## the main job once, through all parts, on a cluster made from nothing

@@ -2,16 +2,18 @@
 
 import asyncio
 import base64
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Reason
 from delayed_topics_crds import KafkaConnectionSpec
+from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import BrokerInfo, ClusterInfo
 from delayed_topics_operator.audits.controller import _topic
-from delayed_topics_operator.controllers.connection import Connections, same_cluster
+from delayed_topics_operator.controllers.connection import Connections, _Entry, _now, same_cluster
 from delayed_topics_operator.controllers.delayed_topic import SOON_SECONDS, UNDONE_SECONDS, DelayedTopics
-from delayed_topics_operator.errors import ConnectionUnusable, NotYet
+from delayed_topics_operator.errors import ConnectionUnusable, NotFound, NotYet
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.observation import Unusable
 from delayed_topics_operator.plan import ApplyChild, Plan
@@ -32,6 +34,11 @@ class Kubernetes:
 
     async def apply(self, body: dict[str, Any], **_: Any) -> dict[str, Any]:
         return {**body, "metadata": {**body["metadata"], "generation": 1}}
+
+
+class WithoutSecrets(Kubernetes):
+    async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
+        raise NotFound(f"{kind} {name}", status=404)
 
 
 def connections(store: Store, *, kube: Kubernetes | None = None, **settings: Any) -> Connections:
@@ -63,6 +70,37 @@ def test_in_a_namespace_that_is_not_listed_the_operator_connects_nowhere() -> No
     with pytest.raises(ConnectionUnusable, match="list it in the chart's tenantNamespaces") as refused:
         asyncio.run(connections(Store())._connection(OURS, spec))
     assert refused.value.reason == Reason.NOT_ALLOWED
+
+
+def test_a_connection_goes_on_with_what_it_was_opened_with_while_it_or_its_namespace_is_deleted() -> None:
+    opened = Connection(bootstrap_servers="127.0.0.1:1")
+    entry = _Entry(
+        Unusable(reason=Reason.IN_PROGRESS, message="", since=_now()),
+        link=SimpleNamespace(connection=opened),  # type: ignore[arg-type]
+    )
+    spec = KafkaConnectionSpec.model_validate(
+        {"bootstrapServers": ["127.0.0.1:1"], "sasl": {"secretRef": {"name": "gone"}}}
+    )
+    store = stored()
+    looked = connections(store, kube=WithoutSecrets(), tenant_namespaces=("shop",))
+
+    def connected() -> Connection:
+        return asyncio.run(looked._connected(OURS, store.get(*OURS) or {}, spec, entry))
+
+    with pytest.raises(ConnectionUnusable, match="gone does not exist"):
+        connected()
+    store.put(
+        {"kind": "Namespace", "metadata": {"name": "shop", "uid": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    )
+    assert connected() is opened
+    store.put({"kind": "Namespace", "metadata": {"name": "shop", "uid": "n2"}})
+    store.put(
+        {
+            "kind": OURS.kind,
+            "metadata": {"name": "ours", "namespace": "shop", "uid": "u2", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+        }
+    )
+    assert connected() is opened
 
 
 def test_a_certificate_that_is_none_is_a_condition_and_not_a_crash() -> None:

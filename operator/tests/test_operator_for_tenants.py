@@ -54,9 +54,10 @@ def test_a_namespace_with_its_own_connection_is_deleted_although_its_credentials
     tenant.api.apply(connection(tenant))
     tenant.apply(connectionRef=OWN, deletionPolicy="Delete")
     tenant.wait_until_served()
-    tenant.api.kubectl("delete", "kafkaconnection", "mine", f"--namespace={tenant.namespace}")
+    tenant.api.kubectl("delete", "kafkaconnection", "mine", f"--namespace={tenant.namespace}", "--wait=false")
     tenant.api.kubectl("delete", "namespace", tenant.namespace, "--timeout=180s")
     assert tenant.resource() is None
+    assert tenant.topics() == {}
 
 
 def test_a_namespace_that_has_not_let_the_operator_in_is_told_how_to(scene: Scene) -> None:

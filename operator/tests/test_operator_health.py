@@ -104,7 +104,7 @@ def waiting_audit() -> Manifest:
 def connection(reason: Reason) -> Manifest:
     raw = {"kind": "KafkaConnection", "metadata": {"generation": 1}}
     unusable = Unusable(reason=reason, message="a sentence", since=BEGIN)
-    return {**raw, "status": to_dict(_status(raw, _Entry(unusable), None))}
+    return {**raw, "status": to_dict(_status(raw, _Entry(unusable), None, []))}
 
 
 CASES: dict[str, tuple[Callable[[], Manifest], str, str]] = {

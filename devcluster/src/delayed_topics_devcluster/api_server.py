@@ -110,6 +110,14 @@ class ApiServer(WithTools):
         logs = {name: self._log(name).read_text(errors="replace") for name in self._running}
         return "\n".join(f"--- {name}\n{log[-LOG_CHARACTERS:]}" for name, log in logs.items())
 
+    def kubeconfig_of(self, namespace: str, service_account: str) -> Path:
+        """For a process that has the rights of this account and no others."""
+        token = self.kubectl("create", "token", service_account, f"--namespace={namespace}", "--duration=2h").strip()
+        file = self.folder / f"kubeconfig-{namespace}-{service_account}"
+        certificate = self.folder / "certificates" / "apiserver.crt"
+        file.write_text(KUBECONFIG.format(port=self._port, certificate=certificate, token=token))
+        return file
+
     def close(self) -> None:
         for process in reversed(self._running.values()):
             process.kill()

@@ -11,8 +11,9 @@ from delayed_topics_kafka.errors import GroupActive, KafkaDoorError, TopicExists
 from delayed_topics_kafka.model import CommittedOffset
 
 from delayed_topics_operator import metrics
-from delayed_topics_operator.errors import Conflict, KubeError, NotFound, NotYet
+from delayed_topics_operator.errors import KubeError, NotYet
 from delayed_topics_operator.explain import in_words, notice
+from delayed_topics_operator.finalizer import set_finalizer
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
@@ -35,7 +36,6 @@ from delayed_topics_operator.plan import (
 )
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.store import Store
-from delayed_topics_operator.translate import FINALIZER
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class Executor:
     async def _one(self, key: Key, action: Action, link: KafkaLink | None) -> None:
         match action:
             case AddFinalizer() | RemoveFinalizer():
-                await self._finalizer(key, add=isinstance(action, AddFinalizer))
+                await set_finalizer(self._kube, self._store, key, present=isinstance(action, AddFinalizer))
             case ApplyChild():
                 await self._apply(action)
             case DeleteChild():
@@ -135,26 +135,6 @@ class Executor:
             case _:
                 assert link is not None, f"{action} needs Kafka"
                 await _at_kafka(action, link)
-
-    async def _finalizer(self, key: Key, *, add: bool) -> None:
-        resource = self._store.get(*key)
-        if resource is None:
-            return
-        meta = resource["metadata"]
-        others = [name for name in meta.get("finalizers", ()) if name != FINALIZER]
-        patch = {
-            "metadata": {
-                "finalizers": [*others, FINALIZER] if add else others,
-                "resourceVersion": meta["resourceVersion"],
-            }
-        }
-        try:
-            self._store.put(await self._kube.merge(*key, patch))
-        except Conflict as e:
-            await refresh(self._kube, self._store, *key)
-            raise NotYet(f"{key} was changed meanwhile") from e
-        except NotFound:
-            self._store.gone(resource)
 
     async def _apply(self, action: ApplyChild) -> None:
         meta = action.manifest["metadata"]

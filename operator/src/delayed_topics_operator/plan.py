@@ -140,11 +140,13 @@ class Said:
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """An Event for the resource."""
+    """An Event for the resource. `outlives_namespace`: it is about what stays, and so is told of the Namespace if the resource's is
+    being deleted and takes no Events any more."""
 
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
+    outlives_namespace: bool = False
 
 
 Conditions = Mapping[Condition, Said]

@@ -88,6 +88,8 @@ class Runtime:
         """A watch told of an object. Whoever may care is woken; nothing is decided here."""
         if event == "DELETED":
             self.store.gone(manifest)
+            if manifest["kind"] == "DelayedTopic":
+                self.wake(connection_of(manifest))  # it may be waiting for its last user to go
         elif not self.store.put(manifest) and event != "ADDED":
             return  # of what the operator itself has made (an audit of a schedule) the answer may have come before the watch
         for key in self._concerned(manifest):

@@ -6,6 +6,7 @@ import re
 import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.processes import Process, died, start_detached
@@ -25,8 +26,10 @@ _numbers = itertools.count(1)
 class OperatorProcess:
     """`start`, `kill` and `stop` as often as wanted; all its output is in `log`."""
 
-    def __init__(self, api: KubeApi, *arguments: str) -> None:
+    def __init__(self, api: KubeApi, *arguments: str, kubeconfig: Path | None = None) -> None:
+        """`kubeconfig`: unless given, the one that may do everything."""
         self._api = api
+        self._kubeconfig = kubeconfig or api.server.kubeconfig
         self._arguments = arguments
         self._port = free_ports(1)[0]
         self._name = f"operator-{next(_numbers)}"
@@ -42,7 +45,7 @@ class OperatorProcess:
                 "--worker-image=worker:1", "--audit-image=audit:1", f"--http-port={self._port}", *self._arguments,
             ],
             log=self.log,
-            environment={"KUBECONFIG": str(self._api.server.kubeconfig), **_without_cluster()},
+            environment={"KUBECONFIG": str(self._kubeconfig), **_without_cluster()},
         )  # fmt: skip
         self._process.write(self._api.server.folder / f"{self._name}.json")
         wait_until(self._ready, what=f"the operator is ready (see {self.log})", timeout_seconds=START_SECONDS)

@@ -68,6 +68,8 @@ class Audits:
             raw = self._store.get(*key)
             if raw is None:
                 return None
+            if self._terminating(key.namespace) and "deletionTimestamp" not in raw["metadata"]:
+                return self._settings.resync_seconds  # it will be, and nothing can be begun any more
             topic = self._store.get("DelayedTopic", key.namespace, raw["spec"]["delayedTopicRef"]["name"])
             if topic and not serves(self._store, connection_of(topic), namespace=self._settings.namespace):
                 return self._settings.resync_seconds
@@ -97,7 +99,9 @@ class Audits:
         name, home = job_name(key.name, audit.metadata.uid or ""), self._home(key, topic)
         config_map = secret = job = None
         pods: tuple[Manifest, ...] = ()
-        if FINALIZER in audit.metadata.finalizers and self._settings.may_audit(home):
+        # A namespace that is being deleted takes what is in it along, and the operator's rights on it.
+        gone = home == key.namespace and self._terminating(key.namespace)
+        if FINALIZER in audit.metadata.finalizers and self._settings.may_audit(home) and not gone:
             config_map = await self._get("ConfigMap", home, window_name(name))
             secret = await self._get("Secret", home, secret_name(name)) if home != key.namespace else None
             job = await self._get("Job", home, name)
@@ -222,6 +226,10 @@ class Audits:
         except KafkaDoorError as e:
             self._connections.doubt(connection, e)
             return Waiting(reason=reason_of(e), message=str(e))
+
+    def _terminating(self, namespace: str) -> bool:
+        known = self._store.get("Namespace", "", namespace)
+        return known is not None and "deletionTimestamp" in known["metadata"]
 
     def _labels(self, namespace: str) -> Mapping[str, str]:
         """Raises NotYet: without them no grant can be judged."""

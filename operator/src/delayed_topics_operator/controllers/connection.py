@@ -24,15 +24,17 @@ from delayed_topics_kafka.model import ClusterInfo
 from pydantic import ValidationError
 
 from delayed_topics_operator.errors import ConnectionUnusable, KubeRefused, NotFound, NotYet
+from delayed_topics_operator.finalizer import set_finalizer
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.status import write_status
-from delayed_topics_operator.installation import serves
+from delayed_topics_operator.installation import connection_of, serves
 from delayed_topics_operator.observation import Unusable, Usable
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.target import DEFAULT_SKEW_MS
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.translate import FINALIZER
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,9 @@ Resource = ClusterKafkaConnection | KafkaConnection
 QUIET = {"log_level": 2}
 """The client library would tell of every try to reach a broker; what matters comes back from the calls."""
 KINDS = ("ClusterKafkaConnection", "KafkaConnection")
+SHOWN_USERS = 5
+_WITHDRAWN = (Reason.CREDENTIALS_MISSING, Reason.NOT_ALLOWED)
+"""What a connection lacks first when its namespace is deleted: the Secret, or the operator's rights there."""
 
 
 @dataclass
@@ -106,6 +111,17 @@ class Connections:
             since=since,
         )
 
+    async def hold(self, key: Key) -> None:
+        """What is made by it needs it in order to go: so it stays until all of that is gone. Raises KubeError, NotYet."""
+        raw = self._store.get(*key)
+        if raw is not None and not _deleting(raw) and not _held(raw) and not self._leads_elsewhere(key):
+            await set_finalizer(self._kube, self._store, key, present=True)
+
+    def leaving(self, key: Key) -> bool:
+        """Whether it is being deleted, so that nothing new may be made by it."""
+        raw = self._store.get(*key)
+        return raw is not None and _deleting(raw)
+
     def doubt(self, key: Key, error: KafkaDoorError) -> None:
         """A call failed: nobody uses the connection until it was looked at again."""
         entry = self._entries.get(key)
@@ -125,12 +141,19 @@ class Connections:
         if not serves(self._store, key, namespace=self._settings.namespace):
             await self._forget(key)
             return self._settings.resync_seconds
+        users = [] if self._leads_elsewhere(key) else self._users(key)
+        if _held(raw) and not users:
+            await set_finalizer(self._kube, self._store, key, present=False)
+            raw = self._store.get(*key)
+            if raw is None or _deleting(raw):
+                await self._forget(key)
+                return self._settings.resync_seconds
         entry = self._entries.get(key) or _Entry(_missing(key))
         before = entry.state
         found: _Found | None = None
         try:
             resource = _parse(key, raw)
-            connection = await self._connection(key, resource.spec)
+            connection = await self._connected(key, raw, resource.spec, entry)
             found = await self._reach(entry, key, connection, resource.status)
         except ConnectionUnusable as e:
             since = before.since if isinstance(before, Unusable) else _now()
@@ -142,9 +165,37 @@ class Connections:
         if entry.state != before:
             log.info("%s: %s", key, entry.state.message if isinstance(entry.state, Unusable) else "Kafka answers")
             self._changed(key)
-        if not raw["metadata"].get("deletionTimestamp"):
-            await write_status(self._kube, self._store, raw, _status(raw, entry, found))
+        try:
+            await write_status(self._kube, self._store, raw, _status(raw, entry, found, users))
+        except NotFound:
+            self._store.gone(raw)
+            return 0.0
         return self._settings.resync_seconds if found is not None else self._settings.resync_seconds / 6
+
+    def _leads_elsewhere(self, key: Key) -> bool:
+        """Nothing that was made is where it leads now, so it need not stay for that; to make it again is how to begin anew there."""
+        entry = self._entries.get(key)
+        return entry is not None and isinstance(entry.state, Unusable) and entry.state.reason == Reason.CLUSTER_CHANGED
+
+    def _users(self, key: Key) -> list[str]:
+        """DelayedTopics by which there is something in Kafka, or was."""
+        return sorted(
+            f"{topic['metadata']['namespace']}/{topic['metadata']['name']}"
+            for topic in self._store.all("DelayedTopic")
+            if FINALIZER in topic["metadata"].get("finalizers", ()) and connection_of(topic) == key
+        )
+
+    async def _connected(self, key: Key, raw: Manifest, spec: KafkaConnectionSpec, entry: _Entry) -> Connection:
+        """As it was made when it could be, while it is being deleted: what it needs may go before what needs it. Raises
+        ConnectionUnusable."""
+        try:
+            return await self._connection(key, spec)
+        except ConnectionUnusable as e:
+            namespace = self._store.get("Namespace", "", key.namespace)
+            going = _deleting(raw) or (namespace is not None and _deleting(namespace))
+            if entry.link is None or e.reason not in _WITHDRAWN or not going:
+                raise
+            return entry.link.connection
 
     async def _forget(self, key: Key) -> None:
         entry = self._entries.get(key)
@@ -293,8 +344,23 @@ def _usable(resource: Resource, connection: Connection, found: _Found) -> Usable
     )
 
 
-def _status(raw: Manifest, entry: _Entry, found: _Found | None) -> KafkaConnectionStatus:
-    if found is not None and isinstance(entry.state, Usable):
+def _held(raw: Manifest) -> bool:
+    return FINALIZER in raw["metadata"].get("finalizers", ())
+
+
+def _deleting(raw: Manifest) -> bool:
+    return bool(raw["metadata"].get("deletionTimestamp"))
+
+
+def _status(raw: Manifest, entry: _Entry, found: _Found | None, users: list[str]) -> KafkaConnectionStatus:
+    """`users`: what uses it, as namespace/name."""
+    if _deleting(raw):
+        ready, reason = "False", Reason.DELETING
+        shown = ", ".join(users[:SHOWN_USERS]) + (
+            f" and {len(users) - SHOWN_USERS} more" if users[SHOWN_USERS:] else ""
+        )
+        message = f"being deleted: it goes when the DelayedTopics that use it are gone, {shown}; delete them"
+    elif found is not None and isinstance(entry.state, Usable):
         ready, reason = "True", Reason.AS_DECLARED
         message = f"Kafka cluster {found.cluster.cluster_id} with {len(found.cluster.brokers)} brokers answers"
     else:

@@ -3,6 +3,7 @@
 import logging
 from datetime import UTC, datetime
 
+from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import Owner
 from delayed_topics_crds import DelayedTopic, DelayedTopicStatus, parse
 from delayed_topics_kafka.errors import KafkaDoorError
@@ -156,6 +157,11 @@ class DelayedTopics:
                 if home != key.namespace or not about.namespace_terminating:
                     raise
         state, kafka, link = await self._kafka(key, asked, about.owner.cluster)
+        if about.has_finalizer and not about.deleting:
+            await self._connections.hold(asked.connection)
+        elif not about.has_finalizer and self._connections.leaving(asked.connection):
+            message = f"{asked.connection} is being deleted: make it again, or name another"
+            state, kafka, link = Unusable(reason=Reason.CONNECTION_MISSING, message=message, since=_now()), None, None
         observation = Observation(
             now=_now(),
             gone_after_seconds=self._settings.gone_after_seconds,

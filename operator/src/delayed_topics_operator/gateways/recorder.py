@@ -4,10 +4,11 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from delayed_topics_operator.errors import KubeError
+from delayed_topics_operator.errors import Forbidden, KubeError, NotFound
 from delayed_topics_operator.gateways.kube import FIELD_MANAGER, Kube
 from delayed_topics_operator.plan import Notice
 
@@ -41,6 +42,21 @@ class Recorder:
         )  # fmt: skip
         try:
             await self._kube.create(_event(resource, notice))
+        except (Forbidden, NotFound) as e:
+            if notice.outlives_namespace:
+                await self._tell_of_namespace(resource, notice)
+            else:
+                log.warning("an Event could not be written: %s", e)
+        except KubeError as e:
+            log.warning("an Event could not be written: %s", e)
+
+    async def _tell_of_namespace(self, resource: dict[str, Any], notice: Notice) -> None:
+        """A namespace that is being deleted takes no Events. Those about it, which belongs to none, are in `default`."""
+        meta = resource["metadata"]
+        about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": meta["namespace"]}}
+        message = f"{resource['kind']} {meta['namespace']}/{meta['name']}: {notice.message}"
+        try:
+            await self._kube.create(_event(about, replace(notice, message=message)))
         except KubeError as e:
             log.warning("an Event could not be written: %s", e)
 
@@ -59,7 +75,7 @@ def _event(resource: dict[str, Any], notice: Notice) -> dict[str, Any]:
             "kind": resource["kind"],
             "name": meta["name"],
             "namespace": meta.get("namespace"),
-            "uid": meta["uid"],
+            "uid": meta.get("uid"),
             "resourceVersion": meta.get("resourceVersion"),
         },
         "type": notice.type,

@@ -66,7 +66,7 @@ def _without_kafka(o: Observation) -> Plan:
             f"{gone.message}. Whatever is in Kafka stays there, as with deletionPolicy Retain: topics {', '.join(o.wanted.names.topics)}, "
             f"group {o.wanted.names.group} and the claim of {o.subject.namespace}/{o.subject.name}"
         )
-        notice = Notice(type="Warning", reason=gone.reason, message=message)
+        notice = Notice(type="Warning", reason=gone.reason, message=message, outlives_namespace=True)
         return Plan(actions=(RemoveFinalizer(),), notices=(notice,))
     return _waiting(o, f"the connection is given {o.gone_after_seconds:g} s to come back ({gone.message})")
 
@@ -98,7 +98,7 @@ def _retained(o: Observation) -> Notice:
         f"deletionPolicy is Retain: topics {', '.join(names.topics)}, group {names.group} and the claim stay; a DelayedTopic "
         f"{o.subject.namespace}/{o.subject.name} with the same topic goes on where this one ended"
     )
-    return Notice(type="Normal", reason="Retained", message=message)
+    return Notice(type="Normal", reason="Retained", message=message, outlives_namespace=True)
 
 
 def _waiting(o: Observation, what: str, actions: tuple[Action, ...] = ()) -> Plan:
