@@ -1,11 +1,16 @@
 """A benchmark tells which records were overtaken, and of which of them no order is promised."""
 
 from delayed_topics_bench.overtaken import overtakings
+from delayed_topics_core.headers import Header
 from delayed_topics_worker_testing.world import Seen
 
 
 def copy(offset: int, due_at_ms: int, *, hops: int = 1, partition: int = 0) -> Seen:
-    headers = [("dt-root", b"f:0:%d" % due_at_ms), ("dt-due-at", b"%d" % due_at_ms), ("dt-hops", b"%d" % hops)]
+    headers: list[Header] = [
+        ("dt-root", b"f:0:%d" % due_at_ms),
+        ("dt-due-at", b"%d" % due_at_ms),
+        ("dt-hops", b"%d" % hops),
+    ]
     return Seen(partition=partition, offset=offset, key=None, value=None, headers=headers, at_ms=due_at_ms + 3)
 
 

@@ -390,11 +390,7 @@ def _status(raw: Manifest, entry: _Entry, found: _Found | None, users: list[str]
 
 
 def _missing(key: Key) -> Unusable:
-    return Unusable(
-        reason=Reason.CONNECTION_MISSING,
-        message=f"{key} does not exist: make it",
-        since=_now(),
-    )
+    return Unusable(reason=Reason.CONNECTION_MISSING, message=f"{key} does not exist: make it", since=_now())
 
 
 def _now() -> datetime:
