@@ -57,7 +57,12 @@ def state(*records: RegistryRecord) -> RegistryState:
             least_ready_partitions=2,
         ),
         AuditedRecord(
-            topic="orders", ids={"orders": "abc"}, offsets={"orders": (5, 6)}, since_ms=7, ready_partitions=2
+            topic="orders",
+            ids={"orders": "abc"},
+            offsets={"orders": (5, 6)},
+            since_ms=7,
+            ready_partitions=2,
+            ends={"orders.ready": (8, 9)},
         ),
         TopicsRecord(
             topic="orders",
@@ -71,6 +76,13 @@ def state(*records: RegistryRecord) -> RegistryState:
 )
 def test_every_record_reads_back(record: RegistryRecord) -> None:
     assert decode(record.key, encode(record)) == record
+
+
+def test_a_chain_that_an_older_version_noted_has_no_ends() -> None:
+    older = b'{"topic":"orders","ids":{},"offsets":{},"since_ms":7,"ready_partitions":2}'
+    record = decode("audited/orders", older)
+    assert isinstance(record, AuditedRecord)
+    assert record.ends == {}
 
 
 def test_the_first_claim_by_offset_holds_all_four_names() -> None:

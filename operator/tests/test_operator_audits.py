@@ -21,7 +21,13 @@ from delayed_topics_operator_testing.audit_world import (
 )
 from delayed_topics_operator_testing.world import Stopped
 
-CHAINABLE = replace(WINDOW, committed_offsets={"orders": (10,), "orders.delays": (4,)})
+ENDS = {"orders.delays": (5,), "orders.ready": (9,), "orders.dead": (1,)}
+CHAINABLE = replace(
+    WINDOW,
+    from_offsets={"orders": (0,), "orders.delays": (0,)},
+    committed_offsets={"orders": (10,), "orders.delays": (4,)},
+    end_offsets={"orders": (12,), **ENDS},
+)
 
 
 def running(world: AuditWorld | None = None) -> AuditWorld:
@@ -138,6 +144,7 @@ def test_an_audit_that_goes_on_from_the_last_notes_where_it_ended_before_it_says
         offsets={"orders": (10,), "orders.delays": (4,)},
         since_ms=77,
         ready_partitions=1,
+        ends=ENDS,
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -21,7 +22,12 @@ OWNER = Owner("cluster", "shop", "orders")
 IDS = {name: f"id-{name}" for name in NAMES.topics}
 LAYOUT = initial(LayoutSpec(delay_seconds=(0, 10), partitions=2))
 AUDITED = AuditedRecord(
-    topic="orders", ids=IDS, offsets={"orders": (40,), "orders.delays": (0, 30)}, since_ms=9_000_000, ready_partitions=1
+    topic="orders",
+    ids=IDS,
+    offsets={"orders": (40,), "orders.delays": (0, 30)},
+    since_ms=9_000_000,
+    ready_partitions=1,
+    ends={"orders.delays": (0, 35), "orders.ready": (32,), "orders.dead": (45, 0)},
 )
 
 
@@ -108,7 +114,29 @@ def test_the_next_one_begins_where_the_last_one_ended_and_new_partitions_where_t
 def test_it_reads_from_when_the_oldest_of_what_was_pending_began() -> None:
     frozen = window(AUDITED)
     assert frozen.roots_from_offsets == {"orders": (33, 0)}
-    assert frozen.from_offsets["orders.ready"] == (33, 60), "nothing is that new in the second: its end"
+    assert frozen.from_offsets["orders.ready"] == (32, 0), "all that has come since, and all that is that new"
+    assert frozen.from_offsets["orders.dead"] == (33, 0)
+
+
+def test_it_knows_what_has_come_since_the_last_one() -> None:
+    frozen = window(AUDITED)
+    assert frozen.new_from_offsets == {"orders.delays": (0, 35), "orders.ready": (32, 0), "orders.dead": (45, 0)}
+    assert frozen.unseen == ()
+    assert ended(frozen, None).ends == {name: frozen.end_offsets[name] for name in AUDITED.ends}
+
+
+def test_after_an_older_version_it_says_that_it_can_not_know_that() -> None:
+    frozen = window(replace(AUDITED, ends={}))
+    assert frozen.new_from_offsets == {}
+    assert "noted no ends" in frozen.unseen[0]
+    assert window(ended(frozen, AUDITED.since_ms)).unseen == ()
+
+
+def test_a_chain_never_goes_back_behind_what_it_has_accounted_for() -> None:
+    ahead = replace(AUDITED, offsets={"orders": (55,), "orders.delays": (0, 30)})
+    frozen = window(ahead)
+    assert frozen.committed_offsets["orders"] == (50, 50), "somebody has reset the group"
+    assert ended(frozen, None).offsets == {"orders": (55, 50), "orders.delays": (50, 50)}
 
 
 def test_an_audit_of_everything_leaves_the_chain_aside() -> None:

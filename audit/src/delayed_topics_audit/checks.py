@@ -41,7 +41,7 @@ def totals(places: DataFrame, *, longest_delay_ms: int) -> DataFrame:
     released = has(facts.END_RELEASED) & (sf.col("judged_ends") > 0)
     return places.agg(
         *(sf.count_if(flawed(flaw)).alias(flaw) for flaw in FLAWS),
-        sf.coalesce(sf.sum(sf.when(flawed("doubled"), _extra())), sf.lit(0)).alias("extra"),
+        sf.coalesce(sf.sum("extra"), sf.lit(0)).alias("extra"),
         sf.max("late_ms").alias("max_late_ms"),
         sf.count_if(released & has(facts.UNTIMED)).alias("untimed"),
         sf.count_if(has(facts.REJECTION)).alias("rejected"),
@@ -60,7 +60,8 @@ def disorder(places: DataFrame) -> DataFrame:
     one and promises no order. Chunks of places are whole in a partition of Spark, so only their edges have to be moved.
     """
     of_line = ["line", "delay_ms", "way", "ready_line"]
-    lined = places.where(has(facts.END_RELEASED) & ~has(facts.MISPLACED) & sf.col("in_time")).select(
+    first_is_known = has(facts.END_RELEASED) & ~has(facts.AGAIN)
+    lined = places.where(first_is_known & ~has(facts.MISPLACED) & sf.col("in_time")).select(
         chunk_of(sf.col("place")).alias("chunk"),
         line_of(sf.col("place")).alias("line"),
         "delay_ms",
@@ -153,13 +154,14 @@ def repeats(places: DataFrame) -> DataFrame:
     after it, one worker may release both copies in one turn, and the releases of several lie as far apart as the records came
     in: only their number counts.
     """
-    found = places.where(flawed("doubled"))
+    # of what was settled before, the first copy is not always read
+    found = places.where(flawed("doubled")).withColumn("first_ms", sf.coalesce("first_ms", "again_ms"))
     episode = sf.session_window(sf.timestamp_millis("first_ms"), f"{COMMIT_INTERVAL_MS + ACKNOWLEDGED_MS} milliseconds")
     once_hopped_ms = sf.when(~sf.col("two_ways"), sf.col("first_ms"))
     span_ms = sf.max(once_hopped_ms) - sf.min(once_hopped_ms)
     grouped = found.groupBy("way", episode).agg(
-        sf.sum(_extra()).alias("extra"),
-        sf.sum(sf.when(~sf.col("wrote_apart") & ~sf.col("two_ways"), _extra()).otherwise(0)).alias("copied"),
+        sf.sum("extra").alias("extra"),
+        sf.sum(sf.when(~sf.col("wrote_apart") & ~sf.col("two_ways"), sf.col("extra")).otherwise(0)).alias("copied"),
         sf.count("*").alias("records"),
         sf.coalesce(span_ms, sf.lit(0)).alias("span_ms"),
         sf.min("first_ms").alias("from_ms"),
@@ -187,10 +189,6 @@ def chains(places: DataFrame) -> DataFrame:
         sf.max_by("end", sf.coalesce("attempt", sf.lit(2**31 - 1))).alias("end"),
         sf.sum(sf.greatest(sf.col("n") - 1, sf.lit(0))).alias("forks"),
     )
-
-
-def _extra() -> Column:
-    return sf.least("judged_ends", sf.col("ends") - 1)
 
 
 def _pending() -> Column:

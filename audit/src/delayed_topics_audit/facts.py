@@ -20,14 +20,14 @@ broker's, in milliseconds. What doesn't parse is null.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from delayed_topics_core import headers as own
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from delayed_topics_audit.place import DEAD_LETTER, DELAYS, FRONT, READY, by_line, offset_of, pack, partition_of
+from delayed_topics_audit.place import DEAD_LETTER, DELAYS, FRONT, READY, by_line, longs, offset_of, pack, partition_of
 
 RECORD: Final = 1 << 0  # the record itself was read, and belongs to the window
 ROOT: Final = 1 << 1  # the record itself was read, perhaps from below the window, for what it says of its releases
@@ -44,6 +44,8 @@ UNTIMED: Final = 1 << 11  # of an end or a stranger's: not the broker's time
 FOREIGN: Final = 1 << 12  # in the ready topic, and not a worker's
 REJECTION: Final = 1 << 13  # in the dead-letter topic, by a consumer
 RETRY: Final = 1 << 14  # of a record: its attempt is above 0
+AGAIN: Final = 1 << 15  # of an end: an audit before had settled its origin, and it has come since
+HOPPED_AGAIN: Final = 1 << 16  # said to the root: the same of a hop
 
 OUTCOMES: Final = RELEASED | DEAD_LETTERED | HOPPED
 
@@ -57,15 +59,15 @@ _OF_RECORD: Final = (own.ID, own.GROUP, own.ATTEMPT, own.RELEASED, own.DELAY_LEV
 """What a record's own headers say of it."""
 
 # the copies of a row that become facts
-_BOTH, _OUTCOME, _END, _STRANGER, _RECORD = range(5)
+_BOTH, _OUTCOME, _END, _STRANGER, _RECORD, _AGAIN = range(6)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
     """What belongs to the window, by partition: from `…_from` on, and settled below `…_committed`.
 
-    `…_to`: not from here on; empty: all that is read belongs to it. `ready_partitions`: the least and the most that there
-    were. `retry_cap`: the highest that there was. `one_in`: of so many roots one is looked at, with all that is said of it.
+    `…_to`: not from here on; empty: all that is read belongs to it. `new_from`: by door and partition, what is from here on has
+    come since the audit before; without it nobody knows. `ready_partitions`: the least and the most that there were. `retry_cap`: the highest that there was. `one_in`: of so many roots one is looked at, with all that is said of it.
     """
 
     front_from: Sequence[int]
@@ -76,6 +78,7 @@ class Bounds:
     retry_cap: int
     front_to: Sequence[int] = ()
     delays_to: Sequence[int] = ()
+    new_from: Mapping[int, Sequence[int]] = field(default_factory=dict)
     one_in: int = 1
 
     def sampled(self, rows: DataFrame, root: Column) -> DataFrame:
@@ -99,6 +102,14 @@ class Bounds:
 
     def settled(self, place: Column) -> Column:
         return offset_of(place) < by_line(place, self.front_committed, self.delays_committed)
+
+    def again(self, origin: Column, door: int) -> Column:
+        """Whether a row of that topic is a copy of what an audit before had settled, and has come since: all copies that the
+        commit accounts for were there then."""
+        if door not in self.new_from:
+            return sf.lit(False)
+        new = offset_of(sf.col("at")) >= sf.get(longs(self.new_from[door]), partition_of(sf.col("at")))
+        return _true(new & ~self.begun(origin))
 
 
 def of_front(rows: DataFrame, bounds: Bounds) -> DataFrame:
@@ -136,18 +147,22 @@ def of_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
         *(sf.when(sf.col("hop"), sf.col(name)).alias(name) for name in ("due_ms", "root", "origin")),
     )
     judged = _true(bounds.begun(sf.col("origin")) & bounds.settled(sf.col("origin")))
-    copies = sf.when(judged, _copies(_RECORD, _OUTCOME)).otherwise(_copies(_RECORD))
-    as_record = sf.col("copy") == _RECORD
+    copies = (
+        sf.when(judged, _copies(_RECORD, _OUTCOME))
+        .when(bounds.again(sf.col("origin"), DELAYS), _copies(_RECORD, _AGAIN))
+        .otherwise(_copies(_RECORD))
+    )
+    as_record, again = sf.col("copy") == _RECORD, sf.col("copy") == _AGAIN
     record = sf.lit(ROOT) + _record_bits(bounds) + _bit(HOP, sf.col("hop"))
     return _facts(
         parsed.withColumn("copy", sf.explode(copies)),
-        place=sf.when(as_record, sf.col("at")).otherwise(sf.col("origin")),
-        bits=sf.when(as_record, record).otherwise(HOPPED),
+        place=sf.when(as_record, sf.col("at")).when(again, sf.col("root")).otherwise(sf.col("origin")),
+        bits=sf.when(as_record, record).when(again, HOPPED_AGAIN).otherwise(HOPPED),
         at_ms=_believed_ms(),
         due_ms=sf.when(as_record, sf.col("due_ms")),
         attempt=sf.when(as_record, sf.col("attempt")),
         level=sf.when(as_record, sf.col("level")),
-        link=sf.coalesce("root", "at"),
+        link=sf.when(again, sf.col("origin")).otherwise(sf.coalesce("root", "at")),
         content="content",
         chain=sf.when(as_record & ~sf.col("hop"), sf.col("chain")),
     )
@@ -170,7 +185,7 @@ def of_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
         + _bit(MISPLACED, _misplaced(bounds.ready_partitions))
         + _bit(OVER_CAP, sf.col("attempt") > bounds.retry_cap)
     )
-    return _ends(parsed, bounds, known=known, end=end, outcome=RELEASED, stranger=FOREIGN, strange=sf.lit(True))
+    return _ends(parsed, bounds, READY, known=known, end=end, stranger=FOREIGN, strange=sf.lit(True))
 
 
 def of_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
@@ -181,23 +196,25 @@ def of_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
     )
     end, known = sf.lit(END), sf.col("root").isNotNull()
     rejection = sf.col("chain").isNotNull()
-    return _ends(parsed, bounds, known=known, end=end, outcome=DEAD_LETTERED, stranger=REJECTION, strange=rejection)
+    return _ends(parsed, bounds, DEAD_LETTER, known=known, end=end, stranger=REJECTION, strange=rejection)
 
 
 def _ends(
-    parsed: DataFrame, bounds: Bounds, *, known: Column, end: Column, outcome: int, stranger: int, strange: Column
+    parsed: DataFrame, bounds: Bounds, door: int, *, known: Column, end: Column, stranger: int, strange: Column
 ) -> DataFrame:
-    """What is above the commit is the next audit's; what is below the window says only that its root had ended before."""
-    origin, copy = sf.col("origin"), sf.col("copy")
+    """What is above the commit is the next audit's; what is below the window says only that its root had ended before, unless
+    it has come since."""
+    origin, copy, outcome = sf.col("origin"), sf.col("copy"), RELEASED if door == READY else DEAD_LETTERED
     copies = (
         sf.when(~_true(known & origin.isNotNull()), sf.when(strange, _copies(_STRANGER)).otherwise(_copies()))
-        .when(~_true(bounds.settled(origin)), _copies())
         .when(~bounds.begun(origin), _copies(_END))
+        .when(~_true(bounds.settled(origin)), _copies())
         .when(origin == sf.col("root"), _copies(_BOTH))
         .otherwise(_copies(_OUTCOME, _END))
     )
     ends = copy.isin(_BOTH, _END)
-    end_bits = end + _bit(JUDGED, bounds.begun(origin)) + _untimed()
+    again = bounds.again(origin, door)
+    end_bits = end + _bit(JUDGED, bounds.begun(origin) | again) + _bit(AGAIN, again) + _untimed()
     return _facts(
         parsed.withColumn("copy", sf.explode(copies)),
         place=sf.when(ends, sf.col("root")).when(copy == _OUTCOME, origin).otherwise(sf.col("at")),

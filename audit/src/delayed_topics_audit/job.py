@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from delayed_topics_audit import blame, facts, session, sources
-from delayed_topics_audit.account import Result, judge, unseen
+from delayed_topics_audit.account import BlindSpot, Result, judge, unseen
 from delayed_topics_audit.blame import Cause
 from delayed_topics_audit.errors import AuditFailed
 from delayed_topics_audit.facts import Bounds
@@ -81,8 +81,12 @@ def audit(
             f"Spark could not read or count the records of {window.topic}: {session.reason(e, _WHAT_TO_DO)}"
         ) from e
     after = look(admin, window)
-    spots = list({spot.sentence: spot for spot in (*before.spots, *after.spots)}.values())
+    spots = list({spot.sentence: spot for spot in (*_frozen_blind(window), *before.spots, *after.spots)}.values())
     return Audited(result=judge(findings.counted, spots), findings=findings)
+
+
+def _frozen_blind(window: AuditWindow) -> list[BlindSpot]:
+    return [BlindSpot(sentence=sentence, hides_outcomes=True) for sentence in window.unseen]
 
 
 def _places(spark: SparkSession, connection: Connection, window: AuditWindow, sight: Sight) -> DataFrame:
@@ -125,6 +129,11 @@ def bounds_of(window: AuditWindow, starts: Mapping[str, Sequence[int]]) -> Bound
         retry_cap=window.retry_cap,
         front_to=window.to_offsets.get(names.front, ()),
         delays_to=window.to_offsets.get(names.delays, ()),
+        new_from={
+            door: window.new_from_offsets[name]
+            for door, name in enumerate(names.topics)
+            if name in window.new_from_offsets
+        },
         one_in=window.sample_one_in,
     )
 

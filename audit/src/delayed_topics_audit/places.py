@@ -8,7 +8,9 @@ appended_ms, due_ms    of the record: the broker's time, and when it is due
 delay_ms               that it had to wait; null if its root was not read, and of a hop
 attempt, chain         of the record
 ends, judged_ends      how often the attempt that began here ended; how often of these in this window
+extra                  of these, and of what hopped again, how many there are beyond the first
 first_at, last_at      the places where it did, or of its outcomes; first_ms, last_ms the times
+again_ms               when the first copy came of what an audit before had settled
 way                    the partition (see place.line_of) that it was released from; two_ways: it was hopped twice
 in_time                it came the way of a record that was read in time, so that its order is promised
 late_ms                first release after its due time; null if it wasn't released, or one of both times can't be believed
@@ -73,12 +75,12 @@ def places_of(
     timed = timed.withColumn("due_ms", _due()).withColumn("late_ms", _late())
     timed = timed.withColumn("way", line_of(sf.col("origin"))).withColumn("in_time", _in_time(promise))
     fated = timed.withColumn("fate", _fate(bounds))
-    return fated.withColumn("flaws", _flaws(promise)).select(*COLUMNS)
+    return fated.withColumn("extra", _extra()).withColumn("flaws", _flaws(promise)).select(*COLUMNS)
 
 
 COLUMNS: Final = (
-    "place", "bits", "appended_ms", "due_ms", "delay_ms", "attempt", "chain", "ends", "judged_ends",
-    "first_at", "last_at", "first_ms", "last_ms", "way", "in_time", "two_ways", "late_ms", "wrote_apart", "fate", "flaws",
+    "place", "bits", "appended_ms", "due_ms", "delay_ms", "attempt", "chain", "ends", "judged_ends", "extra",
+    "first_at", "last_at", "first_ms", "last_ms", "again_ms", "way", "in_time", "two_ways", "late_ms", "wrote_apart", "fate", "flaws",
 )  # fmt: skip
 
 
@@ -93,6 +95,7 @@ def flawed(flaw: str) -> Column:
 
 def _gather(near: DataFrame) -> DataFrame:
     record, end, outcome = has(facts.ROOT), has(facts.END), has(facts.OUTCOMES)
+    again = has(facts.AGAIN | facts.HOPPED_AGAIN)
 
     def of(condition: Column, column: str) -> Column:
         return sf.when(condition, sf.col(column))
@@ -111,16 +114,19 @@ def _gather(near: DataFrame) -> DataFrame:
         sf.max(root).alias("most_root"),
         sf.count_if(end).alias("ends"),
         sf.count_if(end & has(facts.JUDGED)).alias("judged_ends"),
+        sf.count_if(has(facts.AGAIN)).alias("again"),
+        sf.count_if(has(facts.HOPPED_AGAIN)).alias("hopped_again"),
         sf.min(of(end, "at")).alias("first_at"),
         sf.max(of(~record, "at")).alias("last_at"),
         sf.min(of(end, "at_ms")).alias("first_ms"),
         sf.max(of(end, "at_ms")).alias("last_ms"),
+        sf.min(of(again, "at_ms")).alias("again_ms"),
         sf.min(of(end, "due_ms")).alias("least_due_ms"),
         sf.min(of(end, "attempt")).alias("least_attempt"),
         sf.max(of(end, "attempt")).alias("most_attempt"),
         sf.min(of(end, "content")).alias("least_content"),
         sf.max(of(end, "content")).alias("most_content"),
-        sf.min(of(end, "link")).alias("origin"),
+        sf.min(of(end | again, "link")).alias("origin"),
         (sf.min(of(end, "link")) != sf.max(of(end, "link"))).alias("two_ways"),
         (sf.min(of(end, "wrote_ms")) != sf.max(of(end, "wrote_ms"))).alias("wrote_apart"),
     )
@@ -152,7 +158,7 @@ def _due() -> Column:
 
 
 def _late() -> Column:
-    first_is_ours = (sf.col("judged_ends") > 0) & (sf.col("judged_ends") == sf.col("ends"))
+    first_is_ours = (sf.col("judged_ends") > 0) & (sf.col("judged_ends") == sf.col("ends")) & ~has(facts.AGAIN)
     believed = has(facts.END_RELEASED) & ~has(facts.UNTIMED) & first_is_ours
     return sf.when(believed, sf.col("first_ms") - sf.col("due_ms"))
 
@@ -161,6 +167,12 @@ def _in_time(promise: Promise) -> Column:
     """From the partition of its own delay: what is read late takes the way that makes it the least late."""
     delay_ms = by_line(sf.col("origin"), (), promise.partition_delays_ms)
     return sf.coalesce(delay_ms, sf.lit(0)) == sf.col("delay_ms")
+
+
+def _extra() -> Column:
+    """The first end may lie below the window, where it is not always read; what hopped again has ended, or will end, again."""
+    ended = sf.least("judged_ends", sf.greatest(sf.col("ends") - 1, sf.col("again")))
+    return sf.greatest(ended, sf.col("hopped_again"))
 
 
 def _fate(bounds: Bounds) -> Column:
@@ -191,7 +203,7 @@ def _flaws(promise: Promise) -> Column:
         "forged": forged,
         "early": sf.col("late_ms") < -promise.skew_ms,
         "late": sf.col("late_ms") > promise.max_lateness_ms,
-        "doubled": judged & (sf.col("ends") > 1),
+        "doubled": sf.col("extra") > 0,
         "changed": seen & changed,
         "wrong_partition": judged & has(facts.MISPLACED),
         "wrong_attempt": seen & attempt,

@@ -25,10 +25,13 @@ class AuditWindow:
                         where the outcomes of those records begin
     roots_from_offsets  front and delays: read from here on, to see where the attempts began that were pending at `from`
     to_offsets          front and delays: records from here on are a later window's; empty: all up to the end are of this one
+    new_from_offsets    delays, ready and dead-letter: what is from here on has come since the last audit of the chain; empty: no
+                        audit was before, or it is not known
     committed_offsets   front and delays: the audit judges [from, committed)
     end_offsets         all four topics: pending is [committed, end) of front and delays; outcomes are looked for below these ends
     sample_one_in       of so many records one is looked at, by a hash of its root; 1: every one
     beginning_offsets   all four topics: above 0 or above `from`: retention has removed records
+    unseen              what nobody could see when it was frozen, a sentence each
     """
 
     topic: str
@@ -47,6 +50,8 @@ class AuditWindow:
     end_offsets: Offsets
     beginning_offsets: Offsets
     to_offsets: Offsets = field(default_factory=dict)
+    new_from_offsets: Offsets = field(default_factory=dict)
+    unseen: tuple[str, ...] = ()
     sample_one_in: int = 1
 
     def read_from(self, topic: str) -> tuple[int, ...]:
@@ -64,6 +69,7 @@ class AuditWindow:
                 body[name] = {topic: tuple(values) for topic, values in body[name].items()}
             for name in ("partition_delays", "delay_seconds"):
                 body[name] = tuple(body[name])
+            body["unseen"] = tuple(body.get("unseen", ()))
             return cls(**body)
         except (ValueError, TypeError, KeyError, AttributeError) as e:
             raise UnreadableRecord(f"the frozen window doesn't parse: {e!r}") from e

@@ -113,6 +113,7 @@ class AuditedRecord:
     offsets           of front and delays, by topic name and partition: as they were committed
     since_ms          broker time: the attempts whose records were pending then began at or after it
     ready_partitions  there were then
+    ends              of delays, ready and dead-letter: what is above has come since; empty: not noted, by an older version
     """
 
     topic: str
@@ -120,6 +121,7 @@ class AuditedRecord:
     offsets: Mapping[str, tuple[int, ...]]
     since_ms: int
     ready_partitions: int
+    ends: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -246,6 +248,7 @@ def encode(record: RegistryRecord) -> bytes:
                 "offsets": {t: list(o) for t, o in record.offsets.items()},
                 "since_ms": record.since_ms,
                 "ready_partitions": record.ready_partitions,
+                "ends": {t: list(o) for t, o in record.ends.items()},
             }
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
 
@@ -281,6 +284,7 @@ def decode(key: str, value: bytes) -> RegistryRecord:
                     offsets={t: tuple(o) for t, o in body["offsets"].items()},
                     since_ms=body["since_ms"],
                     ready_partitions=body["ready_partitions"],
+                    ends={t: tuple(o) for t, o in body.get("ends", {}).items()},
                 )
             case _:
                 raise UnreadableRecord(f"registry key {key!r} is of no known kind")

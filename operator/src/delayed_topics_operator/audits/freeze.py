@@ -28,6 +28,11 @@ CLOCKS_MS = 600_000
 """By how much the brokers' clocks may have been wrong when something was appended. Reading more costs little."""
 
 
+NO_ENDS = (
+    "the last audit of the chain was made by an older version, which noted no ends: whether a record that it settled came out "
+    "again is not known; the next audit of the chain sees that"
+)
+
 Offsets = Mapping[str, tuple[int, ...]]
 
 
@@ -39,6 +44,8 @@ class Extent:
     roots_from_offsets: Offsets
     least_ready_partitions: int
     to_offsets: Offsets = field(default_factory=dict)
+    new_from_offsets: Offsets = field(default_factory=dict)
+    unseen: tuple[str, ...] = ()
 
 
 async def freeze(
@@ -115,6 +122,7 @@ async def freeze(
         from_offsets=extent.from_offsets,
         roots_from_offsets=extent.roots_from_offsets,
         to_offsets=extent.to_offsets,
+        new_from_offsets=extent.new_from_offsets,
         committed_offsets={
             name: _up_to(
                 extent.to_offsets.get(name),
@@ -125,6 +133,7 @@ async def freeze(
         },
         end_offsets=by_topic(ends),
         beginning_offsets=by_topic(beginnings),
+        unseen=extent.unseen,
         sample_one_in=one_in,
     )
 
@@ -137,14 +146,21 @@ def chained(registry: RegistryState, noted: TopicsRecord, names: TopicNames) -> 
 
 
 def ended(window: AuditWindow, pending_since_ms: int | None) -> AuditedRecord:
-    """Where the chain stands after an audit of this window."""
+    """Where the chain stands after an audit of this window. It never goes back: somebody who has reset the group has not unsettled
+    what was accounted for."""
     names = TopicNames.of(window.topic)
+
+    def settled(name: str) -> tuple[int, ...]:
+        begun, committed = window.from_offsets[name], window.committed_offsets[name]
+        return (*map(max, begun, committed), *committed[len(begun) :])
+
     return AuditedRecord(
         topic=window.topic,
         ids=window.topic_ids,
-        offsets={name: window.committed_offsets[name] for name in (names.front, names.delays)},
+        offsets={name: settled(name) for name in (names.front, names.delays)},
         since_ms=min(window.frozen_at_ms, pending_since_ms or window.frozen_at_ms),
         ready_partitions=window.ready_partitions,
+        ends={name: window.end_offsets[name] for name in (names.delays, names.ready, names.dead_letter)},
     )
 
 
@@ -166,6 +182,10 @@ async def _since(
 ) -> Extent:
     """Partitions that are new since begin where serving of them began. Nothing is read above the window's own ends."""
     since = await _first_at(link, last.since_ms - CLOCKS_MS, (names.front, names.ready, names.dead_letter), ends)
+    counts = {name: sum(place[0] == name for place in ends) for name in (names.delays, names.ready, names.dead_letter)}
+    new = {name: (*end, *(0,) * (counts[name] - len(end))) for name, end in last.ends.items() if name in counts}
+    for name in new.keys() & since.keys():
+        since[name] = _up_to(new[name], since[name])
     begun = {
         name: (*last.offsets[name], *noted.start_offsets[name][len(last.offsets[name]) :])
         for name in (names.front, names.delays)
@@ -174,6 +194,8 @@ async def _since(
         from_offsets={**since, **begun},
         roots_from_offsets={names.front: _up_to(begun[names.front], since[names.front])},
         least_ready_partitions=last.ready_partitions,
+        new_from_offsets=new,
+        unseen=() if new else (NO_ENDS,),
     )
 
 

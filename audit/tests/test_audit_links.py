@@ -1,0 +1,92 @@
+"""Audits that chain: what the link before had settled is settled."""
+
+from dataclasses import replace
+
+import pytest
+from delayed_topics_audit.place import DEAD_LETTER, DELAYS, READY
+from delayed_topics_audit_testing.rows import (
+    BOUNDS,
+    Row,
+    Window,
+    dead_letter,
+    fates,
+    flaws,
+    front_of,
+    hop,
+    level,
+    named,
+    ready_of,
+    release,
+    totals,
+)
+from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+LINK = replace(
+    BOUNDS,
+    front_from=(3, 3),
+    delays_from=(0, 0, 0),
+    new_from={DELAYS: (0, 1, 0), READY: (3, 3), DEAD_LETTER: (1, 1)},
+)
+"""The audit before settled three records of each front partition, and saw a hop, three releases and a dead letter of each."""
+LATER_MS = 60_000
+
+
+def linked(spark: SparkSession, *, again: list[Row], dead: list[Row] | None = None) -> Window:
+    """Six records, of which the audit before had three; `again` comes after it in the ready topic."""
+    return Window(spark=spark, front=front_of(6), ready=[*ready_of(*range(6)), *again], dead=dead or [], bounds=LINK)
+
+
+def test_a_link_of_a_chain_that_saw_nothing_twice_is_clean(spark: SparkSession) -> None:
+    window = linked(spark, again=[])
+    assert (fates(window), flaws(window)) == (dict.fromkeys(("f:0:3", "f:0:4", "f:0:5"), "released"), {})
+
+
+def test_a_settled_record_that_is_released_again_is_a_double(spark: SparkSession) -> None:
+    """Somebody has reset the group's offsets, or a frozen worker came back. Where the first release lies makes no difference."""
+    again = [(0, 6, LATER_MS, release(("f", 0, 1), 1, wrote_ms=LATER_MS))]
+    assert named(linked(spark, again=again), "doubled") == ["f:0:1 r:0:1 r:0:6"]
+    unread = Window(spark=spark, front=front_of(6), ready=[*ready_of(*range(6))[3:], *again], bounds=LINK)
+    assert flaws(unread) == {"doubled": ["f:0:1"]}
+    assert totals(unread)["extra"] == 1
+
+
+def test_it_is_told_by_the_link_that_it_came_after_and_by_no_other(spark: SparkSession) -> None:
+    again = [(0, 6, LATER_MS, release(("f", 0, 1), 1, wrote_ms=LATER_MS))]
+    following = replace(
+        linked(spark, again=again), bounds=replace(LINK, front_from=(6, 6), new_from={**LINK.new_from, READY: (7, 3)})
+    )
+    assert flaws(following) == {}
+
+
+def test_a_settled_record_that_becomes_a_dead_letter_or_hops_again_is_a_double(spark: SparkSession) -> None:
+    front = front_of(6)
+    front[1] = (0, 1, 1, level(2))
+    hops = [hop(("f", 0, 1), 10_001), hop(("f", 0, 1), 10_001)]
+    window = Window(
+        spark=spark,
+        front=front,
+        delays=[(1, at, 2 + at, headers) for at, headers in enumerate(hops)],
+        ready=ready_of(0, 2, 3, 4, 5)[2:],
+        dead=[(0, 0, 2, dead_letter(("f", 0, 2))), (0, 1, LATER_MS, dead_letter(("f", 0, 2)))],
+        bounds=replace(LINK, delays_committed=(0, 0, 0), new_from={**LINK.new_from, READY: (0, 0)}),
+    )
+    assert flaws(window)["doubled"] == ["f:0:1", "f:0:2"]
+    out = [(0, 9 + at, 10_001 + at, release(("d", 1, at), 10_001, root=("f", 0, 1))) for at in range(2)]
+    released = replace(window, ready=[*window.ready, *out], bounds=replace(window.bounds, delays_committed=(0, 2, 0)))
+    assert totals(released)["extra"] == 2, "a hop that is made again is one double, also when it has come out"
+
+
+def test_what_an_audit_before_had_not_settled_is_no_double_wherever_it_lies(spark: SparkSession) -> None:
+    """It had come out before that audit's ends, and was not committed."""
+    bounds = replace(LINK, new_from={**LINK.new_from, READY: (6, 6)})
+    assert flaws(replace(linked(spark, again=[]), bounds=bounds)) == {}
+
+
+def test_an_offset_that_went_back_settles_nothing_anew(spark: SparkSession) -> None:
+    """The group was reset below the chain: the records from the chain on wait, and what comes out below is a double."""
+    again = [(0, 6, LATER_MS, release(("f", 0, 2), 2, wrote_ms=LATER_MS))]
+    window = linked(spark, again=again).committed(1)
+    assert fates(window) == dict.fromkeys(("f:0:3", "f:0:4", "f:0:5"), "pending")
+    assert flaws(window) == {"doubled": ["f:0:2"]}
