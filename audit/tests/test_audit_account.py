@@ -83,6 +83,19 @@ def test_what_is_hidden_does_not_excuse_what_is_seen() -> None:
     assert judge(replace(CLEAN, flaws=replace(ON_TIME, extra=1, beyond=1)), [CUT]).verdict == "Violated"
 
 
+def test_what_may_hide_a_loss_matters_only_if_something_seems_lost() -> None:
+    perhaps = replace(CUT, only_losses=True)
+    assert judge(CLEAN, [perhaps]).verdict == "Verified"
+    assert judge(LOST, [perhaps]).verdict == "Unknown"
+
+
+def test_more_than_a_few_attempts_without_their_beginning_make_it_unknown() -> None:
+    assert judge(replace(CLEAN, flaws=replace(ON_TIME, ended=5_000, unread_roots=5))).verdict == "Verified"
+    result = judge(replace(CLEAN, flaws=replace(ON_TIME, ended=5_000, unread_roots=6)))
+    assert result.verdict == "Unknown"
+    assert "of 5,000 attempts that ended, 6 can't be judged" in result.message
+
+
 def test_a_foreign_writer_makes_it_unknown_but_hides_no_loss() -> None:
     foreign = replace(ON_TIME, foreign=1)
     assert judge(replace(CLEAN, flaws=foreign)).verdict == "Unknown"

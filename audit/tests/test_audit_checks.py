@@ -188,7 +188,14 @@ def test_where_the_root_is_not_seen_the_promised_time_counts(spark: SparkSession
     delays = [(1, 0, 0, hop(("f", 0, 77), 5_000))]
     ready = [(0, 0, 4_999, release(("d", 1, 0), 5_000, root=("f", 0, 77)))]
     bounds = replace(BOUNDS, front_from=(78, 78))
-    assert flaws(Window(spark=spark, delays=delays, ready=ready, bounds=bounds)) == {"early": ["f:0:77"]}
+    window = Window(spark=spark, delays=delays, ready=ready, bounds=bounds)
+    assert flaws(window) == {"early": ["f:0:77"]}
+    assert (totals(window)["ended"], totals(window)["unread_roots"]) == (1, 1)
+
+
+def test_a_root_without_the_brokers_time_is_counted_as_not_read(spark: SparkSession) -> None:
+    window = Window(spark=spark, front=front_of(2), ready=ready_of(0, 1), front_stamped=False)
+    assert (totals(window)["ended"], totals(window)["unread_roots"]) == (2, 2)
 
 
 def test_releases_without_the_brokers_time_are_told_and_not_judged(spark: SparkSession) -> None:

@@ -42,6 +42,7 @@ class Offsets:
         for at, record in enumerate(records):
             self._registry.apply(at, record.key, encode(record))
         self.asked_ms: set[int] = set()
+        self.beginning = 0
 
     async def registry(self) -> RegistryState:
         return self._registry
@@ -58,7 +59,7 @@ class Offsets:
         return dict.fromkeys(partitions, CommittedOffset(50))
 
     async def offsets(self, partitions: Sequence[TopicPartitionKey], which: str) -> dict[TopicPartitionKey, int]:
-        return dict.fromkeys(partitions, 60 if which == "latest" else 0)
+        return dict.fromkeys(partitions, 60 if which == "latest" else self.beginning)
 
     async def offsets_at(self, times_ms: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int | None]:
         self.asked_ms |= set(times_ms.values())
@@ -72,7 +73,7 @@ def window(*chain: AuditedRecord, since_last: bool = True) -> AuditWindow:
     return frozen
 
 
-def freeze_it(asked: Asked, *chain: AuditedRecord) -> tuple[AuditWindow | Waiting | Blind, Offsets]:
+def freeze_it(asked: Asked, *chain: AuditedRecord, beginning: int = 0) -> tuple[AuditWindow | Waiting | Blind, Offsets]:
     layout = LayoutRecord(
         topic="orders",
         owner=OWNER,
@@ -92,6 +93,7 @@ def freeze_it(asked: Asked, *chain: AuditedRecord) -> tuple[AuditWindow | Waitin
         begun={"orders": 2, "orders.delays": 2},
     )
     link = Offsets(Claim(topic="orders", owner=OWNER), layout, noted, *chain)
+    link.beginning = beginning
     frozen = asyncio.run(freeze(cast(KafkaLink, link), NAMES, OWNER, asked=asked, max_lateness_ms=1000, now=NOW))
     return frozen, link
 
@@ -168,6 +170,34 @@ def test_a_window_between_two_times_ends_before_the_second_and_reads_from_where_
     assert frozen.to_offsets == {"orders": (33, 60), "orders.delays": (33, 60)}
     assert frozen.committed_offsets == {"orders": (33, 50), "orders.delays": (33, 50)}
     assert frozen.roots_from_offsets == {"orders": (33, 60)}
+
+
+def unseen(beginning: int) -> tuple[str, ...]:
+    frozen, _ = freeze_it(Asked(from_=NOW - timedelta(hours=1)), beginning=beginning)
+    assert isinstance(frozen, AuditWindow), frozen
+    return frozen.unseen
+
+
+def test_a_window_says_what_retention_may_have_removed_of_it() -> None:
+    """Kafka answers a time with the first record that is left, which looks as if none had been before it."""
+    assert unseen(beginning=32) == (), "what is left is older than the window: so nothing of it is missing"
+    assert [sentence.split(":")[0] for sentence in unseen(beginning=33)] == [
+        f"retention has removed records of {name}, partitions 0" for name in NAMES.topics
+    ]
+    assert "partition 0 begins at offset 33, and whether one of those before came after" in unseen(beginning=33)[0]
+
+
+def test_a_window_of_which_nothing_is_left_says_so() -> None:
+    assert len(unseen(beginning=60)) == len(NAMES.topics)
+
+
+def test_a_link_says_what_retention_may_have_removed_of_uncommitted_outcomes() -> None:
+    frozen, _ = freeze_it(Asked(since_last=True), AUDITED, beginning=33)
+    assert isinstance(frozen, AuditWindow), frozen
+    assert [sentence.split(", ")[0] for sentence in frozen.perhaps_unseen] == [
+        f"retention has removed records of {name}" for name in (NAMES.ready, NAMES.dead_letter)
+    ]
+    assert frozen.from_offsets[NAMES.ready][0] == 32, "below where the topic begins, which the audit says"
 
 
 def test_a_window_without_a_begin_begins_where_serving_did() -> None:

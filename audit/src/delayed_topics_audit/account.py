@@ -10,6 +10,8 @@ Verdict = Literal["Verified", "Violated", "Unknown"]
 MAX_RESULT_BYTES: Final = 4096
 """Kubernetes cuts a container's termination message there."""
 MAX_OFFENDERS: Final = 10
+UNREAD_ROOTS_ONE_IN: Final = 1000
+"""A few attempts may have waited for longer than the longest delay, through an outage; more than a few are not judged by guess."""
 MAX_MESSAGE_CHARS: Final = 1500
 
 
@@ -39,6 +41,7 @@ class Flaws:
     disordered      neighbours that came out in the other order
     max_late_ms     None if nothing was released
     untimed         releases that the broker did not stamp
+    ended           attempts that were judged by their ends; unread_roots: of these, whose beginning was not read, or has no time
     rejected        dead letters of consumers
     """
 
@@ -56,15 +59,19 @@ class Flaws:
     disordered: int = 0
     max_late_ms: int | None = None
     untimed: int = 0
+    ended: int = 0
+    unread_roots: int = 0
     rejected: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlindSpot:
-    """What the audit can't see. `hides_outcomes`: a record that seems lost may have come out there."""
+    """What the audit can't see. `hides_outcomes`: a record that seems lost may have come out there. `only_losses`: where none
+    seems lost, nothing was hidden."""
 
     sentence: str
     hides_outcomes: bool
+    only_losses: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,10 +143,11 @@ def judge(counted: Counted, blind_spots: Sequence[BlindSpot] = ()) -> Result:
         for p in counted.partitions
         if p.produced != p.accounted
     ]
-    spots = [*blind_spots, *_spots_in_records(counted)]
+    unclear = account.lost or account.forged or broken
+    spots = [*(spot for spot in blind_spots if unclear or not spot.only_losses), *_spots_in_records(counted)]
     hidden = any(spot.hides_outcomes for spot in spots)
     certain = any(getattr(account, term) for term in _CERTAIN) or (
-        (account.lost or account.forged or broken) and not hidden
+        unclear and not hidden
     )
     verdict: Verdict = "Violated" if certain else "Unknown" if spots else "Verified"
     sentences = [
@@ -221,6 +229,12 @@ def _spots_in_records(counted: Counted) -> list[BlindSpot]:
     if flaws.foreign:
         sentence = (
             f"{flaws.foreign:,} records of {topic} are not a worker's: only workers may write there, see its ACLs"
+        )
+        spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
+    if flaws.unread_roots * UNREAD_ROOTS_ONE_IN > flaws.ended:
+        sentence = (
+            f"of {flaws.ended:,} attempts that ended, {flaws.unread_roots:,} can't be judged by the record that they began with, "
+            f"more than one in {UNREAD_ROOTS_ONE_IN:,}: it was not there any more, or doesn't have the broker's time"
         )
         spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
     if flaws.untimed:

@@ -38,12 +38,15 @@ def totals(places: DataFrame, *, longest_delay_ms: int) -> DataFrame:
     root_ms = sf.when(has(facts.HOP), sf.least("appended_ms", sf.col("due_ms") - longest_delay_ms)).otherwise(
         sf.col("appended_ms")
     )
+    ended = (sf.col("judged_ends") > 0) & ~has(facts.AGAIN)
     released = has(facts.END_RELEASED) & (sf.col("judged_ends") > 0)
     return places.agg(
         *(sf.count_if(flawed(flaw)).alias(flaw) for flaw in FLAWS),
         sf.coalesce(sf.sum("extra"), sf.lit(0)).alias("extra"),
         sf.max("late_ms").alias("max_late_ms"),
         sf.count_if(released & has(facts.UNTIMED)).alias("untimed"),
+        sf.count_if(ended).alias("ended"),
+        sf.count_if(ended & (~has(facts.ROOT) | sf.col("appended_ms").isNull())).alias("unread_roots"),
         sf.count_if(has(facts.REJECTION)).alias("rejected"),
         sf.min("appended_ms").alias("first_ms"),
         sf.greatest(sf.max("appended_ms"), sf.max("last_ms")).alias("last_ms"),

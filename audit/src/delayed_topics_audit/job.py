@@ -86,7 +86,10 @@ def audit(
 
 
 def _frozen_blind(window: AuditWindow) -> list[BlindSpot]:
-    return [BlindSpot(sentence=sentence, hides_outcomes=True) for sentence in window.unseen]
+    return [
+        *(BlindSpot(sentence=sentence, hides_outcomes=True) for sentence in window.unseen),
+        *(BlindSpot(sentence=sentence, hides_outcomes=True, only_losses=True) for sentence in window.perhaps_unseen),
+    ]
 
 
 def _places(spark: SparkSession, connection: Connection, window: AuditWindow, sight: Sight) -> DataFrame:

@@ -62,6 +62,7 @@ class Window:
     dead: Sequence[Row] = ()
     bounds: Bounds = BOUNDS
     promise: Promise = PROMISE
+    front_stamped: bool = True
     ready_stamped: bool = True
     ready_values: dict[int, bytes] = field(default_factory=dict)
     """By offset, those that aren't as they were produced."""
@@ -78,7 +79,7 @@ class Window:
                 "value", sf.when(sf.col("offset") == offset, sf.lit(value)).otherwise(sf.col("value"))
             )
         made = [
-            facts.of_front(kafka(self.spark, self.front), self.bounds),
+            facts.of_front(kafka(self.spark, self.front, stamped_by_broker=self.front_stamped), self.bounds),
             facts.of_delays(kafka(self.spark, self.delays), self.bounds),
             facts.of_ready(ready, self.bounds),
             facts.of_dead_letters(kafka(self.spark, self.dead), self.bounds),

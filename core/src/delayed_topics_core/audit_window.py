@@ -31,7 +31,7 @@ class AuditWindow:
     end_offsets         all four topics: pending is [committed, end) of front and delays; outcomes are looked for below these ends
     sample_one_in       of so many records one is looked at, by a hash of its root; 1: every one
     beginning_offsets   all four topics: above 0 or above `from`: retention has removed records
-    unseen              what nobody could see when it was frozen, a sentence each
+    unseen              what nobody could see when it was frozen, a sentence each; perhaps_unseen: what can hide a loss, and nothing else
     """
 
     topic: str
@@ -52,6 +52,7 @@ class AuditWindow:
     to_offsets: Offsets = field(default_factory=dict)
     new_from_offsets: Offsets = field(default_factory=dict)
     unseen: tuple[str, ...] = ()
+    perhaps_unseen: tuple[str, ...] = ()
     sample_one_in: int = 1
 
     def read_from(self, topic: str) -> tuple[int, ...]:
@@ -69,7 +70,8 @@ class AuditWindow:
                 body[name] = {topic: tuple(values) for topic, values in body[name].items()}
             for name in ("partition_delays", "delay_seconds"):
                 body[name] = tuple(body[name])
-            body["unseen"] = tuple(body.get("unseen", ()))
+            for name in ("unseen", "perhaps_unseen"):
+                body[name] = tuple(body.get(name, ()))
             return cls(**body)
         except (ValueError, TypeError, KeyError, AttributeError) as e:
             raise UnreadableRecord(f"the frozen window doesn't parse: {e!r}") from e

@@ -46,6 +46,7 @@ class Extent:
     to_offsets: Offsets = field(default_factory=dict)
     new_from_offsets: Offsets = field(default_factory=dict)
     unseen: tuple[str, ...] = ()
+    perhaps_unseen: tuple[str, ...] = ()
 
 
 async def freeze(
@@ -101,9 +102,9 @@ async def freeze(
     last = chained(registry, noted, names) if asked.since_last else None
     extent = _whole(layout, noted, counts)
     if last is not None:
-        extent = await _since(link, last, noted, ends, names)
+        extent = await _since(link, last, noted, beginnings, ends, names)
     elif asked.from_ is not None or asked.to is not None:
-        extent = await _between(link, asked, layout, extent, ends, names)
+        extent = await _between(link, asked, layout, extent, beginnings, ends, names)
 
     def by_topic(offsets: Mapping[TopicPartitionKey, int]) -> dict[str, tuple[int, ...]]:
         return {name: tuple(offsets[name, p] for p in range(count)) for name, count in counts.items()}
@@ -134,6 +135,7 @@ async def freeze(
         end_offsets=by_topic(ends),
         beginning_offsets=by_topic(beginnings),
         unseen=extent.unseen,
+        perhaps_unseen=extent.perhaps_unseen,
         sample_one_in=one_in,
     )
 
@@ -177,13 +179,19 @@ async def _since(
     link: KafkaLink,
     last: AuditedRecord,
     noted: TopicsRecord,
+    beginnings: Mapping[TopicPartitionKey, int],
     ends: Mapping[TopicPartitionKey, int],
     names: TopicNames,
 ) -> Extent:
-    """Partitions that are new since begin where serving of them began. Nothing is read above the window's own ends."""
+    """Of what is older than the last ends only the copies matter of records that were not committed then: what retention may have
+    removed of these hides a loss and nothing else.
+
+    Partitions that are new since begin where serving of them began. Nothing is read above the window's own ends."""
     since = await _first_at(link, last.since_ms - CLOCKS_MS, (names.front, names.ready, names.dead_letter), ends)
     counts = {name: sum(place[0] == name for place in ends) for name in (names.delays, names.ready, names.dead_letter)}
     new = {name: (*end, *(0,) * (counts[name] - len(end))) for name, end in last.ends.items() if name in counts}
+    outcomes = {name: since[name] for name in (names.ready, names.dead_letter)}
+    removed = _perhaps_removed(outcomes, beginnings, {}, "the oldest that was pending at the last audit")
     for name in new.keys() & since.keys():
         since[name] = _up_to(new[name], since[name])
     begun = {
@@ -196,6 +204,7 @@ async def _since(
         least_ready_partitions=last.ready_partitions,
         new_from_offsets=new,
         unseen=() if new else (NO_ENDS,),
+        perhaps_unseen=removed,
     )
 
 
@@ -204,6 +213,7 @@ async def _between(
     asked: Window,
     layout: LayoutRecord,
     whole: Extent,
+    beginnings: Mapping[TopicPartitionKey, int],
     ends: Mapping[TopicPartitionKey, int],
     names: TopicNames,
 ) -> Extent:
@@ -219,12 +229,33 @@ async def _between(
     if asked.from_ is not None:
         longest_ms = max(layout.layout.partition_delays) * 1000
         before = await at(asked.from_, (names.front, names.ready, names.dead_letter), earlier_ms=longest_ms + CLOCKS_MS)
+        begun = await at(asked.from_, names.topics)
         extent = replace(
             whole,
-            from_offsets={**before, **await at(asked.from_, sources)},
+            from_offsets={**before, **{name: begun[name] for name in sources}},
             roots_from_offsets={names.front: before[names.front]},
+            unseen=_perhaps_removed(begun, beginnings, whole.from_offsets, f"{asked.from_:%Y-%m-%d %H:%M:%S} UTC"),
         )
     return extent if asked.to is None else replace(extent, to_offsets=await at(asked.to, sources))
+
+
+def _perhaps_removed(
+    first: Offsets, beginnings: Mapping[TopicPartitionKey, int], starts: Offsets, since: str
+) -> tuple[str, ...]:
+    """Kafka answers a time with the first offset that is left. Only a record that is left and older shows that none is missing
+    in between. `starts`: where serving began; what was before that is nobody's loss."""
+    said = []
+    for topic, offsets in first.items():
+        begins = [beginnings[topic, p] for p in range(len(offsets))]
+        start = starts.get(topic, (0,) * len(offsets))
+        cut = [p for p, offset in enumerate(offsets) if offset <= begins[p] and begins[p] > start[p]]
+        if cut:
+            worst = max(cut, key=lambda p: begins[p])
+            said.append(
+                f"retention has removed records of {topic}, partitions {format_ranges(cut)}: partition {worst} begins at offset "
+                f"{begins[worst]}, and whether one of those before came after {since} is not known"
+            )
+    return tuple(said)
 
 
 async def _first_at(
