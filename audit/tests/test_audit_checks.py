@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from delayed_topics_audit import checks
 from delayed_topics_audit_testing.rows import (
     BOUNDS,
     PROMISE,
@@ -224,33 +223,6 @@ def test_the_same_root_and_attempt_twice_is_one_double(spark: SparkSession) -> N
         "f:0:3 dead-letter:0:0 dead-letter:0:7",
     ]
     assert totals(window)["extra"] == 4
-
-
-def beyond(window: Window) -> tuple[int, int]:
-    rows = checks.repeats(window.places).collect()
-    return sum(row.extra for row in rows), sum(row.beyond for row in rows)
-
-
-def test_what_a_crash_repeats_is_within_the_promise_and_a_copy_by_hand_is_not(spark: SparkSession) -> None:
-    def repeated(spread_ms: int, wrote_ms: int) -> Window:
-        front: list[Row] = [(0, at, at * spread_ms, []) for at in range(3)]
-        ready = [(0, at, at * spread_ms, release(("f", 0, at), at * spread_ms)) for at in range(3)]
-        again = [(0, 3 + at, 5_000, release(("f", 0, at), at * spread_ms, wrote_ms=wrote_ms)) for at in range(3)]
-        return Window(spark=spark, front=front, ready=[*ready, *again])
-
-    assert beyond(repeated(40, wrote_ms=5_000)) == (3, 0)
-    assert beyond(repeated(0, wrote_ms=0)) == (3, 3), "the same to the last byte: no worker wrote it"
-    assert beyond(repeated(900, wrote_ms=5_000)) == (3, 3), (
-        "released over 1.8 s: a worker would have committed the first"
-    )
-
-
-def test_what_hopped_before_a_crash_and_after_it_may_come_out_twice_in_the_same_millisecond(
-    spark: SparkSession,
-) -> None:
-    delays = [(partition, 4, 1, hop(("f", 0, 0), 10_000)) for partition in (0, 1)]
-    ready = [(0, p, 10_000, release(("d", p, 4), 10_000, root=("f", 0, 0))) for p in (0, 1)]
-    assert beyond(Window(spark=spark, front=[(0, 0, 0, level(2))], delays=delays, ready=ready)) == (1, 0)
 
 
 def test_a_double_whose_first_copy_was_in_the_window_before_is_counted_in_this_one(spark: SparkSession) -> None:

@@ -1,5 +1,6 @@
 """Audits that chain: what the link before had settled is settled."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -33,9 +34,9 @@ LINK = replace(
 LATER_MS = 60_000
 
 
-def linked(spark: SparkSession, *, again: list[Row], dead: list[Row] | None = None) -> Window:
+def linked(spark: SparkSession, *, again: Sequence[Row]) -> Window:
     """Six records, of which the audit before had three; `again` comes after it in the ready topic."""
-    return Window(spark=spark, front=front_of(6), ready=[*ready_of(*range(6)), *again], dead=dead or [], bounds=LINK)
+    return Window(spark=spark, front=front_of(6), ready=[*ready_of(*range(6)), *again], bounds=LINK)
 
 
 def test_a_link_of_a_chain_that_saw_nothing_twice_is_clean(spark: SparkSession) -> None:

@@ -55,6 +55,7 @@ def state(*records: RegistryRecord) -> RegistryState:
             broker_skew_ms=5,
             highest_retry_cap=7,
             least_ready_partitions=2,
+            exactly_once_from_ms=12,
         ),
         AuditedRecord(
             topic="orders",

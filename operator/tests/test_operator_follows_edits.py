@@ -6,6 +6,7 @@ import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_operator.plan import AlterSettings, GrowTopic, WriteRegistry
 from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.reconcile.target import ROLLED_MS
 from delayed_topics_operator.translate import ACCEPT_LOSS
 from delayed_topics_operator_testing.world import Stopped, World, member, resource
 
@@ -155,6 +156,23 @@ def test_cap_pause_and_compression_are_followed_live_without_touching_pods(
     assert getattr(record, field) == value
     assert (record.state, record.layout.generation) == ("serving", 1)
     assert world.children["StatefulSet", world.name]["spec"]["template"] == pods
+
+
+def test_the_registry_says_from_when_on_nothing_may_come_out_twice() -> None:
+    world = made(guarantee="ExactlyOnce")
+
+    def from_ms(**spec: Any) -> int | None:
+        world.edit(**spec)
+        world.settle()
+        record = world.kafka.registry.layouts["orders"]
+        assert record.state == "serving"
+        return record.exactly_once_from_ms
+
+    since_ms = from_ms(retryCap=9)
+    assert since_ms is not None
+    assert from_ms(retryCap=8) == since_ms
+    assert from_ms(guarantee="AtLeastOnce") is None
+    assert (from_ms(guarantee="ExactlyOnce") or 0) >= since_ms + ROLLED_MS, "workers with the former one are rolled"
 
 
 def test_a_paused_resource_is_ready_and_says_that_it_is_paused() -> None:

@@ -61,5 +61,6 @@ def test_a_life_is_written_to_the_events(world: World) -> None:
     assigned, revoked = events[1].detail, events[2].detail
     assert (assigned["change"], assigned["partitions"]) == ("assigned", 2)
     assert (revoked["change"], revoked["partitions"]) == ("revoked", 2)
+    assert assigned["places"] == revoked["places"] == [f"{orders.names.front}[0]", f"{orders.names.delays}[0]"]
     assert revoked["generation"] > assigned["generation"]
     assert assigned["took_ms"] >= 0

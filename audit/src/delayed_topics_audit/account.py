@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final, Literal
 
+from delayed_topics_core.names import EVENTS_TOPIC
+
 Verdict = Literal["Verified", "Violated", "Unknown"]
 
 MAX_RESULT_BYTES: Final = 4096
@@ -38,6 +40,7 @@ class Flaws:
     """How many places have which flaw (see places.FLAWS), and what goes with them.
 
     extra, beyond   copies beyond the first; those of them that promise 3 doesn't cover
+    unexplained     those of them of which nobody knows, since the workers' events of that time can't be read
     disordered      neighbours that came out in the other order
     max_late_ms     None if nothing was released
     untimed         releases that the broker did not stamp
@@ -56,6 +59,7 @@ class Flaws:
     foreign: int = 0
     extra: int = 0
     beyond: int = 0
+    unexplained: int = 0
     disordered: int = 0
     max_late_ms: int | None = None
     untimed: int = 0
@@ -146,12 +150,10 @@ def judge(counted: Counted, blind_spots: Sequence[BlindSpot] = ()) -> Result:
     unclear = account.lost or account.forged or broken
     spots = [*(spot for spot in blind_spots if unclear or not spot.only_losses), *_spots_in_records(counted)]
     hidden = any(spot.hides_outcomes for spot in spots)
-    certain = any(getattr(account, term) for term in _CERTAIN) or (
-        unclear and not hidden
-    )
+    certain = any(getattr(account, term) for term in _CERTAIN) or (unclear and not hidden)
     verdict: Verdict = "Violated" if certain else "Unknown" if spots else "Verified"
     sentences = [
-        *_findings(account, counted.offenders),
+        *_findings(account, counted.flaws.unexplained, counted.offenders),
         *broken[:MAX_OFFENDERS],
         *(spot.sentence for spot in spots),
         _summary(counted, account),
@@ -209,7 +211,7 @@ def _total(counted: Counted) -> Account:
     )
 
 
-def _findings(account: Account, offenders: Mapping[str, Sequence[str]]) -> list[str]:
+def _findings(account: Account, unexplained: int, offenders: Mapping[str, Sequence[str]]) -> list[str]:
     said = []
     for term, (what, why) in _SAID.items():
         count = getattr(account, term)
@@ -217,7 +219,7 @@ def _findings(account: Account, offenders: Mapping[str, Sequence[str]]) -> list[
             names = offenders.get(_OFFENDERS_OF.get(term, term), ())
             first = f" ({', '.join(names[:3])})" if names else ""
             said.append(f"{count:,} {what}{first}" + (f": {why}" if why else ""))
-    within = account.doubled - account.doubled_beyond_promise
+    within = account.doubled - account.doubled_beyond_promise - unexplained
     if within:
         said.append(f"{within:,} doubled within the promise: a worker crashed before it could commit them")
     return said
@@ -229,6 +231,12 @@ def _spots_in_records(counted: Counted) -> list[BlindSpot]:
     if flaws.foreign:
         sentence = (
             f"{flaws.foreign:,} records of {topic} are not a worker's: only workers may write there, see its ACLs"
+        )
+        spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
+    if flaws.unexplained:
+        sentence = (
+            f"{flaws.unexplained:,} were doubled at a time of which there are no events of the workers: whether one of them ended "
+            f"just then is not known; the audit has to be allowed to read {EVENTS_TOPIC}, which keeps seven days"
         )
         spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
     if flaws.unread_roots * UNREAD_ROOTS_ONE_IN > flaws.ended:

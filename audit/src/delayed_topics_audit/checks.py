@@ -9,12 +9,6 @@ from delayed_topics_audit import facts
 from delayed_topics_audit.place import chunk_of, line_of, name_of
 from delayed_topics_audit.places import FATES, FLAWS, flawed, has
 
-COMMIT_INTERVAL_MS: Final = 100
-"""What a worker releases between two commits, and a crash may repeat."""
-ACKNOWLEDGED_MS: Final = 900
-"""Append times of what was released at once may lie that far apart: a broker takes its time, a worker waits a second for it."""
-MAX_REPEATED: Final = 5000
-
 EXACT_MS: Final = 64
 """Latenesses are counted to the millisecond below this, to 1/32 above."""
 _STEPS_BITS: Final = 5
@@ -147,31 +141,6 @@ def offenders(places: DataFrame, flaw: str) -> DataFrame:
 def disordered_names(breaks: DataFrame) -> DataFrame:
     places = [name_of(sf.col(column)) for column in ("before_first_at", "first_at")]
     return breaks.orderBy("place").select(sf.concat_ws(" before ", places[1], places[0]).alias("record"))
-
-
-def repeats(places: DataFrame) -> DataFrame:
-    """Per episode of doubled records, one crash of a worker: way, extra copies, and how many of these no crash explains.
-
-    Within promise 3 are at most MAX_REPEATED records of one partition, first released between two commits, and written anew
-    by the worker that came after: not a copy that is the same to the last byte. Of what was hopped twice, before a crash and
-    after it, one worker may release both copies in one turn, and the releases of several lie as far apart as the records came
-    in: only their number counts.
-    """
-    # of what was settled before, the first copy is not always read
-    found = places.where(flawed("doubled")).withColumn("first_ms", sf.coalesce("first_ms", "again_ms"))
-    episode = sf.session_window(sf.timestamp_millis("first_ms"), f"{COMMIT_INTERVAL_MS + ACKNOWLEDGED_MS} milliseconds")
-    once_hopped_ms = sf.when(~sf.col("two_ways"), sf.col("first_ms"))
-    span_ms = sf.max(once_hopped_ms) - sf.min(once_hopped_ms)
-    grouped = found.groupBy("way", episode).agg(
-        sf.sum("extra").alias("extra"),
-        sf.sum(sf.when(~sf.col("wrote_apart") & ~sf.col("two_ways"), sf.col("extra")).otherwise(0)).alias("copied"),
-        sf.count("*").alias("records"),
-        sf.coalesce(span_ms, sf.lit(0)).alias("span_ms"),
-        sf.min("first_ms").alias("from_ms"),
-    )
-    too_many = (sf.col("records") > MAX_REPEATED) | (sf.col("span_ms") > COMMIT_INTERVAL_MS + ACKNOWLEDGED_MS)
-    beyond = sf.when(too_many, sf.col("extra")).otherwise(sf.col("copied"))
-    return grouped.select("way", "from_ms", "extra", beyond.alias("beyond"))
 
 
 def chains(places: DataFrame) -> DataFrame:

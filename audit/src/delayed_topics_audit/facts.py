@@ -67,7 +67,8 @@ class Bounds:
     """What belongs to the window, by partition: from `…_from` on, and settled below `…_committed`.
 
     `…_to`: not from here on; empty: all that is read belongs to it. `new_from`: by door and partition, what is from here on has
-    come since the audit before; without it nobody knows. `ready_partitions`: the least and the most that there were. `retry_cap`: the highest that there was. `one_in`: of so many roots one is looked at, with all that is said of it.
+    come since the audit before; without it nobody knows. `ready_partitions`: the least and the most that there were.
+    `retry_cap`: the highest that there was. `one_in`: of so many roots one is looked at, with all that is said of it.
     """
 
     front_from: Sequence[int]

@@ -1,5 +1,6 @@
 """Counts the places of a window, and says what was found in small tables."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -7,20 +8,28 @@ from typing import Any, Final
 from delayed_topics_core.audit_window import AuditWindow
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
 
-from delayed_topics_audit import blame, checks
+from delayed_topics_audit import blame, checks, repeats
 from delayed_topics_audit.account import MAX_OFFENDERS, Counted, Flaws, PartitionAccount
 from delayed_topics_audit.blame import Cause
 from delayed_topics_audit.lateness import percentiles
 from delayed_topics_audit.place import DOORS, PARTITION_BITS
 from delayed_topics_audit.places import FLAWS
+from delayed_topics_audit.repeats import Takeover
 from delayed_topics_audit.session import table
 
 Progress = Callable[[str], None]
 Row = Mapping[str, Any]
 
 TIMELINE_STEPS: Final = 120
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What the workers told in the events topic. `takeovers` None: it could not be read."""
+
+    causes: Sequence[Cause] = ()
+    takeovers: Sequence[Takeover] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +46,9 @@ class Findings:
     step_ms: int = checks.MINUTE_MS
 
 
-def count(
-    spark: SparkSession, places: DataFrame, window: AuditWindow, events: Sequence[Cause], say: Progress
-) -> Findings:
+def count(spark: SparkSession, places: DataFrame, window: AuditWindow, told: Told, say: Progress) -> Findings:
     """`places` is gone over several times, it should be persisted."""
+    events = told.causes
     partitions = [_partition(row.asDict()) for row in checks.accounts(places).collect()]
     say(f"{sum(p.produced for p in partitions):,} records accounted for")
     longest_ms = 1000 * max(window.partition_delays)
@@ -49,7 +57,7 @@ def count(
     breaks = checks.disorder(places).persist(StorageLevel.MEMORY_AND_DISK)
     disordered = breaks.count()
     say(f"{disordered:,} out of order")
-    beyond = _sum(checks.repeats(places), "beyond") if totals["doubled"] else 0
+    repeated = _repeats(spark, places, window, told) if totals["doubled"] else []
     lateness = _rows(checks.lateness(places))
     offenders = {flaw: _names(checks.offenders(places, flaw)) for flaw in FLAWS if totals[flaw]}
     if disordered:
@@ -61,7 +69,12 @@ def count(
         topic=window.topic,
         one_in=window.sample_one_in,
         partitions=partitions,
-        flaws=Flaws(**flaws, beyond=beyond, disordered=disordered),
+        flaws=Flaws(
+            **flaws,
+            beyond=sum(row["beyond"] for row in repeated),
+            unexplained=sum(row["unexplained"] for row in repeated),
+            disordered=disordered,
+        ),
         percentiles_ms=percentiles((row["bucket_ms"], row["count"]) for row in lateness),
         pending_since_ms=totals["pending_since_ms"],
         offenders=offenders,
@@ -77,6 +90,15 @@ def count(
         causes=events,
         blamed=_blamed(spark, places, events) if totals["late"] else {},
         step_ms=step_ms,
+    )
+
+
+def _repeats(spark: SparkSession, places: DataFrame, window: AuditWindow, told: Told) -> list[Row]:
+    known = told.takeovers is not None
+    found = table(spark, repeats.rows(told.takeovers or ()), repeats.TAKEOVERS)
+    known_from_ms = window.frozen_at_ms - repeats.EVENTS_KEPT_MS if known else sys.maxsize
+    return _rows(
+        repeats.repeats(places, found, known_from_ms=known_from_ms, exactly_once_from_ms=window.exactly_once_from_ms)
     )
 
 
@@ -104,7 +126,3 @@ def _rows(small: DataFrame) -> list[Row]:
 
 def _names(offenders: DataFrame) -> list[str]:
     return [row.record for row in offenders.limit(MAX_OFFENDERS).collect()]
-
-
-def _sum(small: DataFrame, column: str) -> int:
-    return int(small.agg(sf.coalesce(sf.sum(column), sf.lit(0))).collect()[0][0])

@@ -18,13 +18,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from delayed_topics_audit import blame, facts, session, sources
 from delayed_topics_audit.account import BlindSpot, Result, judge, unseen
-from delayed_topics_audit.blame import Cause
 from delayed_topics_audit.errors import AuditFailed
 from delayed_topics_audit.facts import Bounds
-from delayed_topics_audit.findings import Findings, Progress, count
+from delayed_topics_audit.findings import Findings, Progress, Told, count
 from delayed_topics_audit.output import Output
 from delayed_topics_audit.place import MAX_OFFSET
 from delayed_topics_audit.places import Promise, places_of
+from delayed_topics_audit.repeats import takeovers
 from delayed_topics_audit.sight import Sight, look
 
 FACTS_IN_A_SHUFFLE_PARTITION: Final = 250_000
@@ -68,7 +68,7 @@ def audit(
             output.prepare(spark)
         say(f"reading {_offsets(window, before):,} offsets of {window.topic} and its three topics")
         places = _places(spark, connection, window, before)
-        findings = count(spark, places, window, _causes(connection, window.topic, say), say)
+        findings = count(spark, places, window, _told(connection, window.topic, say), say)
         if output is not None and output.parquet:
             output.write_places(places)
             say(f"every record's account is in {output.folder}")
@@ -150,14 +150,15 @@ def promise_of(window: AuditWindow) -> Promise:
     )
 
 
-def _causes(connection: Connection, topic: str, say: Progress) -> list[Cause]:
-    """Without a right to read the events the audit goes on, and nobody is blamed."""
+def _told(connection: Connection, topic: str, say: Progress) -> Told:
+    """Without a right to read the events the audit goes on, and nobody is blamed, nor excused."""
     try:
         with EventFollower(connection, client_id="delayed-topics-audit-events") as follower:
-            return blame.causes(follower.catch_up(MAX_EVENT_SECONDS), topic)
+            events = follower.catch_up(MAX_EVENT_SECONDS)
     except KafkaDoorError as e:
         say(f"what happened to the workers is not known: {e}")
-        return []
+        return Told()
+    return Told(causes=blame.causes(events, topic), takeovers=takeovers(events, topic))
 
 
 def _offsets(window: AuditWindow, sight: Sight) -> int:

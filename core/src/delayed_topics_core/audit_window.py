@@ -21,6 +21,7 @@ class AuditWindow:
     delay_seconds       the delay list, if it has been the same since `from`; empty: it was edited, any kind's delay may have applied
     ready_partitions    now; least_ready_partitions: when `from` was, they only grow
     retry_cap           the highest since `from`
+    exactly_once_from_ms  from then on, by the brokers' time, nothing may come out twice; None: no such guarantee
     from_offsets        front and delays: the noted start offsets, or where the last audit ended; ready and dead-letter:
                         where the outcomes of those records begin
     roots_from_offsets  front and delays: read from here on, to see where the attempts began that were pending at `from`
@@ -49,6 +50,7 @@ class AuditWindow:
     committed_offsets: Offsets
     end_offsets: Offsets
     beginning_offsets: Offsets
+    exactly_once_from_ms: int | None = None
     to_offsets: Offsets = field(default_factory=dict)
     new_from_offsets: Offsets = field(default_factory=dict)
     unseen: tuple[str, ...] = ()

@@ -11,7 +11,8 @@ EventKind = Literal["worker-started", "worker-stopped", "rebalance", "alarm"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """`at_ms`: the worker's estimate of broker time. `detail`: of a rebalance {change, partitions, generation, took_ms}."""
+    """`at_ms`: the worker's estimate of broker time. `detail`: of a rebalance {change, partitions, places, generation, took_ms}; its
+    places as `orders.delays[0-2,5]`, without which an older version wrote it."""
 
     kind: EventKind
     topic: str

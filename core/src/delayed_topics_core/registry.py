@@ -61,6 +61,7 @@ class LayoutRecord:
     """What workers and clients follow. `state`: nobody writes into partitions of a layout that isn't serving.
 
     `highest_retry_cap`, `least_ready_partitions`: that there ever were, for audits of records that were released under them.
+    `exactly_once_from_ms`: since when all workers keep that guarantee, by the operator's clock; None: they don't, or it is not noted.
     """
 
     topic: str
@@ -76,6 +77,7 @@ class LayoutRecord:
     broker_skew_ms: int = 0
     highest_retry_cap: int = 0
     least_ready_partitions: int = 1
+    exactly_once_from_ms: int | None = None
 
     @property
     def key(self) -> str:
@@ -231,6 +233,7 @@ def encode(record: RegistryRecord) -> bytes:
                 "broker_skew_ms": record.broker_skew_ms,
                 "highest_retry_cap": record.highest_retry_cap,
                 "least_ready_partitions": record.least_ready_partitions,
+                "exactly_once_from_ms": record.exactly_once_from_ms,
             }
         case TopicsRecord():
             body = {
@@ -310,4 +313,5 @@ def _decode_layout(body: Mapping[str, Any]) -> LayoutRecord:
         broker_skew_ms=body["broker_skew_ms"],
         highest_retry_cap=body.get("highest_retry_cap", body["retry_cap"]),
         least_ready_partitions=body.get("least_ready_partitions", 1),
+        exactly_once_from_ms=body.get("exactly_once_from_ms"),
     )

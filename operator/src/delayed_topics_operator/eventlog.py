@@ -79,6 +79,8 @@ class EventLog:
 
     def _rebalance(self, topic: _Topic, event: Event) -> None:
         change = str(event.detail.get("change", ""))
+        if change == "replaced":
+            return  # a producer was, and no partition has moved
         moved = _count(event.detail.get("partitions")) if change == "assigned" else 0
         last = topic.rebalances[-1] if topic.rebalances else None
         if last is not None and event.at_ms - last.ended_at_ms < SAME_REBALANCE_MS:

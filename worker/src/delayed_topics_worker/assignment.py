@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
 from confluent_kafka import OFFSET_END
+from delayed_topics_core.layout import format_ranges
 from delayed_topics_core.reasons import Reason
 from delayed_topics_engine import Engine, Seen
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
@@ -29,11 +30,13 @@ RETRY_TARGET_SECONDS: Final = 1.0
 
 
 class Change(NamedTuple):
-    """A rebalance, for one delayed topic; `generation` counts the assignments of this process."""
+    """A rebalance, for one delayed topic; `generation` counts the assignments of this process. `replaced`: none, but what a producer
+    had on its way is read again. `places`: the Kafka topics and their partitions as ranges, as `orders.delays[0-2,5]`."""
 
-    kind: Literal["assigned", "revoked", "lost"]
+    kind: Literal["assigned", "revoked", "lost", "replaced"]
     topic: str
     partitions: int
+    places: list[str]
     generation: int
     took_ms: int
 
@@ -301,12 +304,28 @@ class Assignment:
         retry_at = self._seconds() + RECHECK_SECONDS
         owned.stop = Stop(reason=Reason.COMMIT_MISSING, message=message, retry_at=retry_at)
 
+    def on_producers_replaced(self) -> None:
+        self._note("replaced", list(self.owned.values()), self.generation, self._seconds())
+
     def _note(
-        self, kind: Literal["assigned", "revoked", "lost"], owned: Sequence[AssignedPartition], n: int, began: float
+        self,
+        kind: Literal["assigned", "revoked", "lost", "replaced"],
+        owned: Sequence[AssignedPartition],
+        n: int,
+        began: float,
     ) -> None:
         took_ms = int((self._seconds() - began) * 1000)
         counts = Counter(o.served.topic for o in owned)
-        self.changes += [Change(kind, topic, count, n, took_ms) for topic, count in counts.items()]
+        places = {topic: places_of([o.place for o in owned if o.served.topic == topic]) for topic in counts}
+        self.changes += [Change(kind, topic, count, places[topic], n, took_ms) for topic, count in counts.items()]
+
+
+def places_of(owned: Sequence[TopicPartitionKey]) -> list[str]:
+    """By Kafka topic its partitions as ranges."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in owned:
+        by_topic.setdefault(topic, []).append(partition)
+    return [f"{topic}[{format_ranges(sorted(numbers))}]" for topic, numbers in sorted(by_topic.items())]
 
 
 def _named(owned: Sequence[AssignedPartition]) -> str:

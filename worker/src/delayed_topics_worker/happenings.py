@@ -5,6 +5,9 @@ from typing import Any, Final, NamedTuple
 Place = tuple[str, int]
 """Kafka topic and partition."""
 
+PRODUCER_REPLACED: Final = "a producer can't go on and is replaced"
+"""How the engine's log line begins when what was on its way is read again, so that it may come out twice."""
+
 
 class Fault(NamedTuple):
     """An error of Kafka's, or of its client's; those have codes below 0."""

@@ -28,6 +28,7 @@ from delayed_topics_worker.config import WorkerConfig
 from delayed_topics_worker.errors import ClientFatal, ConfigInvalid
 from delayed_topics_worker.group_watch import GroupWatch
 from delayed_topics_worker.happenings import (
+    PRODUCER_REPLACED,
     Assigned,
     AssignmentFailed,
     CommitUnknown,
@@ -165,6 +166,8 @@ class Relay:
                 raise ClientFatal(f"the {client} knows no broker any more")
             case Log(level, facility, text):
                 kafka_log.log(_LEVELS.get(level, logging.INFO), "%s: %s", facility, text)
+                if text.startswith(PRODUCER_REPLACED):
+                    assignment.on_producers_replaced()
 
     def _note_report(self, name: str, text: str, topic: str | None) -> None:
         if name in ("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"):

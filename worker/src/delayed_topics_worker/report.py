@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from delayed_topics_core.events import Event, EventKind
-from delayed_topics_core.layout import format_ranges
 from delayed_topics_core.names import CLOCK_TOPIC
 from delayed_topics_core.reasons import Reason
 from delayed_topics_engine import Engine, State, Tally
@@ -24,7 +23,7 @@ from delayed_topics_worker.alarms import (
     of_unacknowledged,
     of_unassigned,
 )
-from delayed_topics_worker.assignment import Assignment
+from delayed_topics_worker.assignment import Assignment, places_of
 from delayed_topics_worker.happenings import Fault
 from delayed_topics_worker.metrics import Metrics
 from delayed_topics_worker.offset_watch import OffsetWatch, Spans
@@ -129,11 +128,8 @@ class Reporter:
         self._metrics.due_lag.labels(labels).set(due_lag)
         self._metrics.partitions.labels(labels).set(len(owned))
         self._metrics.unread.labels(labels).set(sum(spans[o].unread for o in owned))
-        by_topic: dict[str, list[int]] = {}
-        for o in owned:
-            by_topic.setdefault(o.topic, []).append(o.partition)
         return {
-            "partitions": [f"{topic}[{format_ranges(sorted(numbers))}]" for topic, numbers in sorted(by_topic.items())],
+            "partitions": places_of([o.place for o in owned]),
             "waiting": waiting,
             "due_lag": due_lag,
             "generation": served.layout.layout.generation if served.layout else None,
@@ -175,11 +171,13 @@ class Reporter:
             detail = {
                 "change": change.kind,
                 "partitions": change.partitions,
+                "places": change.places,
                 "generation": change.generation,
                 "took_ms": change.took_ms,
             }
-            self._last_change = detail
-            self._metrics.rebalances.labels(change.topic, change.kind).inc()
+            if change.kind != "replaced":
+                self._last_change = detail
+                self._metrics.rebalances.labels(change.topic, change.kind).inc()
             self._write("rebalance", change.topic, detail)
 
     def _alarm_changed(self, alarm: Alarm, raised: bool) -> None:

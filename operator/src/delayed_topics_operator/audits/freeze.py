@@ -117,6 +117,7 @@ async def freeze(
         ready_partitions=counts[names.ready],
         least_ready_partitions=extent.least_ready_partitions,
         retry_cap=layout.highest_retry_cap,
+        exactly_once_from_ms=layout.exactly_once_from_ms,
         max_lateness_ms=max_lateness_ms,
         broker_skew_ms=layout.broker_skew_ms,
         frozen_at_ms=int(now.timestamp() * 1000),

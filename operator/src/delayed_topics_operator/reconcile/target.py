@@ -17,6 +17,8 @@ ROLES: tuple[TopicRole, ...] = ("dead-letter", "ready", "delays", "front")
 
 DEFAULT_REPLICATION = 3
 DEFAULT_SKEW_MS = 5
+ROLLED_MS = 600_000
+"""After a change of the guarantee: by then no worker has the former one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +154,17 @@ def record(o: Observation, t: Target, state: Literal["planned", "serving"]) -> L
         broker_skew_ms=skew_ms,
         highest_retry_cap=max(before.highest_retry_cap if before else 0, o.wanted.retry_cap),
         least_ready_partitions=min(before.least_ready_partitions if before else ready, ready),
+        exactly_once_from_ms=_exactly_once_from_ms(o, before),
     )
+
+
+def _exactly_once_from_ms(o: Observation, before: LayoutRecord | None) -> int | None:
+    """When the guarantee is changed, workers with the former one go on until they are rolled."""
+    if o.wanted.guarantee != "ExactlyOnce":
+        return None
+    if before is not None and before.exactly_once_from_ms is not None:
+        return before.exactly_once_from_ms
+    return int(o.now.timestamp() * 1000) + (ROLLED_MS if before is not None else 0)
 
 
 def settings(o: Observation, t: Target, role: TopicRole, replication_factor: int) -> dict[str, str]:
@@ -214,5 +226,5 @@ def summary(wanted: LayoutRecord) -> str:
 
 def _policy(previous: LayoutRecord) -> dict[str, Any]:
     """What may change at any time, without any partition."""
-    fields = ("retry_cap", "paused", "compression", "broker_skew_ms", "owner", "group")
+    fields = ("retry_cap", "paused", "compression", "broker_skew_ms", "owner", "group", "exactly_once_from_ms")
     return {name: getattr(previous, name) for name in fields}

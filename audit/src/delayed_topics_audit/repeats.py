@@ -1,0 +1,137 @@
+"""Doubles: which of them promise 3 covers, since the events of the workers tell of a reason, and which nothing explains."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from delayed_topics_core.events import Event
+from delayed_topics_core.layout import parse_ranges
+from delayed_topics_core.names import TopicNames
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from delayed_topics_audit.place import DELAYS, FRONT, PARTITION_BITS
+from delayed_topics_audit.places import flawed
+
+COMMIT_INTERVAL_MS: Final = 100
+"""What a worker releases between two commits, and a crash may repeat."""
+ACKNOWLEDGED_MS: Final = 900
+"""Append times of what was released at once may lie that far apart: a broker takes its time, a worker waits a second for it."""
+MAX_REPEATED: Final = 5000
+REACH_MS: Final = 5000
+"""An event is told up to that long after what it tells of, by a worker that is busy; its time is the worker's estimate."""
+UNREAD_MS: Final = 60_000
+"""Where the first copy is not read: a copy that was on its way when its worker ended arrives within that time."""
+EVENTS_KEPT_MS: Final = 7 * 86_400_000
+"""What the events topic keeps; see its retention."""
+TAKEOVERS: Final = "nr: int, line: int, from_ms: long, to_ms: long"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Takeover:
+    """Partitions began again at their committed offsets: a worker ended, a session was lost, a producer was replaced.
+
+    `lines`: of front and delays, see place.line_of; None: an older worker told no partitions. Times are the worker's estimate of
+    the broker's.
+    """
+
+    lines: frozenset[int] | None
+    from_ms: int
+    to_ms: int
+
+
+def takeovers(events: Iterable[Event], topic: str) -> list[Takeover]:
+    """Those of one delayed topic, oldest first."""
+    names = TopicNames.of(topic)
+    doors = {names.front: FRONT, names.delays: DELAYS}
+    found = [_takeover(event, doors) for event in events if event.topic == topic and event.kind == "rebalance"]
+    return sorted(found, key=lambda takeover: takeover.to_ms)
+
+
+def rows(found: Sequence[Takeover]) -> list[dict[str, Any]]:
+    return [
+        {"nr": nr, "line": line, "from_ms": takeover.from_ms, "to_ms": takeover.to_ms}
+        for nr, takeover in enumerate(found)
+        for line in (takeover.lines if takeover.lines is not None else (None,))
+    ]
+
+
+def repeats(
+    places: DataFrame, table: DataFrame, *, known_from_ms: int, exactly_once_from_ms: int | None = None
+) -> DataFrame:
+    """Per takeover (`nr`; null: nothing explains them) and way: extra copies, how many of them are beyond promise 3, and of how
+    many nobody knows, since they came before `known_from_ms`, from when on there are events. Of what came out from
+    `exactly_once_from_ms` on any is beyond the promise.
+
+    `table`: rows of TAKEOVERS. Within the promise are at most MAX_REPEATED records of one partition, first released between two
+    commits, of which a takeover of that partition lies between the first copy and the last, and which were written anew by the
+    worker that came after: not a copy that is the same to the last byte. Of what was hopped twice, before a crash and after it,
+    one worker may release both copies in one turn, and the releases of several lie as far apart as the records came in: only
+    their number counts, and the takeover lies between their coming in and their last copy.
+    """
+    last_ms = sf.greatest("last_ms", "again_ms")
+    known_first = sf.when(sf.col("two_ways"), sf.least("appended_ms", "first_ms")).otherwise(sf.col("first_ms"))
+    # of what an audit before had settled the first copy is not always read
+    first_ms = sf.when(sf.col("again_ms").isNotNull(), sf.least(known_first, sf.col("again_ms") - UNREAD_MS))
+    doubled = places.where(flawed("doubled")).select(
+        "place",
+        "way",
+        "two_ways",
+        "extra",
+        (
+            (sf.col("ends") > 1) & ~sf.coalesce("wrote_apart", sf.lit(True)) & ~sf.coalesce("two_ways", sf.lit(False))
+        ).alias("copied"),
+        sf.when(~sf.col("two_ways"), sf.coalesce("first_ms", "again_ms")).alias("once_hopped_ms"),
+        sf.coalesce(first_ms, known_first).alias("since_ms"),
+        sf.coalesce("first_ms", "again_ms").alias("out_ms"),
+        last_ms.alias("until_ms"),
+    )
+    between = (sf.col("from_ms") <= sf.col("until_ms") + REACH_MS) & (sf.col("to_ms") >= sf.col("since_ms") - REACH_MS)
+    there = sf.col("line").isNull() | (sf.col("line") == sf.col("way")) | sf.coalesce("two_ways", sf.lit(False))
+    explained = (
+        doubled.join(sf.broadcast(table), between & there, "left")
+        .groupBy("place")
+        .agg(
+            sf.max("nr").alias("nr"),
+            *(
+                sf.first(name).alias(name)
+                for name in ("way", "extra", "copied", "once_hopped_ms", "out_ms", "until_ms")
+            ),
+        )
+    )
+    span_ms = sf.max("once_hopped_ms") - sf.min("once_hopped_ms")
+    at_once = sf.lit(False) if exactly_once_from_ms is None else sf.col("out_ms") >= exactly_once_from_ms
+    unknown = sf.col("until_ms") < known_from_ms
+    episodes = explained.groupBy("way", "nr", unknown.alias("unknown"), at_once.alias("exactly_once")).agg(
+        sf.sum("extra").alias("extra"),
+        sf.sum(sf.when(sf.col("copied"), sf.col("extra")).otherwise(0)).alias("copied"),
+        sf.count("*").alias("records"),
+        sf.coalesce(span_ms, sf.lit(0)).alias("span_ms"),
+    )
+    too_many = (sf.col("records") > MAX_REPEATED) | (sf.col("span_ms") > COMMIT_INTERVAL_MS + ACKNOWLEDGED_MS)
+    beyond = (
+        sf.when(sf.col("exactly_once"), sf.col("extra"))
+        .when(sf.col("unknown"), sf.col("copied"))
+        .when(sf.col("nr").isNull() | too_many, sf.col("extra"))
+        .otherwise(sf.col("copied"))
+    )
+    judged = episodes.withColumn("beyond", beyond)
+    unexplained = sf.when(sf.col("unknown"), sf.col("extra") - sf.col("beyond")).otherwise(0)
+    return judged.select("way", "nr", "extra", "beyond", unexplained.alias("unexplained"))
+
+
+def _takeover(event: Event, doors: dict[str, int]) -> Takeover:
+    took_ms, places = event.detail.get("took_ms", 0), event.detail.get("places")
+    return Takeover(
+        lines=_lines(places, doors) if isinstance(places, list) else None,
+        from_ms=event.at_ms - (took_ms if isinstance(took_ms, int) else 0),
+        to_ms=event.at_ms,
+    )
+
+
+def _lines(places: Sequence[str], doors: dict[str, int]) -> frozenset[int]:
+    found = set()
+    for topic, _, ranges in (str(place).removesuffix("]").rpartition("[") for place in places):
+        if topic in doors:
+            found |= {(doors[topic] << PARTITION_BITS) + partition for partition in parse_ranges(ranges)}
+    return frozenset(found)

@@ -1,0 +1,133 @@
+"""Doubles that an event explains are within the promise, and no others."""
+
+from dataclasses import replace
+
+import pytest
+from delayed_topics_audit.place import DELAYS, FRONT, PARTITION_BITS, READY
+from delayed_topics_audit.repeats import TAKEOVERS, Takeover, repeats, rows, takeovers
+from delayed_topics_audit.session import table
+from delayed_topics_audit_testing.rows import (
+    AT_MS,
+    BOUNDS,
+    Row,
+    Window,
+    dead_letter,
+    front_of,
+    hop,
+    level,
+    release,
+)
+from delayed_topics_core.events import Event
+from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+FRONT_0, DELAYS_1 = FRONT << PARTITION_BITS, (DELAYS << PARTITION_BITS) + 1
+
+
+def taken(ms: int, *lines: int) -> Takeover:
+    return Takeover(lines=frozenset(lines) or None, from_ms=AT_MS + ms, to_ms=AT_MS + ms)
+
+
+def beyond(
+    window: Window, *told: Takeover, known_from_ms: int = 0, exactly_once_from_ms: int | None = None
+) -> tuple[int, int, int]:
+    """Copies beyond the first, how many of them are beyond the promise, and of how many nobody knows."""
+    known = table(window.spark, rows(told), TAKEOVERS)
+    found = repeats(
+        window.places, known, known_from_ms=AT_MS + known_from_ms, exactly_once_from_ms=exactly_once_from_ms
+    ).collect()
+    return sum(r.extra for r in found), sum(r.beyond for r in found), sum(r.unexplained for r in found)
+
+
+def repeated(spark: SparkSession, *, spread_ms: int = 40, wrote_ms: int = 50_000, after_ms: int = 50_000) -> Window:
+    """Three records that came out when they came in, and again later."""
+    front: list[Row] = [(0, at, at * spread_ms, []) for at in range(3)]
+    ready = [(0, at, at * spread_ms, release(("f", 0, at), at * spread_ms)) for at in range(3)]
+    again = [
+        (0, 3 + at, at * spread_ms + after_ms, release(("f", 0, at), at * spread_ms, wrote_ms=wrote_ms))
+        for at in range(3)
+    ]
+    return Window(spark=spark, front=front, ready=[*ready, *again])
+
+
+def test_what_a_crash_repeats_is_within_the_promise_and_a_copy_by_hand_is_not(spark: SparkSession) -> None:
+    crash = taken(30_000, FRONT_0)
+    assert beyond(repeated(spark), crash) == (3, 0, 0)
+    assert beyond(repeated(spark), taken(30_000)) == (3, 0, 0), "an older worker told no partitions"
+    assert beyond(repeated(spark, spread_ms=0, wrote_ms=0), crash) == (3, 3, 0), (
+        "the same to the last byte: by no worker"
+    )
+    assert beyond(repeated(spark, spread_ms=900), crash) == (3, 3, 0), (
+        "released over 1.8 s: a worker would have committed the first"
+    )
+
+
+def test_a_double_that_no_event_explains_is_beyond_the_promise(spark: SparkSession) -> None:
+    assert beyond(repeated(spark)) == (3, 3, 0)
+    assert beyond(repeated(spark), taken(30_000, FRONT_0 + 1, DELAYS_1)) == (3, 3, 0), (
+        "other partitions were taken over"
+    )
+    assert beyond(repeated(spark), taken(-30_000, FRONT_0)) == (3, 3, 0), "before the records came out at all"
+    assert beyond(repeated(spark), taken(90_000, FRONT_0)) == (3, 3, 0), "after they came out twice"
+
+
+def test_two_owners_that_double_everything_slowly_are_found(spark: SparkSession) -> None:
+    """Each double is alone within its second, and a takeover was once: as an episode of its own each would be forgiven."""
+    slowly = repeated(spark, spread_ms=20_000, after_ms=40)
+    assert beyond(slowly, taken(20_000, FRONT_0)) == (3, 2, 0)
+
+
+def test_the_sum_of_what_one_takeover_repeats_fits_the_promise(spark: SparkSession) -> None:
+    assert beyond(repeated(spark, spread_ms=2_000), taken(30_000, FRONT_0)) == (3, 3, 0)
+
+
+def test_with_exactly_once_one_double_is_one_too_many(spark: SparkSession) -> None:
+    crash = taken(30_000, FRONT_0)
+    assert beyond(repeated(spark), crash, exactly_once_from_ms=AT_MS) == (3, 3, 0)
+    assert beyond(repeated(spark), crash, exactly_once_from_ms=AT_MS + 1_000) == (3, 0, 0), "not yet guaranteed"
+
+
+def test_doubles_of_a_time_of_which_there_are_no_events_are_neither_excused_nor_blamed(spark: SparkSession) -> None:
+    assert beyond(repeated(spark), known_from_ms=90_000) == (3, 0, 3)
+    assert beyond(repeated(spark, spread_ms=0, wrote_ms=0), known_from_ms=90_000) == (3, 3, 0), "by no worker anyway"
+
+
+def test_what_hopped_before_a_crash_and_after_it_may_come_out_twice_in_the_same_millisecond(
+    spark: SparkSession,
+) -> None:
+    delays = [(partition, 4, 1, hop(("f", 0, 0), 10_000)) for partition in (0, 1)]
+    ready = [(0, p, 10_000, release(("d", p, 4), 10_000, root=("f", 0, 0))) for p in (0, 1)]
+    window = Window(spark=spark, front=[(0, 0, 0, level(2))], delays=delays, ready=ready)
+    assert beyond(window, taken(1, FRONT_0)) == (1, 0, 0)
+    assert beyond(window) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(("crash_ms", "found"), [(5_000, 0), (-70_000, 1)])
+def test_a_dead_letter_twice_needs_a_reason_too(spark: SparkSession, crash_ms: int, found: int) -> None:
+    dead = [(0, at, 9 + at * 9_000, dead_letter(("f", 0, 0))) for at in range(2)]
+    assert beyond(Window(spark=spark, front=front_of(1), dead=dead), taken(crash_ms, FRONT_0)) == (1, found, 0)
+
+
+def test_what_was_settled_before_is_explained_by_a_takeover_shortly_before_it_came_again(spark: SparkSession) -> None:
+    bounds = replace(BOUNDS, front_from=(3, 3), new_from={READY: (0, 0)})
+    again = [(0, 6, 900_000, release(("f", 0, 1), 1, wrote_ms=900_000))]
+    window = Window(spark=spark, front=front_of(3), ready=again, bounds=bounds)
+    assert beyond(window, taken(880_000, FRONT_0)) == (1, 0, 0)
+    assert beyond(window, taken(10, FRONT_0)) == (1, 1, 0), "a group that was reset long after"
+
+
+def test_takeovers_are_read_from_the_events_with_their_partitions() -> None:
+    def event(change: str, **detail: object) -> Event:
+        return Event(kind="rebalance", topic="orders", member="a", at_ms=9_000, detail={"change": change, **detail})
+
+    told = [
+        event("assigned", took_ms=3_000, places=["orders[0]", "orders.delays[1]", "other[5]"]),
+        event("replaced"),
+        Event(kind="worker-started", topic="orders", member="a", at_ms=1, detail={}),
+        replace(event("lost"), topic="invoices"),
+    ]
+    assert takeovers(told, "orders") == [
+        Takeover(lines=frozenset({FRONT_0, DELAYS_1}), from_ms=6_000, to_ms=9_000),
+        Takeover(lines=None, from_ms=9_000, to_ms=9_000),
+    ]
