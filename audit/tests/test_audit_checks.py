@@ -3,8 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from delayed_topics_audit.places import Declared
 from delayed_topics_audit_testing.rows import (
+    AT_MS,
     BOUNDS,
+    DELAYS_MS,
     PROMISE,
     Row,
     Window,
@@ -175,6 +178,53 @@ def test_after_an_edit_of_the_list_any_delay_there_was_will_do_and_no_other(spar
     ready = [(0, 0, 10_000, release(("f", 0, 0), 10_000)), (0, 1, 9_000, release(("f", 0, 1), 9_000))]
     window = Window(spark=spark, front=front, ready=ready, promise=replace(PROMISE, list_ms=()))
     assert named(window, "early") == ["r:0:1 -1000 ms"]
+
+
+HOUR_MS = 3_600_000
+EDITED = replace(
+    PROMISE,
+    list_ms=(),
+    lists=(
+        Declared(list_ms=DELAYS_MS, retry_cap=5, from_ms=0, until_ms=AT_MS),
+        Declared(list_ms=(0, 60_000), retry_cap=2, from_ms=AT_MS, until_ms=None),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("came_ms", "waited_ms", "found"),
+    [
+        (-HOUR_MS, 10_000, {}),
+        (HOUR_MS, 10_000, {"early": ["f:0:0"]}),
+        (HOUR_MS, 60_000, {}),
+        (1_000, 10_000, {}),
+        (1_000, 9_000, {"early": ["f:0:0"]}),
+    ],
+)
+def test_long_after_an_edit_a_record_waits_for_what_its_attempt_has_then(
+    spark: SparkSession, came_ms: int, waited_ms: int, found: dict[str, list[str]]
+) -> None:
+    """Another delay of the table is none of its, though it has one: what a release says of itself convinces nobody."""
+    due_ms = came_ms + waited_ms
+    ready = [(0, 0, due_ms, release(("f", 0, 0), due_ms, attempt=1))]
+    window = Window(spark=spark, front=[(0, 0, came_ms, retry(1))], ready=ready, promise=EDITED)
+    assert flaws(window) == found
+
+
+@pytest.mark.parametrize(("came_ms", "found"), [(-HOUR_MS, {}), (HOUR_MS, {"over_cap": ["f:0:0"]})])
+def test_long_after_the_cap_was_lowered_the_former_one_excuses_nobody(
+    spark: SparkSession, came_ms: int, found: dict[str, list[str]]
+) -> None:
+    ready = [(0, 0, came_ms + 60_000, release(("f", 0, 0), came_ms + 60_000, attempt=3))]
+    window = Window(spark=spark, front=[(0, 0, came_ms, retry(3))], ready=ready, promise=EDITED)
+    assert flaws(window) == found
+
+
+def test_before_the_first_list_that_was_noted_any_delay_there_was_will_do(spark: SparkSession) -> None:
+    promise = replace(EDITED, lists=EDITED.lists[1:])
+    ready = [(0, 0, 10_000 - HOUR_MS, release(("f", 0, 0), 10_000 - HOUR_MS, attempt=1))]
+    window = Window(spark=spark, front=[(0, 0, -HOUR_MS, retry(1))], ready=ready, promise=promise)
+    assert flaws(window) == {}
 
 
 def test_a_direct_write_waits_for_the_delay_of_its_partition(spark: SparkSession) -> None:

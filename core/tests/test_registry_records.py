@@ -8,6 +8,7 @@ from delayed_topics_core.names import MAX_FRONT_NAME_LENGTH, TopicNames, check_t
 from delayed_topics_core.registry import (
     AuditedRecord,
     Claim,
+    DelayList,
     LayoutRecord,
     Owner,
     RegistryRecord,
@@ -56,6 +57,10 @@ def state(*records: RegistryRecord) -> RegistryState:
             highest_retry_cap=7,
             least_ready_partitions=2,
             exactly_once_from_ms=12,
+            lists=(
+                DelayList(delay_seconds=(0, 10), retry_cap=7, from_ms=0),
+                DelayList(delay_seconds=(0, 60), retry_cap=5, from_ms=9),
+            ),
         ),
         AuditedRecord(
             topic="orders",

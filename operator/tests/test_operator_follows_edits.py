@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_operator.audits.freeze import unedited
 from delayed_topics_operator.plan import AlterSettings, GrowTopic, WriteRegistry
 from delayed_topics_operator.reconcile import reconcile
 from delayed_topics_operator.reconcile.target import ROLLED_MS
@@ -173,6 +174,25 @@ def test_the_registry_says_from_when_on_nothing_may_come_out_twice() -> None:
     assert from_ms(retryCap=8) == since_ms
     assert from_ms(guarantee="AtLeastOnce") is None
     assert (from_ms(guarantee="ExactlyOnce") or 0) >= since_ms + ROLLED_MS, "workers with the former one are rolled"
+
+
+def test_the_registry_keeps_former_lists_and_caps_and_growth_is_no_edit_of_them() -> None:
+    world = made(delaySeconds=[0, 10], partitions=4, retryCap=5)
+
+    def lists(**spec: Any) -> list[tuple[tuple[int, ...], int]]:
+        world.edit(**spec)
+        world.settle()
+        record = world.kafka.registry.layouts["orders"]
+        assert record.state == "serving"
+        assert [entry.from_ms for entry in record.lists] == sorted(entry.from_ms for entry in record.lists)
+        assert record.lists[0].from_ms == 0
+        return [(entry.delay_seconds, entry.retry_cap) for entry in record.lists]
+
+    assert lists(partitions=6) == [((0, 10), 5)]
+    assert unedited(world.kafka.registry.layouts["orders"]) == (0, 10)
+    assert lists(delaySeconds=[0, 60]) == [((0, 10), 5), ((0, 60), 5)]
+    assert lists(retryCap=3)[1:] == [((0, 60), 5), ((0, 60), 3)]
+    assert unedited(world.kafka.registry.layouts["orders"]) == ()
 
 
 def test_a_paused_resource_is_ready_and_says_that_it_is_paused() -> None:

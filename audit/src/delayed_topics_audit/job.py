@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 from delayed_topics_core.audit_window import AuditWindow
@@ -23,7 +24,7 @@ from delayed_topics_audit.facts import Bounds
 from delayed_topics_audit.findings import Findings, Progress, Told, count
 from delayed_topics_audit.output import Output
 from delayed_topics_audit.place import MAX_OFFSET
-from delayed_topics_audit.places import Promise, places_of
+from delayed_topics_audit.places import Declared, Promise, places_of
 from delayed_topics_audit.repeats import takeovers
 from delayed_topics_audit.sight import Sight, look
 
@@ -147,6 +148,15 @@ def promise_of(window: AuditWindow) -> Promise:
         partition_delays_ms=[seconds * 1000 for seconds in window.partition_delays],
         skew_ms=window.broker_skew_ms,
         max_lateness_ms=window.max_lateness_ms,
+        lists=[
+            Declared(
+                list_ms=[seconds * 1000 for seconds in declared.delay_seconds],
+                retry_cap=declared.retry_cap,
+                from_ms=declared.from_ms,
+                until_ms=following.from_ms if following else None,
+            )
+            for declared, following in zip_longest(window.delay_lists, window.delay_lists[1:])
+        ],
     )
 
 

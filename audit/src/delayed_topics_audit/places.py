@@ -19,7 +19,7 @@ fate                   of a record of the window: a number, see below; of anythi
 flaws                  what is wrong, as bits
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
@@ -51,11 +51,33 @@ FLAWS: Final = (
 """The bit of a flaw is 1 << its index."""
 
 
+CLOCKS_MS: Final = 600_000
+"""By how much the operator's clock, and a worker that follows it, may be behind or ahead when a list is edited."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """A delay list and a retry cap, and from when until when they were declared; None: they still are."""
+
+    list_ms: Sequence[int]
+    retry_cap: int
+    from_ms: int
+    until_ms: int | None
+
+    def applied(self) -> Column:
+        """To a record that came in before they were gone, and came out after they were there."""
+        seen_ms = sf.coalesce("first_ms", "appended_ms")
+        there = seen_ms >= self.from_ms - CLOCKS_MS
+        return there if self.until_ms is None else there & (sf.col("appended_ms") < self.until_ms + CLOCKS_MS)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Promise:
     """What a release is held against.
 
-    list_ms              the delay list, if it was never edited; else empty, and any of `partition_delays_ms` may have applied
+    list_ms              the delay list, if it was never edited; else empty
+    lists                if it was edited, all lists that there were, oldest first; before the first of them, and where there are
+                         none, any of `partition_delays_ms` may have applied
     partition_delays_ms  of the delays topic
     """
 
@@ -63,6 +85,7 @@ class Promise:
     partition_delays_ms: Sequence[int]
     skew_ms: int
     max_lateness_ms: int
+    lists: Sequence[Declared] = ()
 
 
 def places_of(
@@ -134,14 +157,38 @@ def _gather(near: DataFrame) -> DataFrame:
 
 def _delay(promise: Promise) -> Column:
     """Of a direct write its partition's; of a front record that of its level or attempt, or, when the list was edited, the least
-    of all delays there were that fulfils what its release says."""
+    that level or attempt had at its time that fulfils what its release says."""
     direct = by_line(sf.col("place"), (), promise.partition_delays_ms)
     if promise.list_ms:
-        entry = sf.least(sf.coalesce("level", sf.col("attempt") + 1), sf.lit(len(promise.list_ms)))
-        front = sf.get(longs(promise.list_ms), sf.greatest(entry, sf.lit(1)) - 1)
+        front = _entry(promise.list_ms)
+    elif promise.lists:
+        had = [sf.when(declared.applied(), _entry(declared.list_ms)) for declared in promise.lists]
+        fulfilled = [sf.when(sf.col("appended_ms") + ms >= sf.col("least_due_ms"), ms) for ms in had]
+        front = sf.coalesce(_among(sf.least, fulfilled), _among(sf.greatest, had))
+        if promise.lists[0].from_ms > 0:
+            unknown = sf.col("appended_ms") < promise.lists[0].from_ms + CLOCKS_MS
+            front = sf.when(unknown, _least_fulfilling(sorted(set(promise.partition_delays_ms)))).otherwise(front)
     else:
         front = _least_fulfilling(sorted(set(promise.partition_delays_ms)))
     return sf.when(has(facts.ROOT) & ~has(facts.HOP), sf.coalesce(direct, front))
+
+
+def _entry(list_ms: Sequence[int]) -> Column:
+    entry = sf.least(sf.coalesce("level", sf.col("attempt") + 1), sf.lit(len(list_ms)))
+    return sf.get(longs(list_ms), sf.greatest(entry, sf.lit(1)) - 1)
+
+
+def _among(choose: Callable[..., Column], columns: Sequence[Column]) -> Column:
+    """Spark's least and greatest pass over nulls, and refuse to choose from one."""
+    return columns[0] if len(columns) == 1 else choose(*columns)
+
+
+def _over_cap(promise: Promise) -> Column:
+    """Above every cap of its time; that of all times is looked at with the release itself."""
+    if not promise.lists or promise.lists[0].from_ms > 0:
+        return sf.lit(False)
+    caps = [sf.when(declared.applied(), declared.retry_cap) for declared in promise.lists]
+    return has(facts.END_RELEASED) & (sf.col("most_attempt") > _among(sf.greatest, caps))
 
 
 def _least_fulfilling(kinds_ms: Sequence[int]) -> Column:
@@ -207,7 +254,7 @@ def _flaws(promise: Promise) -> Column:
         "changed": seen & changed,
         "wrong_partition": judged & has(facts.MISPLACED),
         "wrong_attempt": seen & attempt,
-        "over_cap": judged & has(facts.OVER_CAP),
+        "over_cap": judged & (has(facts.OVER_CAP) | sf.coalesce(_over_cap(promise), sf.lit(False))),
         "foreign": has(facts.FOREIGN),
     }
     bits = [sf.when(conditions[flaw], 1 << at).otherwise(0) for at, flaw in enumerate(FLAWS)]

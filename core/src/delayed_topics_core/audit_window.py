@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from delayed_topics_core.errors import UnreadableRecord
+from delayed_topics_core.registry import DelayList, decode_list
 
 Offsets = Mapping[str, tuple[int, ...]]
 """By topic name, then by partition."""
@@ -21,6 +22,7 @@ class AuditWindow:
     delay_seconds       the delay list, if it has been the same since `from`; empty: it was edited, any kind's delay may have applied
     ready_partitions    now; least_ready_partitions: when `from` was, they only grow
     retry_cap           the highest since `from`
+    delay_lists         all delay lists and caps that there were, as the registry has them; empty: not noted
     exactly_once_from_ms  from then on, by the brokers' time, nothing may come out twice; None: no such guarantee
     from_offsets        front and delays: the noted start offsets, or where the last audit ended; ready and dead-letter:
                         where the outcomes of those records begin
@@ -50,6 +52,7 @@ class AuditWindow:
     committed_offsets: Offsets
     end_offsets: Offsets
     beginning_offsets: Offsets
+    delay_lists: tuple[DelayList, ...] = ()
     exactly_once_from_ms: int | None = None
     to_offsets: Offsets = field(default_factory=dict)
     new_from_offsets: Offsets = field(default_factory=dict)
@@ -72,6 +75,7 @@ class AuditWindow:
                 body[name] = {topic: tuple(values) for topic, values in body[name].items()}
             for name in ("partition_delays", "delay_seconds"):
                 body[name] = tuple(body[name])
+            body["delay_lists"] = tuple(decode_list(entry) for entry in body.get("delay_lists", ()))
             for name in ("unseen", "perhaps_unseen"):
                 body[name] = tuple(body.get(name, ()))
             return cls(**body)

@@ -12,7 +12,7 @@ doesn't stop an older reader.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from delayed_topics_core.errors import UnreadableRecord
@@ -57,11 +57,22 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DelayList:
+    """A delay list and a retry cap, and from when on they were declared, by the operator's clock. 0: from the begin."""
+
+    delay_seconds: tuple[int, ...]
+    retry_cap: int
+    from_ms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LayoutRecord:
     """What workers and clients follow. `state`: nobody writes into partitions of a layout that isn't serving.
 
     `highest_retry_cap`, `least_ready_partitions`: that there ever were, for audits of records that were released under them.
-    `exactly_once_from_ms`: since when all workers keep that guarantee, by the operator's clock; None: they don't, or it is not noted.
+    `lists`: all delay lists and caps that there were, the present one last; what was before the first is not noted.
+    `exactly_once_from_ms`: since when all workers keep that guarantee, by the operator's clock; None: they don't, or it is not
+    noted.
     """
 
     topic: str
@@ -78,6 +89,7 @@ class LayoutRecord:
     highest_retry_cap: int = 0
     least_ready_partitions: int = 1
     exactly_once_from_ms: int | None = None
+    lists: tuple[DelayList, ...] = ()
 
     @property
     def key(self) -> str:
@@ -234,6 +246,7 @@ def encode(record: RegistryRecord) -> bytes:
                 "highest_retry_cap": record.highest_retry_cap,
                 "least_ready_partitions": record.least_ready_partitions,
                 "exactly_once_from_ms": record.exactly_once_from_ms,
+                "lists": [asdict(entry) for entry in record.lists],
             }
         case TopicsRecord():
             body = {
@@ -295,6 +308,11 @@ def decode(key: str, value: bytes) -> RegistryRecord:
         raise UnreadableRecord(f"registry record {key!r} doesn't parse: {e!r}") from e
 
 
+def decode_list(body: Mapping[str, Any]) -> DelayList:
+    """Raises KeyError, TypeError."""
+    return DelayList(delay_seconds=tuple(body["delay_seconds"]), retry_cap=body["retry_cap"], from_ms=body["from_ms"])
+
+
 def _decode_layout(body: Mapping[str, Any]) -> LayoutRecord:
     kinds = tuple(
         Kind(delay_seconds=k["delay_seconds"], partitions=parse_ranges(k["partitions"])) for k in body["kinds"]
@@ -314,4 +332,5 @@ def _decode_layout(body: Mapping[str, Any]) -> LayoutRecord:
         highest_retry_cap=body.get("highest_retry_cap", body["retry_cap"]),
         least_ready_partitions=body.get("least_ready_partitions", 1),
         exactly_once_from_ms=body.get("exactly_once_from_ms"),
+        lists=tuple(decode_list(entry) for entry in body.get("lists", ())),
     )

@@ -117,6 +117,7 @@ async def freeze(
         ready_partitions=counts[names.ready],
         least_ready_partitions=extent.least_ready_partitions,
         retry_cap=layout.highest_retry_cap,
+        delay_lists=layout.lists,
         exactly_once_from_ms=layout.exactly_once_from_ms,
         max_lateness_ms=max_lateness_ms,
         broker_skew_ms=layout.broker_skew_ms,
@@ -310,5 +311,8 @@ def uncommitted(noted: TopicsRecord, committed: Mapping[TopicPartitionKey, Commi
 
 
 def unedited(layout: LayoutRecord) -> tuple[int, ...]:
-    """The delay list, if it is the first one."""
+    """The delay list, if it is the first one, whatever else has changed."""
+    if layout.lists and layout.lists[0].from_ms == 0:
+        first = layout.lists[0].delay_seconds
+        return first if all(entry.delay_seconds == first for entry in layout.lists) else ()
     return layout.layout.delay_seconds if layout.layout.generation == FIRST_GENERATION else ()

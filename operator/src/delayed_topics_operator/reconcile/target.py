@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from delayed_topics_core.layout import Layout, LayoutSpec, evolve, initial
-from delayed_topics_core.registry import LayoutRecord, TopicsRecord
+from delayed_topics_core.registry import DelayList, LayoutRecord, TopicsRecord
 from delayed_topics_core.settings import MARK_SETTING, TopicRole, topic_settings
 from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
 
@@ -17,6 +17,8 @@ ROLES: tuple[TopicRole, ...] = ("dead-letter", "ready", "delays", "front")
 
 DEFAULT_REPLICATION = 3
 DEFAULT_SKEW_MS = 5
+MAX_LISTS = 50
+"""That are noted. A record that came before the first of them may have had any delay."""
 ROLLED_MS = 600_000
 """After a change of the guarantee: by then no worker has the former one."""
 
@@ -155,7 +157,24 @@ def record(o: Observation, t: Target, state: Literal["planned", "serving"]) -> L
         highest_retry_cap=max(before.highest_retry_cap if before else 0, o.wanted.retry_cap),
         least_ready_partitions=min(before.least_ready_partitions if before else ready, ready),
         exactly_once_from_ms=_exactly_once_from_ms(o, before),
+        lists=_lists(o, before, t.layout.delay_seconds),
     )
+
+
+def _lists(o: Observation, before: LayoutRecord | None, delay_seconds: tuple[int, ...]) -> tuple[DelayList, ...]:
+    """What an older version noted is the first list if it was never edited, and nobody knows since when otherwise."""
+    now_ms, cap = int(o.now.timestamp() * 1000), o.wanted.retry_cap
+    if before is None:
+        return (DelayList(delay_seconds=delay_seconds, retry_cap=cap, from_ms=0),)
+    known = before.lists
+    if not known:
+        from_ms = 0 if before.layout.generation == 1 else now_ms
+        known = (
+            DelayList(delay_seconds=before.layout.delay_seconds, retry_cap=before.highest_retry_cap, from_ms=from_ms),
+        )
+    if (known[-1].delay_seconds, known[-1].retry_cap) == (delay_seconds, cap):
+        return known
+    return (*known, DelayList(delay_seconds=delay_seconds, retry_cap=cap, from_ms=now_ms))[-MAX_LISTS:]
 
 
 def _exactly_once_from_ms(o: Observation, before: LayoutRecord | None) -> int | None:
@@ -226,5 +245,5 @@ def summary(wanted: LayoutRecord) -> str:
 
 def _policy(previous: LayoutRecord) -> dict[str, Any]:
     """What may change at any time, without any partition."""
-    fields = ("retry_cap", "paused", "compression", "broker_skew_ms", "owner", "group", "exactly_once_from_ms")
+    fields = ("retry_cap", "paused", "compression", "broker_skew_ms", "owner", "group", "exactly_once_from_ms", "lists")
     return {name: getattr(previous, name) for name in fields}
