@@ -43,6 +43,9 @@ class Offsets:
             self._registry.apply(at, record.key, encode(record))
         self.asked_ms: set[int] = set()
         self.beginning = 0
+        self.stable = 60
+        self.grows = False
+        self.looked_up: list[tuple[str, str]] = []
 
     async def registry(self) -> RegistryState:
         return self._registry
@@ -59,7 +62,14 @@ class Offsets:
         return dict.fromkeys(partitions, CommittedOffset(50))
 
     async def offsets(self, partitions: Sequence[TopicPartitionKey], which: str) -> dict[TopicPartitionKey, int]:
-        return dict.fromkeys(partitions, 60 if which == "latest" else self.beginning)
+        self.looked_up += [(topic, which) for topic in dict.fromkeys(topic for topic, _ in partitions)]
+        if self.grows and which == "stable":
+            grown = replace(
+                self._registry.topics["orders"], start_offsets={"orders": (7, 0, 0), "orders.delays": (0, 0)}
+            )
+            self._registry.apply(99, grown.key, encode(grown))
+        found = {"latest": 60, "stable": self.stable, "earliest": self.beginning}
+        return dict.fromkeys(partitions, found[which])
 
     async def offsets_at(self, times_ms: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int | None]:
         self.asked_ms |= set(times_ms.values())
@@ -73,7 +83,9 @@ def window(*chain: AuditedRecord, since_last: bool = True) -> AuditWindow:
     return frozen
 
 
-def freeze_it(asked: Asked, *chain: AuditedRecord, beginning: int = 0) -> tuple[AuditWindow | Waiting | Blind, Offsets]:
+def freeze_it(
+    asked: Asked, *chain: AuditedRecord, beginning: int = 0, stable: int = 60, grows: bool = False
+) -> tuple[AuditWindow | Waiting | Blind, Offsets]:
     layout = LayoutRecord(
         topic="orders",
         owner=OWNER,
@@ -93,7 +105,7 @@ def freeze_it(asked: Asked, *chain: AuditedRecord, beginning: int = 0) -> tuple[
         begun={"orders": 2, "orders.delays": 2},
     )
     link = Offsets(Claim(topic="orders", owner=OWNER), layout, noted, *chain)
-    link.beginning = beginning
+    link.beginning, link.stable, link.grows = beginning, stable, grows
     frozen = asyncio.run(freeze(cast(KafkaLink, link), NAMES, OWNER, asked=asked, max_lateness_ms=1000, now=NOW))
     return frozen, link
 
@@ -150,6 +162,28 @@ def test_a_topic_that_was_made_again_begins_a_chain_of_its_own() -> None:
         topic="orders", ids={**IDS, "orders": "former"}, offsets=AUDITED.offsets, since_ms=1, ready_partitions=1
     )
     assert window(before).from_offsets["orders"] == (7, 0)
+
+
+def test_a_producers_open_transaction_is_not_waited_for() -> None:
+    frozen, _ = freeze_it(Asked(), stable=55)
+    assert isinstance(frozen, AuditWindow), frozen
+    assert (frozen.end_offsets["orders"], frozen.end_offsets["orders.ready"]) == ((55, 55), (60, 60))
+    behind, _ = freeze_it(Asked(), stable=40)
+    assert isinstance(behind, AuditWindow), behind
+    assert behind.end_offsets["orders"] == behind.committed_offsets["orders"], "never below what was committed"
+
+
+def test_ends_are_looked_up_such_that_no_copy_is_of_a_record_above_them() -> None:
+    _, link = freeze_it(Asked())
+    order = [topic for topic, which in link.looked_up if which != "earliest"]
+    assert set(order[:2]) == {"orders.ready", "orders.dead"}
+    assert order[2:] == ["orders.delays", "orders"]
+
+
+def test_partitions_that_are_added_meanwhile_are_waited_for() -> None:
+    frozen, _ = freeze_it(Asked(), grows=True)
+    assert isinstance(frozen, Waiting), frozen
+    assert "partitions of topic orders were being added" in frozen.message
 
 
 def test_windows_meet_where_one_ends_and_the_other_begins() -> None:

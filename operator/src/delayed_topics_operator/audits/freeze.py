@@ -1,7 +1,8 @@
 """Freezes the offsets of an audit, in the order that makes no false loss: committed ones first, then the ends.
 
 An outcome of a record below a committed offset was acknowledged before the commit, so it lies below ends that are looked
-up later. Ends are high watermarks: an open transaction in the dead-letter topic must not hide a worker's record behind it.
+up later. Ends are high watermarks: an open transaction in the dead-letter topic must not hide a worker's record behind it. That of
+the front topic is the end of what is stable: a producer's open transaction is nobody's to wait for, and no worker reads beyond it.
 Committed offsets of a transaction that is still open don't count, and are not waited for: the former ones hold as well.
 
 Audits chain: one that is to go on where the last one ended begins at the offsets that were committed then. What was pending then
@@ -11,6 +12,7 @@ is all that it still has to see of the time before, so its topics are read from 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Literal
 
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.layout import format_ranges
@@ -28,6 +30,12 @@ CLOCKS_MS = 600_000
 """By how much the brokers' clocks may have been wrong when something was appended. Reading more costs little."""
 
 
+ENDS: Sequence[tuple[Sequence[int], Literal["latest", "stable"]]] = (
+    ((2, 3), "latest"),
+    ((1,), "latest"),
+    ((0,), "stable"),
+)
+"""In this order, by the topics' number in TopicNames.topics: so no copy below its end is of a record above its topic's."""
 NO_ENDS = (
     "the last audit of the chain was made by an older version, which noted no ends: whether a record that it settled came out "
     "again is not known; the next audit of the chain sees that"
@@ -96,8 +104,16 @@ async def freeze(
     counts = {name: info.partitions for name, info in topics.items() if info is not None}
     counts.update({name: len(noted.start_offsets[name]) for name in (names.front, names.delays)})
     everything = [(name, p) for name, count in counts.items() for p in range(count)]
-    ends = await link.offsets(everything, "latest")
+    ends: dict[TopicPartitionKey, int] = {}
+    for several, which in ENDS:
+        wanted = [place for place in everything if place[0] in {names.topics[at] for at in several}]
+        ends.update(await link.offsets(wanted, which))
     beginnings = await link.offsets(everything, "earliest")
+
+    if await _grown(link, names, noted, counts):
+        message = f"partitions of topic {names.front} were being added while its offsets were looked up"
+        return Waiting(reason=Reason.AUDIT_WAITING, message=message)
+    ends.update({place: max(ends[place], at.offset) for place, at in committed.items() if at is not None})
 
     last = chained(registry, noted, names) if asked.since_last else None
     extent = _whole(layout, noted, counts)
@@ -139,6 +155,18 @@ async def freeze(
         unseen=extent.unseen,
         perhaps_unseen=extent.perhaps_unseen,
         sample_one_in=one_in,
+    )
+
+
+async def _grown(link: KafkaLink, names: TopicNames, noted: TopicsRecord, counts: Mapping[str, int]) -> bool:
+    """Whether there is a partition that copies may have come from, or gone to, and that was not there before."""
+    now = (await link.registry()).topics.get(names.front)
+    infos = await link.topics(names.topics)
+    outcomes = ((name, infos.get(name)) for name in (names.ready, names.dead_letter))
+    return (
+        now is None
+        or now.start_offsets != noted.start_offsets
+        or any(info is not None and info.partitions != counts[name] for name, info in outcomes)
     )
 
 

@@ -75,6 +75,7 @@ class KafkaLink:
         self._offsets = {
             "earliest": Gatherer(partial(self._list_offsets, "earliest")),
             "latest": Gatherer(partial(self._list_offsets, "latest")),
+            "stable": Gatherer(partial(self._list_offsets, "stable")),
         }
         self._registry = Gatherer(self._catch_up)
         self._writes = Gatherer(self._write_registry)
@@ -143,8 +144,9 @@ class KafkaLink:
         return _values(_values(await self._committed.ask({key: None}))[key])
 
     async def offsets(
-        self, partitions: Sequence[TopicPartitionKey], which: Literal["earliest", "latest"]
+        self, partitions: Sequence[TopicPartitionKey], which: Literal["earliest", "latest", "stable"]
     ) -> dict[TopicPartitionKey, int]:
+        """`stable`: the end of what no open transaction holds back."""
         return _values(await self._offsets[which].ask(dict.fromkeys(partitions)))
 
     async def offsets_at(self, times_ms: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int | None]:
@@ -205,9 +207,14 @@ class KafkaLink:
         return {(group, partitions): _part(found[group], partitions) for group, partitions in items}
 
     async def _list_offsets(
-        self, which: Literal["earliest", "latest"], items: dict[TopicPartitionKey, None]
+        self, which: Literal["earliest", "latest", "stable"], items: dict[TopicPartitionKey, None]
     ) -> Mapping[TopicPartitionKey, int | KafkaDoorError]:
-        return await self._blocking("list_offsets", len(items), lambda: self._admin.list_offsets(list(items), which))
+        def ask() -> Mapping[TopicPartitionKey, int | KafkaDoorError]:
+            if which == "stable":
+                return self._admin.list_offsets(list(items), "latest", isolation="read_committed")
+            return self._admin.list_offsets(list(items), which)
+
+        return await self._blocking("list_offsets", len(items), ask)
 
     async def _create_topics(self, items: dict[str, NewTopicSpec]) -> Mapping[str, TopicInfo | KafkaDoorError]:
         return await self._blocking(
