@@ -25,6 +25,7 @@ from delayed_topics_audit_testing.rows import (
     totals,
 )
 from delayed_topics_core.headers import Header
+from delayed_topics_core_testing.attempts import ATTEMPTS
 from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -314,6 +315,11 @@ def test_foreign_headers_pass_and_do_not_confuse_it(spark: SparkSession) -> None
     assert (fates(window.committed(1)), flaws(window)) == ({"f:0:0": "released"}, {})
 
 
+def test_a_header_behind_ours_is_a_change_too(spark: SparkSession) -> None:
+    ready = [(0, 0, 0, [*release(("f", 0, 0)), ("added", b"1")])]
+    assert flaws(Window(spark=spark, front=front_of(1), ready=ready)) == {"changed": ["f:0:0"]}
+
+
 def test_a_value_that_changed(spark: SparkSession) -> None:
     window = Window(spark=spark, front=front_of(3), ready=ready_of(0, 1, 2), ready_values={1: b"VALUE"})
     assert flaws(window) == {"changed": ["f:0:1"]}
@@ -343,6 +349,13 @@ def test_an_attempt_that_is_not_the_records(spark: SparkSession) -> None:
         (0, 2, 60_002, release(("f", 0, 2), 10_002, attempt=2)),
     ]
     assert flaws(Window(spark=spark, front=front, ready=ready))["wrong_attempt"] == ["f:0:2"]
+
+
+def test_an_attempt_is_what_the_worker_takes_it_for(spark: SparkSession) -> None:
+    """A producer that writes `dt-released` as no worker does has its record raised by nobody."""
+    front: list[Row] = [(0, at, 0, headers) for at, (headers, _) in enumerate(ATTEMPTS)]
+    rows = Window(spark=spark, front=front).places.orderBy("place").select("attempt").collect()
+    assert [row.attempt for row in rows] == [min(attempt, 1_000_000) for _, attempt in ATTEMPTS]
 
 
 def test_a_release_beyond_the_cap(spark: SparkSession) -> None:

@@ -10,6 +10,7 @@ from delayed_topics_core.headers import MAX_ID_BYTES, OWN_HEADERS, Header, Root,
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_core_testing import copies
+from delayed_topics_core_testing.attempts import ATTEMPTS
 from delayed_topics_worker_testing.engine_records import (
     NOW_MS,
     NUMBERS,
@@ -104,6 +105,12 @@ def test_a_retry_that_copied_every_header_is_believed_only_where_a_client_may_sp
 )
 def test_a_copy_whose_attempt_is_not_higher_counts_as_one_higher(headers: Sequence[Header], attempt: bytes) -> None:
     assert said(copy_of(*headers))[b"dt-attempt"] == attempt
+
+
+@pytest.mark.parametrize(("headers", "attempt"), ATTEMPTS)
+def test_an_attempt_is_what_audits_take_it_for(headers: Sequence[Header], attempt: int) -> None:
+    case = replace(FRONT, setting=replace(FRONT.setting, retry_cap=2**31 - 1))
+    assert said(copy_of(*headers, case=case))[b"dt-attempt"] == b"%d" % attempt
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,9 @@ _TYPES: Final = {
     "link": "long", "content": "long", "chain": "long", "wrote_ms": "long",
 }  # fmt: skip
 _MAX_SMALL: Final = 1_000_000
+_MAX_ATTEMPT: Final = 2**31 - 1
+_RELEASED: Final = "^[0-9]{1,10}:"
+_DIGITS: Final = "^[0-9]{1,19}$"
 
 _OF_RECORD: Final = (own.ID, own.GROUP, own.ATTEMPT, own.RELEASED, own.DELAY_LEVEL)
 """What a record's own headers say of it."""
@@ -66,9 +69,10 @@ _BOTH, _OUTCOME, _END, _STRANGER, _RECORD, _AGAIN = range(6)
 class Bounds:
     """What belongs to the window, by partition: from `…_from` on, and settled below `…_committed`.
 
-    `…_to`: not from here on; empty: all that is read belongs to it. `new_from`: by door and partition, what is from here on has
-    come since the audit before; without it nobody knows. `ready_partitions`: the least and the most that there were.
-    `retry_cap`: the highest that there was. `one_in`: of so many roots one is looked at, with all that is said of it.
+    `…_to`: not from here on; empty: all that is read belongs to it. `…_end`: no record has this offset yet.
+    `new_from`: by door and partition, what is from here on has come since the audit before; without it nobody knows.
+    `ready_partitions`: the least and the most that there were. `retry_cap`: the highest that there was. `one_in`: of so many roots
+    one is looked at, with all that is said of it.
     """
 
     front_from: Sequence[int]
@@ -79,6 +83,8 @@ class Bounds:
     retry_cap: int
     front_to: Sequence[int] = ()
     delays_to: Sequence[int] = ()
+    front_end: Sequence[int] = ()
+    delays_end: Sequence[int] = ()
     new_from: Mapping[int, Sequence[int]] = field(default_factory=dict)
     one_in: int = 1
 
@@ -104,6 +110,13 @@ class Bounds:
     def settled(self, place: Column) -> Column:
         return offset_of(place) < by_line(place, self.front_committed, self.delays_committed)
 
+    def nowhere(self, origin: Column) -> Column:
+        """No partition of this number was there, or none of its records has this offset yet."""
+        beyond = sf.lit(False)
+        if self.front_end:
+            beyond = _true(offset_of(origin) >= by_line(origin, self.front_end, self.delays_end))
+        return beyond | by_line(origin, self.front_committed, self.delays_committed).isNull()
+
     def again(self, origin: Column, door: int) -> Column:
         """Whether a row of that topic is a copy of what an audit before had settled, and has come since: all copies that the
         commit accounts for were there then."""
@@ -115,7 +128,7 @@ class Bounds:
 
 def of_front(rows: DataFrame, bounds: Bounds) -> DataFrame:
     parsed = _texts(bounds.sampled(rows, _at(FRONT)), *_OF_RECORD).select(
-        *_itself(FRONT), *_as_record(), _content(_foreign_of_record()).alias("content")
+        *_itself(FRONT), *_as_record(), _content(_foreign()).alias("content")
     )
     bits, at_ms = sf.lit(ROOT) + _record_bits(bounds), _believed_ms()
     return _facts(
@@ -143,7 +156,7 @@ def of_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
     parsed = hopped.select(
         *_itself(DELAYS),
         *_as_record(),
-        sf.when(~sf.col("hop"), _content(_foreign_of_record())).alias("content"),
+        sf.when(~sf.col("hop"), _content(_foreign())).alias("content"),
         "hop",
         *(sf.when(sf.col("hop"), sf.col(name)).alias(name) for name in ("due_ms", "root", "origin")),
     )
@@ -178,7 +191,7 @@ def of_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
         _small(_text(own.ATTEMPT)).alias("attempt"),
         _number(own.DUE_AT).alias("due_ms"),
         _long(sf.substring_index(_text(own.RELEASED), ":", -1)).alias("wrote_ms"),
-        _content(_foreign_of_copy()).alias("content"),
+        _content(_foreign()).alias("content"),
     )
     known = sf.col("root").isNotNull() & sf.col("attempt").isNotNull() & sf.col("due_ms").isNotNull()
     end = (
@@ -190,12 +203,13 @@ def of_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
 
 
 def of_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
-    """A consumer's rejection names a ready record as its origin, or none."""
+    """A consumer's rejection names a ready record as its origin, or none. A forwarder, as Spring's recoverer, keeps the headers of
+    the release; a worker never writes `dt-released` there."""
     unsaid = (sf.lit(None).alias(name) for name in ("attempt", "due_ms", "wrote_ms", "content"))
     parsed = _as_copies(_texts(rows, own.ID, own.GROUP, own.ROOT, own.ORIGIN), bounds).select(
-        *_itself(DEAD_LETTER), "origin", "root", *unsaid, _chain().alias("chain")
+        *_itself(DEAD_LETTER), "origin", "root", *unsaid, _chain().alias("chain"), _is_workers().alias("workers")
     )
-    end, known = sf.lit(END), sf.col("root").isNotNull()
+    end, known = sf.lit(END), sf.col("root").isNotNull() & sf.col("workers")
     rejection = sf.col("chain").isNotNull()
     return _ends(parsed, bounds, DEAD_LETTER, known=known, end=end, stranger=REJECTION, strange=rejection)
 
@@ -209,6 +223,7 @@ def _ends(
     copies = (
         sf.when(~_true(known & origin.isNotNull()), sf.when(strange, _copies(_STRANGER)).otherwise(_copies()))
         .when(~bounds.begun(origin), _copies(_END))
+        .when(bounds.nowhere(origin), _copies(_OUTCOME))
         .when(~_true(bounds.settled(origin)), _copies())
         .when(origin == sf.col("root"), _copies(_BOTH))
         .otherwise(_copies(_OUTCOME, _END))
@@ -256,10 +271,22 @@ def _itself(door: int) -> tuple[Column, ...]:
 
 def _as_record() -> tuple[Column, ...]:
     """A copy whose attempt isn't above that of the release it was made from counts as one higher."""
-    raised = _small(sf.substring_index(_text(own.RELEASED), ":", 1)) + 1
+    raised = sf.when(_position(own.RELEASED) > 0, _least_attempt())
     attempt = sf.greatest(sf.coalesce(_small(_text(own.ATTEMPT)), sf.lit(0)), sf.coalesce(raised, sf.lit(0)))
     level = _small(_text(own.DELAY_LEVEL))
     return attempt.alias("attempt"), level.alias("level"), sf.when(attempt > 0, _chain()).alias("chain")
+
+
+def _least_attempt() -> Column:
+    """One more than the highest attempt that any `dt-released` tells of, as the engine reads it."""
+    released = sf.filter("headers", lambda header: header["key"] == own.RELEASED)
+
+    def attempt(header: Column) -> Column:
+        text = header["value"].cast("string")
+        told = sf.when(text.rlike(_RELEASED), sf.substring_index(text, ":", 1).try_cast("long"))
+        return sf.when(told <= _MAX_ATTEMPT, sf.least(told + 1, sf.lit(_MAX_SMALL)))
+
+    return sf.array_max(sf.transform(released, attempt)).cast("int")
 
 
 def _as_copies(texts: DataFrame, bounds: Bounds) -> DataFrame:
@@ -295,6 +322,10 @@ def _untimed() -> Column:
     return _bit(UNTIMED, ~sf.col("log_append"))
 
 
+def _is_workers() -> Column:
+    return (_position(own.REASON) > 0) & (_position(own.RELEASED) == 0)
+
+
 def _chain() -> Column:
     return sf.when(_position(own.ID) > 0, sf.xxhash64(_text(own.ID), _text(own.GROUP)))
 
@@ -303,17 +334,11 @@ def _content(foreign: Column) -> Column:
     return sf.xxhash64(sf.col("key").isNull(), "key", sf.col("value").isNull(), "value", foreign)
 
 
-def _foreign_of_record() -> Column:
-    """A client mixes our headers with its own."""
+def _foreign() -> Column:
+    """A client mixes our headers with its own. A worker writes the foreign ones first: one behind its own is somebody else's."""
     return sf.filter(
         "headers", lambda header: ~(header["key"].startswith(own.PREFIX) & header["key"].isin(*own.OWN_HEADERS))
     )
-
-
-def _foreign_of_copy() -> Column:
-    """A worker writes the foreign ones first, then its own, of which `dt-id` is the first."""
-    at = _position(own.ID).cast("int")
-    return sf.when(at > 0, sf.slice("headers", sf.lit(1), at - 1)).otherwise(sf.col("headers"))
 
 
 def _position(name: str) -> Column:
@@ -342,14 +367,13 @@ def _number(name: str) -> Column:
 
 
 def _long(text: Column) -> Column:
-    number = text.try_cast("long")
-    return sf.when(number >= 0, number)
+    return sf.when(text.rlike(_DIGITS), text.try_cast("long"))
 
 
 def _small(text: Column) -> Column:
     """An attempt or a level: above the last entry of any list, and of any cap, all are alike."""
-    number = text.try_cast("long")
-    return sf.when(number > _MAX_SMALL, _MAX_SMALL).when(number >= 0, number).cast("int")
+    number = _long(text)
+    return sf.when(number > _MAX_SMALL, _MAX_SMALL).otherwise(number).cast("int")
 
 
 def _place(name: str) -> Column:

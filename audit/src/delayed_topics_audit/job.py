@@ -133,6 +133,8 @@ def bounds_of(window: AuditWindow, starts: Mapping[str, Sequence[int]]) -> Bound
         retry_cap=window.retry_cap,
         front_to=window.to_offsets.get(names.front, ()),
         delays_to=window.to_offsets.get(names.delays, ()),
+        front_end=window.end_offsets[names.front],
+        delays_end=window.end_offsets[names.delays],
         new_from={
             door: window.new_from_offsets[name]
             for door, name in enumerate(names.topics)

@@ -1,0 +1,49 @@
+"""What names an origin and is no copy of a worker's, and copies of what never was."""
+
+from dataclasses import replace
+
+import pytest
+from delayed_topics_audit_testing.rows import (
+    BOUNDS,
+    Place,
+    Window,
+    dead_letter,
+    fates,
+    flaws,
+    front_of,
+    ready_of,
+    release,
+    totals,
+)
+from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_consumer_that_forwards_a_release_with_its_headers_has_neither_forged_nor_doubled_it(
+    spark: SparkSession,
+) -> None:
+    """As Spring's recoverer does."""
+    kept = [*release(("f", 0, 1), 1), ("kafka_dlt-exception-message", b"no")]
+    window = Window(spark=spark, front=front_of(2), ready=ready_of(0, 1), dead=[(0, 0, 9, kept), (0, 1, 9, kept)])
+    assert (flaws(window), set(fates(window.committed(2)).values())) == ({}, {"released"})
+    assert totals(window)["rejected"] == 2
+
+
+@pytest.mark.parametrize("nowhere", [("f", 2, 0), ("d", 3, 0), ("f", 0, 90)])
+def test_an_outcome_of_a_record_that_never_was_is_forged_wherever_it_says_that_it_was(
+    spark: SparkSession, nowhere: Place
+) -> None:
+    """In a partition that isn't there, or above the topic's end."""
+    ready = [*ready_of(0, 1), (1, 0, 5, release(nowhere, 5))]
+    bounds = replace(BOUNDS, front_committed=(2, 0), front_end=(2, 0), delays_end=(0, 0, 0))
+    window = Window(spark=spark, front=front_of(2), ready=ready, bounds=bounds)
+    assert flaws(window) == {"forged": [":".join(map(str, nowhere))]}
+    dead = replace(window, ready=ready_of(0, 1), dead=[(0, 0, 5, dead_letter(nowhere))])
+    assert flaws(dead) == {"forged": [":".join(map(str, nowhere))]}
+
+
+def test_what_came_out_and_is_not_committed_yet_is_the_next_audits(spark: SparkSession) -> None:
+    bounds = replace(BOUNDS, front_committed=(1, 0), front_end=(2, 0), delays_end=(0, 0, 0))
+    window = Window(spark=spark, front=front_of(2), ready=ready_of(0, 1), bounds=bounds)
+    assert (flaws(window), fates(window)) == ({}, {"f:0:0": "released", "f:0:1": "pending"})
