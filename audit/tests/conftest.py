@@ -16,6 +16,10 @@ SMALL = {
     # a table of ten rows is gone over in less time than a program for it is compiled
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # plans of a thousand queries are kept otherwise, for a page that nobody looks at
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
 }
 """Settings for tables of a few rows. The command's own tests run with those that users have."""
 
@@ -47,3 +51,11 @@ def spark(spark_jars: Path) -> Iterator[SparkSession]:
         )
     yield started
     started.stop()
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tables that a test persists go with it."""
+    yield
+    if "spark" in request.fixturenames:
+        request.getfixturevalue("spark").catalog.clearCache()

@@ -68,8 +68,21 @@ def test_a_double_that_no_event_explains_is_beyond_the_promise(spark: SparkSessi
     assert beyond(repeated(spark), taken(30_000, FRONT_0 + 1, DELAYS_1)) == (3, 3, 0), (
         "other partitions were taken over"
     )
-    assert beyond(repeated(spark), taken(-30_000, FRONT_0)) == (3, 3, 0), "before the records came out at all"
-    assert beyond(repeated(spark), taken(90_000, FRONT_0)) == (3, 3, 0), "after they came out twice"
+    assert beyond(repeated(spark), taken(-61_000, FRONT_0)) == (3, 3, 0), "before the records came out at all"
+    assert beyond(repeated(spark), taken(111_000, FRONT_0)) == (3, 3, 0), "after they came out twice"
+
+
+def test_of_two_crashes_each_has_its_own_doubles(spark: SparkSession) -> None:
+    """Three seconds apart, what the first repeats came out before the second, or after it: together they are more than a second's."""
+    front: list[Row] = [(0, at, 0, []) for at in range(3)]
+    out_ms, again_ms = [0, 0, 3_000], [1_100, 4_200, 4_200]
+    ready = [(0, at, ms + at, release(("f", 0, at), 0, wrote_ms=ms)) for at, ms in enumerate(out_ms)]
+    again = [(0, 3 + at, ms, release(("f", 0, at), 0, wrote_ms=ms)) for at, ms in enumerate(again_ms)]
+    window = Window(spark=spark, front=front, ready=[*ready, *again])
+    assert beyond(window, taken(1_000, FRONT_0), taken(4_000, FRONT_0)) == (3, 0, 0)
+    assert beyond(window, taken(4_000, FRONT_0)) == (3, 2, 0), (
+        "one crash does not repeat what came out three seconds apart"
+    )
 
 
 def test_two_owners_that_double_everything_slowly_are_found(spark: SparkSession) -> None:
@@ -124,6 +137,7 @@ def test_takeovers_are_read_from_the_events_with_their_partitions() -> None:
     told = [
         event("assigned", took_ms=3_000, places=["orders[0]", "orders.delays[1]", "other[5]"]),
         event("replaced"),
+        event("revoked", places=["orders[0]"]),
         Event(kind="worker-started", topic="orders", member="a", at_ms=1, detail={}),
         replace(event("lost"), topic="invoices"),
     ]

@@ -18,18 +18,20 @@ COMMIT_INTERVAL_MS: Final = 100
 ACKNOWLEDGED_MS: Final = 900
 """Append times of what was released at once may lie that far apart: a broker takes its time, a worker waits a second for it."""
 MAX_REPEATED: Final = 5000
-REACH_MS: Final = 5000
-"""An event is told up to that long after what it tells of, by a worker that is busy; its time is the worker's estimate."""
+REACH_MS: Final = 60_000
+"""An event is told up to that long after what it tells of, by a worker that is busy or has no broker; its time is the worker's estimate."""
 UNREAD_MS: Final = 60_000
 """Where the first copy is not read: a copy that was on its way when its worker ended arrives within that time."""
 EVENTS_KEPT_MS: Final = 7 * 86_400_000
 """What the events topic keeps; see its retention."""
+BEGAN_AGAIN: Final = ("assigned", "replaced")
+"""What a rebalance takes away is assigned to somebody, who begins where it was committed."""
 TAKEOVERS: Final = "nr: int, line: int, from_ms: long, to_ms: long"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Takeover:
-    """Partitions began again at their committed offsets: a worker ended, a session was lost, a producer was replaced.
+    """Partitions began again at what was not finished: they were assigned anew, or the worker's producers were replaced.
 
     `lines`: of front and delays, see place.line_of; None: an older worker told no partitions. Times are the worker's estimate of
     the broker's.
@@ -44,7 +46,11 @@ def takeovers(events: Iterable[Event], topic: str) -> list[Takeover]:
     """Those of one delayed topic, oldest first."""
     names = TopicNames.of(topic)
     doors = {names.front: FRONT, names.delays: DELAYS}
-    found = [_takeover(event, doors) for event in events if event.topic == topic and event.kind == "rebalance"]
+    found = [
+        _takeover(event, doors)
+        for event in events
+        if event.topic == topic and event.kind == "rebalance" and event.detail.get("change") in BEGAN_AGAIN
+    ]
     return sorted(found, key=lambda takeover: takeover.to_ms)
 
 
@@ -67,7 +73,9 @@ def repeats(
     commits, of which a takeover of that partition lies between the first copy and the last, and which were written anew by the
     worker that came after: not a copy that is the same to the last byte. Of what was hopped twice, before a crash and after it,
     one worker may release both copies in one turn, and the releases of several lie as far apart as the records came in: only
-    their number counts, and the takeover lies between their coming in and their last copy.
+    their number counts, and the takeover lies between their coming in and their last copy. Of several takeovers between two
+    copies it was the first that ended the worker of the first copy; if none lies between them, it is the one that is nearest.
+    Where the first copy is not read, it is the last before the other one. Those that it is only near to are counted by themselves.
     """
     last_ms = sf.greatest("last_ms", "again_ms")
     known_first = sf.when(sf.col("two_ways"), sf.least("appended_ms", "first_ms")).otherwise(sf.col("first_ms"))
@@ -85,14 +93,19 @@ def repeats(
         sf.coalesce(first_ms, known_first).alias("since_ms"),
         sf.coalesce("first_ms", "again_ms").alias("out_ms"),
         last_ms.alias("until_ms"),
+        sf.col("again_ms").isNotNull().alias("settled"),
     )
     between = (sf.col("from_ms") <= sf.col("until_ms") + REACH_MS) & (sf.col("to_ms") >= sf.col("since_ms") - REACH_MS)
     there = sf.col("line").isNull() | (sf.col("line") == sf.col("way")) | sf.coalesce("two_ways", sf.lit(False))
+    apart_ms = sf.greatest(sf.col("from_ms") - sf.col("until_ms"), sf.col("since_ms") - sf.col("to_ms"), sf.lit(0))
+    in_turn = sf.when(sf.col("settled"), -sf.col("nr")).otherwise(sf.col("nr"))
     explained = (
         doubled.join(sf.broadcast(table), between & there, "left")
+        .withColumn("apart_ms", apart_ms)
         .groupBy("place")
         .agg(
-            sf.max("nr").alias("nr"),
+            sf.min_by("nr", sf.struct("apart_ms", in_turn)).alias("nr"),
+            sf.min(sf.col("apart_ms") > 0).alias("beside"),
             *(
                 sf.first(name).alias(name)
                 for name in ("way", "extra", "copied", "once_hopped_ms", "out_ms", "until_ms")
@@ -102,7 +115,7 @@ def repeats(
     span_ms = sf.max("once_hopped_ms") - sf.min("once_hopped_ms")
     at_once = sf.lit(False) if exactly_once_from_ms is None else sf.col("out_ms") >= exactly_once_from_ms
     unknown = sf.col("until_ms") < known_from_ms
-    episodes = explained.groupBy("way", "nr", unknown.alias("unknown"), at_once.alias("exactly_once")).agg(
+    episodes = explained.groupBy("way", "nr", "beside", unknown.alias("unknown"), at_once.alias("exactly_once")).agg(
         sf.sum("extra").alias("extra"),
         sf.sum(sf.when(sf.col("copied"), sf.col("extra")).otherwise(0)).alias("copied"),
         sf.count("*").alias("records"),

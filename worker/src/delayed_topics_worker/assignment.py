@@ -30,8 +30,8 @@ RETRY_TARGET_SECONDS: Final = 1.0
 
 
 class Change(NamedTuple):
-    """A rebalance, for one delayed topic; `generation` counts the assignments of this process. `replaced`: none, but what a producer
-    had on its way is read again. `places`: the Kafka topics and their partitions as ranges, as `orders.delays[0-2,5]`."""
+    """A rebalance, for one delayed topic; `generation` counts the assignments of this process. `replaced`: none, but what the producers
+    had on its way is sent again. `places`: the Kafka topics and their partitions as ranges, as `orders.delays[0-2,5]`."""
 
     kind: Literal["assigned", "revoked", "lost", "replaced"]
     topic: str

@@ -5,9 +5,6 @@ from typing import Any, Final, NamedTuple
 Place = tuple[str, int]
 """Kafka topic and partition."""
 
-PRODUCER_REPLACED: Final = "a producer can't go on and is replaced"
-"""How the engine's log line begins when what was on its way is read again, so that it may come out twice."""
-
 
 class Fault(NamedTuple):
     """An error of Kafka's, or of its client's; those have codes below 0."""
@@ -78,6 +75,10 @@ class AssignmentFailed(NamedTuple):
     error: Fault
 
 
+class ProducersReplaced(NamedTuple):
+    """What the producers had on its way is given up, and sent again by new ones: it may come twice."""
+
+
 class Stranded(NamedTuple):
     """A client knows no broker any more, and never will again."""
 
@@ -93,7 +94,17 @@ class Log(NamedTuple):
 
 
 Happening = (
-    Assigned | Revoked | Refused | Removed | CommitUnknown | Reported | Fatal | AssignmentFailed | Stranded | Log
+    Assigned
+    | Revoked
+    | Refused
+    | Removed
+    | CommitUnknown
+    | Reported
+    | Fatal
+    | AssignmentFailed
+    | ProducersReplaced
+    | Stranded
+    | Log
 )
 
 _BY_NAME: Final[dict[str, Any]] = {kind.__name__: kind for kind in Happening.__args__}

@@ -28,13 +28,13 @@ from delayed_topics_worker.config import WorkerConfig
 from delayed_topics_worker.errors import ClientFatal, ConfigInvalid
 from delayed_topics_worker.group_watch import GroupWatch
 from delayed_topics_worker.happenings import (
-    PRODUCER_REPLACED,
     Assigned,
     AssignmentFailed,
     CommitUnknown,
     Fatal,
     Happening,
     Log,
+    ProducersReplaced,
     Refused,
     Removed,
     Reported,
@@ -162,12 +162,12 @@ class Relay:
                 self._note_report(error.name, error.text, topic)
             case Fatal(error) | AssignmentFailed(error):
                 raise ClientFatal(f"a client was shut out for good: {error}")
+            case ProducersReplaced():
+                assignment.on_producers_replaced()
             case Stranded(client):
                 raise ClientFatal(f"the {client} knows no broker any more")
             case Log(level, facility, text):
                 kafka_log.log(_LEVELS.get(level, logging.INFO), "%s: %s", facility, text)
-                if text.startswith(PRODUCER_REPLACED):
-                    assignment.on_producers_replaced()
 
     def _note_report(self, name: str, text: str, topic: str | None) -> None:
         if name in ("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"):

@@ -47,6 +47,8 @@ pub enum Happening {
     ConsumerFatal(Error),
     /// Kafka's client can't take over the partitions that are its.
     AssignmentFailed(Error),
+    /// What the producers had on its way is given up, and sent again by new ones: it may come twice.
+    ProducersReplaced,
     /// A client knows no broker any more, and never will again.
     Stranded(&'static str),
     /// Something for the log, of a client or of the engine.

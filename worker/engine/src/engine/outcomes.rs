@@ -80,6 +80,7 @@ impl Engine {
             self.roll_back(&Error::local(code::PURGE_QUEUE, "what was on its way is given up"));
             return;
         }
+        self.happenings.push(Happening::ProducersReplaced);
         for event in self.producers.replace() {
             if !matches!(event, Event::Failed(..)) {
                 self.take_outcome(event);

@@ -206,6 +206,7 @@ fn told(py: Python<'_>, happening: Happening) -> PyResult<Bound<'_, PyTuple>> {
         }
         Happening::ConsumerFatal(error) => ("Fatal", fault(error)).into_pyobject(py),
         Happening::AssignmentFailed(error) => ("AssignmentFailed", fault(error)).into_pyobject(py),
+        Happening::ProducersReplaced => ("ProducersReplaced",).into_pyobject(py),
         Happening::Stranded(client) => ("Stranded", client).into_pyobject(py),
         Happening::Log(line) => ("Log", line.level, line.facility, line.text).into_pyobject(py),
     }
