@@ -53,6 +53,16 @@ def test_a_double_that_a_crash_explains_is_told_and_any_other_violates() -> None
     assert beyond.message.startswith("1 doubled: same root and attempt again")
 
 
+def test_what_has_been_due_for_minutes_makes_no_clean_audit() -> None:
+    overdue = replace(CLEAN, flaws=replace(ON_TIME, overdue=4), offenders={"overdue": ["f:3:94"]}, overdue_ms=600_000)
+    shortly, long = judge(overdue), judge(replace(overdue, overdue_ms=259_200_000))
+    assert (shortly.verdict, long.verdict) == ("Verified", "Unknown")
+    assert "6 pending, of which 4 are overdue" in shortly.message
+    assert "4 are overdue (f:3:94), for up to 259,200 s: they are due and were not released" in long.message
+    assert long.account is not None
+    assert long.account.overdue == 4
+
+
 @pytest.mark.parametrize(
     "flaw", ["forged", "early", "disordered", "changed", "wrong_partition", "wrong_attempt", "over_cap"]
 )

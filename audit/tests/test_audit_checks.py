@@ -82,6 +82,17 @@ def test_a_record_above_the_commit_is_pending_even_if_it_came_out_already(spark:
     assert fates(ten(spark, 0, 3, 4, 5, 6, 7, 8, 9))["f:0:9"] == "pending"
 
 
+def test_what_is_due_and_was_not_released_is_overdue_and_what_is_only_not_committed_is_not(spark: SparkSession) -> None:
+    """Offset 3 is released, 4 has hopped, above a commit that what waits at 2 holds back. What hopped is due in ten seconds."""
+    delays = [(1, 0, 5, hop(("f", 0, 4), 10_004))]
+    window = Window(spark=spark, front=front_of(7), delays=delays, ready=ready_of(0, 1, 3)).committed(2, 0)
+    assert "overdue" not in flaws(window)
+    overdue = replace(window, promise=replace(PROMISE, overdue_before_ms=AT_MS + 6))
+    assert flaws(overdue) == {"overdue": ["f:0:2", "f:0:5"]}
+    assert totals(overdue)["overdue_since_ms"] == AT_MS + 2
+    assert flaws(replace(window, promise=replace(PROMISE, overdue_before_ms=AT_MS + 10_005)))["overdue"][-1] == "d:1:0"
+
+
 def test_an_outcome_without_its_record_is_forged_and_lets_the_law_fail(spark: SparkSession) -> None:
     window = ten(spark, 0, 3, 4, 5, 6, 7, 8, 10, 12).committed(11, 0)
     assert flaws(window) == {"lost": ["f:0:9"], "forged": ["f:0:10"]}

@@ -55,7 +55,7 @@ def test_windows_that_chain_account_for_every_offset_exactly_once(spark: SparkSe
     assert len(settled.keys() | pending) == len(settled) + len(pending) == RECORDS + hops
 
 
-def test_ten_mutations_are_found_where_they_are_and_nothing_else_is(spark: SparkSession) -> None:
+def test_mutations_are_found_where_they_are_and_nothing_else_is(spark: SparkSession) -> None:
     said: list[str] = []
     right = run(spark, records=24_000, seeds=range(1), say=said.append)
     assert set(right.values()) == {1}, said

@@ -89,12 +89,12 @@ def test_the_verdict_goes_to_the_audit_and_to_its_delayed_topic(verdict: str, tr
     verified = world.condition(Condition.VERIFIED)
     assert (verified.status, verified.reason) == (truth, reason)
     assert world.condition(Condition.COMPLETE).status == "True"
+    assert world.status["offenders"] == [{"kind": "overCap", "records": ["f:0:1"]}]
     topic = world.topic_model().status
-    assert topic.last_audit is not None
-    assert (topic.last_audit.name, topic.last_audit.verdict) == ("orders-audit", verdict)
-    (delivery,) = topic.conditions
-    assert (delivery.type, delivery.status, delivery.reason) == (Condition.DELIVERY_VERIFIED, truth, reason)
-    assert delivery.message == "audit orders-audit: a sentence"
+    last = topic.last_audit
+    assert last is not None
+    assert (last.name, last.verdict, last.reason, last.message) == ("orders-audit", verdict, reason, "a sentence")
+    assert (topic.last_violation is not None) == (verdict == "Violated")
     assert [n.type for n in world.notices if n.reason == verdict] == ["Normal" if verdict == "Verified" else "Warning"]
 
 

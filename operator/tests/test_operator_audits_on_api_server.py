@@ -75,7 +75,10 @@ def end_pod(scene: Scene, phase: str, terminated: Manifest, name: str = "first")
 
 
 def report(scene: Scene, verdict: str, name: str = "first") -> None:
-    body = json.dumps({"verdict": verdict, "message": "counted", "account": {"produced": 7, "lost": 1}})
+    account = {"produced": 7, "lost": 1}
+    body = json.dumps(
+        {"verdict": verdict, "message": "counted", "account": account, "offenders": {"over_cap": ["f:0:6"]}}
+    )
     end_pod(scene, "Succeeded", {"exitCode": 0, "reason": "Completed", "message": body}, name)
 
 
@@ -104,7 +107,10 @@ def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(scen
     scene.wait_for("DeliveryVerified", "False", "PromiseBroken")
     found = status(scene)
     assert (found["verdict"], found["account"]) == ("Violated", {"produced": 7, "lost": 1})
-    assert (scene.resource() or {})["status"]["lastAudit"]["verdict"] == "Violated"
+    assert found["offenders"] == [{"kind": "overCap", "records": ["f:0:6"]}]
+    topic = (scene.resource() or {})["status"]
+    assert topic["lastViolation"]["name"] == "first"
+    assert "lastAudit" not in topic, "it was a sample"
     where = ("dtaudit/first", f"--namespace={scene.namespace}")
     for condition in ("Complete", "Stalled", "Ready=False"):
         scene.api.kubectl("wait", *where, f"--for=condition={condition}", "--timeout=180s")
@@ -125,6 +131,24 @@ def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(scen
 
     scene.wait(let_go, "the Job may go, and its window with it")
     scene.wait_event("Violated")
+
+
+def test_a_broken_promise_stays_said_until_somebody_has_acknowledged_it(scene: Scene) -> None:
+    scene.apply()
+    for name, verdict in (("first", "Violated"), ("second", "Verified")):
+        apply_audit(scene, name)
+        wait_for_job(scene, name)
+        report(scene, verdict, name)
+
+    def said() -> Manifest:
+        return scene.condition("DeliveryVerified")
+
+    scene.wait(lambda: "second has found since: Verified" in said().get("message", ""), "the later verdict is known")
+    assert (said()["status"], said()["reason"]) == ("False", "PromiseBroken")
+    acknowledge = said()["message"].partition("kubectl ")[2].split()
+    scene.api.kubectl(*acknowledge)
+    scene.wait_for("DeliveryVerified", "True", "EveryRecordAccounted")
+    assert "audit second" in said()["message"]
 
 
 def test_an_audit_waits_for_its_delayed_topic_and_outlives_an_operator(scene: Scene) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from delayed_topics_crds import parse
 from delayed_topics_operator.errors import SpecInvalid
-from delayed_topics_operator.translate import wanted
+from delayed_topics_operator.translate import ACKNOWLEDGED_AUDIT, wanted
 from delayed_topics_operator_testing.world import Manifest, World, resource
 
 NOON = datetime(2026, 1, 2, 12, 0, 30, tzinfo=UTC)
@@ -66,6 +66,22 @@ def test_the_last_ones_are_kept_and_one_that_runs_is_never_removed() -> None:
         world.settle()
     kept = [audit["metadata"]["annotations"]["delayedtopics.io/scheduled-for"] for audit in audits(world)]
     assert kept == ["2026-01-02T15:00:00Z", "2026-01-02T16:00:00Z"]
+
+
+def test_the_audit_of_a_broken_promise_is_kept_until_somebody_has_acknowledged_it() -> None:
+    world = later(scheduled(historyLimit=1), hours=1)
+    (broken,) = (audit["metadata"]["name"] for audit in audits(world))
+    world.raw["status"]["lastViolation"] = {"name": broken, "time": "2026-01-02T13:00:00Z", "message": "1 lost"}
+    for _ in range(3):
+        conclude(world)
+        later(world, hours=1)
+    conclude(world)
+    world.settle()
+    assert len(audits(world)) == 2
+    assert broken in {audit["metadata"]["name"] for audit in audits(world)}
+    world.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = broken
+    world.settle()
+    assert broken not in {audit["metadata"]["name"] for audit in audits(world)}
 
 
 def test_without_a_schedule_no_audit_is_made_and_those_that_were_made_stay() -> None:

@@ -14,6 +14,8 @@ MAX_RESULT_BYTES: Final = 4096
 MAX_OFFENDERS: Final = 10
 UNREAD_ROOTS_ONE_IN: Final = 1000
 """A few attempts may have waited for longer than the longest delay, through an outage; more than a few are not judged by guess."""
+MAX_OVERDUE_MS: Final = 600_000
+"""What workers are held up for, by a rebalance or a broker that restarts, is over by then."""
 MAX_MESSAGE_CHARS: Final = 1500
 
 
@@ -45,6 +47,7 @@ class Flaws:
     max_late_ms     None if nothing was released
     untimed         releases that the broker did not stamp
     ended           attempts that were judged by their ends; unread_roots: of these, whose beginning was not read, or has no time
+    overdue         pending though they were due, by more than a release may be late
     rejected        dead letters of consumers
     """
 
@@ -65,6 +68,8 @@ class Flaws:
     untimed: int = 0
     ended: int = 0
     unread_roots: int = 0
+    overdue: int = 0
+    wrongly_dead_lettered: int = 0
     rejected: int = 0
 
 
@@ -80,7 +85,8 @@ class BlindSpot:
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
-    """Everything that was counted over one window. `percentiles_ms`: of lateness, by name. `one_in`: of so many records one."""
+    """Everything that was counted over one window. `percentiles_ms`: of lateness, by name. `one_in`: of so many records one.
+    `overdue_ms`: for how long what is overdue has been due, at the most."""
 
     topic: str
     partitions: Sequence[PartitionAccount]
@@ -88,6 +94,7 @@ class Counted:
     one_in: int = 1
     percentiles_ms: Mapping[str, int] = field(default_factory=dict)
     pending_since_ms: int | None = None
+    overdue_ms: int = 0
     offenders: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -112,6 +119,8 @@ class Account:
     wrong_attempt: int = 0
     over_cap: int = 0
     forged: int = 0
+    overdue: int = 0
+    wrongly_dead_lettered: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +183,7 @@ def unseen(spots: Sequence[BlindSpot]) -> Result:
 
 _CERTAIN: Final = (
     "early", "doubled_beyond_promise", "out_of_order", "wrong_partition", "changed", "wrong_attempt", "over_cap",
+    "wrongly_dead_lettered",
 )  # fmt: skip
 """What retention or a missing right can't make up."""
 
@@ -187,6 +197,7 @@ _SAID: Final = {
     "changed": ("changed", "key, value or a header is not what was produced"),
     "wrong_attempt": ("of the wrong attempt", ""),
     "over_cap": ("retried beyond the cap", "they belong into the dead-letter topic"),
+    "wrongly_dead_lettered": ("dead-lettered as tried too often", "the cap allowed them another attempt"),
 }
 _OFFENDERS_OF: Final = {"doubled_beyond_promise": "doubled"}
 
@@ -208,6 +219,8 @@ def _total(counted: Counted) -> Account:
         wrong_attempt=flaws.wrong_attempt,
         over_cap=flaws.over_cap,
         forged=flaws.forged,
+        overdue=flaws.overdue,
+        wrongly_dead_lettered=flaws.wrongly_dead_lettered,
     )
 
 
@@ -245,6 +258,13 @@ def _spots_in_records(counted: Counted) -> list[BlindSpot]:
             f"more than one in {UNREAD_ROOTS_ONE_IN:,}: it was not there any more, or doesn't have the broker's time"
         )
         spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
+    if counted.overdue_ms > MAX_OVERDUE_MS:
+        names = ", ".join(counted.offenders.get("overdue", ())[:3])
+        sentence = (
+            f"{flaws.overdue:,} are overdue ({names}), for up to {counted.overdue_ms // 1000:,} s: they are due and were not released, "
+            "and whether they will be is not known; the DelayedTopic's conditions say what holds the workers up"
+        )
+        spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
     if flaws.untimed:
         sentence = (
             f"{flaws.untimed:,} records of {topic} don't have the broker's time, so nobody can say whether they were early: "
@@ -260,10 +280,11 @@ def _summary(counted: Counted, account: Account) -> str:
     percentiles = counted.percentiles_ms
     if percentiles:
         lateness += f" (p50 {percentiles['p50']:,} ms, p99 {percentiles['p99']:,} ms)"
+    overdue = f", of which {account.overdue:,} are overdue" if account.overdue else ""
     sample = "" if counted.one_in == 1 else f"of a sample, one in {counted.one_in:,} by a hash of its root: "
     return (
         f"{sample}{account.produced:,} records in {counted.topic} and {counted.topic}.delays: {account.released:,} released, "
-        f"{account.hopped:,} hopped, {account.dead_lettered:,} dead-lettered, {account.pending:,} pending{lateness}"
+        f"{account.hopped:,} hopped, {account.dead_lettered:,} dead-lettered, {account.pending:,} pending{overdue}{lateness}"
     )
 
 

@@ -42,6 +42,7 @@ def totals(places: DataFrame, *, longest_delay_ms: int) -> DataFrame:
         sf.count_if(ended).alias("ended"),
         sf.count_if(ended & (~has(facts.ROOT) | sf.col("appended_ms").isNull())).alias("unread_roots"),
         sf.count_if(has(facts.REJECTION)).alias("rejected"),
+        sf.min(sf.when(flawed("overdue"), sf.col("due_ms"))).alias("overdue_since_ms"),
         sf.min("appended_ms").alias("first_ms"),
         sf.greatest(sf.max("appended_ms"), sf.max("last_ms")).alias("last_ms"),
         # where the next audit has to begin with its reading, so that it sees the roots of what is pending now

@@ -24,9 +24,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from delayed_topics_core import headers as own
+from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from delayed_topics_audit import header_columns as headers
 from delayed_topics_audit.place import DEAD_LETTER, DELAYS, FRONT, READY, by_line, longs, offset_of, pack, partition_of
 
 RECORD: Final = 1 << 0  # the record itself was read, and belongs to the window
@@ -46,6 +48,8 @@ REJECTION: Final = 1 << 13  # in the dead-letter topic, by a consumer
 RETRY: Final = 1 << 14  # of a record: its attempt is above 0
 AGAIN: Final = 1 << 15  # of an end: an audit before had settled its origin, and it has come since
 HOPPED_AGAIN: Final = 1 << 16  # said to the root: the same of a hop
+CAPPED: Final = 1 << 18  # of an end: dead-lettered because it was tried too often
+DONE: Final = 1 << 17  # of a record that isn't committed yet: it has an outcome
 
 OUTCOMES: Final = RELEASED | DEAD_LETTERED | HOPPED
 
@@ -53,16 +57,16 @@ _TYPES: Final = {
     "place": "long", "bits": "int", "at": "long", "at_ms": "long", "due_ms": "long", "attempt": "int", "level": "int",
     "link": "long", "content": "long", "chain": "long", "wrote_ms": "long",
 }  # fmt: skip
-_MAX_SMALL: Final = 1_000_000
 _MAX_ATTEMPT: Final = 2**31 - 1
 _RELEASED: Final = "^[0-9]{1,10}:"
-_DIGITS: Final = "^[0-9]{1,19}$"
 
+_CUT: Final = (DeadLetterReason.TOO_LARGE.value, DeadLetterReason.HEADER_UNREADABLE.value)
+"""Dead letters of these reasons may lack the value or the headers."""
 _OF_RECORD: Final = (own.ID, own.GROUP, own.ATTEMPT, own.RELEASED, own.DELAY_LEVEL)
 """What a record's own headers say of it."""
 
 # the copies of a row that become facts
-_BOTH, _OUTCOME, _END, _STRANGER, _RECORD, _AGAIN = range(6)
+_BOTH, _OUTCOME, _END, _STRANGER, _RECORD, _AGAIN, _DONE = range(7)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +131,7 @@ class Bounds:
 
 
 def of_front(rows: DataFrame, bounds: Bounds) -> DataFrame:
-    parsed = _texts(bounds.sampled(rows, _at(FRONT)), *_OF_RECORD).select(
+    parsed = headers.texts(bounds.sampled(rows, _at(FRONT)), *_OF_RECORD).select(
         *_itself(FRONT), *_as_record(), _content(_foreign()).alias("content")
     )
     bits, at_ms = sf.lit(ROOT) + _record_bits(bounds), _believed_ms()
@@ -146,11 +150,14 @@ def of_front(rows: DataFrame, bounds: Bounds) -> DataFrame:
 
 def of_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
     """A hop never carries `dt-released`, every copy of a ready record does: a retry that was written directly is none."""
-    texts = _texts(rows, *_OF_RECORD, own.DUE_AT, own.ORIGIN, own.ROOT)
+    texts = headers.texts(rows, *_OF_RECORD, own.DUE_AT, own.ORIGIN, own.ROOT)
     places = texts.select(
-        "*", _number(own.DUE_AT).alias("due_ms"), _place(own.ROOT).alias("root"), _place(own.ORIGIN).alias("origin")
+        "*",
+        headers.number(own.DUE_AT).alias("due_ms"),
+        headers.place(own.ROOT).alias("root"),
+        headers.place(own.ORIGIN).alias("origin"),
     )
-    promised = sf.col("due_ms").isNotNull() & _text(own.RELEASED).isNull()
+    promised = sf.col("due_ms").isNotNull() & headers.text(own.RELEASED).isNull()
     hop = promised & sf.col("origin").isNotNull() & sf.col("root").isNotNull()
     hopped = bounds.sampled(places.withColumn("hop", hop), sf.when(hop, sf.col("root")).otherwise(_at(DELAYS)))
     parsed = hopped.select(
@@ -164,14 +171,16 @@ def of_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
     copies = (
         sf.when(judged, _copies(_RECORD, _OUTCOME))
         .when(bounds.again(sf.col("origin"), DELAYS), _copies(_RECORD, _AGAIN))
+        .when(_true(bounds.begun(sf.col("origin"))), _copies(_RECORD, _DONE))
         .otherwise(_copies(_RECORD))
     )
     as_record, again = sf.col("copy") == _RECORD, sf.col("copy") == _AGAIN
+    outcome = sf.when(sf.col("copy") == _DONE, DONE).otherwise(HOPPED)
     record = sf.lit(ROOT) + _record_bits(bounds) + _bit(HOP, sf.col("hop"))
     return _facts(
         parsed.withColumn("copy", sf.explode(copies)),
         place=sf.when(as_record, sf.col("at")).when(again, sf.col("root")).otherwise(sf.col("origin")),
-        bits=sf.when(as_record, record).when(again, HOPPED_AGAIN).otherwise(HOPPED),
+        bits=sf.when(as_record, record).when(again, HOPPED_AGAIN).otherwise(outcome),
         at_ms=_believed_ms(),
         due_ms=sf.when(as_record, sf.col("due_ms")),
         attempt=sf.when(as_record, sf.col("attempt")),
@@ -183,14 +192,16 @@ def of_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
 
 
 def of_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
-    copies = _as_copies(_texts(rows, own.ID, own.ATTEMPT, own.ROOT, own.ORIGIN, own.DUE_AT, own.RELEASED), bounds)
+    copies = _as_copies(
+        headers.texts(rows, own.ID, own.ATTEMPT, own.ROOT, own.ORIGIN, own.DUE_AT, own.RELEASED), bounds
+    )
     parsed = copies.select(
         *_itself(READY),
         "origin",
         "root",
-        _small(_text(own.ATTEMPT)).alias("attempt"),
-        _number(own.DUE_AT).alias("due_ms"),
-        _long(sf.substring_index(_text(own.RELEASED), ":", -1)).alias("wrote_ms"),
+        headers.small(headers.text(own.ATTEMPT)).alias("attempt"),
+        headers.number(own.DUE_AT).alias("due_ms"),
+        headers.long(sf.substring_index(headers.text(own.RELEASED), ":", -1)).alias("wrote_ms"),
         _content(_foreign()).alias("content"),
     )
     known = sf.col("root").isNotNull() & sf.col("attempt").isNotNull() & sf.col("due_ms").isNotNull()
@@ -205,11 +216,22 @@ def of_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
 def of_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
     """A consumer's rejection names a ready record as its origin, or none. A forwarder, as Spring's recoverer, keeps the headers of
     the release; a worker never writes `dt-released` there."""
-    unsaid = (sf.lit(None).alias(name) for name in ("attempt", "due_ms", "wrote_ms", "content"))
-    parsed = _as_copies(_texts(rows, own.ID, own.GROUP, own.ROOT, own.ORIGIN), bounds).select(
-        *_itself(DEAD_LETTER), "origin", "root", *unsaid, _chain().alias("chain"), _is_workers().alias("workers")
+    names = (own.ID, own.GROUP, own.ATTEMPT, own.ROOT, own.ORIGIN, own.REASON)
+    reason = headers.text(own.REASON)
+    capped = _true(reason == DeadLetterReason.RETRY_CAP_EXCEEDED.value)
+    parsed = _as_copies(headers.texts(rows, *names), bounds).select(
+        *_itself(DEAD_LETTER),
+        "origin",
+        "root",
+        sf.when(capped, headers.small(headers.text(own.ATTEMPT))).alias("attempt"),
+        *(sf.lit(None).alias(name) for name in ("due_ms", "wrote_ms")),
+        sf.when(_true(~reason.isin(*_CUT)), _content(_foreign())).alias("content"),
+        _chain().alias("chain"),
+        _is_workers().alias("workers"),
+        capped.alias("capped"),
     )
-    end, known = sf.lit(END), sf.col("root").isNotNull() & sf.col("workers")
+    end = sf.lit(END) + _bit(CAPPED, sf.col("capped"))
+    known = sf.col("root").isNotNull() & sf.col("workers")
     rejection = sf.col("chain").isNotNull()
     return _ends(parsed, bounds, DEAD_LETTER, known=known, end=end, stranger=REJECTION, strange=rejection)
 
@@ -224,7 +246,7 @@ def _ends(
         sf.when(~_true(known & origin.isNotNull()), sf.when(strange, _copies(_STRANGER)).otherwise(_copies()))
         .when(~bounds.begun(origin), _copies(_END))
         .when(bounds.nowhere(origin), _copies(_OUTCOME))
-        .when(~_true(bounds.settled(origin)), _copies())
+        .when(~_true(bounds.settled(origin)), _copies(_DONE))
         .when(origin == sf.col("root"), _copies(_BOTH))
         .otherwise(_copies(_OUTCOME, _END))
     )
@@ -233,10 +255,11 @@ def _ends(
     end_bits = end + _bit(JUDGED, bounds.begun(origin) | again) + _bit(AGAIN, again) + _untimed()
     return _facts(
         parsed.withColumn("copy", sf.explode(copies)),
-        place=sf.when(ends, sf.col("root")).when(copy == _OUTCOME, origin).otherwise(sf.col("at")),
+        place=sf.when(ends, sf.col("root")).when(copy.isin(_OUTCOME, _DONE), origin).otherwise(sf.col("at")),
         bits=sf.when(copy == _BOTH, end_bits + outcome)
         .when(copy == _END, end_bits)
         .when(copy == _OUTCOME, outcome)
+        .when(copy == _DONE, DONE)
         .otherwise(sf.lit(stranger) + _untimed()),
         due_ms=sf.when(ends, sf.col("due_ms")),
         attempt=sf.when(ends, sf.col("attempt")),
@@ -271,9 +294,11 @@ def _itself(door: int) -> tuple[Column, ...]:
 
 def _as_record() -> tuple[Column, ...]:
     """A copy whose attempt isn't above that of the release it was made from counts as one higher."""
-    raised = sf.when(_position(own.RELEASED) > 0, _least_attempt())
-    attempt = sf.greatest(sf.coalesce(_small(_text(own.ATTEMPT)), sf.lit(0)), sf.coalesce(raised, sf.lit(0)))
-    level = _small(_text(own.DELAY_LEVEL))
+    raised = sf.when(headers.position(own.RELEASED) > 0, _least_attempt())
+    attempt = sf.greatest(
+        sf.coalesce(headers.small(headers.text(own.ATTEMPT)), sf.lit(0)), sf.coalesce(raised, sf.lit(0))
+    )
+    level = headers.small(headers.text(own.DELAY_LEVEL))
     return attempt.alias("attempt"), level.alias("level"), sf.when(attempt > 0, _chain()).alias("chain")
 
 
@@ -284,15 +309,15 @@ def _least_attempt() -> Column:
     def attempt(header: Column) -> Column:
         text = header["value"].cast("string")
         told = sf.when(text.rlike(_RELEASED), sf.substring_index(text, ":", 1).try_cast("long"))
-        return sf.when(told <= _MAX_ATTEMPT, sf.least(told + 1, sf.lit(_MAX_SMALL)))
+        return sf.when(told <= _MAX_ATTEMPT, sf.least(told + 1, sf.lit(headers.MAX_SMALL)))
 
     return sf.array_max(sf.transform(released, attempt)).cast("int")
 
 
 def _as_copies(texts: DataFrame, bounds: Bounds) -> DataFrame:
-    same = _text(own.ROOT).startswith(sf.concat(_text(own.ORIGIN), sf.lit(":")))
-    placed = texts.withColumn("origin", _place(own.ORIGIN))
-    rooted = placed.withColumn("root", sf.when(same, sf.col("origin")).otherwise(_place(own.ROOT)))
+    same = headers.text(own.ROOT).startswith(sf.concat(headers.text(own.ORIGIN), sf.lit(":")))
+    placed = texts.withColumn("origin", headers.place(own.ORIGIN))
+    rooted = placed.withColumn("root", sf.when(same, sf.col("origin")).otherwise(headers.place(own.ROOT)))
     return bounds.sampled(rooted, sf.col("root"))
 
 
@@ -323,11 +348,11 @@ def _untimed() -> Column:
 
 
 def _is_workers() -> Column:
-    return (_position(own.REASON) > 0) & (_position(own.RELEASED) == 0)
+    return (headers.position(own.REASON) > 0) & (headers.position(own.RELEASED) == 0)
 
 
 def _chain() -> Column:
-    return sf.when(_position(own.ID) > 0, sf.xxhash64(_text(own.ID), _text(own.GROUP)))
+    return sf.when(headers.position(own.ID) > 0, sf.xxhash64(headers.text(own.ID), headers.text(own.GROUP)))
 
 
 def _content(foreign: Column) -> Column:
@@ -339,51 +364,6 @@ def _foreign() -> Column:
     return sf.filter(
         "headers", lambda header: ~(header["key"].startswith(own.PREFIX) & header["key"].isin(*own.OWN_HEADERS))
     )
-
-
-def _position(name: str) -> Column:
-    """From 1; 0 if there is none. Unlike a filter over the headers, Spark compiles it."""
-    return sf.array_position("keys", name)
-
-
-def _texts(rows: DataFrame, *names: str) -> DataFrame:
-    """With the text of the first header of each name, in a column of that name; null if there is none.
-
-    In steps: what is mentioned ten times is ten times in the code that Spark makes, unless an earlier step has made a column
-    of it. A field of an array's structs it inlines even so; `concat`, which does nothing here, keeps it from that.
-    """
-    lists = rows.select("*", *(sf.concat(sf.col("headers")[part]).alias(f"{part}s") for part in ("key", "value")))
-    return lists.select(
-        "*", *(sf.get("values", (_position(name) - 1).cast("int")).cast("string").alias(name) for name in names)
-    )
-
-
-def _text(name: str) -> Column:
-    return sf.col(f"`{name}`")
-
-
-def _number(name: str) -> Column:
-    return _long(_text(name))
-
-
-def _long(text: Column) -> Column:
-    return sf.when(text.rlike(_DIGITS), text.try_cast("long"))
-
-
-def _small(text: Column) -> Column:
-    """An attempt or a level: above the last entry of any list, and of any cap, all are alike."""
-    number = _long(text)
-    return sf.when(number > _MAX_SMALL, _MAX_SMALL).otherwise(number).cast("int")
-
-
-def _place(name: str) -> Column:
-    """`f|d:<partition>:<offset>`, and whatever follows after another colon."""
-    text = _text(name)
-    door = sf.when(text.startswith("f:"), FRONT).when(text.startswith("d:"), DELAYS)
-    to_partition = sf.substring_index(text, ":", 2)
-    partition = sf.substring_index(to_partition, ":", -1).try_cast("int")
-    offset = sf.substring_index(sf.substring_index(text, ":", 3), ":", -1).try_cast("long")
-    return sf.when(door.isNotNull() & (to_partition != text), pack(door, partition, offset))
 
 
 def _copies(*which: int) -> Column:

@@ -77,6 +77,7 @@ def count(spark: SparkSession, places: DataFrame, window: AuditWindow, told: Tol
         ),
         percentiles_ms=percentiles((row["bucket_ms"], row["count"]) for row in lateness),
         pending_since_ms=totals["pending_since_ms"],
+        overdue_ms=max(0, window.frozen_at_ms - (totals["overdue_since_ms"] or window.frozen_at_ms)),
         offenders=offenders,
     )
     return Findings(

@@ -150,6 +150,7 @@ def promise_of(window: AuditWindow) -> Promise:
         partition_delays_ms=[seconds * 1000 for seconds in window.partition_delays],
         skew_ms=window.broker_skew_ms,
         max_lateness_ms=window.max_lateness_ms,
+        overdue_before_ms=window.frozen_at_ms - window.max_lateness_ms,
         lists=[
             Declared(
                 list_ms=[seconds * 1000 for seconds in declared.delay_seconds],

@@ -47,6 +47,8 @@ FLAWS: Final = (
     "wrong_attempt",
     "over_cap",
     "foreign",
+    "overdue",
+    "wrongly_dead_lettered",
 )
 """The bit of a flaw is 1 << its index."""
 
@@ -76,6 +78,7 @@ class Promise:
     """What a release is held against.
 
     list_ms              the delay list, if it was never edited; else empty
+    overdue_before_ms    what was due before, and still waits, is overdue; None: nothing is
     lists                if it was edited, all lists that there were, oldest first; before the first of them, and where there are
                          none, any of `partition_delays_ms` may have applied
     partition_delays_ms  of the delays topic
@@ -86,6 +89,7 @@ class Promise:
     skew_ms: int
     max_lateness_ms: int
     lists: Sequence[Declared] = ()
+    overdue_before_ms: int | None = None
 
 
 def places_of(
@@ -185,10 +189,19 @@ def _among(choose: Callable[..., Column], columns: Sequence[Column]) -> Column:
 
 def _over_cap(promise: Promise) -> Column:
     """Above every cap of its time; that of all times is looked at with the release itself."""
+    return has(facts.END_RELEASED) & (sf.col("most_attempt") > _cap(promise, sf.greatest))
+
+
+def _within_cap(promise: Promise) -> Column:
+    """Of no cap of its time too many, by the record's own headers."""
+    return sf.col("attempt") <= _cap(promise, sf.least)
+
+
+def _cap(promise: Promise, choose: Callable[..., Column]) -> Column:
+    """The greatest or the least of its time; null: what was declared then is not known."""
     if not promise.lists or promise.lists[0].from_ms > 0:
-        return sf.lit(False)
-    caps = [sf.when(declared.applied(), declared.retry_cap) for declared in promise.lists]
-    return has(facts.END_RELEASED) & (sf.col("most_attempt") > _among(sf.greatest, caps))
+        return sf.lit(None).cast("int")
+    return _among(choose, [sf.when(declared.applied(), declared.retry_cap) for declared in promise.lists])
 
 
 def _least_fulfilling(kinds_ms: Sequence[int]) -> Column:
@@ -241,6 +254,7 @@ def _flaws(promise: Promise) -> Column:
     forged = has(facts.OUTCOMES) & (~has(facts.RECORD) | strange_link)
     judged = sf.col("judged_ends") > 0
     seen = judged & has(facts.ROOT)
+    waits = (sf.col("fate") == FATES.index(PENDING)) & ~has(facts.DONE)
     changed = (sf.col("least_content") != sf.col("record_content")) | (
         sf.col("most_content") != sf.col("record_content")
     )
@@ -256,6 +270,8 @@ def _flaws(promise: Promise) -> Column:
         "wrong_attempt": seen & attempt,
         "over_cap": judged & (has(facts.OVER_CAP) | sf.coalesce(_over_cap(promise), sf.lit(False))),
         "foreign": has(facts.FOREIGN),
+        "wrongly_dead_lettered": seen & has(facts.CAPPED) & sf.coalesce(_within_cap(promise), sf.lit(False)),
+        "overdue": waits & (sf.col("due_ms") < sf.lit(promise.overdue_before_ms)),
     }
     bits = [sf.when(conditions[flaw], 1 << at).otherwise(0) for at, flaw in enumerate(FLAWS)]
     return reduce(Column.bitwiseOR, bits)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from delayed_topics_audit.facts import Bounds
-from delayed_topics_audit.places import Promise
+from delayed_topics_audit.places import Declared, Promise
 from delayed_topics_core import headers as own
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -68,7 +68,14 @@ class Made:
 
     @property
     def promise(self) -> Promise:
-        return Promise(list_ms=self.delays_ms, partition_delays_ms=self.delays_ms, skew_ms=0, max_lateness_ms=1000)
+        return Promise(
+            list_ms=self.delays_ms,
+            partition_delays_ms=self.delays_ms,
+            skew_ms=0,
+            max_lateness_ms=1000,
+            lists=[Declared(list_ms=self.delays_ms, retry_cap=CAP, from_ms=0, until_ms=None)],
+            overdue_before_ms=BEGAN_MS,
+        )
 
     @cached_property
     def all(self) -> DataFrame:
@@ -132,10 +139,14 @@ class Made:
 
     def dead_letters(self) -> DataFrame:
         dead = self.all.where(sf.col("dead") & self._settled())
+        return self.as_dead_letters(dead)
+
+    def as_dead_letters(self, records: DataFrame) -> DataFrame:
+        """Front records, which came out above the cap, whatever their attempt."""
         reason = sf.array(header(own.REASON, sf.lit("RetryCapExceeded")), header(own.ERROR, sf.lit("")))
         headers = [_foreign(), _own_identity(), _root(), _origin(sf.lit("f"), "partition", "offset"), reason]
         return self._rows(
-            dead,
+            records,
             sf.col("partition"),
             sf.floor(sf.col("offset") / (DEAD_EVERY * len(self.delays_ms))),
             sf.col("came_ms") + 1,

@@ -1,4 +1,4 @@
-"""Ten things done to a flawless window, each to one record at a random place, and what an auditor has to say to each.
+"""Fifteen things done to a flawless window, each to one record at a random place, and what an auditor has to say to each.
 
 python -m delayed_topics_audit_testing.mutations --records 1000000 --seeds 0:100
 """
@@ -13,19 +13,24 @@ from typing import Final
 
 import click
 from delayed_topics_audit import checks, facts, session
-from delayed_topics_audit.place import name_of
+from delayed_topics_audit.place import DOORS, PARTITION_BITS, name_of
 from delayed_topics_audit.places import FATES, FLAWS, flawed, places_of
 from delayed_topics_core import headers as own
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from delayed_topics_audit_testing.made import CAP, LATE_MS, Made, header
+from delayed_topics_audit_testing.made import CAP, DEAD_EVERY, LATE_MS, TOPIC_ID, Made, header
 
 MUTATIONS: Final = (
-    "removed", "doubled", "early", "late", "swapped", "misplaced", "header", "value", "forged", "over the cap",
+    "removed", "doubled", "early", "late", "swapped", "misplaced", "header", "value", "forged", "from nowhere", "another header",
+    "dead", "over the cap",
 )  # fmt: skip
+"""Of records that were released. Of the others a dead letter is changed, and what is pending becomes overdue."""
+OVERDUE_MS: Final = 1_000_000_000
+"""Longer than a window is, and than any delay."""
 FREE_OFFSET: Final = 512
 """Above an offset of the ready topic, where Made leaves gaps, nothing is."""
+UNBALANCED: Final = "does not add up"
 CONTENT: Final = ("trace", "source")
 
 Found = Mapping[str, frozenset[str]]
@@ -72,16 +77,18 @@ class Tampered:
 
     front: DataFrame
     ready: DataFrame
+    dead: DataFrame
     expected: Found
 
 
-def tamper(made: Made, front: DataFrame, ready: DataFrame, seed: int) -> Tampered:
-    """`front` and `ready` are those of `made`, persisted."""
+def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed: int) -> Tampered:
+    """`front`, `ready` and `dead` are those of `made`, persisted."""
     chance = random.Random(seed)
     victims = dict(zip(MUTATIONS, _victims(made, chance), strict=True))
     capped = victims["over the cap"]
     target = _other(made, victims, chance)
     swapped, after = victims["swapped"], victims["swapped"].following
+    letter, waiting = _dead(made, chance), _waiting(made, chance)
     early_ms, late_ms = chance.randrange(1, 500), chance.randrange(1001, 100_000)
     ids = sf.col("id")
     at_ms = sf.unix_millis("timestamp")
@@ -92,7 +99,7 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, seed: int) -> Tampere
     distance = sf.when(ids == swapped.i, 1).when(ids == after.i, -1)
     swap = _swap_of(ready, swapped, after)
     over = _replaced(own.ATTEMPT, str(CAP + 1))
-    altered = ready.where(ids != victims["removed"].i).withColumns(
+    altered = ready.where(~ids.isin(victims["removed"].i, victims["dead"].i)).withColumns(
         {
             "timestamp": sf.when(ids == victims["early"].i, shifted(-made.late_ms - early_ms))
             .when(ids == victims["late"].i, shifted(late_ms))
@@ -106,14 +113,36 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, seed: int) -> Tampere
             "value": sf.when(ids == victims["value"].i, sf.lit(b"altered")).otherwise(sf.col("value")),
             "headers": sf.when(ids == victims["header"].i, _replaced(chance.choice(CONTENT), "altered"))
             .when(ids == victims["forged"].i, _replaced(own.ORIGIN, target.origin))
+            .when(
+                ids == victims["another header"].i, sf.concat("headers", sf.array(header("forwarded", sf.lit("by me"))))
+            )
             .when(ids == capped.i, over)
             .otherwise(sf.col("headers")),
         }
     )
+    nowhere = f"f:{made.partitions}:0"
+    forged = ready.where(ids == victims["from nowhere"].i).withColumns(
+        {
+            "offset": sf.col("offset") + FREE_OFFSET,
+            "headers": sf.transform(
+                _replaced(own.ORIGIN, nowhere),
+                lambda h: sf.when(h["key"] == own.ROOT, header(own.ROOT, sf.lit(f"{nowhere}:{TOPIC_ID}"))).otherwise(h),
+            ),
+        }
+    )
+    killed = made.as_dead_letters(made.all.where(ids == victims["dead"].i)).withColumn("offset", sf.lit(FREE_OFFSET))
     again = ready.where(ids == victims["doubled"].i).withColumn("offset", sf.col("offset") + FREE_OFFSET)
     return Tampered(
-        front=front.withColumn("headers", sf.when(ids == capped.i, over).otherwise(sf.col("headers"))),
-        ready=altered.unionByName(again),
+        front=front.withColumns(
+            {
+                "headers": sf.when(ids == capped.i, over).otherwise(sf.col("headers")),
+                "timestamp": sf.when(ids == waiting.i, shifted(-2 * OVERDUE_MS)).otherwise(sf.col("timestamp")),
+            }
+        ),
+        ready=altered.unionByName(again).unionByName(forged),
+        dead=dead.withColumn(
+            "value", sf.when(ids == letter.i, sf.lit(b"altered")).otherwise(sf.col("value"))
+        ).unionByName(killed),
         expected={
             "lost": frozenset({victims["removed"].origin, victims["forged"].origin}),
             "doubled": frozenset({victims["doubled"].root}),
@@ -121,9 +150,14 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, seed: int) -> Tampere
             "late": frozenset({victims["late"].root}),
             "out_of_order": frozenset({after.root}),
             "wrong_partition": frozenset({victims["misplaced"].root}),
-            "changed": frozenset({victims["header"].root, victims["value"].root}),
-            "forged": frozenset({target.origin}),
+            "changed": frozenset(
+                {victims[name].root for name in ("header", "value", "another header")} | {letter.root}
+            ),
+            "forged": frozenset({target.origin, nowhere}),
             "over_cap": frozenset({capped.root}),
+            "wrongly_dead_lettered": frozenset({victims["dead"].root}),
+            "overdue": frozenset({waiting.root}),
+            UNBALANCED: frozenset({f"f:{made.partitions}"}),  # that nowhere is
         },
     )
 
@@ -152,23 +186,39 @@ def found(made: Made, *, front: DataFrame, delays: DataFrame, ready: DataFrame, 
     for row in checks.accounts(places).collect():
         terms = row.asDict()
         if terms["produced"] != sum(terms[fate] for fate in FATES):
-            names.setdefault("does not add up", set()).add(str(terms))
+            line = terms["line"]
+            name = f"{DOORS[line >> PARTITION_BITS]}:{line % (1 << PARTITION_BITS)}"
+            names.setdefault(UNBALANCED, set()).add(name)
     places.unpersist()
     return {flaw: frozenset(of_it) for flaw, of_it in names.items()}
 
 
 def _victims(made: Made, chance: random.Random) -> list[Record]:
-    """Ten released records, each far from the others. The last is a retry of the longest delay, so that its time stays its own."""
+    """Released records, each far from the others. The last is a retry of the longest delay, so that its time stays its own; the one
+    before it has not hopped."""
     kinds, reach = len(made.delays_ms), made.partitions * len(made.delays_ms) * 2
     chosen: list[Record] = []
     while len(chosen) < len(MUTATIONS):
         record = Record(i=chance.randrange(made.released_below), made=made)
-        last = len(chosen) == len(MUTATIONS) - 1
-        fits = not last or (record.kind == kinds - 1 and record.i % 3)
+        left = len(MUTATIONS) - len(chosen)
+        fits = record.kind == 0 if left == 2 else record.kind == kinds - 1 and record.i % 3 != 0 if left == 1 else True
         apart = all(abs(record.i - other.i) > reach for other in chosen)
         if fits and apart and not made.is_dead(record.offset) and not made.is_dead(record.following.offset):
             chosen.append(record)
     return chosen
+
+
+def _dead(made: Made, chance: random.Random) -> Record:
+    kinds = len(made.delays_ms)
+    rounds = made.released_below // made.partitions // kinds // DEAD_EVERY
+    offset = (chance.randrange(1, rounds + 1) * DEAD_EVERY - 1) * kinds
+    return Record(i=offset * made.partitions + chance.randrange(made.partitions), made=made)
+
+
+def _waiting(made: Made, chance: random.Random) -> Record:
+    """Of the front topic, above the commit."""
+    offset = chance.randrange(made.bounds.front_committed[0], made.per_partition)
+    return Record(i=offset * made.partitions + chance.randrange(made.partitions), made=made)
 
 
 def _other(made: Made, victims: Mapping[str, Record], chance: random.Random) -> Record:
@@ -195,7 +245,7 @@ def _replaced(name: str, value: str) -> Column:
 
 def run(spark: SparkSession, *, records: int, seeds: range, say: Callable[[str], None]) -> dict[str, int]:
     """How many of the seeds found each flaw just where it is, and how many clean windows were called clean."""
-    right = dict.fromkeys((*FLAWS, "out_of_order", "clean"), 0)
+    right = dict.fromkeys((*FLAWS, "out_of_order", UNBALANCED, "clean"), 0)
     for seed in seeds:
         began = time.monotonic()
         chance = random.Random(seed)
@@ -206,8 +256,8 @@ def run(spark: SparkSession, *, records: int, seeds: range, say: Callable[[str],
         kept = {name: rows.persist() for name, rows in topics.items()}
         clean = found(made, **kept)
         right["clean"] += not clean
-        tampered = tamper(made, kept["front"], kept["ready"], seed)
-        said = found(made, **{**kept, "front": tampered.front, "ready": tampered.ready})
+        tampered = tamper(made, kept["front"], kept["ready"], kept["dead"], seed)
+        said = found(made, front=tampered.front, delays=kept["delays"], ready=tampered.ready, dead=tampered.dead)
         for flaw in tampered.expected:
             right[flaw] += said.get(flaw) == tampered.expected[flaw]
         wrong = {flaw: sorted(names) for flaw, names in said.items() if names != tampered.expected.get(flaw)}

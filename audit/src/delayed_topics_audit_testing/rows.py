@@ -110,14 +110,11 @@ def hop(place: Place, due_ms: int = 0, *, root: Place | None = None) -> list[Hea
     return copies.hop([], root=Root(*(root or place), "id"), origin=origin(*place), due_at_ms=AT_MS + due_ms)
 
 
-def dead_letter(place: Place, *, attempt: int = 0) -> list[Header]:
+def dead_letter(
+    place: Place, *, attempt: int = 0, reason: DeadLetterReason = DeadLetterReason.TOO_LARGE
+) -> list[Header]:
     return copies.dead_letter(
-        [],
-        attempt=attempt,
-        root=Root(*place, "id"),
-        origin=origin(*place),
-        reason=DeadLetterReason.TOO_LARGE,
-        error=b"e",
+        [], attempt=attempt, root=Root(*place, "id"), origin=origin(*place), reason=reason, error=b"e"
     )
 
 

@@ -79,6 +79,7 @@ class Reason(StrEnum):
     # audit
     EVERY_RECORD_ACCOUNTED = "EveryRecordAccounted"
     PROMISE_BROKEN = "PromiseBroken"
+    VIOLATION_ACKNOWLEDGED = "ViolationAcknowledged"
     CANNOT_SEE_EVERYTHING = "CannotSeeEverything"
     AUDIT_WAITING = "AuditWaiting"
     AUDIT_RUNNING = "AuditRunning"

@@ -4,9 +4,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Strict
 
-from delayed_topics_crds.base import Limits, Matches, Resource, Rule, Spec, Status, Time
+from delayed_topics_crds.base import Limits, ListMap, Matches, Resource, Rule, Spec, Status, Time
 from delayed_topics_crds.common import ObjectName, StatusBase, Verdict
 from delayed_topics_crds.schedule import MaxLatenessMs, Spark
+
+MAX_OFFENDERS = 10
 
 
 class DelayedTopicRef(Spec):
@@ -147,6 +149,9 @@ class Account(Status):
     """Were cancelled before they were due."""
     pending: int | None = None
     """Still wait, or were taken in and not yet committed."""
+    overdue: int | None = None
+    """Of the pending: due for more than `maxLatenessMs` when the offsets were frozen, and not released. The verdict is `Unknown` when the
+    oldest has been due for more than 10 minutes."""
     lost: int | None = None
     """Were committed and came out nowhere."""
     early: int | None = None
@@ -167,8 +172,19 @@ class Account(Status):
     """Of the released: `dt-attempt` is not what it has to be."""
     over_cap: int | None = None
     """Of the released: retried more often than `retryCap` allows."""
+    wrongly_dead_lettered: int | None = None
+    """Of the dead-lettered: as retried too often, though `retryCap` allowed another attempt."""
     forged: int | None = None
     """Outcomes that name a record as their origin which they were not made from."""
+
+
+class Offenders(Status):
+    """Records of which the same is wrong."""
+
+    kind: str
+    """What is wrong, as the account counts it."""
+    records: Annotated[tuple[str, ...], Field(max_length=MAX_OFFENDERS)]
+    """The first of them, as `dt-root` has it: `f:<partition>:<offset>` is of the front topic, `d:…` of the delays topic."""
 
 
 class DelayedTopicAuditStatus(StatusBase):
@@ -191,6 +207,8 @@ class DelayedTopicAuditStatus(StatusBase):
     """Where the report is, as claim:folder/file or s3://bucket/folder/file."""
     account: Account | None = None
     """Where the records went."""
+    offenders: Annotated[tuple[Offenders, ...], ListMap("kind")] = ()
+    """By what is wrong with them the first 10 records, or fewer where a container's message has no room for all of them."""
 
 
 class DelayedTopicAudit(Resource):

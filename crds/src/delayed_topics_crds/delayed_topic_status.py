@@ -105,7 +105,7 @@ class RebalanceStatus(Status):
 
 
 class LastAudit(Status):
-    """The latest audit that finished."""
+    """The latest audit of all records, or of a chain, that finished."""
 
     name: str
     """The DelayedTopicAudit."""
@@ -113,6 +113,21 @@ class LastAudit(Status):
     """What it found."""
     time: Time
     """When it finished."""
+    reason: str | None = None
+    """The verdict's reason, as in the audit's condition `Verified`."""
+    message: str | None = None
+    """The verdict in a sentence."""
+
+
+class LastViolation(Status):
+    """The latest broken promise that an audit found, of whatever records."""
+
+    name: str
+    """The DelayedTopicAudit."""
+    time: Time
+    """When it finished."""
+    message: str
+    """What was broken, and of which records."""
 
 
 class DelayedTopicStatus(StatusBase):
@@ -139,4 +154,7 @@ class DelayedTopicStatus(StatusBase):
     rebalance: RebalanceStatus | None = None
     """The consumer group of the workers."""
     last_audit: LastAudit | None = None
-    """The latest audit that finished."""
+    """The latest audit of all records, or of a chain, that finished."""
+    last_violation: LastViolation | None = None
+    """The latest broken promise that an audit found. `DeliveryVerified` stays False until the annotation
+    `delayedtopics.io/acknowledged-audit` names that audit."""

@@ -50,7 +50,8 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """The resource itself. `accepted_losses`: ids of topics that the user gave up by annotation."""
+    """The resource itself. `accepted_losses`: ids of topics that the user gave up by annotation. `acknowledged_audit`: the audit whose
+    violation the user knows about."""
 
     owner: Owner
     uid: str
@@ -63,6 +64,7 @@ class Subject:
     namespace_labels: Mapping[str, str]
     namespace_terminating: bool
     created_at: datetime | None = None
+    acknowledged_audit: str | None = None
 
     @property
     def namespace(self) -> str:

@@ -65,6 +65,7 @@ class Runtime:
             recorder=self.recorder,
             connections=self.connections,
             cluster=cluster,
+            changed=self.wake,
         )
         connections = self._runner(self.connections, CONNECTION_PASSES)
         self.runners: dict[str, Runner] = {

@@ -16,6 +16,7 @@ from delayed_topics_operator.queue import Key
 
 FINALIZER = "delayedtopics.io/finalizer"
 PLAN_ONLY = "delayedtopics.io/plan-only"
+ACKNOWLEDGED_AUDIT = "delayedtopics.io/acknowledged-audit"
 ACCEPT_LOSS = "delayedtopics.io/accept-loss-of-topic-id"
 """Annotation: ids, separated by commas, of front or delays topics that are gone and shall be begun anew."""
 
@@ -87,4 +88,5 @@ def subject(
         namespace_labels=namespace_labels,
         namespace_terminating=namespace_terminating,
         created_at=meta.creation_timestamp,
+        acknowledged_audit=annotations.get(ACKNOWLEDGED_AUDIT),
     )

@@ -203,7 +203,7 @@ class AuditWorld:
             "message": message,
             "account": ACCOUNT,
             "pending_since_ms": pending_since_ms,
-            "offenders": {"lost": ["f:0:1"]},
+            "offenders": {"over_cap": ["f:0:1"]},
         }
         self.pod({"terminated": {"exitCode": 0, "reason": "Completed", "message": json.dumps(body)}})
         self.job_ends()

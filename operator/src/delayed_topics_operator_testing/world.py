@@ -42,6 +42,8 @@ from delayed_topics_operator.translate import FINALIZER, subject, wanted
 OPERATOR_NAMESPACE = "delayed-topics-system"
 CLUSTER = "0000-cluster"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+OF_AUDITS = ("lastAudit", "lastViolation")
+"""What the controller of audits writes into the status."""
 
 Manifest = dict[str, Any]
 
@@ -178,7 +180,8 @@ class World:
         for _ in range(passes):
             plan = reconcile(self.observe())
             if plan.status is not None:
-                self.raw["status"] = to_dict(plan.status)
+                theirs = {name: self.raw["status"][name] for name in OF_AUDITS if name in self.raw["status"]}
+                self.raw["status"] = {**theirs, **to_dict(plan.status)}
             if not plan.actions or self.gone:
                 return plan
             for action in plan.actions:

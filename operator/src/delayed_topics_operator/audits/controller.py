@@ -1,6 +1,6 @@
 """DelayedTopicAudit: observe, reconcile, execute, until nothing is left to do at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from delayed_topics_core.audit_window import AuditWindow
@@ -53,14 +53,16 @@ class Audits:
         recorder: Recorder,
         connections: Connections,
         cluster: str,
+        changed: Callable[[Key], None],
     ) -> None:
-        """`cluster`: the UID of the kube-system namespace."""
+        """`cluster`: the UID of the kube-system namespace. `changed`: called with the DelayedTopic whose verdict was noted."""
         self._settings = settings
         self._kube = kube
         self._store = store
         self._recorder = recorder
         self._connections = connections
         self._cluster = cluster
+        self._changed = changed
         self._executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
 
     async def reconcile(self, key: Key) -> float | None:
@@ -276,7 +278,11 @@ class Audits:
                 written = await write_status(self._kube, self._store, raw, plan.status)
             topic = self._store.get("DelayedTopic", key.namespace, raw["spec"]["delayedTopicRef"]["name"])
             if plan.topic_status is not None and topic is not None:
-                await write_status(self._kube, self._store, topic, plan.topic_status, field_manager=FIELD_MANAGER)
+                noted = await write_status(
+                    self._kube, self._store, topic, plan.topic_status, field_manager=FIELD_MANAGER
+                )
+                if noted:
+                    self._changed(Key("DelayedTopic", key.namespace, topic["metadata"]["name"]))
         except NotFound:
             return False
         for notice in plan.notices if written else ():

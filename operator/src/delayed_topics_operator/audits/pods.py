@@ -48,6 +48,7 @@ class Reported(BaseModel):
     message: str
     account: Account | None = None
     pending_since_ms: int | None = None
+    offenders: dict[str, tuple[str, ...]] = {}
 
 
 def outcome(job: Manifest, pods: tuple[Manifest, ...], now: datetime) -> Running | Failed | Reported:

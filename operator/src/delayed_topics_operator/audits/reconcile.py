@@ -6,14 +6,16 @@ operator that is killed in between goes on where it was, and a verdict is read b
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_crds import Account, DelayedTopicAuditStatus, DelayedTopicStatus, LastAudit
+from delayed_topics_crds import Account, DelayedTopicAuditStatus, DelayedTopicStatus, LastAudit, LastViolation
 from delayed_topics_crds import Condition as StatusCondition
+from delayed_topics_crds.audit import MAX_OFFENDERS, Offenders
 from delayed_topics_crds.common import Verdict
+from pydantic.alias_generators import to_camel
 
 from delayed_topics_operator.audits import manifests
 from delayed_topics_operator.audits.freeze import ended
@@ -32,23 +34,13 @@ from delayed_topics_operator.plan import (
     WriteRegistry,
 )
 from delayed_topics_operator.translate import FINALIZER
+from delayed_topics_operator.verdicts import REASONS, TRUTH
 
 Manifest = dict[str, Any]
 
 WAIT_SECONDS = 5.0
 POLL_SECONDS = 2.0
 """How often a running Job is looked at."""
-
-_REASONS: dict[Verdict, Reason] = {
-    "Verified": Reason.EVERY_RECORD_ACCOUNTED,
-    "Violated": Reason.PROMISE_BROKEN,
-    "Unknown": Reason.CANNOT_SEE_EVERYTHING,
-}
-_TRUTH: dict[Verdict, Literal["True", "False", "Unknown"]] = {
-    "Verified": "True",
-    "Violated": "False",
-    "Unknown": "Unknown",
-}
 
 
 def reconcile(o: AuditObservation) -> AuditPlan:
@@ -126,7 +118,7 @@ def _without_topic(o: AuditObservation) -> AuditPlan:
 def _running(o: AuditObservation, job: Manifest) -> AuditPlan:
     match outcome(job, o.pods, o.now):
         case Reported(verdict=verdict, message=message, account=account) as reported:
-            plan = _conclude(o, verdict, message, account=account, at=_ended(job))
+            plan = _conclude(o, verdict, message, account=account, offenders=_offenders(reported), at=_ended(job))
             return replace(plan, actions=_go_on_from_here(o, reported))
         case Failed(message=message):
             return _conclude(o, "Unknown", message, reason=Reason.AUDIT_FAILED, at=_ended(job))
@@ -150,16 +142,29 @@ def _conclude(
     *,
     reason: Reason | None = None,
     account: Account | None = None,
+    offenders: tuple[Offenders, ...] = (),
     at: datetime | None = None,
 ) -> AuditPlan:
-    reason = reason or _REASONS[verdict]
+    reason = reason or REASONS[verdict]
     complete = Said(status="True", reason=reason, message=message)
-    verified = Said(status=_TRUTH[verdict], reason=reason, message=message)
+    verified = Said(status=TRUTH[verdict], reason=reason, message=message)
     status = _status(o, complete, verified).model_copy(
-        update={"verdict": verdict, "message": message, "account": account, "finished_at": at or o.now}
+        update={
+            "verdict": verdict,
+            "message": message,
+            "account": account,
+            "offenders": offenders,
+            "finished_at": at or o.now,
+        }
     )
     notice = Notice(type="Normal" if verdict == "Verified" else "Warning", reason=verdict, message=message)
     return AuditPlan(status=status, notices=(notice,), wake_seconds=0.0)
+
+
+def _offenders(reported: Reported) -> tuple[Offenders, ...]:
+    return tuple(
+        Offenders(kind=to_camel(kind), records=records[:MAX_OFFENDERS]) for kind, records in reported.offenders.items()
+    )
 
 
 def _go_on_from_here(o: AuditObservation, reported: Reported) -> tuple[AuditAction, ...]:
@@ -172,7 +177,7 @@ def _go_on_from_here(o: AuditObservation, reported: Reported) -> tuple[AuditActi
 
 
 def _concluded(o: AuditObservation) -> AuditPlan:
-    """The verdict stands. The DelayedTopic says it too, unless a later one is known or it is not the one that was audited."""
+    """The verdict stands. The DelayedTopic has it too, unless a later one is known or it is not the one that was audited."""
     actions = (*_let_go(o), RemoveFinalizer()) if _has_finalizer(o) else ()
     return AuditPlan(actions=actions, topic_status=_on_topic(o))
 
@@ -201,20 +206,26 @@ def _let_go(o: AuditObservation) -> tuple[AuditAction, ...]:
 
 
 def _on_topic(o: AuditObservation) -> DelayedTopicStatus | None:
+    """Its verdict, if it is of all records or of a chain. That a promise was broken, whatever was looked at."""
     status, topic = o.audit.status, o.topic
     verdict, at = status.verdict, status.finished_at
     if topic is None or topic.metadata.deletion_timestamp is not None or verdict is None or at is None:
         return None
-    last = topic.status.last_audit
     made = topic.metadata.creation_timestamp
-    later_known = last is not None and last.time >= at and last.name != o.name
-    if later_known or (made is not None and (status.started_at or at) < made):
+    if made is not None and (status.started_at or at) < made:
         return None
-    reason = next((c.reason for c in status.conditions if c.type == Condition.VERIFIED), _REASONS[verdict])
-    said = Said(status=_TRUTH[verdict], reason=Reason(reason), message=f"audit {o.name}: {status.message}")
-    before = next((c for c in topic.status.conditions if c.type == Condition.DELIVERY_VERIFIED), None)
-    condition = _condition(Condition.DELIVERY_VERIFIED, said, before, at, topic.metadata.generation)
-    return DelayedTopicStatus(conditions=(condition,), last_audit=LastAudit(name=o.name, verdict=verdict, time=at))
+    message, last, violation = status.message or "", topic.status.last_audit, topic.status.last_violation
+    if _is_of_all(o) and (last is None or last.time < at or last.name == o.name):
+        reason = next((c.reason for c in status.conditions if c.type == Condition.VERIFIED), REASONS[verdict])
+        last = LastAudit(name=o.name, verdict=verdict, time=at, reason=reason, message=message)
+    if verdict == "Violated" and (violation is None or violation.time < at):
+        violation = LastViolation(name=o.name, time=at, message=message)
+    return DelayedTopicStatus(last_audit=last, last_violation=violation)
+
+
+def _is_of_all(o: AuditObservation) -> bool:
+    window = o.audit.spec.window
+    return o.audit.spec.sample is None and window.from_ is None and window.to is None
 
 
 def _status(o: AuditObservation, complete: Said, verified: Said | None = None) -> DelayedTopicAuditStatus:

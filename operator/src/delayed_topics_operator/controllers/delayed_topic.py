@@ -122,7 +122,10 @@ class DelayedTopics:
         own = tuple(c for c in status.conditions if c.type in OWN_CONDITIONS)
         try:
             written = await write_status(
-                self._kube, self._store, raw, status.model_copy(update={"conditions": own, "last_audit": None})
+                self._kube,
+                self._store,
+                raw,
+                status.model_copy(update={"conditions": own, "last_audit": None, "last_violation": None}),
             )
         except NotFound:
             self._store.gone(raw)

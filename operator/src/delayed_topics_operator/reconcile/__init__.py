@@ -10,11 +10,23 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_operator.explain import explanation
 from delayed_topics_operator.observation import Observation
 from delayed_topics_operator.plan import Action, Finding, Notice, Plan, Said
-from delayed_topics_operator.reconcile import access, alarms, audits, claim, deletion, layout, status, topics, workers
+from delayed_topics_operator.reconcile import (
+    access,
+    alarms,
+    audits,
+    claim,
+    deletion,
+    layout,
+    status,
+    topics,
+    verdict,
+    workers,
+)
 
 __all__ = ["reconcile"]
 
 CHECKS: tuple[Callable[[Observation], Finding], ...] = (
+    verdict.check,
     access.check,
     claim.check,
     topics.check,

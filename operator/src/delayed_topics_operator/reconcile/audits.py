@@ -14,6 +14,7 @@ from delayed_topics_crds.schedule import ScheduledAudit
 from delayed_topics_operator.manifests import MANAGED_BY
 from delayed_topics_operator.observation import Observation
 from delayed_topics_operator.plan import ApplyChild, DeleteChild, Finding
+from delayed_topics_operator.reconcile.verdict import unacknowledged
 
 Manifest = dict[str, Any]
 
@@ -27,7 +28,12 @@ def check(o: Observation) -> Finding:
     if asked is None:
         return Finding()
     done = sorted((audit for audit in o.audits if _verdict(audit)), key=_scheduled_for)
-    outdated = tuple(_delete(audit) for audit in done[: max(0, len(done) - asked.history_limit)])
+    broken = unacknowledged(o)
+    outdated = tuple(
+        _delete(audit)
+        for audit in done[: max(0, len(done) - asked.history_limit)]
+        if broken is None or audit["metadata"]["name"] != broken.name
+    )
     if len(done) < len(o.audits):
         return Finding(actions=outdated, wake_seconds=RETRY_SECONDS)
     last = max((_made_for(audit) for audit in o.audits), default=o.subject.created_at or o.now)

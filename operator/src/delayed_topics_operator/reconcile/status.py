@@ -40,6 +40,7 @@ OWN_CONDITIONS = (
     Condition.LAYOUT_CLAMPED,
     Condition.ALARM,
     Condition.PLANNED,
+    Condition.DELIVERY_VERIFIED,
 )
 """Others belong to other controllers and are left alone."""
 _SHOWN_ROLES: tuple[TopicRole, ...] = ("front", "delays", "ready", "dead-letter")

@@ -1,0 +1,41 @@
+"""What the audits say of a DelayedTopic: the latest verdict, and a broken promise until somebody has acknowledged it."""
+
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_crds import LastAudit, LastViolation
+
+from delayed_topics_operator.observation import Observation
+from delayed_topics_operator.plan import Finding, Said
+from delayed_topics_operator.translate import ACKNOWLEDGED_AUDIT
+from delayed_topics_operator.verdicts import TRUTH
+
+
+def check(o: Observation) -> Finding:
+    last, broken = o.subject.status.last_audit, unacknowledged(o)
+    if broken is not None:
+        return _finding(Said(status="False", reason=Reason.PROMISE_BROKEN, message=_broken(o, broken, last)))
+    known = o.subject.status.last_violation
+    if known is not None and (last is None or last.name == known.name):
+        message = f"audit {known.name}: {known.message}; this was acknowledged, and the next audit says how it is since"
+        return _finding(Said(status="Unknown", reason=Reason.VIOLATION_ACKNOWLEDGED, message=message))
+    if last is None or last.reason is None or last.message is None:
+        return Finding()  # none has ended, or one of an older version of the operator, whose condition stays
+    message = f"audit {last.name}: {last.message}"
+    return _finding(Said(status=TRUTH[last.verdict], reason=Reason(last.reason), message=message))
+
+
+def unacknowledged(o: Observation) -> LastViolation | None:
+    broken = o.subject.status.last_violation
+    return broken if broken is not None and broken.name != o.subject.acknowledged_audit else None
+
+
+def _broken(o: Observation, broken: LastViolation, last: LastAudit | None) -> str:
+    later = f"; audit {last.name} has found since: {last.verdict}" if last and last.name != broken.name else ""
+    annotate = f"kubectl annotate dtopic {o.subject.name} -n {o.subject.namespace} --overwrite"
+    return (
+        f"audit {broken.name}: {broken.message}{later}. This stays until somebody has looked at it: "
+        f"{annotate} {ACKNOWLEDGED_AUDIT}={broken.name}"
+    )
+
+
+def _finding(said: Said) -> Finding:
+    return Finding(conditions={Condition.DELIVERY_VERIFIED: said})
