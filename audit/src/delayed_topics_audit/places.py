@@ -14,7 +14,7 @@ again_ms               when the first copy came of what an audit before had sett
 way                    the partition (see place.line_of) that it was released from; two_ways: it was hopped twice
 in_time                it came the way of a record that was read in time, so that its order is promised
 late_ms                first release after its due time; null if it wasn't released, or one of both times can't be believed
-wrote_apart            its copies were written at different times
+wrote_ms               when the first of its copies was written, as its worker says; wrote_apart: its copies were written at different times
 fate                   of a record of the window: a number, see below; of anything else null
 flaws                  what is wrong, as bits
 """
@@ -107,7 +107,8 @@ def places_of(
 
 COLUMNS: Final = (
     "place", "bits", "appended_ms", "due_ms", "delay_ms", "attempt", "chain", "ends", "judged_ends", "extra",
-    "first_at", "last_at", "first_ms", "last_ms", "again_ms", "way", "in_time", "two_ways", "late_ms", "wrote_apart", "fate", "flaws",
+    "first_at", "last_at", "first_ms", "last_ms", "again_ms", "way", "in_time", "two_ways", "late_ms",
+    "wrote_ms", "wrote_apart", "fate", "flaws",
 )  # fmt: skip
 
 
@@ -155,6 +156,7 @@ def _gather(near: DataFrame) -> DataFrame:
         sf.max(of(end, "content")).alias("most_content"),
         sf.min(of(end | again, "link")).alias("origin"),
         (sf.min(of(end, "link")) != sf.max(of(end, "link"))).alias("two_ways"),
+        sf.min(of(end, "wrote_ms")).alias("wrote_ms"),
         (sf.min(of(end, "wrote_ms")) != sf.max(of(end, "wrote_ms"))).alias("wrote_apart"),
     )
 

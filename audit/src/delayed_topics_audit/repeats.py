@@ -16,10 +16,10 @@ from delayed_topics_audit.places import flawed
 COMMIT_INTERVAL_MS: Final = 100
 """What a worker releases between two commits, and a crash may repeat."""
 ACKNOWLEDGED_MS: Final = 900
-"""Append times of what was released at once may lie that far apart: a broker takes its time, a worker waits a second for it."""
+"""For so long a worker goes on sending while the broker takes its time to accept a commit."""
 MAX_REPEATED: Final = 5000
-REACH_MS: Final = 60_000
-"""An event is told up to that long after what it tells of, by a worker that is busy or has no broker; its time is the worker's estimate."""
+REACH_MS: Final = 5000
+"""An event is told up to that long after what it tells of, by a worker that is busy; its time is the worker's estimate."""
 UNREAD_MS: Final = 60_000
 """Where the first copy is not read: a copy that was on its way when its worker ended arrives within that time."""
 EVENTS_KEPT_MS: Final = 7 * 86_400_000
@@ -69,13 +69,14 @@ def repeats(
     many nobody knows, since they came before `known_from_ms`, from when on there are events. Of what came out from
     `exactly_once_from_ms` on any is beyond the promise.
 
-    `table`: rows of TAKEOVERS. Within the promise are at most MAX_REPEATED records of one partition, first released between two
+    `table`: rows of TAKEOVERS. Within the promise are at most MAX_REPEATED records of one partition, first written between two
     commits, of which a takeover of that partition lies between the first copy and the last, and which were written anew by the
     worker that came after: not a copy that is the same to the last byte. Of what was hopped twice, before a crash and after it,
     one worker may release both copies in one turn, and the releases of several lie as far apart as the records came in: only
     their number counts, and the takeover lies between their coming in and their last copy. Of several takeovers between two
     copies it was the first that ended the worker of the first copy; if none lies between them, it is the one that is nearest.
-    Where the first copy is not read, it is the last before the other one. Those that it is only near to are counted by themselves.
+    Where the first copy is not read, it is the last before the other one. Those that it is only near to are counted by themselves,
+    and so are those of a worker that was frozen, whose copies come when the new owner has released the same.
     """
     last_ms = sf.greatest("last_ms", "again_ms")
     known_first = sf.when(sf.col("two_ways"), sf.least("appended_ms", "first_ms")).otherwise(sf.col("first_ms"))
@@ -89,7 +90,8 @@ def repeats(
         (
             (sf.col("ends") > 1) & ~sf.coalesce("wrote_apart", sf.lit(True)) & ~sf.coalesce("two_ways", sf.lit(False))
         ).alias("copied"),
-        sf.when(~sf.col("two_ways"), sf.coalesce("first_ms", "again_ms")).alias("once_hopped_ms"),
+        # what a worker could not send for minutes has been appended since, beside what it sent just before
+        sf.when(~sf.col("two_ways"), sf.coalesce("wrote_ms", "first_ms", "again_ms")).alias("once_hopped_ms"),
         sf.coalesce(first_ms, known_first).alias("since_ms"),
         sf.coalesce("first_ms", "again_ms").alias("out_ms"),
         last_ms.alias("until_ms"),
@@ -99,13 +101,15 @@ def repeats(
     there = sf.col("line").isNull() | (sf.col("line") == sf.col("way")) | sf.coalesce("two_ways", sf.lit(False))
     apart_ms = sf.greatest(sf.col("from_ms") - sf.col("until_ms"), sf.col("since_ms") - sf.col("to_ms"), sf.lit(0))
     in_turn = sf.when(sf.col("settled"), -sf.col("nr")).otherwise(sf.col("nr"))
+    taken = sf.struct(
+        "nr", (sf.col("apart_ms") > 0).alias("beside"), (sf.col("since_ms") >= sf.col("from_ms")).alias("stale")
+    )
     explained = (
         doubled.join(sf.broadcast(table), between & there, "left")
         .withColumn("apart_ms", apart_ms)
         .groupBy("place")
         .agg(
-            sf.min_by("nr", sf.struct("apart_ms", in_turn)).alias("nr"),
-            sf.min(sf.col("apart_ms") > 0).alias("beside"),
+            sf.min_by(taken, sf.struct("apart_ms", in_turn)).alias("taken"),
             *(
                 sf.first(name).alias(name)
                 for name in ("way", "extra", "copied", "once_hopped_ms", "out_ms", "until_ms")
@@ -115,7 +119,8 @@ def repeats(
     span_ms = sf.max("once_hopped_ms") - sf.min("once_hopped_ms")
     at_once = sf.lit(False) if exactly_once_from_ms is None else sf.col("out_ms") >= exactly_once_from_ms
     unknown = sf.col("until_ms") < known_from_ms
-    episodes = explained.groupBy("way", "nr", "beside", unknown.alias("unknown"), at_once.alias("exactly_once")).agg(
+    kinds = ("taken.nr", "taken.beside", "taken.stale")
+    episodes = explained.groupBy("way", *kinds, unknown.alias("unknown"), at_once.alias("exactly_once")).agg(
         sf.sum("extra").alias("extra"),
         sf.sum(sf.when(sf.col("copied"), sf.col("extra")).otherwise(0)).alias("copied"),
         sf.count("*").alias("records"),
