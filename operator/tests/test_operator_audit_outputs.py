@@ -1,11 +1,16 @@
 """Where an audit's account goes: a claim or a bucket, and what the pods that write there are given."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_operator_testing.audit_world import AuditWorld, audit_resource
+from delayed_topics_crds import Grant, parse
+from delayed_topics_operator.audits.access import Place, refused
+from delayed_topics_operator.audits.observation import Refused
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator_testing.audit_world import AUDIT_NAMESPACE, AuditWorld, audit_resource
 
 S3 = {"bucket": "accounts", "prefix": "some/folder", "secretName": "accounts-s3"}
 
@@ -69,11 +74,25 @@ def test_amazons_own_s3_needs_a_bucket_and_a_secret_only() -> None:
 
 @pytest.mark.parametrize("output", [{"claimName": "accounts"}, {"s3": S3}], ids=str)
 def test_no_storage_of_the_operators_namespace_is_written_to_for_a_tenant(output: dict[str, Any]) -> None:
-    world = AuditWorld(raw=audit_resource(output=output))
+    place = Place(
+        namespace="shop",
+        namespace_labels={},
+        home=AUDIT_NAMESPACE,
+        executors=True,
+        topic="orders",
+        connection=Key("ClusterKafkaConnection", "", "default"),
+        grants=(Grant.model_validate({"namespaceSelector": {}, "topicPrefixes": [""]}),),
+    )
+    asked = parse("DelayedTopicAudit", audit_resource(output=output)).spec
+    assert "must come with a KafkaConnection of namespace shop" in (refused(asked, place) or "")
+    assert refused(asked, replace(place, home="shop", grants=None)) is None
+
+
+def test_an_audit_that_may_not_be_has_its_verdict_at_once() -> None:
+    world = AuditWorld(frozen=Refused(message="not here"))
     world.settle()
-    assert (world.job, world.status["verdict"]) == (None, "Unknown")
+    assert (world.job, world.status["verdict"], world.status["message"]) == (None, "Unknown", "not here")
     assert world.condition(Condition.COMPLETE).reason == Reason.NOT_ALLOWED
-    assert "must come with a KafkaConnection of namespace shop" in world.status["message"]
 
 
 @pytest.mark.parametrize("output", [{"claimName": "accounts"}, {"s3": S3}], ids=str)

@@ -290,6 +290,13 @@ def test_executors_are_off_unless_whoever_runs_the_operator_has_turned_them_on(s
     assert (status(scene)["verdict"], status(scene).get("jobName")) == ("Unknown", None)
 
 
+def test_no_audit_of_a_cluster_connection_writes_to_storage_of_the_platform(scene: Scene) -> None:
+    scene.apply()
+    apply_audit(scene, output={"claimName": "accounts"})
+    wait_said(scene, Reason.NOT_ALLOWED, f"must come with a KafkaConnection of namespace {scene.namespace}")
+    assert (status(scene)["verdict"], status(scene).get("jobName")) == ("Unknown", None)
+
+
 def test_an_audit_takes_no_more_of_the_platform_than_the_connection_grants(
     scene: Scene, with_executors: OperatorProcess
 ) -> None:

@@ -33,6 +33,13 @@ SparkMemory = Annotated[
         7,
     ),
 ]
+
+
+def mebibytes(memory: str) -> int:
+    """Of what SparkMemory allows: `2g`, `768m`."""
+    return int(memory[:-1]) * (1024 if memory[-1] == "g" else 1)
+
+
 MAX_EXECUTORS = 100
 MAX_CORES = 64
 

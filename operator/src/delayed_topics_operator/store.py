@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from delayed_topics_operator.errors import NotYet
+
 Manifest = dict[str, Any]
 Name = tuple[str, str]
 """Namespace (empty for cluster-scoped objects) and name."""
@@ -31,6 +33,13 @@ class Store:
     def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
         entry = self._kinds[kind].get((namespace, name))
         return entry.manifest if entry else None
+
+    def namespace(self, name: str) -> Manifest:
+        """Raises NotYet: without its labels no grant can be judged."""
+        known = self.get("Namespace", "", name)
+        if known is None:
+            raise NotYet(f"namespace {name} is not known yet")
+        return known
 
     def age_seconds(self, kind: str, namespace: str, name: str) -> float:
         """How long ago the API server last told of this object, or of its absence."""

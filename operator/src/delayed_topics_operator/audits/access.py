@@ -1,23 +1,54 @@
 """May this audit run as it is asked for?"""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from delayed_topics_crds import AuditGrant, Grant
-from delayed_topics_crds.schedule import Spark
+from delayed_topics_crds import AuditGrant, DelayedTopicAuditSpec, Grant
+from delayed_topics_crds.schedule import Spark, mebibytes
 
-from delayed_topics_operator.audits.manifests import mebibytes
+from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.access import covers
 
 
-def refused(
-    spark: Spark, *, topic: str, where: str, grants: tuple[Grant, ...] | None, namespace_labels: Mapping[str, str]
-) -> str | None:
-    """Why the connection's owner does not allow it. `where`: the connection. `grants` None: it is the own namespace's."""
-    if grants is None:
-        return None
-    lacking = [list(_beyond(spark, grant.audits)) for grant in grants if covers(grant, topic, namespace_labels)]
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where an audit of `topic` would run. `home`: the namespace of its Job. `executors`: whether this installation has them.
+
+    `grants`: of the connection; None: it is the own namespace's, or what it grants is not known yet.
+    """
+
+    namespace: str
+    namespace_labels: Mapping[str, str]
+    home: str
+    executors: bool
+    topic: str
+    connection: Key
+    grants: tuple[Grant, ...] | None
+
+
+def refused(asked: DelayedTopicAuditSpec, place: Place) -> str | None:
+    """Why no audit like that may run there, None if it may."""
+    if asked.output is not None and place.home != place.namespace:
+        # claims and Secrets there are not the tenant's, and a Job of the operator's could write into any of them
+        return (
+            f"spec.output must come with a KafkaConnection of namespace {place.namespace}: with a cluster connection the Job runs in "
+            f"namespace {place.home}; make a new DelayedTopicAudit without it"
+        )
+    if asked.spark.executors and not place.executors:
+        return (
+            "spec.spark.executors: whoever runs the operator has not turned them on (chart value audits.executors.enabled); make a "
+            "new DelayedTopicAudit without them"
+        )
+    return _not_granted(asked.spark, place, place.grants) if place.grants is not None else None
+
+
+def _not_granted(spark: Spark, place: Place, grants: tuple[Grant, ...]) -> str | None:
+    where = f"{place.connection.kind} {place.connection.name}"
+    lacking = [
+        list(_beyond(spark, grant.audits)) for grant in grants if covers(grant, place.topic, place.namespace_labels)
+    ]
     if not lacking:
-        return f"{where} does not allow this namespace topic {topic}: ask its owner for an entry of spec.allow"
+        return f"{where} does not allow this namespace topic {place.topic}: ask its owner for an entry of spec.allow"
     least = min(lacking, key=len)
     if not least:
         return None

@@ -11,7 +11,8 @@ from delayed_topics_kafka.errors import KafkaDoorError
 from pydantic import ValidationError
 
 from delayed_topics_operator import manifests
-from delayed_topics_operator.audits.access import refused as not_granted
+from delayed_topics_operator.audits.access import Place
+from delayed_topics_operator.audits.access import refused as not_allowed
 from delayed_topics_operator.audits.freeze import freeze
 from delayed_topics_operator.audits.manifests import AUDIT_LABEL, job_name, secret_name, window_name
 from delayed_topics_operator.audits.observation import AuditObservation, Blind, JobSettings, Manifest, Refused, Waiting
@@ -25,7 +26,7 @@ from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.gateways.status import write_status
 from delayed_topics_operator.installation import connection_of, serves
-from delayed_topics_operator.observation import Unusable
+from delayed_topics_operator.observation import Unusable, Usable
 from delayed_topics_operator.plan import RemoveFinalizer, WriteRegistry
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.failures import reason_of
@@ -193,26 +194,24 @@ class Audits:
         if not self._settings.may_audit(home):
             message = f"the operator may not run Jobs in namespace {home}: list it in the chart's tenantNamespaces"
             return Waiting(reason=Reason.NOT_ALLOWED, message=message)
-        if audit.spec.spark.executors and not self._settings.audit_executors:
-            off = "spec.spark.executors: whoever runs the operator has not turned them on (chart value audits.executors.enabled)"
-            return Refused(message=f"{off}; make a new DelayedTopicAudit without them")
-        connection = connection_key(topic)
+        connection, namespace = connection_key(topic), topic.metadata.namespace or ""
         state, link = self._connections.look(connection)
+        place = Place(
+            namespace=namespace,
+            namespace_labels=self._store.namespace(namespace)["metadata"].get("labels") or {},
+            home=home,
+            executors=self._settings.audit_executors,
+            topic=wanted(topic).names.front,
+            connection=connection,
+            grants=state.grants if isinstance(state, Usable) else None,
+        )
+        if (refusal := not_allowed(audit.spec, place)) is not None:
+            return Refused(message=refusal)
         if isinstance(state, Unusable) or link is None:
             why = state if isinstance(state, Unusable) else None
             return Waiting(
                 reason=why.reason if why else Reason.CONNECTION_MISSING, message=why.message if why else str(connection)
             )
-        namespace = topic.metadata.namespace or ""
-        refusal = not_granted(
-            audit.spec.spark,
-            topic=wanted(topic).names.front,
-            where=f"{connection.kind} {connection.name}",
-            grants=state.grants,
-            namespace_labels=self._labels(namespace),
-        )
-        if refusal is not None:
-            return Refused(message=refusal)
         owner = Owner(self._cluster, namespace, topic.metadata.name)
         limit_ms, sample = audit.spec.max_lateness_ms, audit.spec.sample
         try:
@@ -232,13 +231,6 @@ class Audits:
     def _terminating(self, namespace: str) -> bool:
         known = self._store.get("Namespace", "", namespace)
         return known is not None and "deletionTimestamp" in known["metadata"]
-
-    def _labels(self, namespace: str) -> Mapping[str, str]:
-        """Raises NotYet: without them no grant can be judged."""
-        known = self._store.get("Namespace", "", namespace)
-        if known is None:
-            raise NotYet(f"namespace {namespace} is not known yet")
-        return known["metadata"].get("labels") or {}
 
     def _link(self, topic: DelayedTopic | None) -> KafkaLink | None:
         return self._connections.look(connection_key(topic))[1] if topic is not None else None

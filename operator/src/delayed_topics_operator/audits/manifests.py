@@ -6,6 +6,7 @@ from typing import Any
 
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_crds import API_VERSION
+from delayed_topics_crds.schedule import mebibytes
 
 from delayed_topics_operator.audits import executors
 from delayed_topics_operator.audits.observation import AuditObservation
@@ -141,11 +142,6 @@ def _container(o: AuditObservation) -> Manifest:
         "terminationMessagePath": TERMINATION_LOG,
         "securityContext": CONTAINER_SECURITY,
     }
-
-
-def mebibytes(memory: str) -> int:
-    """Of what SparkMemory allows: `2g`, `768m`."""
-    return int(memory[:-1]) * (1024 if memory[-1] == "g" else 1)
 
 
 def _pod_metadata(o: AuditObservation) -> Manifest:

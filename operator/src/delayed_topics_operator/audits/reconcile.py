@@ -69,13 +69,6 @@ def _begin(o: AuditObservation) -> AuditPlan:
     if o.ahead is not None:
         waiting = _not_yet(Reason.AUDIT_WAITING, f"audit {o.ahead} of the same DelayedTopic comes first")
         return AuditPlan(status=_status(o, waiting), wake_seconds=WAIT_SECONDS)
-    if o.audit.spec.output is not None and o.job_settings.home != o.namespace:
-        # claims and Secrets there are not the tenant's, and a Job of the operator's could write into any of them
-        elsewhere = (
-            f"spec.output must come with a KafkaConnection of namespace {o.namespace}: with a cluster connection the Job runs in "
-            f"namespace {o.job_settings.home}; make a new DelayedTopicAudit without it"
-        )
-        return _conclude(o, "Unknown", elsewhere, reason=Reason.NOT_ALLOWED)
     match o.frozen:
         case AuditWindow() as window:
             add = () if _has_finalizer(o) else (AddFinalizer(),)

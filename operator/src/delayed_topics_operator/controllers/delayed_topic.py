@@ -137,9 +137,7 @@ class DelayedTopics:
     async def _observe(self, key: Key, resource: DelayedTopic) -> tuple[Observation, KafkaLink | None]:
         """Raises SpecInvalid, KubeError, NotYet."""
         asked = wanted(resource)
-        namespace = self._store.get("Namespace", "", key.namespace)
-        if namespace is None:
-            raise NotYet(f"namespace {key.namespace} is not known yet")  # without its labels no grant can be judged
+        namespace = self._store.namespace(key.namespace)
         about = subject(
             resource,
             cluster=self._cluster,
