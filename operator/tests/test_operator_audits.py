@@ -10,7 +10,7 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import AuditedRecord
 from delayed_topics_operator.audits.observation import Blind, Waiting
 from delayed_topics_operator.audits.plan import Expire
-from delayed_topics_operator.audits.reconcile import refused
+from delayed_topics_operator.audits.reconcile import refused, unseen
 from delayed_topics_operator.errors import Forbidden
 from delayed_topics_operator_testing.audit_world import (
     AUDIT_NAMESPACE,
@@ -367,6 +367,34 @@ def test_any_name_makes_a_legal_job_name(name: str) -> None:
 
 def test_what_the_api_server_refuses_is_said_in_the_condition() -> None:
     world = AuditWorld()
-    plan = refused(world.observe(), Forbidden("APPLY Job x: refused (403): exceeded quota", status=403))
+    plan = refused(world.observe(), Forbidden("APPLY Job x: refused (403): not for you", status=403))
     assert plan.status is not None
-    assert plan.status.conditions[0].message == "APPLY Job x: refused (403): exceeded quota; tried again"
+    said = plan.status.conditions[0]
+    assert (said.reason, said.message) == (
+        Reason.KUBERNETES_REFUSED,
+        "APPLY Job x: refused (403): not for you; tried again",
+    )
+    assert [(n.type, n.reason) for n in plan.notices] == [("Warning", Reason.KUBERNETES_REFUSED)]
+
+
+def test_a_refusal_after_the_verdict_takes_nothing_of_it_back() -> None:
+    world = running()
+    world.job_reports("Verified")
+    with pytest.raises(Stopped):
+        world.settle(actions=len(world.done))
+    error = Forbidden("MERGE Job x: refused (403)", status=403)
+    assert world.status["verdict"] == "Verified"
+    for plan in (refused(world.observe(), error), unseen(world.raw, Reason.KUBERNETES_REFUSED, "no", world.now)):
+        assert plan.status is None
+
+
+def test_an_audit_that_could_not_be_looked_at_says_so_and_keeps_what_was_known_of_it() -> None:
+    world = running()
+    plan = unseen(world.raw, Reason.KUBERNETES_REFUSED, "GET Job x: refused (403)", world.now)
+    assert plan.status is not None
+    assert plan.status.job_name == f"{AUDIT_NAMESPACE}/{world.job_name}"
+    assert {(c.type, c.status, c.reason) for c in plan.status.conditions} == {
+        (Condition.READY, "False", Reason.KUBERNETES_REFUSED),
+        (Condition.COMPLETE, "False", Reason.KUBERNETES_REFUSED),
+        (Condition.VERIFIED, "Unknown", Reason.KUBERNETES_REFUSED),
+    }

@@ -214,7 +214,8 @@ def test_a_quota_that_refuses_the_job_is_waited_for_and_a_deleted_delayed_topic_
         scene.api.kubectl("wait", *where, "--for=jsonpath={.status.hard}", "--timeout=180s")
         scene.apply(deletionPolicy="Delete")
         apply_audit(scene)
-        wait_said(scene, Reason.AUDIT_WAITING, "exceeded quota: none", "tried again")
+        wait_said(scene, Reason.QUOTA_EXCEEDED, "exceeded quota: none", "tried again")
+        scene.wait_event("QuotaExceeded", "exceeded quota: none")
     finally:
         scene.api.kubectl("delete", *where)
     wait_for_job(scene)

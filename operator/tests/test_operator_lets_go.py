@@ -4,20 +4,17 @@ import itertools
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_devcluster.broker import Broker
-from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
+from delayed_topics_operator_testing.rights import with_the_rights_of_the_chart
 from delayed_topics_operator_testing.scene import Scene
 
 pytestmark = pytest.mark.api
 
 Manifest = dict[str, Any]
-CHART = Path(__file__).resolve().parents[2] / "charts" / "delayed-topics"
 OURS = {"kind": "KafkaConnection", "name": "ours"}
 GONE_SECONDS = 180
 PARTS = ("rolebinding", "kafkaconnection", "delayedtopic", "delayedtopicaudit")
@@ -95,8 +92,7 @@ def test_a_namespace_that_is_deleted_goes_in_whatever_order_its_parts_go(api_ser
     homes = {f"{scene.namespace}-{n}": order for n, order in enumerate(orders)}
     for home in homes:
         api_server.kubectl("create", "namespace", home)
-    scene.operator.stop()
-    scene.operator = with_the_rights_of_the_chart(api_server, scene, tuple(homes))
+    with_the_rights_of_the_chart(scene, tuple(homes))
     for home in homes:
         scene.api.apply(*everything(scene, home))
     for home in homes:
@@ -133,18 +129,3 @@ def everything(scene: Scene, home: str) -> list[Manifest]:
         ),
         audit,
     ]
-
-
-def with_the_rights_of_the_chart(api_server: ApiServer, scene: Scene, tenants: Sequence[str]) -> OperatorProcess:
-    values = {"tenantNamespaces": list(tenants), "crds": {"install": False}, "audits": {"createNamespace": False}}
-    file = api_server.folder / "values.json"
-    file.write_text(json.dumps(values))
-    printed = api_server.helm("template", "delayed-topics", CHART, "--namespace", SYSTEM_NAMESPACE, "--values", file)
-    rights = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
-    objects = [found for found in yaml.safe_load_all(printed) if found and found["kind"] in rights]
-    api_server.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text_in=yaml.safe_dump_all(objects))
-    kubeconfig = api_server.kubeconfig_of(SYSTEM_NAMESPACE, "delayed-topics-operator")
-    flags = (f"--tenant-namespace={tenant}" for tenant in tenants)
-    operator = OperatorProcess(scene.api, "--resync-seconds=3", *flags, kubeconfig=kubeconfig)
-    operator.start()
-    return operator

@@ -84,3 +84,6 @@ class Reason(StrEnum):
     AUDIT_WAITING = "AuditWaiting"
     AUDIT_RUNNING = "AuditRunning"
     AUDIT_FAILED = "AuditFailed"
+    # the API server
+    KUBERNETES_REFUSED = "KubernetesRefused"
+    QUOTA_EXCEEDED = "QuotaExceeded"

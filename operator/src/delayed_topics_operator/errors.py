@@ -8,7 +8,8 @@ DelayedTopicsError (core)
     └── KubeError
         ├── KubeUnreachable     no answer, or the API server can't serve now; the same call may succeed later
         └── KubeRefused         the API server answered no; `status` is the HTTP status
-            ├── Forbidden       a right is missing, or the namespace is being deleted
+            ├── Forbidden       a right is missing, a policy refuses it, or the namespace is being deleted
+            │   └── QuotaExceeded
             ├── NotFound
             ├── Conflict        somebody else changed the object meanwhile
             └── Invalid         the object breaks a rule, or changes what can't be changed
@@ -60,6 +61,10 @@ class KubeRefused(KubeError):
 
 class Forbidden(KubeRefused):
     """403."""
+
+
+class QuotaExceeded(Forbidden):
+    """403 of a ResourceQuota, which says which and by how much."""
 
 
 class NotFound(KubeRefused):

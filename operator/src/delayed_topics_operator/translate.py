@@ -1,6 +1,8 @@
 """From the models of the resources to the terms of core. Nothing beyond knows what a manifest looks like."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 from cronsim import CronSim, CronSimError
 from delayed_topics_core.errors import IllegalTopicName
@@ -8,7 +10,9 @@ from delayed_topics_core.layout import LayoutSpec
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import Owner
 from delayed_topics_crds import DelayedTopic
+from delayed_topics_crds.common import StatusBase
 from delayed_topics_crds.delayed_topic import WorkerTemplate
+from pydantic import ValidationError
 
 from delayed_topics_operator.errors import SpecInvalid
 from delayed_topics_operator.observation import Subject, Wanted
@@ -19,6 +23,17 @@ PLAN_ONLY = "delayedtopics.io/plan-only"
 ACKNOWLEDGED_AUDIT = "delayedtopics.io/acknowledged-audit"
 ACCEPT_LOSS = "delayedtopics.io/accept-loss-of-topic-id"
 """Annotation: ids, separated by commas, of front or delays topics that are gone and shall be begun anew."""
+
+
+S = TypeVar("S", bound=StatusBase)
+
+
+def status_of(model: type[S], raw: Mapping[str, Any]) -> S:
+    """As it was last written; an empty one if a version wrote it that this one can't read."""
+    try:
+        return model.model_validate(raw.get("status") or {}, by_alias=True, by_name=False)
+    except ValidationError:
+        return model()
 
 
 def connection_key(resource: DelayedTopic) -> Key:

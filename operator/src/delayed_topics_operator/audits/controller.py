@@ -17,7 +17,7 @@ from delayed_topics_operator.audits.freeze import freeze
 from delayed_topics_operator.audits.manifests import AUDIT_LABEL, job_name, secret_name, window_name
 from delayed_topics_operator.audits.observation import AuditObservation, Blind, JobSettings, Manifest, Refused, Waiting
 from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
-from delayed_topics_operator.audits.reconcile import reconcile, refused
+from delayed_topics_operator.audits.reconcile import reconcile, refused, unseen
 from delayed_topics_operator.controllers.connection import Connections
 from delayed_topics_operator.errors import KubeRefused, NotFound, NotYet, SpecInvalid
 from delayed_topics_operator.execute import Executor
@@ -30,6 +30,7 @@ from delayed_topics_operator.observation import Unusable, Usable
 from delayed_topics_operator.plan import RemoveFinalizer, WriteRegistry
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.failures import reason_of
+from delayed_topics_operator.reconcile.invalid import in_words
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
 from delayed_topics_operator.translate import FINALIZER, connection_key, wanted
@@ -79,7 +80,12 @@ class Audits:
             try:
                 o = await self._observe(key, raw)
             except (ValidationError, SpecInvalid) as e:
-                raise SpecInvalid(f"{key} can't be followed: {e}") from e
+                await self._say(key, unseen(raw, Reason.SPEC_INVALID, in_words(e), datetime.now(UTC)))
+                raise SpecInvalid(f"{key}: {in_words(e)}") from e
+            except KubeRefused as e:
+                why = f"could not look at what there is: {e}; tried again"
+                await self._say(key, unseen(raw, reason_of(e), why, datetime.now(UTC)))
+                raise
             plan = reconcile(o)
             try:
                 await self._execute(key, plan.actions, self._link(o.topic))

@@ -33,7 +33,8 @@ from delayed_topics_operator.plan import (
     Said,
     WriteRegistry,
 )
-from delayed_topics_operator.translate import FINALIZER
+from delayed_topics_operator.reconcile.failures import reason_of
+from delayed_topics_operator.translate import FINALIZER, status_of
 from delayed_topics_operator.verdicts import REASONS, TRUTH
 
 Manifest = dict[str, Any]
@@ -61,8 +62,24 @@ def reconcile(o: AuditObservation) -> AuditPlan:
 
 
 def refused(o: AuditObservation, error: KubeRefused) -> AuditPlan:
-    """The API server refused an action: too large, a quota, a right that is missing."""
-    return AuditPlan(status=_status(o, _not_yet(Reason.AUDIT_WAITING, f"{error}; tried again")))
+    """The API server refused an action: too large, a quota, a right that is missing. A verdict stays."""
+    if o.audit.status.verdict is not None:
+        return AuditPlan()
+    said = _not_yet(reason_of(error), f"{error}; tried again")
+    return AuditPlan(status=_status(o, said), notices=(_warning(said),))
+
+
+def unseen(raw: Manifest, reason: Reason, why: str, now: datetime) -> AuditPlan:
+    """It could not be looked at: the conditions say so, and the rest of the status stays, as a verdict does."""
+    status = status_of(DelayedTopicAuditStatus, raw)
+    if status.verdict is not None:
+        return AuditPlan()
+    said, generation = _not_yet(reason, why), raw["metadata"].get("generation")
+    conditions = _conditions(status, said, None, now, generation)
+    return AuditPlan(
+        status=status.model_copy(update={"observed_generation": generation, "conditions": conditions}),
+        notices=(_warning(said),),
+    )
 
 
 def _begin(o: AuditObservation) -> AuditPlan:
@@ -223,23 +240,28 @@ def _is_of_all(o: AuditObservation) -> bool:
 
 def _status(o: AuditObservation, complete: Said, verified: Said | None = None) -> DelayedTopicAuditStatus:
     """`verified`: with the verdict only."""
-    if verified is None:
-        verified = Said(status="Unknown", reason=complete.reason, message=complete.message)
-    before = {c.type: c for c in o.audit.status.conditions}
-    ready = replace(verified, status="True" if verified.status == "True" else "False")
-    # A verdict stays: nobody need wait for another.
-    stalled = {Condition.STALLED: complete} if complete.status == "True" and ready.status == "False" else {}
-    said = {Condition.READY: ready, Condition.COMPLETE: complete, Condition.VERIFIED: verified, **stalled}
+    generation = o.audit.metadata.generation
     return DelayedTopicAuditStatus(
-        observed_generation=o.audit.metadata.generation,
-        conditions=tuple(
-            _condition(kind, what, before.get(kind), o.now, o.audit.metadata.generation) for kind, what in said.items()
-        ),
+        observed_generation=generation,
+        conditions=_conditions(o.audit.status, complete, verified, o.now, generation),
         started_at=_frozen_at(o),
         window_config_map=_place(o.config_map),
         report=_report(o),
         job_name=_place(o.job),
     )
+
+
+def _conditions(
+    known: DelayedTopicAuditStatus, complete: Said, verified: Said | None, now: datetime, generation: int | None
+) -> tuple[StatusCondition, ...]:
+    if verified is None:
+        verified = Said(status="Unknown", reason=complete.reason, message=complete.message)
+    before = {c.type: c for c in known.conditions}
+    ready = replace(verified, status="True" if verified.status == "True" else "False")
+    # A verdict stays: nobody need wait for another.
+    stalled = {Condition.STALLED: complete} if complete.status == "True" and ready.status == "False" else {}
+    said = {Condition.READY: ready, Condition.COMPLETE: complete, Condition.VERIFIED: verified, **stalled}
+    return tuple(_condition(kind, what, before.get(kind), now, generation) for kind, what in said.items())
 
 
 def _condition(
@@ -258,6 +280,10 @@ def _condition(
 
 def _not_yet(reason: Reason, message: str) -> Said:
     return Said(status="False", reason=reason, message=message)
+
+
+def _warning(said: Said) -> Notice:
+    return Notice(type="Warning", reason=said.reason, message=said.message)
 
 
 def _report(o: AuditObservation) -> str | None:

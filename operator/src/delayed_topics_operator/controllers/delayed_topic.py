@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from delayed_topics_operator import manifests
 from delayed_topics_operator.controllers.connection import Connections
-from delayed_topics_operator.errors import Forbidden, NotFound, NotYet, SpecInvalid
+from delayed_topics_operator.errors import Forbidden, KubeRefused, NotFound, NotYet, SpecInvalid
 from delayed_topics_operator.execute import Executor, Outcome
 from delayed_topics_operator.explain import explanation
 from delayed_topics_operator.gateways.kafka import KafkaLink
@@ -25,13 +25,13 @@ from delayed_topics_operator.observe.kafka import kafka_view
 from delayed_topics_operator.plan import Action, Plan
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile import reconcile
-from delayed_topics_operator.reconcile.failures import reason_of, with_failure
+from delayed_topics_operator.reconcile.failures import not_ready, reason_of, with_failure
 from delayed_topics_operator.reconcile.invalid import enough_to_delete, reconcile_invalid
 from delayed_topics_operator.reconcile.status import OWN_CONDITIONS
 from delayed_topics_operator.reconcile.transitions import notices
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest, Store
-from delayed_topics_operator.translate import subject, wanted
+from delayed_topics_operator.translate import status_of, subject, wanted
 
 log = logging.getLogger(__name__)
 
@@ -93,12 +93,16 @@ class DelayedTopics:
         return SOON_SECONDS
 
     async def _plan(self, key: Key, raw: Manifest) -> tuple[Plan, KafkaLink | None]:
+        """Raises KubeError, NotYet; a refusal after it was said."""
         link: KafkaLink | None = None
         try:
             o, link = await self._observe(key, _parse(raw))
             plan = reconcile(o)
         except (ValidationError, SpecInvalid) as e:
             plan = reconcile_invalid(raw, e, _now())
+        except KubeRefused as e:
+            await self._say(raw, not_ready(raw, reason_of(e), f"could not look at what there is: {e}", _now()))
+            raise
         for notice in plan.notices:
             await self._recorder.record(raw, notice)
         return plan, link
@@ -131,7 +135,7 @@ class DelayedTopics:
             self._store.gone(raw)
             return
         if written:
-            for notice in notices(_status(raw), status):
+            for notice in notices(status_of(DelayedTopicStatus, raw), status):
                 await self._recorder.record(raw, notice)
 
     async def _observe(self, key: Key, resource: DelayedTopic) -> tuple[Observation, KafkaLink | None]:
@@ -219,13 +223,6 @@ def _parse(raw: Manifest) -> DelayedTopic:
         if not raw["metadata"].get("deletionTimestamp"):
             raise
         return parse("DelayedTopic", enough_to_delete(raw))
-
-
-def _status(raw: Manifest) -> DelayedTopicStatus:
-    try:
-        return DelayedTopicStatus.model_validate(raw.get("status") or {}, by_alias=True, by_name=False)
-    except ValidationError:
-        return DelayedTopicStatus()
 
 
 def _now() -> datetime:

@@ -6,6 +6,7 @@ fields that they don't know; so only its configuration and transport are used.
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,6 +23,7 @@ from delayed_topics_operator.errors import (
     KubeRefused,
     KubeUnreachable,
     NotFound,
+    QuotaExceeded,
 )
 
 FIELD_MANAGER = "delayed-topics-operator"
@@ -64,6 +66,8 @@ APIS: Mapping[str, Api] = {
 }
 
 _REFUSALS: Mapping[int, type[KubeRefused]] = {403: Forbidden, 404: NotFound, 409: Conflict, 422: Invalid}
+_OF_QUOTA = re.compile(r"(exceeded|failed) quota: ")
+"""What the admission of quotas says; it has no status of its own."""
 _UNAVAILABLE = frozenset({429, 500, 502, 503, 504})
 
 
@@ -199,4 +203,12 @@ def _error(what: str, status: int, data: bytes, headers: Mapping[str, str]) -> K
         return KubeUnreachable(
             f"{what}: the API server can't serve now ({status}: {message})", retry_after_seconds=retry_after_seconds
         )
-    return _REFUSALS.get(status, KubeRefused)(f"{what}: refused ({status}): {message}", status=status)
+    refusal = _REFUSALS.get(status, KubeRefused)
+    if refusal is Forbidden and of_quota(message):
+        refusal = QuotaExceeded
+    return refusal(f"{what}: refused ({status}): {message}", status=status)
+
+
+def of_quota(message: str) -> bool:
+    """Whether a ResourceQuota is what refused."""
+    return _OF_QUOTA.search(message) is not None

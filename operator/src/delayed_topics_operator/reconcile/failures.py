@@ -1,7 +1,8 @@
 """What the conditions say when an action failed. Pure."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import assert_never
+from typing import Any, assert_never
 
 from delayed_topics_core.errors import DelayedTopicsError
 from delayed_topics_core.reasons import Condition, Reason
@@ -10,6 +11,7 @@ from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import DelayedTopicStatus
 from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable
 
+from delayed_topics_operator.errors import Conflict, Invalid, KubeRefused, QuotaExceeded
 from delayed_topics_operator.explain import in_words
 from delayed_topics_operator.plan import (
     Action,
@@ -27,6 +29,7 @@ from delayed_topics_operator.plan import (
     RemoveFromRegistry,
     WriteRegistry,
 )
+from delayed_topics_operator.translate import status_of
 
 SPEC_CODES = frozenset(
     {
@@ -57,12 +60,28 @@ def with_failure(
 def reason_of(error: DelayedTopicsError) -> Reason:
     """The reason of a condition that this error stands for."""
     match error:
+        case Invalid():
+            return Reason.SPEC_INVALID
+        case QuotaExceeded():
+            return Reason.QUOTA_EXCEEDED
+        case KubeRefused() if not isinstance(error, Conflict):
+            return Reason.KUBERNETES_REFUSED
         case KafkaUnreachable():
             return Reason.KAFKA_UNREACHABLE
         case KafkaRefused():
             return Reason.SPEC_INVALID if error.code in SPEC_CODES else Reason.KAFKA_REFUSED
         case _:
             return Reason.IN_PROGRESS
+
+
+def not_ready(raw: Mapping[str, Any], reason: Reason, message: str, now: datetime) -> DelayedTopicStatus:
+    """Of a resource that could not be followed, or looked at: Ready is False and says why, the rest stays as it was."""
+    status = status_of(DelayedTopicStatus, raw).model_copy(
+        update={"observed_generation": raw["metadata"].get("generation")}
+    )
+    ready = _failed(status, Condition.READY, reason, message, now)
+    others = (c for c in status.conditions if c.type != Condition.READY)
+    return status.model_copy(update={"conditions": (ready, *others)})
 
 
 def _failed(

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_crds import Condition as StatusCondition
-from delayed_topics_crds import DelayedTopicStatus
+from delayed_topics_core.reasons import Reason
 from pydantic import ValidationError
 
 from delayed_topics_operator.errors import SpecInvalid
 from delayed_topics_operator.plan import Notice, Plan, RemoveFinalizer
+from delayed_topics_operator.reconcile.failures import not_ready
 from delayed_topics_operator.translate import FINALIZER
 
 SHOWN = 5
@@ -28,23 +27,7 @@ def reconcile_invalid(raw: Mapping[str, Any], error: ValidationError | SpecInval
             type="Warning", reason=Reason.SPEC_INVALID, message=f"{message}. Whatever is in Kafka stays there"
         )
         return Plan(actions=(RemoveFinalizer(),), notices=(notice,))
-    try:
-        status = DelayedTopicStatus.model_validate(raw.get("status") or {}, by_alias=True, by_name=False)
-    except ValidationError:
-        status = DelayedTopicStatus()
-    before = next((c for c in status.conditions if c.type == Condition.READY), None)
-    ready = StatusCondition(
-        type=Condition.READY,
-        status="False",
-        reason=Reason.SPEC_INVALID,
-        message=message,
-        last_transition_time=before.last_transition_time if before and before.status == "False" else now,
-        observed_generation=meta.get("generation"),
-    )
-    others = tuple(c for c in status.conditions if c.type != Condition.READY)
-    return Plan(
-        status=status.model_copy(update={"observed_generation": meta.get("generation"), "conditions": (ready, *others)})
-    )
+    return Plan(status=not_ready(raw, Reason.SPEC_INVALID, message, now))
 
 
 def in_words(error: ValidationError | SpecInvalid) -> str:

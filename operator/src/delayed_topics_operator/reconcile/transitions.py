@@ -21,6 +21,8 @@ WARNED = frozenset(
         Reason.TOPIC_MISSING,
         Reason.PARTITIONS_FOREIGN,
         Reason.WORKERS_FAILING,
+        Reason.KUBERNETES_REFUSED,
+        Reason.QUOTA_EXCEEDED,
     }
 )
 
