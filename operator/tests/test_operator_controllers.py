@@ -15,6 +15,7 @@ from delayed_topics_operator.controllers.connection import Connections, _Entry, 
 from delayed_topics_operator.controllers.delayed_topic import SOON_SECONDS, UNDONE_SECONDS, DelayedTopics
 from delayed_topics_operator.errors import ConnectionUnusable, NotFound, NotYet
 from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.observation import Unusable
 from delayed_topics_operator.plan import ApplyChild, Plan
 from delayed_topics_operator.queue import Key
@@ -35,6 +36,9 @@ class Kubernetes:
     async def apply(self, body: dict[str, Any], **_: Any) -> dict[str, Any]:
         return {**body, "metadata": {**body["metadata"], "generation": 1}}
 
+    async def create(self, body: dict[str, Any]) -> dict[str, Any]:
+        return body
+
 
 class WithoutSecrets(Kubernetes):
     async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
@@ -42,10 +46,12 @@ class WithoutSecrets(Kubernetes):
 
 
 def connections(store: Store, *, kube: Kubernetes | None = None, **settings: Any) -> Connections:
+    kube = kube or Kubernetes()
     return Connections(
         settings=Settings(namespace="system", audit_namespace="audits", worker_image="w", audit_image="a", **settings),
-        kube=kube or Kubernetes(),  # type: ignore[arg-type]
+        kube=kube,  # type: ignore[arg-type]
         store=store,
+        recorder=Recorder(kube),  # type: ignore[arg-type]
         changed=lambda _: None,
         doubted=lambda _: None,
         news=lambda *_: None,

@@ -1,6 +1,7 @@
 """What the API server refuses the operator stands on the resource, under a reason of its own, and in a Warning."""
 
 import json
+import re
 
 import pytest
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
@@ -81,3 +82,29 @@ def test_a_quota_without_room_for_the_workers_is_said_until_it_has(scene: Scene)
     finally:
         scene.api.kubectl("delete", *where)
     scene.wait_until_served()
+
+
+def test_a_connection_tells_by_events_what_keeps_it_from_kafka_and_that_it_is_back(scene: Scene) -> None:
+    scene.api.apply(scene.cluster_connection("moody", bootstrap="127.0.0.1:1"))
+    events_of_the_cluster = "default"
+    scene.wait_event("KafkaUnreachable", "127.0.0.1:1", namespace=events_of_the_cluster)
+    scene.api.apply(scene.cluster_connection("moody"))
+    described = ""
+
+    def back() -> bool:
+        nonlocal described
+        described = scene.api.kubectl("describe", "clusterkafkaconnection", "moody")
+        return bool(re.search(r"Warning\s+KafkaUnreachable.*Normal\s+Ready\s.*brokers answers", described, re.DOTALL))
+
+    scene.wait(back, "kubectl describe shows both", seen=lambda: described)
+
+
+def test_a_secret_that_the_operator_may_not_read_is_no_secret_that_is_missing(scene: Scene) -> None:
+    with_the_rights_of_the_chart(scene, [scene.namespace])
+    connection = kafka_connection(scene)
+    connection["spec"]["sasl"] = {"secretRef": {"name": "login"}}
+    scene.api.kubectl("delete", "rolebinding", "--all", f"--namespace={scene.namespace}")
+    scene.api.apply(connection)
+    scene.wait_event("KubernetesRefused", 'cannot get resource "secrets"')
+    give_the_rights_of_the_chart(scene, [scene.namespace])
+    scene.wait_event("CredentialsMissing", f"Secret {scene.namespace}/login does not exist")

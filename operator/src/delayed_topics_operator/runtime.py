@@ -46,6 +46,7 @@ class Runtime:
             settings=settings,
             kube=kube,
             store=self.store,
+            recorder=self.recorder,
             changed=self._connection_changed,
             doubted=self.wake,
             news=self._connection_news,

@@ -139,11 +139,12 @@ class Scene:
     def stateful_set(self, name: str = "", namespace: str = "") -> Manifest | None:
         return next(iter(self.made("StatefulSet", name, namespace)), None)
 
-    def wait_event(self, reason: str, *words: str) -> None:
-        """Until an Event of this test's namespace has this reason and a message with these words."""
+    def wait_event(self, reason: str, *words: str, namespace: str = "") -> None:
+        """Until an Event of the namespace, this test's own unless given, has this reason and a message with these words."""
 
         def told() -> list[str]:
-            return [e["message"] for e in self.api.list_all("Event", self.namespace) if e["reason"] == reason]
+            events = self.api.list_all("Event", namespace or self.namespace)
+            return [e["message"] for e in events if e["reason"] == reason]
 
         self.wait(
             lambda: any(all(word in message for word in words) for message in told()),

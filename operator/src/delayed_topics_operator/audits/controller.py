@@ -283,8 +283,8 @@ class Audits:
                     self._changed(Key("DelayedTopic", key.namespace, topic["metadata"]["name"]))
         except NotFound:
             return False
-        for notice in plan.notices if written else ():
-            await self._recorder.record(raw, notice)
+        if written:
+            await self._recorder.tell(raw, plan.notices)
         return written
 
 

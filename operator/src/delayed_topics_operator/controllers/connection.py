@@ -1,8 +1,6 @@
 """ClusterKafkaConnection and KafkaConnection: can Kafka be reached by it? Holds the links that everybody else uses."""
 
 import asyncio
-import base64
-import binascii
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,18 +21,21 @@ from delayed_topics_kafka.errors import ConnectionInvalid, KafkaDoorError, Kafka
 from delayed_topics_kafka.model import ClusterInfo
 from pydantic import ValidationError
 
-from delayed_topics_operator.errors import ConnectionUnusable, KubeRefused, NotFound, NotYet
+from delayed_topics_operator.errors import ConnectionUnusable, NotFound, NotYet
 from delayed_topics_operator.finalizer import set_finalizer
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.gateways.status import write_status
 from delayed_topics_operator.installation import connection_of, serves
 from delayed_topics_operator.observation import Unusable, Usable
+from delayed_topics_operator.observe.secrets import secret_text
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.target import DEFAULT_SKEW_MS
+from delayed_topics_operator.reconcile.transitions import notices
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest, Store
-from delayed_topics_operator.translate import FINALIZER
+from delayed_topics_operator.translate import FINALIZER, status_of
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ QUIET = {"log_level": 2}
 """The client library would tell of every try to reach a broker; what matters comes back from the calls."""
 KINDS = ("ClusterKafkaConnection", "KafkaConnection")
 SHOWN_USERS = 5
-_WITHDRAWN = (Reason.CREDENTIALS_MISSING, Reason.NOT_ALLOWED)
+_WITHDRAWN = (Reason.CREDENTIALS_MISSING, Reason.NOT_ALLOWED, Reason.KUBERNETES_REFUSED)
 """What a connection lacks first when its namespace is deleted: the Secret, or the operator's rights there."""
 
 
@@ -73,6 +74,7 @@ class Connections:
         settings: Settings,
         kube: Kube,
         store: Store,
+        recorder: Recorder,
         changed: Callable[[Key], None],
         doubted: Callable[[Key], None],
         news: Callable[[Key, set[str]], None],
@@ -82,6 +84,7 @@ class Connections:
         self._settings = settings
         self._kube = kube
         self._store = store
+        self._recorder = recorder
         self._changed = changed
         self._doubted = doubted
         self._news = news
@@ -166,7 +169,9 @@ class Connections:
             log.info("%s: %s", key, entry.state.message if isinstance(entry.state, Unusable) else "Kafka answers")
             self._changed(key)
         try:
-            await write_status(self._kube, self._store, raw, _status(raw, entry, found, users))
+            said = _status(raw, entry, found, users)
+            if await write_status(self._kube, self._store, raw, said):
+                await self._recorder.tell(raw, notices(status_of(KafkaConnectionStatus, raw), said))
         except NotFound:
             self._store.gone(raw)
             return 0.0
@@ -247,15 +252,15 @@ class Connections:
         protocol = f"{'SASL_' if sasl else ''}{'SSL' if tls else 'PLAINTEXT'}"
         secrets: dict[str, str] = {}
         if tls and (ca := tls.ca_secret_ref):
-            secrets |= await self._secret(home, ca.name, ca_pem=ca.key)
+            secrets |= await secret_text(self._kube, home, ca.name, ca_pem=ca.key)
         if tls and (pair := tls.client_cert_secret_ref):
-            secrets |= await self._secret(
-                home, pair.name, certificate_pem=pair.certificate_key, key_pem=pair.private_key_key
+            secrets |= await secret_text(
+                self._kube, home, pair.name, certificate_pem=pair.certificate_key, key_pem=pair.private_key_key
             )
         if sasl:
             login = sasl.secret_ref
             named = {} if sasl.username else {"username": login.username_key or "username"}
-            secrets |= await self._secret(home, login.name, password=login.password_key, **named)
+            secrets |= await secret_text(self._kube, home, login.name, password=login.password_key, **named)
             secrets |= {"username": sasl.username} if sasl.username else {}
         try:
             return Connection(
@@ -267,27 +272,6 @@ class Connections:
             )
         except ConnectionInvalid as e:
             raise ConnectionUnusable(str(e), reason=Reason.SPEC_INVALID) from e
-
-    async def _secret(self, namespace: str, name: str, **keys: str) -> dict[str, str]:
-        """Text by field of a Connection. `keys`: which key of the Secret is which field. Raises ConnectionUnusable."""
-        try:
-            data = (await self._kube.get("Secret", namespace, name)).get("data") or {}
-            return {field: base64.b64decode(data[key]).decode() for field, key in keys.items()}
-        except NotFound as e:
-            raise ConnectionUnusable(
-                f"Secret {namespace}/{name} does not exist: make it, with the keys {', '.join(keys.values())}",
-                reason=Reason.CREDENTIALS_MISSING,
-            ) from e
-        except KeyError as e:
-            raise ConnectionUnusable(
-                f"Secret {namespace}/{name} has no key {e}: add it", reason=Reason.CREDENTIALS_MISSING
-            ) from e
-        except (binascii.Error, UnicodeDecodeError) as e:
-            raise ConnectionUnusable(
-                f"Secret {namespace}/{name} holds something that is not text: {e}", reason=Reason.CREDENTIALS_MISSING
-            ) from e
-        except KubeRefused as e:
-            raise ConnectionUnusable(str(e), reason=Reason.CREDENTIALS_MISSING) from e
 
 
 def same_cluster(key: Key, before: str | None, cluster: ClusterInfo) -> ClusterInfo:

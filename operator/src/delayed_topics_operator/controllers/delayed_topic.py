@@ -103,8 +103,7 @@ class DelayedTopics:
         except KubeRefused as e:
             await self._say(raw, not_ready(raw, reason_of(e), f"could not look at what there is: {e}", _now()))
             raise
-        for notice in plan.notices:
-            await self._recorder.record(raw, notice)
+        await self._recorder.tell(raw, plan.notices)
         return plan, link
 
     async def _conclude(self, key: Key, plan: Plan, outcome: Outcome) -> float:
@@ -135,8 +134,7 @@ class DelayedTopics:
             self._store.gone(raw)
             return
         if written:
-            for notice in notices(status_of(DelayedTopicStatus, raw), status):
-                await self._recorder.record(raw, notice)
+            await self._recorder.tell(raw, notices(status_of(DelayedTopicStatus, raw), status))
 
     async def _observe(self, key: Key, resource: DelayedTopic) -> tuple[Observation, KafkaLink | None]:
         """Raises SpecInvalid, KubeError, NotYet."""

@@ -3,7 +3,7 @@
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -26,6 +26,10 @@ class Recorder:
         self._kube = kube
         self._clock = clock
         self._said: dict[tuple[str, str, str], float] = {}
+
+    async def tell(self, resource: dict[str, Any], notices: Iterable[Notice]) -> None:
+        for notice in notices:
+            await self.record(resource, notice)
 
     async def record(self, resource: dict[str, Any], notice: Notice) -> None:
         """`resource`: the object that it is about."""

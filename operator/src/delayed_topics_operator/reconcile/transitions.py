@@ -2,7 +2,7 @@
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import Condition as StatusCondition
-from delayed_topics_crds import DelayedTopicStatus
+from delayed_topics_crds.common import StatusBase
 
 from delayed_topics_operator.plan import Notice
 
@@ -27,7 +27,7 @@ WARNED = frozenset(
 )
 
 
-def notices(before: DelayedTopicStatus, after: DelayedTopicStatus) -> tuple[Notice, ...]:
+def notices(before: StatusBase, after: StatusBase) -> tuple[Notice, ...]:
     """Ready turned True, or False for another reason; an alarm was raised or cleared."""
     found: list[Notice] = []
     was, now = _of(before, Condition.READY), _of(after, Condition.READY)
@@ -47,5 +47,5 @@ def notices(before: DelayedTopicStatus, after: DelayedTopicStatus) -> tuple[Noti
     return tuple(found)
 
 
-def _of(status: DelayedTopicStatus, kind: Condition) -> StatusCondition | None:
+def _of(status: StatusBase, kind: Condition) -> StatusCondition | None:
     return next((c for c in status.conditions if c.type == kind), None)
