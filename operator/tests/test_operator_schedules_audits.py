@@ -15,6 +15,8 @@ def scheduled(schedule: str = "0 * * * *", **audit: object) -> World:
     world = World(raw=resource(audit={"schedule": schedule, **audit}), now=NOON)
     world.raw["metadata"]["creationTimestamp"] = NOON.isoformat()
     world.settle()
+    world.workers_come_up()
+    world.settle()
     return world
 
 

@@ -142,6 +142,7 @@ class PodSettings:
 class Observation:
     """`children`: live objects by (kind, name). `may_roll`: whether few enough other resources are rolling their workers.
 
+    `worker_pods`, `warnings`: while not all workers are ready, their pods by name, and Events that may say what keeps them.
     `audits`: those that were made for its schedule. `vanished`: names of pods beyond the wanted replicas that there were at the
     last look and are no more.
     """
@@ -157,3 +158,5 @@ class Observation:
     may_roll: bool = True
     audits: tuple[Manifest, ...] = ()
     vanished: tuple[str, ...] = ()
+    worker_pods: tuple[Manifest, ...] = ()
+    warnings: tuple[Manifest, ...] = ()

@@ -134,6 +134,7 @@ class World:
     may_roll: bool = True
     news: WorkerNews = field(default_factory=WorkerNews)
     vanished: tuple[str, ...] = ()
+    worker_pods: tuple[Manifest, ...] = ()
     gone: bool = False
     done: list[Action] = field(default_factory=list)
 
@@ -172,6 +173,7 @@ class World:
             children=copy.deepcopy(self.children),
             may_roll=self.may_roll,
             vanished=self.vanished,
+            worker_pods=self.worker_pods,
             audits=tuple(child for (kind, _), child in self.children.items() if kind == "DelayedTopicAudit"),
         )
 

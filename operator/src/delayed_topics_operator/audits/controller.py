@@ -27,6 +27,7 @@ from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.gateways.status import write_status
 from delayed_topics_operator.installation import connection_of, serves
 from delayed_topics_operator.observation import Unusable, Usable
+from delayed_topics_operator.observe.pods import pods_and_warnings
 from delayed_topics_operator.plan import RemoveFinalizer, WriteRegistry
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.failures import reason_of
@@ -108,6 +109,7 @@ class Audits:
         name, home = job_name(key.name, audit.metadata.uid or ""), self._home(key, topic)
         config_map = secret = job = None
         pods: tuple[Manifest, ...] = ()
+        warnings: tuple[Manifest, ...] = ()
         # A namespace that is being deleted takes what is in it along, and the operator's rights on it.
         gone = home == key.namespace and self._terminating(key.namespace)
         if FINALIZER in audit.metadata.finalizers and self._settings.may_audit(home) and not gone:
@@ -115,7 +117,7 @@ class Audits:
             secret = await self._get("Secret", home, secret_name(name)) if home != key.namespace else None
             job = await self._get("Job", home, name)
             if job is not None:
-                pods = tuple(await self._kube.list_all("Pod", home, labels=f"{AUDIT_LABEL}={name}"))
+                pods, warnings = await pods_and_warnings(self._kube, job, labels=f"{AUDIT_LABEL}={name}", expected=1)
         undecided = audit.status.verdict is None and not deleting
         begun = config_map is not None or job is not None or audit.status.job_name is not None
         ahead = self._ahead(raw) if undecided and not begun else None
@@ -133,6 +135,7 @@ class Audits:
             secret=secret,
             job=job,
             pods=pods,
+            warnings=warnings,
         )
 
     def _job_settings(

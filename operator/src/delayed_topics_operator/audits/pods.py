@@ -9,22 +9,17 @@ from delayed_topics_crds import Account
 from delayed_topics_crds.common import Verdict
 from pydantic import BaseModel, ValidationError
 
-from delayed_topics_operator.audits.executors import CONTAINER as EXECUTOR
 from delayed_topics_operator.audits.manifests import CONTAINER
+from delayed_topics_operator.pods import obstacle, told
 
 Manifest = dict[str, Any]
 
 POD_SECONDS = 10
 """A Job has a pod sooner than that, unless somebody has to do something about it."""
-_IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
-_STUCK = _IMAGE_REASONS | frozenset(
-    {
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "RunContainerError",
-    }
-)
-"""Reasons of a waiting container that somebody has to do something about."""
+_REMEDIES = {
+    "image": "; correct the chart's images.audit or images.pullSecrets",
+    "room": "; lower spec.spark or add room",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +46,10 @@ class Reported(BaseModel):
     offenders: dict[str, tuple[str, ...]] = {}
 
 
-def outcome(job: Manifest, pods: tuple[Manifest, ...], now: datetime) -> Running | Failed | Reported:
+def outcome(
+    job: Manifest, pods: tuple[Manifest, ...], now: datetime, warnings: tuple[Manifest, ...] = ()
+) -> Running | Failed | Reported:
+    """`warnings`: Events that may say why there is no pod, or why it has not started."""
     conditions = {c["type"]: c for c in (job.get("status") or {}).get("conditions", ()) if c["status"] == "True"}
     executors = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get("spark-role") == "executor"]
     newest = sorted(
@@ -65,13 +63,15 @@ def outcome(job: Manifest, pods: tuple[Manifest, ...], now: datetime) -> Running
     if "Failed" in conditions:
         said = next((why for pod in newest if (why := _failure(pod)) is not None), None)
         return Failed(message=said or str(conditions["Failed"].get("message") or "the Job failed"))
+    said = told(warnings)
     if not newest:
-        return Running(obstacle=_without_pod(job, now))
-    return Running(obstacle=next((what for pod in (newest[0], *executors) if (what := _obstacle(pod))), None))
+        return Running(obstacle=said.message if said is not None else _without_pod(job, now))
+    of_pods = next((what for pod in (newest[0], *executors) if (what := _obstacle(pod))), None)
+    return Running(obstacle=of_pods or (said.message if said is not None else None))
 
 
 def _without_pod(job: Manifest, now: datetime) -> str | None:
-    """A quota, pod security or a missing service account: only the Job's events say which."""
+    """A quota, pod security or a missing service account: only the Job's events say which, and there is none yet."""
     meta = job["metadata"]
     made = meta.get("creationTimestamp")
     if made is None or (now - datetime.fromisoformat(made)).total_seconds() < POD_SECONDS:
@@ -109,22 +109,10 @@ def _failure(pod: Manifest) -> str | None:
 
 
 def _obstacle(pod: Manifest) -> str | None:
-    waiting = (_container(pod).get("state") or {}).get("waiting") or {}
-    if waiting.get("reason") in _STUCK:
-        remedy = (
-            "; correct the chart's images.audit or images.pullSecrets" if waiting["reason"] in _IMAGE_REASONS else ""
-        )
-        return f"pod {pod['metadata']['name']}: {waiting['reason']}: {waiting.get('message', 'see its events')}{remedy}"
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    unplaced = next((c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"), None)
-    if unplaced is not None:
-        return (
-            f"pod {pod['metadata']['name']} finds no node: {unplaced.get('message', '')}; lower spec.spark or add room"
-        )
-    return None
+    found = obstacle(pod)
+    return found.message + _REMEDIES.get(found.about, "") if found is not None else None
 
 
 def _container(pod: Manifest) -> Manifest:
-    """An executor has no other."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return next((status for status in statuses if status["name"] in (CONTAINER, EXECUTOR)), {})
+    return next((status for status in statuses if status["name"] == CONTAINER), {})

@@ -24,6 +24,7 @@ from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
 from delayed_topics_operator.audits.pods import Failed, Reported, Running, outcome
 from delayed_topics_operator.audits.storage import storage
 from delayed_topics_operator.errors import KubeRefused
+from delayed_topics_operator.gateways.kube import of_quota
 from delayed_topics_operator.plan import (
     AddFinalizer,
     ApplyChild,
@@ -126,7 +127,7 @@ def _without_topic(o: AuditObservation) -> AuditPlan:
 
 
 def _running(o: AuditObservation, job: Manifest) -> AuditPlan:
-    match outcome(job, o.pods, o.now):
+    match outcome(job, o.pods, o.now, o.warnings):
         case Reported(verdict=verdict, message=message, account=account) as reported:
             plan = _conclude(o, verdict, message, account=account, offenders=_offenders(reported), at=_ended(job))
             return replace(plan, actions=_go_on_from_here(o, reported))
@@ -140,9 +141,10 @@ def _running(o: AuditObservation, job: Manifest) -> AuditPlan:
                 notices=(Notice(type="Normal", reason="AuditStarted", message=message),),
                 wake_seconds=POLL_SECONDS,
             )
-        case Running(obstacle=obstacle):
-            stuck = _not_yet(Reason.AUDIT_WAITING, obstacle or "")
-            return AuditPlan(status=_status(o, stuck), wake_seconds=POLL_SECONDS)
+        case Running(obstacle=str(obstacle)):
+            reason = Reason.QUOTA_EXCEEDED if of_quota(obstacle) else Reason.AUDIT_WAITING
+            stuck = _not_yet(reason, obstacle)
+            return AuditPlan(status=_status(o, stuck), notices=(_warning(stuck),), wake_seconds=POLL_SECONDS)
 
 
 def _conclude(

@@ -22,6 +22,7 @@ from delayed_topics_operator.installation import connection_of, serves
 from delayed_topics_operator.observation import KafkaView, Observation, PodSettings, Subject, Unusable, Usable, Wanted
 from delayed_topics_operator.observe.children import PodCounts, children
 from delayed_topics_operator.observe.kafka import kafka_view
+from delayed_topics_operator.observe.pods import pods_and_warnings
 from delayed_topics_operator.plan import Action, Plan
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile import reconcile
@@ -29,6 +30,7 @@ from delayed_topics_operator.reconcile.failures import not_ready, reason_of, wit
 from delayed_topics_operator.reconcile.invalid import enough_to_delete, reconcile_invalid
 from delayed_topics_operator.reconcile.status import OWN_CONDITIONS
 from delayed_topics_operator.reconcile.transitions import notices
+from delayed_topics_operator.reconcile.workers import all_ready
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest, Store
 from delayed_topics_operator.translate import status_of, subject, wanted
@@ -150,11 +152,18 @@ class DelayedTopics:
         name = manifests.object_name(namespace=key.namespace, name=key.name, home=home)
         allowed = self._settings.may_use(home)
         live = {}
+        pods: tuple[Manifest, ...] = ()
+        warnings: tuple[Manifest, ...] = ()
         # A namespace that is being deleted takes its objects, and the operator's rights on them, along by itself.
         if allowed and not (about.namespace_terminating and home == key.namespace):
             age = SECRET_AGE * self._settings.resync_seconds
             try:
                 live = dict(await children(self._kube, self._store, home=home, name=name, secret_age_seconds=age))
+                workers = live.get(("StatefulSet", name))
+                if workers is not None and not about.deleting and not all_ready(workers, asked.replicas):
+                    pods, warnings = await pods_and_warnings(
+                        self._kube, workers, labels=manifests.selector(about), expected=asked.replicas
+                    )
             except Forbidden:
                 # Of a namespace that is being deleted our RoleBinding goes early, and everything in it goes without us.
                 if home != key.namespace or not about.namespace_terminating:
@@ -183,6 +192,8 @@ class DelayedTopics:
             children=live,
             may_roll=self._executor.may_roll(home, name),
             audits=self._scheduled_audits(about),
+            worker_pods=pods,
+            warnings=warnings,
             vanished=self._pod_counts.vanished(
                 home, name, live.get(("StatefulSet", name)), wanted=0 if about.deleting else asked.replicas
             ),

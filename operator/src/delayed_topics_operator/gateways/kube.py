@@ -94,8 +94,10 @@ class Kube:
         """Raises NotFound."""
         return await self._call("GET", kind, namespace, name)
 
-    async def list_all(self, kind: str, namespace: str | None = None, *, labels: str = "") -> list[Manifest]:
-        query = [("labelSelector", labels)] if labels else []
+    async def list_all(
+        self, kind: str, namespace: str | None = None, *, labels: str = "", fields: str = ""
+    ) -> list[Manifest]:
+        query = [(key, chosen) for key, chosen in (("labelSelector", labels), ("fieldSelector", fields)) if chosen]
         answer = await self._call("GET", kind, namespace, query=query, verb="LIST")
         return list(answer["items"])
 

@@ -7,13 +7,21 @@ from delayed_topics_core.reasons import Condition, Reason
 
 from delayed_topics_operator import manifests
 from delayed_topics_operator.drift import drifted
-from delayed_topics_operator.gateways.kube import FIELD_MANAGER
+from delayed_topics_operator.gateways.kube import FIELD_MANAGER, of_quota
 from delayed_topics_operator.observation import Manifest, Observation, Subject, Usable
 from delayed_topics_operator.plan import Action, ApplyChild, DeleteChild, FenceWorkers, Finding, Said
+from delayed_topics_operator.pods import hindrance, told
 from delayed_topics_operator.reconcile.target import record, target
 
 ROLL_WAKE_SECONDS = 2.0
+POD_WAKE_SECONDS = 10.0
+"""Until pods that do not run are looked at again: nobody tells of them."""
 STARTING_SECONDS = 120.0
+_REMEDIES = {
+    "image": "; correct the chart's images.worker or images.pullSecrets",
+    "room": "; lower spec.workers.template.resources or add room",
+    "memory": "; raise spec.workers.template.resources.limits.memory",
+}
 _IMMUTABLE = ("serviceName", "selector", "podManagementPolicy")
 
 
@@ -43,10 +51,12 @@ def check(o: Observation) -> Finding:
         actions = tuple(
             a for a in actions if not (isinstance(a, ApplyChild) and a.kind in ("StatefulSet", "ConfigMap", "Secret"))
         )
+    said = _waits(o) if held_back else _said(o, live)
+    wake_seconds = POD_WAKE_SECONDS if said.status == "False" and o.wanted.replicas else None
     return Finding(
         actions=(*actions, *fences(o)),
-        conditions={Condition.WORKERS_READY: _waits(o) if held_back else _said(o, live)},
-        wake_seconds=ROLL_WAKE_SECONDS if held_back else None,
+        conditions={Condition.WORKERS_READY: said},
+        wake_seconds=ROLL_WAKE_SECONDS if held_back else wake_seconds,
     )
 
 
@@ -118,17 +128,36 @@ def _said(o: Observation, live: Manifest | None) -> Said:
     if wanted == 0:
         message = "spec.workers.replicas is 0: records stay where they are; kubectl scale brings workers back"
         return Said(status="False", reason=Reason.SCALED_TO_ZERO, message=message)
-    status = (live or {}).get("status") or {}
-    current = live is not None and status.get("observedGeneration", 0) >= live["metadata"].get("generation", 0)
-    ready = status.get("readyReplicas", 0) if current else 0
-    updated = status.get("updatedReplicas", 0)
-    if current and ready >= wanted and updated >= wanted and status.get("replicas", 0) == wanted:
+    if live is not None and all_ready(live, wanted):
         return Said(status="True", reason=Reason.AS_DECLARED, message=f"{wanted} of {wanted} workers are ready")
-    counts = f"{ready} of {wanted} workers are ready, {updated} of the wanted revision"
+    status = (live or {}).get("status") or {}
+    ready = status.get("readyReplicas", 0) if live is not None and _current(live) else 0
+    counts = f"{ready} of {wanted} workers are ready, {status.get('updatedReplicas', 0)} of the wanted revision"
     since = next(
         (c for c in o.subject.status.conditions if c.type == Condition.WORKERS_READY and c.status == "False"), None
     )
-    if since is not None and (o.now - since.last_transition_time).total_seconds() > STARTING_SECONDS:
+    overdue = since is not None and (o.now - since.last_transition_time).total_seconds() > STARTING_SECONDS
+    found = next((what for pod in o.worker_pods if (what := hindrance(pod))), None) or told(o.warnings)
+    if found is None:
+        # The pods' own words are above: tenants may not look into the namespace of a cluster connection's workers.
         where = f"kubectl --namespace {o.pods.home} describe pods --selector {manifests.selector(o.subject)}"
-        return Said(status="False", reason=Reason.WORKERS_FAILING, message=f"{counts}; see: {where}")
-    return Said(status="False", reason=Reason.WORKERS_STARTING, message=counts)
+        message = f"{counts}; see: {where}" if overdue else counts
+        return Said(
+            status="False", reason=Reason.WORKERS_FAILING if overdue else Reason.WORKERS_STARTING, message=message
+        )
+    message = f"{counts}: {found.message}{_REMEDIES.get(found.about, '')}"
+    # A node may be on its way: whoever adds nodes sees the same.
+    waits = found.about == "room" and not overdue
+    reason = Reason.QUOTA_EXCEEDED if of_quota(found.message) else Reason.WORKERS_FAILING
+    return Said(status="False", reason=Reason.WORKERS_STARTING if waits else reason, message=message)
+
+
+def all_ready(live: Manifest, wanted: int) -> bool:
+    """Whether the StatefulSet has that many pods, all of them as declared and ready."""
+    status = live.get("status") or {}
+    counts = (status.get("readyReplicas", 0), status.get("updatedReplicas", 0))
+    return _current(live) and min(counts) >= wanted and status.get("replicas", 0) == wanted
+
+
+def _current(live: Manifest) -> bool:
+    return bool((live.get("status") or {}).get("observedGeneration", 0) >= live["metadata"].get("generation", 0))

@@ -1,0 +1,139 @@
+"""What keeps pods from running stands on the resource: who owns it may not look into the namespace where they are.
+
+The tests are the kubelet and the scheduler, which say it by the status of a pod, or by an Event.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE
+from delayed_topics_operator_testing.rights import with_the_rights_of_the_chart
+from delayed_topics_operator_testing.scene import Manifest, Scene
+
+pytestmark = pytest.mark.api
+
+
+@pytest.fixture
+def served(scene: Scene) -> Scene:
+    """With workers, by an operator that has no more rights than the chart gives it."""
+    with_the_rights_of_the_chart(scene)
+    scene.apply()
+    scene.wait_until_served()
+    scene.wait(lambda: bool(scene.made("Pod")), "there is a pod")
+    return scene
+
+
+def says(scene: Scene, **status: Any) -> str:
+    """The worker's pod is like that. Returns its name."""
+    (pod,) = scene.made("Pod")
+    where = (f"--namespace={SYSTEM_NAMESPACE}", "--subresource=status", "--type=merge")
+    name = str(pod["metadata"]["name"])
+    scene.api.kubectl("patch", "pod", name, *where, "-p", json.dumps({"status": status}))
+    return name
+
+
+def container(state: Manifest, last: Manifest | None = None) -> list[Manifest]:
+    known = {"name": "worker", "image": "worker:1", "imageID": "", "ready": False, "restartCount": 3}
+    return [{**known, "state": state, "lastState": last or {}}]
+
+
+def wait_until_said(scene: Scene, reason: str, *words: str) -> None:
+    """By WorkersReady, and so by Ready."""
+
+    def said(condition: str) -> bool:
+        found = scene.condition(condition)
+        return found.get("reason") == reason and all(word in found["message"] for word in words)
+
+    scene.wait(
+        lambda: said("WorkersReady") and said("Ready"),
+        f"the workers are {reason} with {words}",
+        seen=lambda: scene.condition("WorkersReady"),
+    )
+
+
+def test_an_image_that_can_not_be_pulled_is_said_and_forgotten_when_it_was(served: Scene) -> None:
+    waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "worker:1"'}
+    pod = says(served, containerStatuses=container({"waiting": waiting}))
+    words = (f"pod {pod}: ImagePullBackOff: Back-off pulling image", "images.worker")
+    wait_until_said(served, "WorkersFailing", "0 of 1 workers are ready", *words)
+    served.wait_event("WorkersFailing", *words)
+    says(served, containerStatuses=container({"running": {"startedAt": "2026-01-01T00:00:00Z"}}))
+    served.wait_until_ready()
+
+
+def test_a_worker_that_was_out_of_memory_is_said_with_what_to_raise(served: Scene) -> None:
+    ended = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-01-01T00:00:00Z"}
+    pod = says(
+        served,
+        phase="Running",
+        containerStatuses=container({"waiting": {"reason": "CrashLoopBackOff"}}, {"terminated": ended}),
+    )
+    words = (f"pod {pod}: container worker ended with exit code 137: OOMKilled", "template.resources.limits.memory")
+    wait_until_said(served, "WorkersFailing", *words)
+
+
+def test_a_pod_that_finds_no_node_is_said(served: Scene) -> None:
+    unplaced = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/3 nodes: Insufficient cpu.",
+    }
+    pod = says(served, conditions=[unplaced])
+    wait_until_said(served, "WorkersStarting", f"pod {pod} finds no node: 0/3 nodes: Insufficient cpu.", "or add room")
+
+
+def test_limits_that_no_container_can_start_with_are_said(served: Scene) -> None:
+    """The kubelet says it by an Event alone."""
+    (pod,) = served.made("Pod")
+    meta = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "no-sandbox", "namespace": SYSTEM_NAMESPACE},
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", **meta},
+        "type": "Warning",
+        "reason": "FailedCreatePodSandBox",
+        "message": "container init was OOM-killed (memory limit too low?)",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+    }
+    served.api.apply(event)
+    wait_until_said(
+        served, "WorkersFailing", f"Pod {meta['name']}: FailedCreatePodSandBox: container init was OOM-killed"
+    )
+
+
+@contextmanager
+def no_room_for_pods(scene: Scene, namespace: str) -> Iterator[None]:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "no-room", "namespace": namespace}}
+    scene.api.kubectl("apply", "-f", "-", text_in=json.dumps({**quota, "spec": {"hard": {"pods": "0"}}}))
+    where = ("quota", "no-room", f"--namespace={namespace}")
+    try:
+        scene.api.kubectl("wait", *where, "--for=jsonpath={.status.hard}", "--timeout=180s")
+        yield
+    finally:
+        scene.api.kubectl("delete", *where)
+
+
+def test_a_quota_that_has_no_room_for_workers_is_said(scene: Scene) -> None:
+    with_the_rights_of_the_chart(scene)
+    with no_room_for_pods(scene, SYSTEM_NAMESPACE):
+        scene.apply()
+        wait_until_said(scene, "QuotaExceeded", "FailedCreate", "exceeded quota: no-room")
+        scene.wait_event("QuotaExceeded", "exceeded quota: no-room")
+
+
+def test_a_quota_that_has_no_room_for_an_audits_pod_is_said(served: Scene) -> None:
+    with no_room_for_pods(served, AUDIT_NAMESPACE):
+        metadata = {"name": "first", "namespace": served.namespace}
+        spec = {"delayedTopicRef": {"name": served.topic}}
+        kind = {"apiVersion": "delayedtopics.io/v1alpha1", "kind": "DelayedTopicAudit"}
+        served.api.apply({**kind, "metadata": metadata, "spec": spec})
+        served.wait_event("QuotaExceeded", "FailedCreate", "exceeded quota: no-room")
+        where = ("dtaudit/first", f"--namespace={served.namespace}", "--timeout=60s")
+        served.api.kubectl(
+            "wait", *where, '--for=jsonpath={.status.conditions[?(@.type=="Complete")].reason}=QuotaExceeded'
+        )
