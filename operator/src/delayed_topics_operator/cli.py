@@ -114,6 +114,13 @@ def main() -> None:
     show_default=True,
     help="How long a deletion waits for Kafka or its credentials before it leaves the topics as they are.",
 )
+@click.option(
+    "--orphans-after-seconds",
+    type=click.FloatRange(0),
+    default=600.0,
+    show_default=True,
+    help="How long what was made for a resource may be there without it; then it is removed.",
+)
 @click.option("--log-level", type=click.Choice(["DEBUG", "INFO", "WARNING"]), default="INFO", show_default=True)
 def run(log_level: str, default_connection: Path | None, **options: Any) -> None:
     """Run until SIGTERM."""

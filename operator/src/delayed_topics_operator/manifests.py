@@ -18,6 +18,9 @@ Manifest = dict[str, Any]
 
 APP = "delayed-topics-worker"
 MANAGED_BY = "delayed-topics-operator"
+NAMESPACE_LABEL = "delayedtopics.io/namespace"
+NAME_LABEL = "delayedtopics.io/name"
+"""Whose it is; a name that is too long for a label is cut there."""
 SERVICE_ACCOUNT = "delayed-topics-worker"
 SELECTOR_LABELS = f"app.kubernetes.io/name={APP},app.kubernetes.io/managed-by={MANAGED_BY}"
 APPLIED = "delayedtopics.io/applied"
@@ -64,8 +67,8 @@ def labels(subject: Subject) -> dict[str, str]:
     return {
         "app.kubernetes.io/name": APP,
         "app.kubernetes.io/managed-by": MANAGED_BY,
-        "delayedtopics.io/namespace": subject.namespace,
-        "delayedtopics.io/name": _label_value(subject.name),
+        NAMESPACE_LABEL: subject.namespace,
+        NAME_LABEL: label_value(subject.name),
     }
 
 
@@ -301,6 +304,6 @@ def encoded(files: Mapping[str, str]) -> dict[str, str]:
     return {key: base64.b64encode(value.encode()).decode() for key, value in files.items()}
 
 
-def _label_value(name: str) -> str:
+def label_value(name: str) -> str:
     """A label's value has at most 63 characters; a resource's name may have more."""
     return name if len(name) <= 63 else f"{name[:54].rstrip('-.')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

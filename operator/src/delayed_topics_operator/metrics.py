@@ -21,6 +21,9 @@ CONDITIONS = Gauge(
     ["kind", "type", "status", "reason"],
 )
 QUEUED = Gauge("delayed_topics_operator_queued", "Resources whose pass is due and has not begun")
+ORPHANS = Counter(
+    "delayed_topics_operator_orphans_removed_total", "Objects that were removed since their resource was gone", ["kind"]
+)
 KOPF_RESTARTS = Counter(
     "delayed_topics_operator_watch_restarts_total", "Watches that ended and were begun again", ["scope"]
 )

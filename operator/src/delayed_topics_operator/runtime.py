@@ -18,8 +18,9 @@ from delayed_topics_operator.errors import KubeError
 from delayed_topics_operator.gateways.kube import APIS, Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.installation import connection_of
-from delayed_topics_operator.manifests import SELECTOR_LABELS
+from delayed_topics_operator.manifests import NAME_LABEL, NAMESPACE_LABEL, SELECTOR_LABELS
 from delayed_topics_operator.observe.children import WATCHED
+from delayed_topics_operator.orphans import Sweeper
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest, Store
@@ -40,6 +41,7 @@ class Runtime:
         self.kube = kube
         self.store = Store()
         self.recorder = Recorder(kube)
+        self._sweeper = Sweeper(settings=settings, kube=kube, store=self.store, recorder=self.recorder)
         self.synced = asyncio.Event()
         """Set when everything was listed once."""
         self.connections = Connections(
@@ -116,7 +118,7 @@ class Runtime:
 
     def _owner(self, labels: dict[str, str]) -> Iterable[Key]:
         """Of a child; of those whose name is too long for a label all of the namespace are woken."""
-        namespace, name = labels.get("delayedtopics.io/namespace", ""), labels.get("delayedtopics.io/name", "")
+        namespace, name = labels.get(NAMESPACE_LABEL, ""), labels.get(NAME_LABEL, "")
         if self.store.get("DelayedTopic", namespace, name) is not None:
             yield Key("DelayedTopic", namespace, name)
         elif len(name) == MAX_LABEL:
@@ -142,6 +144,7 @@ class Runtime:
             complete = await self.resync()
             if complete:
                 self.synced.set()
+                await self._sweeper.sweep()
             self._count()
             await asyncio.sleep(self.settings.resync_seconds if complete else min(5.0, self.settings.resync_seconds))
 

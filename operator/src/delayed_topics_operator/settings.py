@@ -20,6 +20,7 @@ class Settings:
     http_port               /livez, /readyz and /metrics
     resync_seconds          how often everything is compared; half of what drift may last (60 s)
     gone_after_seconds      for how long a deletion waits for Kafka or its credentials before it leaves the topics as they are
+    orphans_after_seconds   for how long what was made for a resource may be there without it; then it is removed
     kafka_timeout_seconds   for one call to Kafka; all of a batch share it
     kafka_threads           blocking Kafka calls at once, for each connection
     passes_at_once          resources that are looked at at once
@@ -40,11 +41,16 @@ class Settings:
     http_port: int = 8080
     resync_seconds: float = 30.0
     gone_after_seconds: float = 300.0
+    orphans_after_seconds: float = 600.0
     kafka_timeout_seconds: float = 15.0
     kafka_threads: int = 4
     passes_at_once: int = 32
     rolling_at_once: int = 5
     pass_interval_seconds: float = 1.0
+
+    def home(self, connection_kind: str, namespace: str) -> str:
+        """The namespace of the workers of a resource in `namespace`."""
+        return self.namespace if connection_kind == "ClusterKafkaConnection" else namespace
 
     def may_use(self, namespace: str) -> bool:
         """Whether the operator has rights on workers and Secrets in this namespace."""

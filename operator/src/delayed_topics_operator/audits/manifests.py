@@ -11,11 +11,20 @@ from delayed_topics_crds.schedule import mebibytes
 from delayed_topics_operator.audits import executors
 from delayed_topics_operator.audits.observation import AuditObservation
 from delayed_topics_operator.audits.storage import storage
-from delayed_topics_operator.manifests import CONTAINER_SECURITY, MANAGED_BY, POD_SECURITY, encoded
+from delayed_topics_operator.manifests import (
+    CONTAINER_SECURITY,
+    MANAGED_BY,
+    NAME_LABEL,
+    NAMESPACE_LABEL,
+    POD_SECURITY,
+    encoded,
+    label_value,
+)
 
 Manifest = dict[str, Any]
 
 APP = "delayed-topics-audit"
+SELECTOR_LABELS = f"app.kubernetes.io/name={APP},app.kubernetes.io/managed-by={MANAGED_BY}"
 AUDIT_LABEL = "delayedtopics.io/audit"
 """Of all that an audit has, its executors' pods too: the Job's name."""
 CONTAINER = "audit"
@@ -36,6 +45,11 @@ def job_name(name: str, uid: str) -> str:
     readable = name.replace(".", "-")
     readable = readable if readable[0].isalpha() else f"a-{readable}"
     return f"{readable[: MAX_NAME - 15].rstrip('-')}-audit-{digest}"
+
+
+def child_names(job: str) -> tuple[tuple[str, str], ...]:
+    """Kind and name of all that an audit has, in the order in which it is removed."""
+    return ("Job", job), ("Secret", secret_name(job)), ("ConfigMap", window_name(job))
 
 
 def window_name(job: str) -> str:
@@ -153,7 +167,8 @@ def _labels(o: AuditObservation) -> dict[str, str]:
     return {
         "app.kubernetes.io/name": APP,
         "app.kubernetes.io/managed-by": MANAGED_BY,
-        "delayedtopics.io/namespace": o.namespace,
+        NAMESPACE_LABEL: o.namespace,
+        NAME_LABEL: label_value(o.name),
         AUDIT_LABEL: o.job_name,
     }
 

@@ -148,7 +148,7 @@ class DelayedTopics:
             namespace_labels=namespace["metadata"].get("labels") or {},
             namespace_terminating=bool(namespace["metadata"].get("deletionTimestamp")),
         )
-        home = self._settings.namespace if asked.connection.kind == "ClusterKafkaConnection" else key.namespace
+        home = self._settings.home(asked.connection.kind, key.namespace)
         name = manifests.object_name(namespace=key.namespace, name=key.name, home=home)
         allowed = self._settings.may_use(home)
         live = {}

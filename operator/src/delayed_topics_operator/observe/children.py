@@ -11,15 +11,20 @@ WATCHED = ("ConfigMap", "Service", "PodDisruptionBudget", "StatefulSet")
 
 
 def child_names(name: str) -> tuple[tuple[str, str], ...]:
-    """Kind and name of everything that is made around the StatefulSet `name`."""
+    """Kind and name of everything that is made around the StatefulSet `name`, in the order in which it is removed."""
     return (
         ("StatefulSet", name),
+        ("Secret", f"{name}-connection"),
         ("PodDisruptionBudget", name),
         ("Service", name),
         ("ConfigMap", f"{name}-worker"),
         ("ConfigMap", f"{name}-layout"),
-        ("Secret", f"{name}-connection"),
     )
+
+
+def base_name(kind: str, child: str) -> str:
+    """Of the StatefulSet that a child of a kind in WATCHED was made around."""
+    return child.removesuffix("-worker").removesuffix("-layout") if kind == "ConfigMap" else child
 
 
 async def children(

@@ -1,0 +1,169 @@
+"""What is left of resources that are gone: somebody took the finalizer away, and with it what would have removed the rest.
+
+In a tenant's own namespace all that is made belongs to the resource, and Kubernetes removes it. In those of the operator and of audits
+nothing can belong to a resource of another namespace.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from delayed_topics_crds import API_VERSION
+
+from delayed_topics_operator import metrics
+from delayed_topics_operator.audits import manifests as audits
+from delayed_topics_operator.errors import KubeError, NotFound
+from delayed_topics_operator.execute import Executor
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.gateways.recorder import Recorder
+from delayed_topics_operator.installation import connection_of
+from delayed_topics_operator.manifests import MANAGED_BY, NAME_LABEL, NAMESPACE_LABEL, object_name
+from delayed_topics_operator.observe.children import WATCHED, base_name, child_names
+from delayed_topics_operator.plan import DeleteChild, Notice
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator.settings import Settings
+from delayed_topics_operator.store import Store
+
+log = logging.getLogger(__name__)
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Orphans:
+    """All that was made in namespace `home` for `owner`, which is gone. `objects`: kind and name, in the order in which they are removed.
+    Secrets can't be listed, so they go before the last one that can be."""
+
+    owner: Key
+    home: str
+    objects: tuple[tuple[str, str], ...]
+
+
+class Sweeper:
+    """`clock` counts monotonic seconds."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        kube: Kube,
+        store: Store,
+        recorder: Recorder,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._kube = kube
+        self._store = store
+        self._recorder = recorder
+        self._executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
+        self._clock = clock
+        self._since: dict[Orphans, float] = {}
+
+    async def sweep(self) -> None:
+        """Right after everything was listed: removes what has been without its resource for long enough. What can't be removed is
+        tried again the next time."""
+        try:
+            found = {*self._of_topics(), *await self._of_audits()}
+        except KubeError as e:
+            log.warning("what is left of resources that are gone: %s; tried again", e)
+            return
+        now = self._clock()
+        self._since = {orphans: self._since.get(orphans, now) for orphans in found}
+        for orphans, since in self._since.items():
+            if now - since >= self._settings.orphans_after_seconds:
+                try:
+                    await self._remove(orphans)
+                except KubeError as e:
+                    log.warning("what is left of %s: %s; tried again", orphans.owner, e)
+
+    def _of_topics(self) -> Iterator[Orphans]:
+        home = self._settings.namespace
+        names = (
+            (topic["metadata"]["namespace"], topic["metadata"]["name"])
+            for topic in self._store.all("DelayedTopic")
+            if self._settings.home(connection_of(topic).kind, topic["metadata"]["namespace"]) == home
+        )
+        known = {object_name(namespace=namespace, name=name, home=home) for namespace, name in names}
+        for kind in WATCHED:
+            for live in self._store.all(kind):
+                base = base_name(kind, live["metadata"]["name"])
+                if live["metadata"]["namespace"] == home and base not in known:
+                    yield Orphans(_owner("DelayedTopic", live), home, child_names(base))
+
+    async def _of_audits(self) -> list[Orphans]:
+        """A Job with a time to live has had its verdict read; it goes by itself, and its window with it. Raises KubeError."""
+        home, labels = self._settings.audit_namespace, audits.SELECTOR_LABELS
+        metas = (audit["metadata"] for audit in self._store.all("DelayedTopicAudit"))
+        known = {audits.job_name(meta["name"], meta["uid"]) for meta in metas}
+        jobs = await self._kube.list_all("Job", home, labels=labels)
+        windows = await self._kube.list_all("ConfigMap", home, labels=labels)
+        left: Iterable[Manifest] = (
+            *(job for job in jobs if "ttlSecondsAfterFinished" not in job["spec"]),
+            *(window for window in windows if not window["metadata"].get("ownerReferences")),
+        )
+        of_jobs = ((live, live["metadata"]["labels"].get(audits.AUDIT_LABEL, "")) for live in left)
+        return [
+            Orphans(_owner("DelayedTopicAudit", live), home, audits.child_names(job))
+            for live, job in of_jobs
+            if job not in known
+        ]
+
+    async def _remove(self, orphans: Orphans) -> None:
+        """Raises KubeError."""
+        live = [await self._get(kind, orphans.home, name) for kind, name in orphans.objects]
+        actions = tuple(
+            DeleteChild(kind=kind, namespace=orphans.home, name=name, uid=found["metadata"]["uid"])
+            for (kind, name), found in zip(orphans.objects, live, strict=True)
+            if found is not None and _removable(found)
+        )
+        if not actions:
+            return
+        outcome = await self._executor.execute(orphans.owner, actions, None)
+        for action in actions[: outcome.done]:
+            metrics.ORPHANS.labels(action.kind).inc()
+        for failure in outcome.failures:
+            raise failure.error
+        await self._recorder.record(_gone(orphans.owner), _notice(orphans, actions))
+
+    async def _get(self, kind: str, namespace: str, name: str) -> Manifest | None:
+        try:
+            return await self._kube.get(kind, namespace, name)
+        except NotFound:
+            return None
+
+
+def _owner(kind: str, child: Manifest) -> Key:
+    labels = child["metadata"].get("labels") or {}
+    return Key(kind, labels.get(NAMESPACE_LABEL, ""), labels.get(NAME_LABEL, ""))
+
+
+def _removable(found: Manifest) -> bool:
+    """One that is going already is left to go."""
+    meta = found["metadata"]
+    ours = (meta.get("labels") or {}).get("app.kubernetes.io/managed-by") == MANAGED_BY
+    return ours and "deletionTimestamp" not in meta
+
+
+def _gone(owner: Key) -> Manifest:
+    """What an Event can be about; nobody knows its uid any more."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": owner.kind,
+        "metadata": {"name": owner.name, "namespace": owner.namespace, "uid": ""},
+    }
+
+
+def _notice(orphans: Orphans, actions: Iterable[DeleteChild]) -> Notice:
+    removed = ", ".join(f"{action.kind} {action.name}" for action in actions)
+    kept = (
+        ". Whatever it had in Kafka stays there, as with deletionPolicy Retain"
+        if orphans.owner.kind == "DelayedTopic"
+        else ""
+    )
+    message = (
+        f"{orphans.owner} is gone, and somebody had taken away the finalizer by which the operator would have removed what was made for "
+        f"it. Removed in namespace {orphans.home}: {removed}{kept}"
+    )
+    return Notice(type="Warning", reason="OrphansRemoved", message=message, outlives_namespace=True)
