@@ -77,8 +77,8 @@ EVERYTHING = {
     "workers": {
         "replicas": 3,
         "template": {
-            "labels": {"team": "shop"},
-            "annotations": {"note": "x"},
+            "labels": {"team": "shop", "shop.example.com/Team_1.a": "", "x" * 63: "Y.z_0-" * 10 + "abc"},
+            "annotations": {"note": "any text, of any length\n" * 100},
             "resources": {"requests": {"cpu": 1, "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
             "nodeSelector": {"disk": "ssd"},
             "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}],
@@ -205,6 +205,33 @@ REFUSED = {
     "a misspelt field of a template": (
         delayed_topic(workers={"template": {"affinity": {"podAfinity": {}}}}),
         'unknown field "spec.workers.template.affinity.podAfinity"',
+    ),
+    **{
+        f"a key of {field} with a space": (
+            delayed_topic(workers={"template": {field: {"bad key!": "x"}}}),
+            f'spec.workers.template.{field}: Invalid value: "object": must have keys of at most 63 letters',
+        )
+        for field in ("labels", "annotations", "nodeSelector")
+    },
+    "a label's key of 64": (
+        delayed_topic(workers={"template": {"labels": {"x" * 64: "v"}}}),
+        "must have keys of at most 63",
+    ),
+    "a label's key with an upper-case prefix": (
+        delayed_topic(workers={"template": {"labels": {"Example.com/team": "v"}}}),
+        "after a DNS name and '/'",
+    ),
+    "65 labels": (
+        delayed_topic(workers={"template": {"labels": {f"l{n}": "" for n in range(65)}}}),
+        "must have at most 64 labels",
+    ),
+    "a label's value with a space": (
+        delayed_topic(workers={"template": {"labels": {"team": "a b"}}}),
+        "must be the value of a label",
+    ),
+    "a label's value of 64": (
+        delayed_topic(workers={"template": {"nodeSelector": {"team": "x" * 64}}}),
+        "must have at most 63 characters",
     ),
     "an unknown codec": (delayed_topic(compression="brotli"), "supported values"),
     "an unknown guarantee": (delayed_topic(guarantee="AtMostOnce"), "supported values"),

@@ -18,6 +18,8 @@ from pydantic_core import CoreSchema, core_schema
 
 RULES = "x-kubernetes-validations"
 HEADROOM = 2
+_DNS_NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_LABEL_KEY = rf"({_DNS_NAME}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?"
 
 JsonSchema = dict[str, Any]
 
@@ -137,6 +139,39 @@ class Keys:
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
         return {**_with_rule(handler(schema), self.rule), "maxProperties": HEADROOM * len(self.names)}
+
+
+@dataclass(frozen=True)
+class LabelKeys:
+    """A map of at most `maximum` entries, called `what` ("labels") in the message, with keys that Kubernetes takes for those of labels
+    and annotations."""
+
+    maximum: int
+    what: str
+
+    @property
+    def rules(self) -> tuple[Rule, Rule]:
+        return (
+            Rule(cel=f"size(self) <= {self.maximum}", message=f"must have at most {self.maximum} {self.what}"),
+            Rule(
+                cel=f"self.all(key, key.matches(r'^({_LABEL_KEY})$'))",
+                message=(
+                    "must have keys of at most 63 letters, digits, '-', '_' and '.' that begin and end with a letter or digit, after a DNS "
+                    "name and '/' if at all, as team or example.com/team"
+                ),
+            ),
+        )
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        few, legal = self.rules
+        counted = _checked(lambda value: len(value) <= self.maximum, few, handler(source))
+        return _checked(lambda value: all(re.fullmatch(_LABEL_KEY, key) for key in value), legal, counted)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
+        made = handler(schema)
+        for rule in self.rules:
+            made = _with_rule(made, rule)
+        return {**made, "maxProperties": HEADROOM * self.maximum}
 
 
 @dataclass(frozen=True)

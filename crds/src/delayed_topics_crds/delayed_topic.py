@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Strict
 
-from delayed_topics_crds.base import Entries, Limits, Matches, Resource, Rule, Spec
+from delayed_topics_crds.base import Entries, LabelKeys, Limits, Matches, Resource, Rule, Spec
 from delayed_topics_crds.common import ObjectName
 from delayed_topics_crds.delayed_topic_status import DelayedTopicStatus
 from delayed_topics_crds.pods import Affinity, ResourceRequirements, Toleration
@@ -80,16 +80,26 @@ class Rebalance(Spec):
     """Kafka's rebalance protocol: `classic`, or `consumer` (KIP-848, brokers 4.0 or newer). Changing it rolls the workers."""
 
 
+LabelValue = Annotated[
+    str,
+    Matches(
+        r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?",
+        "must be the value of a label: letters, digits, '-', '_' and '.', with a letter or digit at either end",
+        63,
+    ),
+]
+
+
 class WorkerTemplate(Spec):
     """What is added to the worker pods."""
 
-    labels: Mapping[str, str] | None = None
+    labels: Annotated[Mapping[str, LabelValue], LabelKeys(64, "labels")] | None = None
     """Labels added to the pods."""
-    annotations: Mapping[str, str] | None = None
+    annotations: Annotated[Mapping[str, str], LabelKeys(64, "annotations")] | None = None
     """Annotations added to the pods."""
     resources: ResourceRequirements | None = None
     """CPU and memory of the worker; the operator's defaults unless set. The memory limit bounds what a worker holds."""
-    node_selector: Mapping[str, str] | None = None
+    node_selector: Annotated[Mapping[str, LabelValue], LabelKeys(64, "labels")] | None = None
     """Labels that a node must have."""
     tolerations: tuple[Toleration, ...] | None = None
     """Taints that don't keep workers away."""
