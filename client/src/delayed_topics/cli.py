@@ -1,20 +1,22 @@
-"""The command line, for people: look at a delayed topic, send to it, consume from it, print the manifest that a handler implies."""
+"""The command line, for people: look at a delayed topic, send to it, consume from it, print a handler's manifest, keep the registry."""
 
 import importlib
 import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TextIO, TypeVar
 
 import click
 from delayed_topics_core.errors import DelayedTopicsError
+from delayed_topics_core.names import TopicNames
 from delayed_topics_kafka.connection import Connection
 from rich.console import Console
 from rich.table import Table
 
 from delayed_topics.declaration import DeclaredHandler
 from delayed_topics.record import Record
+from delayed_topics.registry_copy import export_registry, import_registry
 from delayed_topics.status import Backlog, TopicStatus, read_status
 from delayed_topics.topic import DelayedTopic
 
@@ -138,6 +140,38 @@ def manifest(handler: str) -> None:
     if not isinstance(found, DeclaredHandler):
         raise click.ClickException(f"{handler} must be a function decorated with @delayed_topic, it is {found!r}")
     click.echo(found.manifest(), nl=False)
+
+
+@main.group()
+def registry() -> None:
+    """Back up `delayedtopics.registry`, which has who owns which topic and every layout, and bring it back."""
+
+
+@registry.command("export")
+@click.pass_obj
+@_one_line
+def export_command(properties: dict[str, Any]) -> None:
+    """Print the registry, one JSON object a line."""
+    click.echo(export_registry(Connection.from_properties(_reachable(properties))), nl=False)
+
+
+@registry.command("import")
+@click.argument("file", type=click.File())
+@click.pass_obj
+@_one_line
+def import_command(properties: dict[str, Any], file: TextIO) -> None:
+    """Write what `registry export` has printed into a registry that is missing or empty. FILE may be - for the standard input.
+
+    Topics that have other ids here, as after mirroring, are taken for those of the export; serving goes on at the offsets that their
+    groups have committed here.
+    """
+    done = import_registry(Connection.from_properties(_reachable(properties)), file.read())
+    click.echo(f"{done.written} records imported", err=True)
+    for topic in done.rebased:
+        click.echo(
+            f"{topic}: its topics have other ids here, see that group {TopicNames.of(topic).group} has its offsets",
+            err=True,
+        )
 
 
 def _reachable(properties: dict[str, Any]) -> dict[str, Any]:

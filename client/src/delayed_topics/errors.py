@@ -15,6 +15,10 @@ class SendFailed(DelayedTopicsError):
         self.failed = failed
 
 
+class RegistryInUse(DelayedTopicsError):
+    """The registry has other records than those that were to be imported."""
+
+
 class GroupInvalid(DelayedTopicsError, ValueError):
     """The name of a consumer group isn't one that the header of a retry can carry."""
 

@@ -1,0 +1,145 @@
+"""The registry as a file, and back: after it was lost, or for a Kafka cluster that the topics were mirrored to."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from delayed_topics_core.errors import UnreadableRecord
+from delayed_topics_core.registry import (
+    AuditedRecord,
+    RegistryRecord,
+    RegistryState,
+    TopicsRecord,
+    decode,
+    encode,
+)
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
+from delayed_topics_kafka.system_topics import ensure_system_topics
+
+from delayed_topics.errors import RegistryInUse
+
+T = TypeVar("T")
+
+SYSTEM_REPLICATION = 3
+TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Imported:
+    """`written`: records; those that were there already don't count. `rebased`: front topics of which some topic has another id here."""
+
+    written: int
+    rebased: tuple[str, ...]
+
+
+def export_registry(connection: Connection) -> str:
+    """One line of JSON for each record: {"key": …, "value": {…}}. Claims in the order that decides. Raises DelayedTopicsError."""
+    with RegistryFollower(connection) as follower:
+        follower.catch_up(TIMEOUT_SECONDS)
+        return "".join(f"{_line(record)}\n" for record in _records(follower.state))
+
+
+def import_registry(connection: Connection, text: str) -> Imported:
+    """Makes the registry if there is none, and writes what `export_registry` gave. May be repeated. Raises DelayedTopicsError."""
+    records = [_parsed(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    admin = KafkaAdmin(connection, timeout_seconds=TIMEOUT_SECONDS)
+    brokers = len(admin.describe_cluster().brokers)
+    wanted = {record.key: record for record in _here(admin, records)}
+    ensure_system_topics(admin, replication_factor=min(SYSTEM_REPLICATION, brokers))
+    with RegistryFollower(connection) as follower:
+        follower.catch_up(TIMEOUT_SECONDS)
+        present = {record.key: record for record in _records(follower.state)}
+        others = sorted(key for key, record in present.items() if wanted.get(key) != record)
+        if others:
+            raise RegistryInUse(
+                f"the registry of Kafka at {connection.bootstrap_servers} has {len(others)} other records, the first is {others[0]}: it is "
+                "in use, and nothing was imported; only a registry that is missing or empty takes an import"
+            )
+        missing = [record for key, record in wanted.items() if key not in present]
+        RegistryWriter(follower, connection, timeout_seconds=TIMEOUT_SECONDS).write(missing)
+    known = {record.topic: record for record in records if isinstance(record, TopicsRecord)}
+    rebased = tuple(topic for topic, record in sorted(known.items()) if wanted[record.key] != record)
+    return Imported(written=len(missing), rebased=rebased)
+
+
+def _records(state: RegistryState) -> list[RegistryRecord]:
+    claims = [entry.claim for entry in sorted(state.claims.values(), key=lambda entry: entry.offset)]
+    return [*claims, *state.layouts.values(), *state.topics.values(), *state.audited.values()]
+
+
+def _line(record: RegistryRecord) -> str:
+    return json.dumps({"key": record.key, "value": json.loads(encode(record))}, sort_keys=True)
+
+
+def _parsed(number: int, line: str) -> RegistryRecord:
+    """Raises UnreadableRecord."""
+    try:
+        body = json.loads(line)
+        record = decode(body["key"], json.dumps(body["value"]).encode())
+    except (KeyError, TypeError, ValueError) as e:
+        raise UnreadableRecord(f"line {number} is none of an export of the registry: {e}") from e
+    if record.key != body["key"]:
+        raise UnreadableRecord(f"line {number} has the key {body['key']!r} and a record of {record.key!r}")
+    return record
+
+
+def _here(admin: KafkaAdmin, records: Iterable[RegistryRecord]) -> list[RegistryRecord]:
+    """The records as they are true of this Kafka cluster. Where a topic has another id, so do its records have other offsets."""
+    records = list(records)
+    names = sorted({name for record in records if isinstance(record, TopicsRecord) for name in record.ids})
+    topics = {name: _value(info) for name, info in admin.describe_topics(names).items()}
+    sources = sorted({name for r in records if isinstance(r, TopicsRecord) for name in r.start_offsets})
+    partitions = [
+        (name, p) for name in sources if (info := topics.get(name)) is not None for p in range(info.partitions)
+    ]
+    earliest = {key: _value(offset) for key, offset in admin.list_offsets(partitions, "earliest").items()}
+    here: list[RegistryRecord] = []
+    for record in records:
+        match record:
+            case TopicsRecord():
+                here.append(_rebased(record, topics, earliest))
+            case AuditedRecord() if any(_other(record.ids, name, topics) for name in record.ids):
+                continue  # the next audit begins anew: what was accounted for is not here
+            case _:
+                here.append(record)
+    return here
+
+
+def _rebased(
+    record: TopicsRecord, topics: Mapping[str, TopicInfo | None], earliest: Mapping[TopicPartitionKey, int]
+) -> TopicsRecord:
+    """A topic that is missing stays noted, so that the operator says so.
+
+    Where serving goes on in another topic only its committed offsets can say: every partition counts as begun, so that one
+    without is an alarm and not a guess.
+    """
+    others = {name: info for name in record.ids if (info := topics.get(name)) and _other(record.ids, name, topics)}
+    starts = {
+        name: tuple(earliest[name, p] for p in range(info.partitions))
+        for name, info in others.items()
+        if name in record.start_offsets
+    }
+    return replace(
+        record,
+        ids={**record.ids, **{name: info.id for name, info in others.items()}},
+        start_offsets={**record.start_offsets, **starts},
+        begun={**record.begun, **{name: len(offsets) for name, offsets in starts.items()}},
+        made_again=tuple(sorted({*record.made_again, *others})),
+        final_offsets={name: offsets for name, offsets in record.final_offsets.items() if name not in others},
+    )
+
+
+def _value(outcome: T | KafkaDoorError) -> T:
+    if isinstance(outcome, KafkaDoorError):
+        raise outcome
+    return outcome
+
+
+def _other(ids: Mapping[str, str], name: str, topics: Mapping[str, TopicInfo | None]) -> bool:
+    info = topics.get(name)
+    return info is not None and info.id != ids[name]

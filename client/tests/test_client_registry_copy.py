@@ -1,0 +1,158 @@
+"""The registry, out of Kafka into a file and back: there, and where the topics were mirrored to."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from delayed_topics.cli import main
+from delayed_topics_core.layout import LayoutSpec, initial
+from delayed_topics_core.names import REGISTRY_TOPIC
+from delayed_topics_core.registry import (
+    AuditedRecord,
+    Claim,
+    LayoutRecord,
+    Owner,
+    RegistryRecord,
+    RegistryState,
+    TopicsRecord,
+)
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
+from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
+from delayed_topics_kafka.system_topics import ensure_system_topics
+
+pytestmark = pytest.mark.broker
+
+NAMES = ("orders", "orders.delays", "orders.ready", "orders.dead")
+SHOP, ATTIC = Owner("cluster-1", "shop", "orders"), Owner("cluster-1", "attic", "orders")
+
+
+@pytest.fixture
+def kafka() -> Iterator[Broker]:
+    with Broker() as made:
+        yield made
+
+
+def run(broker: Broker, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["--bootstrap", broker.bootstrap, "registry", *arguments])
+
+
+def admin(broker: Broker) -> KafkaAdmin:
+    return KafkaAdmin(Connection(bootstrap_servers=broker.bootstrap), timeout_seconds=60)
+
+
+def ids(broker: Broker) -> dict[str, str]:
+    found = admin(broker).describe_topics(NAMES)
+    return {name: info.id for name, info in found.items() if isinstance(info, TopicInfo)}
+
+
+def read(broker: Broker) -> RegistryState:
+    with RegistryFollower(Connection(bootstrap_servers=broker.bootstrap)) as follower:
+        follower.catch_up(60)
+        return follower.state
+
+
+def topics_made(broker: Broker) -> None:
+    admin(broker).create_topics([NewTopicSpec(name=name, partitions=2, replication_factor=1) for name in NAMES])
+
+
+def served(broker: Broker) -> list[RegistryRecord]:
+    """Records as an operator writes them; of two claims the first decides."""
+    topics_made(broker)
+    ensure_system_topics(admin(broker), replication_factor=1)
+    starts: dict[str, tuple[int, ...]] = {"orders": (7, 8), "orders.delays": (0, 0)}
+    records: list[RegistryRecord] = [
+        Claim(topic="orders", owner=SHOP, mark=5),
+        Claim(topic="orders", owner=ATTIC),
+        LayoutRecord(
+            topic="orders", owner=SHOP, state="serving", layout=initial(LayoutSpec(delay_seconds=(0, 10), partitions=2)),
+            retry_cap=5, front_partitions=2, ready_partitions=2, group="delayedtopics.orders",
+        ),
+        TopicsRecord(topic="orders", ids=ids(broker), start_offsets=starts, begun={"orders": 2, "orders.delays": 1}),
+        AuditedRecord(topic="orders", ids=ids(broker), offsets={"orders": (9, 9)}, since_ms=5, ready_partitions=2),
+    ]  # fmt: skip
+    connection = Connection(bootstrap_servers=broker.bootstrap)
+    with RegistryFollower(connection) as follower:
+        RegistryWriter(follower, connection, timeout_seconds=60).write(records)
+    return records
+
+
+def without_offsets(state: RegistryState) -> tuple[object, ...]:
+    claims = [entry.claim for entry in sorted(state.claims.values(), key=lambda entry: entry.offset)]
+    return claims, state.layouts, state.topics, state.audited
+
+
+def test_a_registry_that_was_lost_comes_back_as_it_was_and_the_import_may_be_repeated(
+    kafka: Broker, tmp_path: Path
+) -> None:
+    served(kafka)
+    before = read(kafka)
+    file = tmp_path / "registry.json"
+    file.write_text(run(kafka, "export").stdout)
+    admin(kafka).delete_topics([REGISTRY_TOPIC])
+    done = run(kafka, "import", str(file))
+    assert (done.exit_code, done.stderr) == (0, "5 records imported\n"), done.output
+    assert without_offsets(read(kafka)) == without_offsets(before)
+    again = run(kafka, "import", str(file))
+    assert (again.exit_code, again.stderr) == (0, "0 records imported\n"), again.output
+
+
+def test_a_registry_that_is_in_use_is_never_written_over(kafka: Broker, tmp_path: Path) -> None:
+    served(kafka)
+    file = tmp_path / "registry.json"
+    lines = run(kafka, "export").stdout.splitlines(keepends=True)
+    file.write_text("".join(lines[1:]))
+    before = read(kafka)
+    refused = run(kafka, "import", str(file))
+    assert refused.exit_code == 1
+    assert "1 other records, the first is claim/orders/cluster-1/shop/orders" in refused.stderr
+    assert without_offsets(read(kafka)) == without_offsets(before)
+
+
+def test_where_the_topics_were_mirrored_to_they_are_the_ones_and_nothing_begins_by_guess(
+    kafka: Broker, tmp_path: Path
+) -> None:
+    served(kafka)
+    file = tmp_path / "registry.json"
+    file.write_text(run(kafka, "export").stdout)
+    with Broker() as mirror:
+        topics_made(mirror)
+        done = run(mirror, "import", str(file))
+        assert (
+            "orders: its topics have other ids here, see that group delayedtopics.orders has its offsets" in done.stderr
+        )
+        state = read(mirror)
+        record = state.topics["orders"]
+        assert record.ids == ids(mirror) != ids(kafka)
+        assert record.start_offsets == {"orders": (0, 0), "orders.delays": (0, 0)}
+        assert record.begun == {"orders": 2, "orders.delays": 2}, "a partition without a committed offset is an alarm"
+        assert state.audited == {}, "what was accounted for is not here"
+        holder = state.holder("orders")
+        assert holder is not None
+        assert holder.owner == SHOP
+        assert state.layouts["orders"].owner == SHOP
+
+
+def test_a_topic_that_is_missing_stays_noted_so_that_the_operator_says_so(kafka: Broker, tmp_path: Path) -> None:
+    served(kafka)
+    file = tmp_path / "registry.json"
+    file.write_text(run(kafka, "export").stdout)
+    noted = ids(kafka)
+    admin(kafka).delete_topics([REGISTRY_TOPIC, "orders.delays"])
+    assert run(kafka, "import", str(file)).exit_code == 0
+    assert read(kafka).topics["orders"].ids == noted
+
+
+def test_a_file_that_is_no_export_is_refused_with_its_line_and_makes_nothing(kafka: Broker, tmp_path: Path) -> None:
+    file = tmp_path / "registry.json"
+    claim = {"topic": "orders", "owner": "c/shop/orders", "adopted": False}
+    for wrong in ("{", "[]", '{"key": "claim/orders/a/b/c"}', '{"key": "claim/x", "value": {}}'):
+        file.write_text(json.dumps({"key": "claim/orders/c/shop/orders", "value": claim}) + f"\n{wrong}\n")
+        refused = run(kafka, "import", str(file))
+        assert refused.exit_code == 1, wrong
+        assert "line 2" in refused.stderr, wrong
+    assert admin(kafka).describe_topics([REGISTRY_TOPIC]) == {REGISTRY_TOPIC: None}
