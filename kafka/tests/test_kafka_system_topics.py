@@ -4,7 +4,7 @@ from delayed_topics_devcluster.broker import Broker
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline, until_true
-from delayed_topics_kafka.errors import KafkaRefused
+from delayed_topics_kafka.errors import KafkaRefused, RegistryLost
 from delayed_topics_kafka.model import NewTopicSpec
 from delayed_topics_kafka.system_topics import ensure_system_topics, system_topic_settings
 
@@ -50,6 +50,20 @@ def test_an_auto_created_clock_is_repaired_and_a_registry_of_three_partitions_re
     admin.create_topics([NewTopicSpec(name=REGISTRY_TOPIC, partitions=3, replication_factor=1)])
     with pytest.raises(KafkaRefused, match="must have one partition, it has 3"):
         ensure_system_topics(admin, replication_factor=1)
+
+
+def test_a_registry_that_was_used_before_is_neither_made_anew_nor_taken_for_another(own_broker: Broker) -> None:
+    admin = KafkaAdmin(Connection(bootstrap_servers=own_broker.bootstrap))
+    admin.delete_topics(ALL)
+    first = ensure_system_topics(admin, replication_factor=1)[REGISTRY_TOPIC].id
+    assert ensure_system_topics(admin, replication_factor=1, registry_id=first)[REGISTRY_TOPIC].id == first
+    admin.delete_topics([REGISTRY_TOPIC])
+    with pytest.raises(RegistryLost, match=f"{first} was deleted, and with it"):
+        ensure_system_topics(admin, replication_factor=1, registry_id=first)
+    assert admin.describe_topics([REGISTRY_TOPIC]) == {REGISTRY_TOPIC: None}
+    second = ensure_system_topics(admin, replication_factor=1)[REGISTRY_TOPIC].id
+    with pytest.raises(RegistryLost, match=f"{first} was deleted and made again .its id is {second} now"):
+        ensure_system_topics(admin, replication_factor=1, registry_id=first)
 
 
 def test_with_three_replicas_one_may_be_missing() -> None:

@@ -11,8 +11,9 @@ from delayed_topics_crds import KafkaConnectionSpec
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import BrokerInfo, ClusterInfo
 from delayed_topics_operator.audits.controller import _topic
-from delayed_topics_operator.controllers.connection import Connections, _Entry, _now, same_cluster
+from delayed_topics_operator.controllers.connection import Connections, _Entry, _now
 from delayed_topics_operator.controllers.delayed_topic import SOON_SECONDS, UNDONE_SECONDS, DelayedTopics
+from delayed_topics_operator.controllers.found import same_cluster
 from delayed_topics_operator.errors import ConnectionUnusable, NotFound, NotYet
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.recorder import Recorder

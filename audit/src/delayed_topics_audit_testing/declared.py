@@ -25,7 +25,7 @@ def audited(orders: Declared, jars: Path) -> Result:
 
     async def window() -> AuditWindow:
         link = link_to(orders)
-        await link.open(brokers=1)
+        await link.open(brokers=1, registry_id=None)
         try:
             return await frozen(link, orders, asked=Window(), now=datetime.now(UTC))
         finally:

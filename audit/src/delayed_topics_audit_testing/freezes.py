@@ -116,7 +116,7 @@ async def _freeze(
 ) -> tuple[list[AuditWindow], WorkerProcess]:
     """And the worker that replaced the one that was killed meanwhile, at a moment of chance."""
     link = link_to(orders)
-    await link.open(brokers=1)
+    await link.open(brokers=1, registry_id=None)
     killing = asyncio.create_task(_replace(worker, start, after_seconds=rng.uniform(0.5, APART_SECONDS * count)))
     frozen = []
     try:

@@ -51,6 +51,7 @@ class Reason(StrEnum):
     KAFKA_REFUSED = "KafkaRefused"
     NOT_ALLOWED = "NotAllowed"
     CLUSTER_CHANGED = "ClusterChanged"
+    REGISTRY_LOST = "RegistryLost"
     # ownership
     CLAIM_HELD = "ClaimHeld"
     CLAIMED_BY_OTHER = "ClaimedByOther"

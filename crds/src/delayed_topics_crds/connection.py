@@ -185,6 +185,9 @@ class KafkaConnectionStatus(StatusBase):
 
     cluster_id: str | None = None
     """The id of the Kafka cluster."""
+    registry_topic_id: str | None = None
+    """The id of the topic `delayedtopics.registry`, which has who owns which topic. With another one, or none, the
+    connection is not used (`RegistryLost`)."""
     brokers: int | None = None
     """How many brokers answer."""
     brokers_seen: int | None = None

@@ -7,7 +7,7 @@ from delayed_topics_core.settings import MIN_ISR, least_in_sync
 
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.calls import V
-from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused, KafkaUnreachable, TopicExists
+from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused, KafkaUnreachable, RegistryLost, TopicExists
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 
 _DAY_MS: Final = 86_400_000
@@ -33,9 +33,29 @@ def system_topic_settings(topic: str, *, replication_factor: int) -> dict[str, s
     }
 
 
-def ensure_system_topics(admin: KafkaAdmin, *, replication_factor: int) -> dict[str, TopicInfo]:
-    """Makes what is missing and repairs the settings of what is there. Safe to repeat, also by two at once. Raises KafkaDoorError."""
+def same_registry(known_id: str | None, found: TopicInfo | None) -> None:
+    """`known_id`: of the registry that was used before, None if there was none. Raises RegistryLost.
+
+    Without its registry every topic would be somebody else's, and free for whoever claims it next: that is for people to decide.
+    """
+    if known_id is None or (found is not None and found.id == known_id):
+        return
+    again = f" and made again (its id is {found.id} now)" if found is not None else ""
+    raise RegistryLost(
+        f"topic {REGISTRY_TOPIC} with the id {known_id} was deleted{again}, and with it who owns which topic",
+        code="UNKNOWN_TOPIC_ID",
+    )
+
+
+def ensure_system_topics(
+    admin: KafkaAdmin, *, replication_factor: int, registry_id: str | None = None
+) -> dict[str, TopicInfo]:
+    """Makes what is missing and repairs the settings of what is there. Safe to repeat, also by two at once. Raises KafkaDoorError.
+
+    `registry_id`: of the registry that was used before; see `same_registry`.
+    """
     known = {topic: _value(info) for topic, info in admin.describe_topics(list(_SETTINGS)).items()}
+    same_registry(registry_id, known[REGISTRY_TOPIC])
     missing = [
         NewTopicSpec(
             name=topic,

@@ -22,7 +22,14 @@ FINALIZER = "delayedtopics.io/finalizer"
 PLAN_ONLY = "delayedtopics.io/plan-only"
 ACKNOWLEDGED_AUDIT = "delayedtopics.io/acknowledged-audit"
 ACCEPT_LOSS = "delayedtopics.io/accept-loss-of-topic-id"
-"""Annotation: ids, separated by commas, of front or delays topics that are gone and shall be begun anew."""
+"""Annotation: ids, separated by commas, of front or delays topics that are gone and shall be begun anew; of a connection: of its
+registry, in whose place the one that is there is to be used, or a new one made."""
+
+
+def accepted_losses(annotations: Mapping[str, str] | None) -> frozenset[str]:
+    """Ids of topics that were given up by annotation."""
+    listed = (annotations or {}).get(ACCEPT_LOSS, "")
+    return frozenset(part.strip() for part in listed.split(",") if part.strip())
 
 
 S = TypeVar("S", bound=StatusBase)
@@ -98,7 +105,7 @@ def subject(
         has_finalizer=FINALIZER in meta.finalizers,
         deleting=meta.deletion_timestamp is not None,
         plan_only=annotations.get(PLAN_ONLY) == "true",
-        accepted_losses=frozenset(part.strip() for part in annotations.get(ACCEPT_LOSS, "").split(",") if part.strip()),
+        accepted_losses=accepted_losses(annotations),
         status=resource.status,
         namespace_labels=namespace_labels,
         namespace_terminating=namespace_terminating,

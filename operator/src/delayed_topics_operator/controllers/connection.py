@@ -5,22 +5,24 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_crds import (
-    ClusterKafkaConnection,
-    KafkaConnection,
-    KafkaConnectionSpec,
-    KafkaConnectionStatus,
-    parse,
-)
 from delayed_topics_crds import Condition as StatusCondition
+from delayed_topics_crds import KafkaConnectionSpec, KafkaConnectionStatus, parse
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import ConnectionInvalid, KafkaDoorError, KafkaUnreachable
-from delayed_topics_kafka.model import ClusterInfo
+from delayed_topics_kafka.errors import ConnectionInvalid, KafkaDoorError, KafkaUnreachable, RegistryLost
 from pydantic import ValidationError
 
+from delayed_topics_operator.controllers.found import (
+    Found,
+    Resource,
+    as_usable,
+    brokers_seen,
+    find,
+    known_registry,
+    refusal,
+    same_cluster,
+)
 from delayed_topics_operator.errors import ConnectionUnusable, NotFound, NotYet
 from delayed_topics_operator.finalizer import set_finalizer
 from delayed_topics_operator.gateways.kafka import KafkaLink
@@ -31,7 +33,6 @@ from delayed_topics_operator.installation import connection_of, serves
 from delayed_topics_operator.observation import Unusable, Usable
 from delayed_topics_operator.observe.secrets import secret_text
 from delayed_topics_operator.queue import Key
-from delayed_topics_operator.reconcile.target import DEFAULT_SKEW_MS
 from delayed_topics_operator.reconcile.transitions import notices
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest, Store
@@ -39,7 +40,6 @@ from delayed_topics_operator.translate import FINALIZER, status_of
 
 log = logging.getLogger(__name__)
 
-Resource = ClusterKafkaConnection | KafkaConnection
 QUIET = {"log_level": 2}
 """The client library would tell of every try to reach a broker; what matters comes back from the calls."""
 KINDS = ("ClusterKafkaConnection", "KafkaConnection")
@@ -53,14 +53,6 @@ class _Entry:
     state: Usable | Unusable
     link: KafkaLink | None = None
     generation: int | None = None
-
-
-class _Found(NamedTuple):
-    """What Kafka said."""
-
-    cluster: ClusterInfo
-    brokers_seen: int
-    registry_replicas: int
 
 
 class Connections:
@@ -128,8 +120,10 @@ class Connections:
     def doubt(self, key: Key, error: KafkaDoorError) -> None:
         """A call failed: nobody uses the connection until it was looked at again."""
         entry = self._entries.get(key)
-        if entry is not None and isinstance(error, KafkaUnreachable) and isinstance(entry.state, Usable):
-            entry.state = Unusable(reason=Reason.KAFKA_UNREACHABLE, message=str(error), since=_now())
+        doubtful = isinstance(error, (KafkaUnreachable, RegistryLost))
+        if entry is not None and doubtful and isinstance(entry.state, Usable):
+            said = refusal(key, error, entry.link.registry_id if entry.link else None)
+            entry.state = Unusable(reason=said.reason, message=str(said), since=_now())
             self._doubted(key)
             self._changed(key)
 
@@ -153,16 +147,16 @@ class Connections:
                 return self._settings.resync_seconds
         entry = self._entries.get(key) or _Entry(_missing(key))
         before = entry.state
-        found: _Found | None = None
+        found: Found | None = None
         try:
             resource = _parse(key, raw)
             connection = await self._connected(key, raw, resource.spec, entry)
-            found = await self._reach(entry, key, connection, resource.status)
+            found = await self._reach(entry, key, connection, resource)
         except ConnectionUnusable as e:
             since = before.since if isinstance(before, Unusable) else _now()
             entry.state = Unusable(reason=e.reason, message=str(e), since=since)
         else:
-            entry.state = _usable(resource, connection, found)
+            entry.state = as_usable(resource, connection, found)
         entry.generation = raw["metadata"].get("generation")
         self._entries[key] = entry
         if entry.state != before:
@@ -211,8 +205,9 @@ class Connections:
             await entry.link.close()
         self._changed(key)
 
-    async def _reach(self, entry: _Entry, key: Key, connection: Connection, before: KafkaConnectionStatus) -> _Found:
-        """`before`: what was found the last time. Raises ConnectionUnusable."""
+    async def _reach(self, entry: _Entry, key: Key, connection: Connection, resource: Resource) -> Found:
+        """Raises ConnectionUnusable."""
+        before, registry_id = resource.status, known_registry(resource)
         if entry.link is not None and (entry.link.connection != connection or entry.link.failure is not None):
             entry.state = Unusable(
                 reason=Reason.KAFKA_UNREACHABLE, message=f"{key} is being connected anew", since=_now()
@@ -221,7 +216,7 @@ class Connections:
             await link.close()
         try:
             if entry.link is not None:
-                return await _found(key, before, entry.link)
+                return await find(key, before, entry.link)
             link = KafkaLink(
                 connection,
                 timeout_seconds=self._settings.kafka_timeout_seconds,
@@ -230,13 +225,13 @@ class Connections:
             )
             try:
                 cluster = same_cluster(key, before.cluster_id, await link.describe_cluster())
-                await link.open(brokers=_seen(before, cluster))
-                found = await _found(key, before, link)
+                await link.open(brokers=brokers_seen(before, cluster), registry_id=registry_id)
+                found = await find(key, before, link)
             except BaseException:
                 await link.close()
                 raise
         except KafkaDoorError as e:
-            raise ConnectionUnusable(str(e), reason=_reason(e)) from e
+            raise refusal(key, e, before.registry_topic_id) from e
         entry.link = link
         return found
 
@@ -274,27 +269,6 @@ class Connections:
             raise ConnectionUnusable(str(e), reason=Reason.SPEC_INVALID) from e
 
 
-def same_cluster(key: Key, before: str | None, cluster: ClusterInfo) -> ClusterInfo:
-    """Raises ConnectionUnusable: in another cluster all topics would be made anew, empty, and the old ones be left."""
-    if before is None or cluster.cluster_id == before:
-        return cluster
-    raise ConnectionUnusable(
-        f"the bootstrap servers of {key} lead to the Kafka cluster {cluster.cluster_id}, before to {before}: correct them; if all "
-        "its topics shall be made anew in the other cluster, delete this connection and make it again",
-        reason=Reason.CLUSTER_CHANGED,
-    )
-
-
-def _reason(error: KafkaDoorError) -> Reason:
-    match error:
-        case KafkaUnreachable():
-            return Reason.KAFKA_UNREACHABLE
-        case ConnectionInvalid():
-            return Reason.SPEC_INVALID
-        case _:
-            return Reason.KAFKA_REFUSED
-
-
 def _parse(key: Key, raw: Manifest) -> Resource:
     try:
         return (
@@ -306,28 +280,6 @@ def _parse(key: Key, raw: Manifest) -> Resource:
         raise ConnectionUnusable(f"{key} can't be followed: {e}", reason=Reason.SPEC_INVALID) from e
 
 
-def _seen(before: KafkaConnectionStatus, cluster: ClusterInfo) -> int:
-    """The most brokers that ever answered: one that restarts is one of them all the same."""
-    return max(len(cluster.brokers), before.brokers_seen or 0, before.brokers or 0)
-
-
-async def _found(key: Key, before: KafkaConnectionStatus, link: KafkaLink) -> _Found:
-    """Raises KafkaDoorError, ConnectionUnusable."""
-    cluster = same_cluster(key, before.cluster_id, await link.describe_cluster())
-    return _Found(cluster, _seen(before, cluster), await link.registry_replicas())
-
-
-def _usable(resource: Resource, connection: Connection, found: _Found) -> Usable:
-    skew_ms = resource.spec.broker_skew_ms
-    return Usable(
-        brokers=found.brokers_seen,
-        registry_replicas=found.registry_replicas,
-        broker_skew_ms=skew_ms if skew_ms is not None else 0 if found.brokers_seen == 1 else DEFAULT_SKEW_MS,
-        files=connection.to_files(),
-        grants=resource.spec.allow if isinstance(resource, ClusterKafkaConnection) else None,
-    )
-
-
 def _held(raw: Manifest) -> bool:
     return FINALIZER in raw["metadata"].get("finalizers", ())
 
@@ -336,7 +288,7 @@ def _deleting(raw: Manifest) -> bool:
     return bool(raw["metadata"].get("deletionTimestamp"))
 
 
-def _status(raw: Manifest, entry: _Entry, found: _Found | None, users: list[str]) -> KafkaConnectionStatus:
+def _status(raw: Manifest, entry: _Entry, found: Found | None, users: list[str]) -> KafkaConnectionStatus:
     """`users`: what uses it, as namespace/name."""
     if _deleting(raw):
         ready, reason = "False", Reason.DELETING
@@ -370,6 +322,7 @@ def _status(raw: Manifest, entry: _Entry, found: _Found | None, users: list[str]
         cluster_id=found.cluster.cluster_id if found else live.get("clusterId"),
         brokers=len(found.cluster.brokers) if found else live.get("brokers"),
         brokers_seen=found.brokers_seen if found else live.get("brokersSeen"),
+        registry_topic_id=found.registry_id if found else live.get("registryTopicId"),
     )
 
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from delayed_topics_operator import manifests
 from delayed_topics_operator.controllers.connection import Connections
+from delayed_topics_operator.controllers.found import refusal
 from delayed_topics_operator.errors import Forbidden, KubeRefused, NotFound, NotYet, SpecInvalid
 from delayed_topics_operator.execute import Executor, Outcome
 from delayed_topics_operator.explain import explanation
@@ -218,8 +219,8 @@ class DelayedTopics:
             kafka = await kafka_view(link, asked.names, Owner(cluster, key.namespace, key.name))
         except KafkaDoorError as e:
             self._connections.doubt(asked.connection, e)
-            since = self._refused_since.setdefault(key, _now())
-            return Unusable(reason=reason_of(e), message=str(e), since=since), None, None
+            since, said = self._refused_since.setdefault(key, _now()), refusal(asked.connection, e, link.registry_id)
+            return Unusable(reason=said.reason, message=str(said), since=since), None, None
         self._refused_since.pop(key, None)
         return state, kafka, link
 

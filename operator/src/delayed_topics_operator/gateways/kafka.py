@@ -14,7 +14,7 @@ from delayed_topics_core.names import REGISTRY_TOPIC
 from delayed_topics_core.registry import RegistryRecord, RegistryState
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable, TopicMissing
+from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable, RegistryLost
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_kafka.model import (
     ClusterInfo,
@@ -25,7 +25,7 @@ from delayed_topics_kafka.model import (
     TopicPartitionKey,
 )
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
-from delayed_topics_kafka.system_topics import ensure_system_topics
+from delayed_topics_kafka.system_topics import ensure_system_topics, same_registry
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.eventlog import EventLog
@@ -65,6 +65,8 @@ class KafkaLink:
         self._following: asyncio.Task[None] | None = None
         self._closed = False
         self._registry_replicas = 0
+        self.registry_id: str | None = None
+        """Of the topic that was found, or made, when the link was opened."""
         self.failure: KafkaDoorError | None = None
         """Set when registry or events can't be followed any more: the link is to be made anew."""
         self.event_log = EventLog()
@@ -85,26 +87,47 @@ class KafkaLink:
         self._deletes = Gatherer(self._delete_topics)
         self._group_deletes = Gatherer(self._delete_groups)
 
-    async def open(self, *, brokers: int) -> None:
-        """Makes the system topics if they are missing, with replicas for so many brokers, and begins to follow registry and events."""
+    async def open(self, *, brokers: int, registry_id: str | None) -> None:
+        """Makes the system topics if they are missing, with replicas for so many brokers, and begins to follow registry and events.
+
+        `registry_id`: of the registry that was used before, None if there was none. Raises RegistryLost instead of making it anew.
+        """
+        self.registry_id = registry_id
         await self._ensure_system_topics(min(SYSTEM_REPLICATION, brokers))
         await self._in_registry_thread("open_registry", 1, self._open_followers)
         self._following = asyncio.get_running_loop().create_task(self._follow())
 
     async def registry_replicas(self) -> int:
         """Of the topic as it is now. When somebody has given it more, and they have come in sync, its settings are made to fit."""
-        info = (await self.topics([REGISTRY_TOPIC]))[REGISTRY_TOPIC]
-        if info is None:
-            raise TopicMissing(f"topic {REGISTRY_TOPIC} was deleted", code="UNKNOWN_TOPIC_OR_PART")
+        info = await self._same_registry()
         if info.replication_factor != self._registry_replicas and not info.lagging:
             await self._ensure_system_topics(min(SYSTEM_REPLICATION, info.replication_factor))
         return self._registry_replicas
 
     async def _ensure_system_topics(self, replication_factor: int) -> None:
         made = await self._blocking(
-            "ensure_system_topics", 3, lambda: ensure_system_topics(self._admin, replication_factor=replication_factor)
+            "ensure_system_topics",
+            3,
+            lambda: ensure_system_topics(
+                self._admin, replication_factor=replication_factor, registry_id=self.registry_id
+            ),
         )
+        self.registry_id = made[REGISTRY_TOPIC].id
         self._registry_replicas = made[REGISTRY_TOPIC].replication_factor
+
+    async def _same_registry(self) -> TopicInfo:
+        """Raises RegistryLost."""
+        info = (await self.topics([REGISTRY_TOPIC]))[REGISTRY_TOPIC]
+        if info is None:  # of several brokers one may learn of a new topic a moment after the others
+            await asyncio.sleep(FOLLOW_SECONDS)
+            info = (await self.topics([REGISTRY_TOPIC]))[REGISTRY_TOPIC]
+        try:
+            same_registry(self.registry_id, info)
+        except RegistryLost as e:
+            self.failure = e
+            raise
+        assert info is not None, "one was there when the link was opened"
+        return info
 
     async def close(self) -> None:
         self._closed = True
@@ -121,8 +144,15 @@ class KafkaLink:
     # reads, gathered over all resources that are looked at
 
     async def registry(self) -> RegistryState:
-        """The registry as it is now. A copy: it does not change any more."""
-        return (await self._registry.ask({None: None}))[None]
+        """The registry as it is now. A copy: it does not change any more. Raises RegistryLost if it is another topic than before."""
+        same, read = await asyncio.gather(
+            self._same_registry(), self._registry.ask({None: None}), return_exceptions=True
+        )
+        if isinstance(same, BaseException):
+            raise same  # says more than that it can't be read
+        if isinstance(read, BaseException):
+            raise read
+        return read[None]
 
     async def topics(self, names: Iterable[str]) -> dict[str, TopicInfo | None]:
         """None: there is no such topic."""

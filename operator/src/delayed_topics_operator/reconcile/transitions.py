@@ -15,6 +15,7 @@ WARNED = frozenset(
         Reason.KAFKA_REFUSED,
         Reason.NOT_ALLOWED,
         Reason.CLUSTER_CHANGED,
+        Reason.REGISTRY_LOST,
         Reason.CLAIMED_BY_OTHER,
         Reason.TOPIC_FOREIGN,
         Reason.TOPIC_RECREATED,

@@ -1,0 +1,109 @@
+"""Without its registry nobody's topics are anybody's: it is never silently made anew."""
+
+from collections.abc import Iterator
+
+import pytest
+from delayed_topics_core.names import REGISTRY_TOPIC, TopicNames
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
+from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.operator_process import OperatorProcess
+from delayed_topics_operator_testing.scene import Manifest, Scene
+
+pytestmark = pytest.mark.api
+
+ACCEPT_LOSS = "delayedtopics.io/accept-loss-of-topic-id"
+
+
+@pytest.fixture
+def scene(api: KubeApi, own_broker: Broker) -> Iterator[Scene]:
+    """With a broker of its own, in which a resource is served."""
+    made = Scene(api, own_broker, OperatorProcess(api, "--resync-seconds=3"))
+    try:
+        made.open()
+        made.apply(delaySeconds=[0, 10], partitions=3)
+        made.wait_until_served()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def own_broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+def registry(broker: Broker) -> TopicInfo | None:
+    admin = KafkaAdmin(Connection(bootstrap_servers=broker.bootstrap), timeout_seconds=60)
+    info = admin.describe_topics([REGISTRY_TOPIC])[REGISTRY_TOPIC]
+    assert info is None or isinstance(info, TopicInfo), info
+    return info
+
+
+def looked_again(scene: Scene, *, skew_ms: int) -> Manifest:
+    """The condition Ready of the connection after it was edited, and so surely looked at as Kafka is now."""
+    scene.patch("ClusterKafkaConnection", "default", {"spec": {"brokerSkewMs": skew_ms}})
+    wanted = scene.api.get("ClusterKafkaConnection", "default")
+    assert wanted is not None
+    generation = wanted["metadata"]["generation"]
+    scene.wait(
+        lambda: scene.connection_status()["conditions"][0]["observedGeneration"] == generation,
+        "the connection was looked at",
+        seen=scene.connection_status,
+    )
+    return dict(scene.connection_status()["conditions"][0])
+
+
+def test_a_registry_that_vanished_is_not_made_anew_and_nothing_is_changed_in_kafka_until_somebody_decides(
+    scene: Scene, own_broker: Broker
+) -> None:
+    before = registry(own_broker)
+    assert before is not None
+    assert scene.connection_status()["registryTopicId"] == before.id
+    ids = scene.topic_ids()
+    scene.kafka.delete_topics([REGISTRY_TOPIC])
+    scene.wait_for("Ready", "False", "RegistryLost")
+    scene.apply(delaySeconds=[0, 10, 60], partitions=9)
+    said = looked_again(scene, skew_ms=1)
+    assert (said["status"], said["reason"]) == ("False", "RegistryLost")
+    assert before.id in said["message"]
+    assert f"{ACCEPT_LOSS}={before.id}" in said["message"]
+
+    scene.operator.kill()
+    scene.operator.start()
+    assert looked_again(scene, skew_ms=2)["reason"] == "RegistryLost", "an operator that restarts knows it too"
+    assert registry(own_broker) is None
+    assert scene.topic_ids() == ids
+    assert scene.topics()[TopicNames.of(scene.topic).delays] == 3, "the edit waits"
+    assert scene.stateful_set() is not None, "workers go on"
+
+    scene.kafka.create_topics([NewTopicSpec(name=REGISTRY_TOPIC, partitions=1, replication_factor=1)])
+    again = registry(own_broker)
+    assert again is not None
+    said = looked_again(scene, skew_ms=3)
+    assert said["reason"] == "RegistryLost", "one that somebody else made is not the one that was used"
+    assert again.id in said["message"]
+
+    scene.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {ACCEPT_LOSS: before.id}}})
+    scene.wait(lambda: scene.connection_status()["registryTopicId"] == again.id, "the one that is there is used")
+    scene.wait_for("Claimed", "False", "TopicForeign")
+    assert scene.topic_ids() == ids, "nothing is taken by guess"
+
+
+def test_a_registry_whose_loss_is_accepted_is_made_anew(scene: Scene, own_broker: Broker) -> None:
+    before = registry(own_broker)
+    assert before is not None
+    scene.kafka.delete_topics([REGISTRY_TOPIC])
+    scene.wait(lambda: registry(own_broker) is None, "the registry is gone")
+    scene.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {ACCEPT_LOSS: before.id}}})
+
+    def made_anew() -> bool:
+        found = registry(own_broker)
+        return found is not None and scene.connection_status()["registryTopicId"] == found.id
+
+    scene.wait(made_anew, "there is a registry, and the status has its id", seen=scene.connection_status)
+    scene.api.apply(scene.delayed_topic("new", topic=f"{scene.topic}-new"))
+    scene.wait_until_served("new")
