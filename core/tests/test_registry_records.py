@@ -42,6 +42,7 @@ def state(*records: RegistryRecord) -> RegistryState:
     "record",
     [
         Claim(topic="orders", owner=SHOP, adopted=True, mark=86_400_001),
+        Claim(topic="orders", owner=SHOP, epoch=2, taken_from=EVIL, taken_at_ms=1_700_000_000_000),
         LayoutRecord(
             topic="orders",
             owner=SHOP,
@@ -89,6 +90,11 @@ def test_a_chain_that_an_older_version_noted_has_no_ends() -> None:
     record = decode("audited/orders", older)
     assert isinstance(record, AuditedRecord)
     assert record.ends == {}
+
+
+def test_a_claim_of_before_there_were_take_overs_reads_as_never_taken() -> None:
+    old = b'{"topic":"orders","owner":"cluster-1/shop/orders","adopted":false,"mark":5}'
+    assert decode("claim/orders/cluster-1/shop/orders", old) == Claim(topic="orders", owner=SHOP, mark=5)
 
 
 def test_the_first_claim_by_offset_holds_all_four_names() -> None:

@@ -14,7 +14,19 @@ from delayed_topics_operator_testing.scene import Scene
 
 @pytest.fixture(scope="session")
 def api(api_server: ApiServer) -> KubeApi:
-    """With what the chart makes. Pods are made and never scheduled: there are no nodes."""
+    """Pods are made and never scheduled: there are no nodes."""
+    return installed(api_server)
+
+
+@pytest.fixture(scope="session")
+def other_api() -> Iterator[KubeApi]:
+    """Of another Kubernetes cluster."""
+    with ApiServer() as other:
+        yield installed(other)
+
+
+def installed(api_server: ApiServer) -> KubeApi:
+    """With what the chart makes."""
     api_server.kubectl("create", "namespace", SYSTEM_NAMESPACE)
     api_server.kubectl("create", "serviceaccount", SERVICE_ACCOUNT, f"--namespace={SYSTEM_NAMESPACE}")
     api_server.kubectl("create", "namespace", AUDIT_NAMESPACE)

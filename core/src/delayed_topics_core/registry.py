@@ -1,7 +1,8 @@
 """The records of `delayedtopics.registry`: who owns which topic, and every layout. The operator writes, everybody follows.
 
 Key                      Value
-claim/<topic>/<owner>    Claim, written once and never rewritten: compaction keeps the order, the first by offset wins
+claim/<topic>/<owner>    Claim, written once and never rewritten: compaction keeps the order, the first by offset wins.
+                         Who takes over writes its own claim, and then removes the one that it took the topics from
 layout/<topic>           LayoutRecord: `planned`, then `serving` once Kafka has the partitions
 topics/<topic>           TopicsRecord: topic ids, the offsets that serving began at and, after removal, ended at
 audited/<topic>          AuditedRecord: where the last audit ended and the next one begins
@@ -44,12 +45,17 @@ class Claim:
     """`owner` claims the four names of `topic`. `adopted`: the front topic existed before, and was taken over.
 
     `mark`: carried by the topics that are made for this claim, see `creation_mark`. 0: by none.
+    `epoch`: how often the topics went over from one owner to another. Then `taken_from` is who had them before, and `taken_at_ms`
+    when that was, by the operator's clock.
     """
 
     topic: str
     owner: Owner
     adopted: bool = False
     mark: int = 0
+    epoch: int = 0
+    taken_from: Owner | None = None
+    taken_at_ms: int = 0
 
     @property
     def key(self) -> str:
@@ -147,6 +153,10 @@ def claim_key(topic: str, owner: Owner) -> str:
     return f"claim/{topic}/{owner}"
 
 
+def is_claim_key(key: str) -> bool:
+    return key.startswith("claim/")
+
+
 RegistryRecord = Claim | LayoutRecord | TopicsRecord | AuditedRecord
 
 
@@ -187,6 +197,11 @@ class RegistryState:
                 self.audited[record.topic] = record
         return record
 
+    def holds_any(self, owner: Owner) -> bool:
+        """Whether there is a topic whose holder is `owner`."""
+        claimed = [entry.claim for entry in self.claims.values() if entry.claim.owner == owner]
+        return any(self.holder(claim.topic) == claim for claim in claimed)
+
     def holder(self, topic: str) -> Claim | None:
         """The claim that holds any of the four names of `topic`: the first by offset that no earlier holder conflicts with."""
         wanted = _collision_keys(topic)
@@ -224,6 +239,9 @@ def encode(record: RegistryRecord) -> bytes:
                 "owner": str(record.owner),
                 "adopted": record.adopted,
                 "mark": record.mark,
+                "epoch": record.epoch,
+                "taken_from": str(record.taken_from) if record.taken_from else None,
+                "taken_at_ms": record.taken_at_ms,
             }
         case LayoutRecord():
             body = {
@@ -281,6 +299,9 @@ def decode(key: str, value: bytes) -> RegistryRecord:
                     owner=Owner.parse(body["owner"]),
                     adopted=body["adopted"],
                     mark=body.get("mark", 0),
+                    epoch=body.get("epoch", 0),
+                    taken_from=Owner.parse(body["taken_from"]) if body.get("taken_from") else None,
+                    taken_at_ms=body.get("taken_at_ms", 0),
                 )
             case "layout":
                 return _decode_layout(body)

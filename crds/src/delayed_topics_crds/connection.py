@@ -171,6 +171,9 @@ class Grant(Spec):
     """How large audits may be; no executors, 4 cores and 4 GiB unless set."""
     adopt: Annotated[bool, Strict()] = False
     """Whether they may take over a front topic that exists already. What was adopted is never deleted."""
+    take_over: Annotated[bool, Strict()] = False
+    """Whether a DelayedTopic there may, by annotation, take over the topics of a DelayedTopic of another Kubernetes cluster,
+    as after a restore or a move."""
 
 
 class ClusterKafkaConnectionSpec(KafkaConnectionSpec):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from delayed_topics_core.errors import DelayedTopicsError
+from delayed_topics_core.registry import Claim, Owner, is_claim_key
 from delayed_topics_kafka.errors import GroupActive, KafkaDoorError, TopicExists
 from delayed_topics_kafka.model import CommittedOffset
 
@@ -80,8 +81,12 @@ class Executor:
         self._clock = clock
         self._progress: dict[tuple[str, str], tuple[Progress, float]] = {}
 
-    async def execute(self, key: Key, actions: tuple[Action, ...], link: KafkaLink | None) -> Outcome:
-        """A failure at Kafka ends what is to be done there, not what is to be done in Kubernetes, and the other way round.
+    async def execute(
+        self, key: Key, actions: tuple[Action, ...], link: KafkaLink | None, owner: Owner | None = None
+    ) -> Outcome:
+        """`owner`: who has to hold the topics at the moment in which anything is done with them.
+
+        A failure at Kafka ends what is to be done there, not what is to be done in Kubernetes, and the other way round.
 
         Neither rests on the other within one plan, except that nothing is claimed, and nothing let go, after a failure.
         """
@@ -92,7 +97,7 @@ class Executor:
                 continue
             name = type(action).__name__
             try:
-                await self._one(key, action, link)
+                await self._one(key, action, link, owner)
             except (KafkaDoorError, KubeError, NotYet) as e:
                 metrics.ACTIONS.labels(name, "failed").inc()
                 failures[at_kube] = Failure(action=action, error=e)
@@ -124,7 +129,7 @@ class Executor:
         if said is not None and resource is not None:
             await self._recorder.record(resource, said)
 
-    async def _one(self, key: Key, action: Action, link: KafkaLink | None) -> None:
+    async def _one(self, key: Key, action: Action, link: KafkaLink | None, owner: Owner | None) -> None:
         match action:
             case AddFinalizer() | RemoveFinalizer():
                 await set_finalizer(self._kube, self._store, key, present=isinstance(action, AddFinalizer))
@@ -134,6 +139,8 @@ class Executor:
                 await self._delete(action)
             case _:
                 assert link is not None, f"{action} needs Kafka"
+                if owner is not None and not _about_claims(action) and not (await link.registry()).holds_any(owner):
+                    raise NotYet(f"the topics of {key} were taken over meanwhile")
                 await _at_kafka(action, link)
 
     async def _apply(self, action: ApplyChild) -> None:
@@ -154,6 +161,16 @@ class Executor:
         propagation = "Orphan" if action.orphan else "Foreground" if action.kind == "StatefulSet" else "Background"
         await self._kube.delete(action.kind, action.namespace, action.name, uid=action.uid, propagation=propagation)  # type: ignore[arg-type]
         await refresh(self._kube, self._store, action.kind, action.namespace, action.name)
+
+
+def _about_claims(action: Action) -> bool:
+    match action:
+        case WriteRegistry():
+            return isinstance(action.record, Claim)
+        case RemoveFromRegistry():
+            return all(is_claim_key(key) for key in action.keys)
+        case _:
+            return False
 
 
 KafkaAction = (

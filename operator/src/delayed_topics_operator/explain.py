@@ -86,8 +86,8 @@ def _event_reason(action: Action) -> str | None:  # noqa: C901  one line per cas
             return "TopicsDeleted"
         case DeleteGroup():
             return "GroupDeleted"
-        case WriteRegistry(record=Claim()):
-            return "Claimed"
+        case WriteRegistry(record=Claim(taken_from=former)):
+            return "TakenOver" if former else "Claimed"
         case WriteRegistry(record=LayoutRecord(state="serving")):
             return "LayoutServing"
         case ApplyChild() if action.rolls:

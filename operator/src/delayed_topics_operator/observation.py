@@ -51,7 +51,7 @@ class Wanted:
 @dataclass(frozen=True, kw_only=True)
 class Subject:
     """The resource itself. `accepted_losses`: ids of topics that the user gave up by annotation. `acknowledged_audit`: the audit whose
-    violation the user knows about."""
+    violation the user knows about. `take_over_from`: whose topics it is to take over, by annotation; see `reconcile.take_over`."""
 
     owner: Owner
     uid: str
@@ -65,6 +65,7 @@ class Subject:
     namespace_terminating: bool
     created_at: datetime | None = None
     acknowledged_audit: str | None = None
+    take_over_from: str = ""
 
     @property
     def namespace(self) -> str:

@@ -25,6 +25,9 @@ ACCEPT_LOSS = "delayedtopics.io/accept-loss-of-topic-id"
 """Annotation: ids, separated by commas, of front or delays topics that are gone and shall be begun anew; of a connection: of its
 registry, in whose place the one that is there is to be used, or a new one made."""
 
+TAKE_OVER = "delayedtopics.io/take-over-from"
+"""Annotation: whose topics are to be taken over, as the condition Claimed says it."""
+
 
 def accepted_losses(annotations: Mapping[str, str] | None) -> frozenset[str]:
     """Ids of topics that were given up by annotation."""
@@ -106,6 +109,7 @@ def subject(
         deleting=meta.deletion_timestamp is not None,
         plan_only=annotations.get(PLAN_ONLY) == "true",
         accepted_losses=accepted_losses(annotations),
+        take_over_from=annotations.get(TAKE_OVER, "").strip(),
         status=resource.status,
         namespace_labels=namespace_labels,
         namespace_terminating=namespace_terminating,

@@ -122,7 +122,7 @@ def usable(*grants: Grant, brokers: int = 3, registry_replicas: int = 3) -> Usab
 
 @dataclass
 class World:
-    """One DelayedTopic in its surroundings. `kafka` may be shared by several."""
+    """One DelayedTopic in its surroundings. `kafka` may be shared by several. `cluster`: the id of the Kubernetes cluster."""
 
     raw: Manifest
     kafka: Kafka = field(default_factory=Kafka)
@@ -136,11 +136,12 @@ class World:
     vanished: tuple[str, ...] = ()
     worker_pods: tuple[Manifest, ...] = ()
     gone: bool = False
+    cluster: str = CLUSTER
     done: list[Action] = field(default_factory=list)
 
     @property
     def owner(self) -> Owner:
-        return Owner(CLUSTER, self.raw["metadata"]["namespace"], self.raw["metadata"]["name"])
+        return Owner(self.cluster, self.raw["metadata"]["namespace"], self.raw["metadata"]["name"])
 
     @property
     def name(self) -> str:
@@ -150,6 +151,11 @@ class World:
     def edit(self, **spec: Any) -> None:
         self.raw["spec"].update(spec)
         self.raw["metadata"]["generation"] += 1
+
+    def annotate(self, **annotations: str) -> None:
+        """Of our own domain, by their last part with underscores."""
+        ours = {f"delayedtopics.io/{name.replace('_', '-')}": value for name, value in annotations.items()}
+        self.raw["metadata"]["annotations"].update(ours)
 
     def delete(self) -> None:
         self.raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -164,7 +170,7 @@ class World:
             now=self.now,
             gone_after_seconds=300,
             subject=subject(
-                model, cluster=CLUSTER, namespace_labels=self.labels, namespace_terminating=self.terminating
+                model, cluster=self.cluster, namespace_labels=self.labels, namespace_terminating=self.terminating
             ),
             wanted=wanted(model),
             connection=self.connection,

@@ -89,7 +89,7 @@ class Audits:
                 raise
             plan = reconcile(o)
             try:
-                await self._execute(key, plan.actions, self._link(o.topic))
+                await self._execute(key, plan.actions, o.topic)
             except KubeRefused as e:
                 await self._say(key, refused(o, e))
                 raise
@@ -221,7 +221,7 @@ class Audits:
             return Waiting(
                 reason=why.reason if why else Reason.CONNECTION_MISSING, message=why.message if why else str(connection)
             )
-        owner = Owner(self._cluster, namespace, topic.metadata.name)
+        owner = self._owner(topic)
         limit_ms, sample = audit.spec.max_lateness_ms, audit.spec.sample
         try:
             return await freeze(
@@ -241,18 +241,22 @@ class Audits:
         known = self._store.get("Namespace", "", namespace)
         return known is not None and "deletionTimestamp" in known["metadata"]
 
+    def _owner(self, topic: DelayedTopic) -> Owner:
+        return Owner(self._cluster, topic.metadata.namespace or "", topic.metadata.name)
+
     def _link(self, topic: DelayedTopic | None) -> KafkaLink | None:
         return self._connections.look(connection_key(topic))[1] if topic is not None else None
 
-    async def _execute(self, key: Key, actions: Sequence[AuditAction], link: KafkaLink | None) -> None:
+    async def _execute(self, key: Key, actions: Sequence[AuditAction], topic: DelayedTopic | None) -> None:
         """Raises what failed; what was done before stays done."""
+        link, owner = self._link(topic), self._owner(topic) if topic is not None else None
         for action in actions:
             if isinstance(action, Expire):
                 await self._expire(action)
                 continue
             if isinstance(action, WriteRegistry) and link is None:
                 raise NotYet(f"{key} has its verdict, and the registry can't be written: Kafka is away")
-            outcome = await self._executor.execute(key, (action,), link)
+            outcome = await self._executor.execute(key, (action,), link, owner)
             for failure in outcome.failures:
                 raise failure.error
 

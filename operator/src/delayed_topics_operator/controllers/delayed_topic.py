@@ -89,7 +89,9 @@ class DelayedTopics:
             if plan.actions and plan.actions == before:
                 log.warning("%s: what was done did not last, somebody else undoes it: %s", key, explanation(before))
                 return min(await self._conclude(key, plan, Outcome(done=0)), UNDONE_SECONDS)
-            outcome = await self._executor.execute(key, plan.actions, link)
+            outcome = await self._executor.execute(
+                key, plan.actions, link, Owner(self._cluster, key.namespace, key.name)
+            )
             if outcome.failures or not plan.actions:
                 return await self._conclude(key, plan, outcome)
             before = plan.actions

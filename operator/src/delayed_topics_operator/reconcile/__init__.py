@@ -18,6 +18,7 @@ from delayed_topics_operator.reconcile import (
     deletion,
     layout,
     status,
+    take_over,
     topics,
     verdict,
     workers,
@@ -27,6 +28,7 @@ __all__ = ["reconcile"]
 
 CHECKS: tuple[Callable[[Observation], Finding], ...] = (
     verdict.check,
+    take_over.stop_serving,
     access.check,
     claim.check,
     topics.check,

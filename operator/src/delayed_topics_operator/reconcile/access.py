@@ -67,6 +67,19 @@ def may_adopt(o: Observation, connection: Usable) -> bool:
     )
 
 
+def may_take_over(o: Observation, connection: Usable) -> bool:
+    """Whether the topics of a resource of another Kubernetes cluster may be taken over.
+
+    With a connection of its own a namespace has credentials that can write the registry itself; by annotation it has what is its own.
+    """
+    if connection.grants is None:
+        holder = o.kafka.registered.holder if o.kafka is not None else None
+        return holder is not None and holder.owner[1:] == o.subject.owner[1:]
+    return any(
+        grant.take_over and _covers(grant, o) and _within(grant, o, _partitions(o)) for grant in connection.grants
+    )
+
+
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """As Kubernetes reads a label selector: all requirements hold, and none is everything."""
     return all(labels.get(key) == value for key, value in (selector.match_labels or {}).items()) and all(

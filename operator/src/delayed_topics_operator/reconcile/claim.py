@@ -5,8 +5,9 @@ from delayed_topics_core.registry import Claim
 from delayed_topics_core.settings import creation_mark
 
 from delayed_topics_operator.observation import KafkaView, Observation, Usable
-from delayed_topics_operator.plan import Action, AddFinalizer, Finding, RemoveFromRegistry, Said, WriteRegistry
+from delayed_topics_operator.plan import Action, AddFinalizer, Finding, Said, WriteRegistry
 from delayed_topics_operator.reconcile.access import may_adopt
+from delayed_topics_operator.reconcile.take_over import held_by_other, taken
 
 
 def check(o: Observation) -> Finding:
@@ -14,20 +15,15 @@ def check(o: Observation) -> Finding:
     assert isinstance(o.connection, Usable)
     finalizer: tuple[Action, ...] = () if o.subject.has_finalizer else (AddFinalizer(),)
     own, holder = o.kafka.registered.own, o.kafka.registered.holder
+    if holder is not None and holder.owner != o.subject.owner:
+        return held_by_other(o, holder, own)
     if own is None:
         return _claim_anew(o, o.kafka, o.connection, finalizer)
-    if holder is not None and holder.owner != o.subject.owner:
-        withdraw = RemoveFromRegistry(
-            keys=(own.key,), why=f"withdraw the claim on {own.topic}, {_who(holder)} was first"
-        )
-        return Finding(actions=(withdraw,), conditions={Condition.CLAIMED: _held_by(holder)}, proceed=False)
     return Finding(actions=finalizer, conditions={Condition.CLAIMED: _held(own)})
 
 
 def _claim_anew(o: Observation, kafka: KafkaView, connection: Usable, finalizer: tuple[Action, ...]) -> Finding:
-    names, holder = o.wanted.names, kafka.registered.holder
-    if holder is not None:
-        return _stop(_held_by(holder))
+    names = o.wanted.names
     before = next((c for c in o.subject.status.conditions if c.type == Condition.CLAIMED), None)
     if before and before.reason == Reason.CLAIMED_BY_OTHER and before.observed_generation == o.subject.generation:
         # Who lost does not lie in wait: the next owner is who asks for it, not who happened to be refused before.
@@ -60,21 +56,8 @@ def _held(own: Claim) -> Said:
     return Said(
         status="True",
         reason=Reason.CLAIM_HELD,
-        message=f"the names of {own.topic} and its topics belong to this resource{adopted}",
+        message=f"the names of {own.topic} and its topics belong to this resource{adopted}{taken(own)}",
     )
-
-
-def _held_by(holder: Claim) -> Said:
-    message = (
-        f"the topics of {holder.topic} belong to {_who(holder)}: choose another spec.topic in a new resource, or have that one "
-        "deleted with deletionPolicy Delete, and then edit this one"
-    )
-    return Said(status="False", reason=Reason.CLAIMED_BY_OTHER, message=message)
-
-
-def _who(holder: Claim) -> str:
-    owner = holder.owner
-    return f"DelayedTopic {owner.namespace}/{owner.name} (Kubernetes cluster {owner.cluster})"
 
 
 def _foreign(o: Observation, existing: list[str]) -> Said:

@@ -1,16 +1,14 @@
 """The resource is being deleted: workers, group, topics, claim, in this order, as far as the policy says."""
 
-from collections.abc import Mapping
 from datetime import timedelta
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import Claim
 from delayed_topics_crds import DelayedTopicStatus
 
-from delayed_topics_operator.observation import KafkaView, Manifest, Observation, Unusable
+from delayed_topics_operator.observation import KafkaView, Observation, Unusable
 from delayed_topics_operator.plan import (
     Action,
-    DeleteChild,
     DeleteGroup,
     DeleteTopics,
     Notice,
@@ -21,7 +19,7 @@ from delayed_topics_operator.plan import (
 )
 from delayed_topics_operator.reconcile import status
 from delayed_topics_operator.reconcile.target import is_ours
-from delayed_topics_operator.reconcile.workers import fences, ours
+from delayed_topics_operator.reconcile.workers import fences, ours, removal
 
 WAIT_SECONDS = 1.0
 
@@ -31,7 +29,7 @@ def plan(o: Observation) -> Plan:
         return Plan()
     children = {key: live for key, live in o.children.items() if ours(live, o.subject)}
     if children:
-        return _waiting(o, "the workers stop", _delete_children(children))
+        return _waiting(o, "the workers stop", removal(children))
     if isinstance(o.connection, Unusable) or o.kafka is None:
         return _without_kafka(o)
     own, holder = o.kafka.registered.own, o.kafka.registered.holder
@@ -45,15 +43,6 @@ def plan(o: Observation) -> Plan:
     if o.wanted.deletion_policy == "Retain" and any(is_ours(o.kafka, name) for name in o.wanted.names.topics):
         return Plan(actions=(*fences(o), RemoveFinalizer()), notices=(_retained(o),))
     return _delete_all(o, o.kafka, own)
-
-
-def _delete_children(children: Mapping[tuple[str, str], Manifest]) -> tuple[Action, ...]:
-    """The StatefulSet goes in the foreground: it is gone when its pods are."""
-    return tuple(
-        DeleteChild(kind=kind, namespace=live["metadata"]["namespace"], name=name, uid=live["metadata"]["uid"])
-        for (kind, name), live in sorted(children.items(), key=lambda entry: entry[0][0] != "StatefulSet")
-        if not live["metadata"].get("deletionTimestamp")
-    )
 
 
 def _without_kafka(o: Observation) -> Plan:

@@ -1,5 +1,6 @@
 """Are the workers, and what they need, there and as declared?"""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from delayed_topics_core.names import transactional_id
@@ -69,6 +70,15 @@ def fences(o: Observation) -> tuple[FenceWorkers, ...]:
 
 def workers_name(o: Observation) -> str:
     return manifests.object_name(namespace=o.subject.namespace, name=o.subject.name, home=o.pods.home)
+
+
+def removal(children: Mapping[tuple[str, str], Manifest]) -> tuple[Action, ...]:
+    """The StatefulSet goes in the foreground: it is gone when its pods are."""
+    return tuple(
+        DeleteChild(kind=kind, namespace=live["metadata"]["namespace"], name=name, uid=live["metadata"]["uid"])
+        for (kind, name), live in sorted(children.items(), key=lambda entry: entry[0][0] != "StatefulSet")
+        if not live["metadata"].get("deletionTimestamp")
+    )
 
 
 def _action(o: Observation, wanted: Manifest) -> Action | None:

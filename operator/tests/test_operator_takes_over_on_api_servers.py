@@ -1,0 +1,118 @@
+"""Kubernetes clusters come and go, Kafka stays: what was backed up is applied again, here or in another cluster."""
+
+from collections.abc import Iterator
+
+import pytest
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.operator_process import OperatorProcess
+from delayed_topics_operator_testing.scene import Manifest, Scene
+
+pytestmark = pytest.mark.api
+
+ALLOWED = [{"namespaceSelector": {}, "topicPrefixes": [""], "takeOver": True}]
+TAKE_OVER = "delayedtopics.io/take-over-from"
+
+
+@pytest.fixture
+def elsewhere(other_api: KubeApi, scene: Scene, broker: Broker) -> Iterator[Scene]:
+    """Another Kubernetes cluster with a namespace of the same name, an operator and the same Kafka."""
+    made = Scene(other_api, broker, OperatorProcess(other_api, "--resync-seconds=3"))
+    made.namespace, made.topic = scene.namespace, scene.topic
+    try:
+        made.open(allow=ALLOWED)
+        yield made
+    finally:
+        made.close()
+
+
+def cluster_id(api: KubeApi) -> str:
+    found = api.get("Namespace", "kube-system")
+    assert found is not None
+    return str(found["metadata"]["uid"])
+
+
+def backed_up(found: Manifest | None) -> Manifest:
+    """As Velero and `kubectl get -o yaml` keep it, without what a restore leaves out: status, and what the API server fills in."""
+    assert found is not None
+    meta = {
+        key: value for key, value in found["metadata"].items() if key in ("name", "namespace", "annotations", "labels")
+    }
+    return {"apiVersion": "delayedtopics.io/v1alpha1", "kind": found["kind"], "metadata": meta, "spec": found["spec"]}
+
+
+def test_all_that_was_deleted_and_is_applied_again_goes_on_with_the_same_topics(scene: Scene) -> None:
+    scene.apply(delaySeconds=[0, 10, 60])
+    scene.wait_until_served()
+    ids, layout = scene.topic_ids(), scene.registry().layouts[scene.topic]
+    kept = backed_up(scene.resource())
+    connection = backed_up(scene.api.get("ClusterKafkaConnection", "default"))
+    scene.delete()
+    scene.api.kubectl("delete", "clusterkafkaconnection", "default", "--timeout=60s")
+    assert scene.topic_ids() == ids
+    scene.api.apply(connection, kept)
+    scene.wait_until_served()
+    assert scene.topic_ids() == ids
+    assert scene.registry().layouts[scene.topic] == layout
+
+
+def test_a_restored_cluster_takes_over_from_a_lost_one_that_may_come_back_and_change_nothing(
+    scene: Scene, elsewhere: Scene
+) -> None:
+    scene.apply(delaySeconds=[0, 10], partitions=3)
+    scene.wait_until_served()
+    ids, noted = scene.topic_ids(), scene.registry().topics[scene.topic]
+    scene.operator.kill()  # the cluster is lost
+    former, here = cluster_id(scene.api), cluster_id(elsewhere.api)
+
+    elsewhere.apply(delaySeconds=[0, 10], partitions=3)
+    elsewhere.wait_for("Claimed", "False", "ClaimedByOther")
+    assert f"{TAKE_OVER}={former}" in elsewhere.condition("Claimed")["message"]
+    elsewhere.patch(
+        "DelayedTopic", scene.topic, {"metadata": {"annotations": {TAKE_OVER: former}}}, namespace=scene.namespace
+    )
+    elsewhere.wait_until_served()
+    elsewhere.wait_event("TakenOver", former)
+    assert scene.topic_ids() == ids
+    assert scene.registry().topics[scene.topic] == noted
+    holder = scene.registry().holder(scene.topic)
+    assert holder is not None
+    assert (holder.owner.cluster, holder.taken_from and holder.taken_from.cluster) == (here, former)
+
+    scene.operator.start()  # it was not lost for good
+    scene.wait_for("Claimed", "False", "ClaimedByOther")
+    scene.wait(
+        lambda: not scene.made("StatefulSet"), "the former workers are gone", seen=lambda: scene.made("StatefulSet")
+    )
+    scene.api.apply(scene.delayed_topic(delaySeconds=[0, 10, 60], partitions=9, deletionPolicy="Delete"))
+    scene.delete()
+    assert scene.topic_ids() == ids
+    assert scene.topics()[f"{scene.topic}.delays"] == 3
+    assert scene.registry().holder(scene.topic) == holder
+    assert elsewhere.condition("Claimed")["status"] == "True"
+
+
+def test_while_both_clusters_live_the_former_one_stops_its_workers_by_itself(scene: Scene, elsewhere: Scene) -> None:
+    scene.apply()
+    scene.wait_until_served()
+    annotations = {TAKE_OVER: cluster_id(scene.api)}
+    elsewhere.api.apply(elsewhere.delayed_topic(annotations=annotations))
+    elsewhere.wait_until_served()
+    scene.wait_for("Ready", "False", "ClaimedByOther")
+    scene.wait(
+        lambda: not scene.made("StatefulSet"), "the former workers are gone", seen=lambda: scene.made("StatefulSet")
+    )
+    assert "took them over from here" in scene.condition("Claimed")["message"]
+
+
+def test_where_the_connection_does_not_allow_it_a_restored_cluster_takes_nothing(
+    scene: Scene, elsewhere: Scene
+) -> None:
+    scene.apply()
+    scene.wait_until_served()
+    claims = dict(scene.registry().claims)
+    elsewhere.api.apply(elsewhere.cluster_connection())
+    elsewhere.api.apply(elsewhere.delayed_topic(annotations={TAKE_OVER: cluster_id(scene.api)}))
+    elsewhere.wait_for("Claimed", "False", "NotAllowed")
+    assert scene.registry().claims == claims
+    assert elsewhere.made("StatefulSet") == []
