@@ -214,7 +214,7 @@ def _pod(name: str, subject: Subject, wanted: Wanted, pods: PodSettings, files: 
                 "labelSelector": {"matchLabels": labels(subject)},
             }
         ],
-        "containers": [_container(wanted, pods)],
+        "containers": [_container(subject, wanted, pods)],
         "volumes": [
             {
                 "name": "settings",
@@ -248,13 +248,16 @@ def _pod(name: str, subject: Subject, wanted: Wanted, pods: PodSettings, files: 
     return {**spec, **{key: value for key, value in given.items() if value}}
 
 
-def _container(wanted: Wanted, pods: PodSettings) -> Manifest:
+def _container(subject: Subject, wanted: Wanted, pods: PodSettings) -> Manifest:
     return {
         "name": "worker",
         "image": pods.image,
         "imagePullPolicy": pods.image_pull_policy,
         "args": ["--config", "/etc/delayed-topics/worker.json"],
-        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "env": [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "DELAYED_TOPIC_OWNER", "value": str(subject.owner)},
+        ],
         "ports": [{"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}],
         "volumeMounts": [{"name": "settings", "mountPath": "/etc/delayed-topics", "readOnly": True}],
         "resources": _resources(wanted),

@@ -48,7 +48,8 @@ def main(config_path: Path, connection_path: Path) -> None:
     """Release the due records of delayed topics, hop the others, until SIGTERM.
 
     Everything about a topic (layout, retry cap, pause, group) is followed live in delayedtopics.registry. The member's
-    name is POD_NAME, or the host's name. Serves /livez, /readyz, /metrics and /status.
+    name is POD_NAME, or the host's name. With DELAYED_TOPIC_OWNER, as the registry writes it (cluster/namespace/name), it serves
+    nothing that has gone over to another owner. Serves /livez, /readyz, /metrics and /status.
 
     Exit code 0 after SIGTERM, 2 for a configuration that can't be used, 1 when Kafka has shut this member out for good.
     """
@@ -68,7 +69,7 @@ def _run(config_path: Path, connection_path: Path) -> None:
     config = WorkerConfig.read(config_path)
     connection = Connection.from_directory(connection_path)
     member = os.environ.get("POD_NAME") or socket.gethostname()
-    served = ServedTopics.of(config.topics)
+    served = ServedTopics.of(config.topics, os.environ.get("DELAYED_TOPIC_OWNER", ""))
     metrics = Metrics()
     board = Board(boot_seconds)
     relay = Relay(config, connection, served, member=member, metrics=metrics, board=board)

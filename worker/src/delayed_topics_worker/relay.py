@@ -181,6 +181,10 @@ class Relay:
         """Registry, topics, subscription."""
         now = boot_seconds()
         changed = self._read_registry()
+        if changed and self._subscribed and all(served.taken_over for served in self._served):
+            log.warning("%s went over to another owner, whose workers serve it: leaving", ", ".join(self._subscribed))
+            self._board.ready = False
+            self._leave_group()
         if changed or (not self._subscribed and now >= self._start_at):
             self._subscribe()
             self._watch.look()

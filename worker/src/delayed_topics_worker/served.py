@@ -12,22 +12,30 @@ from delayed_topics_worker.topic_watch import Sight
 
 @dataclass
 class Served:
-    """`layout`: the newest that was seen serving, None before the first. `dead_letter_partitions`: 0 while it isn't known."""
+    """`layout`: the newest that was seen serving, None before the first. `dead_letter_partitions`: 0 while it isn't known.
+
+    `owner`: whose workers these are; empty: anybody's. `taken_over`: the topics are another's now, whose own workers serve them.
+    """
 
     topic: str
     names: TopicNames
+    owner: str = ""
     layout: LayoutRecord | None = None
     topics: TopicsRecord | None = None
     dead_letter_partitions: int = 0
+    taken_over: bool = False
 
     @classmethod
-    def of(cls, topic: str) -> "Served":
-        return cls(topic=topic, names=TopicNames.of(topic))
+    def of(cls, topic: str, owner: str = "") -> "Served":
+        return cls(topic=topic, names=TopicNames.of(topic), owner=owner)
 
     def follow(self, state: RegistryState) -> bool:
         """Takes what the registry says; True if anything changed. A planned layout is not followed until it serves."""
         layout, topics = state.layouts.get(self.topic), state.topics.get(self.topic)
-        if layout is not None and layout.state != "serving":
+        self.taken_over = layout is not None and self.owner not in ("", str(layout.owner))
+        if self.taken_over:
+            layout = None
+        elif layout is not None and layout.state != "serving":
             layout = self.layout
         changed = layout != self.layout or topics != self.topics
         self.layout, self.topics = layout, topics
@@ -67,8 +75,8 @@ class ServedTopics:
     by_front: dict[str, Served] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, topics: tuple[str, ...]) -> "ServedTopics":
-        return cls({topic: Served.of(topic) for topic in topics})
+    def of(cls, topics: tuple[str, ...], owner: str = "") -> "ServedTopics":
+        return cls({topic: Served.of(topic, owner) for topic in topics})
 
     def __iter__(self) -> Iterator[Served]:
         return iter(self.by_front.values())

@@ -1,0 +1,56 @@
+"""Topics that went over to another Kubernetes cluster: its workers serve them, and those of the former one leave by themselves."""
+
+from typing import Any
+
+import pytest
+from delayed_topics_core.registry import Owner
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker_testing.process import Launch
+from delayed_topics_worker_testing.world import Declared, World
+
+pytestmark = pytest.mark.broker
+
+
+def of_owner(owner: Owner) -> Launch:
+    return Launch(environment={"DELAYED_TOPIC_OWNER": str(owner)})
+
+
+def produce(orders: Declared, count: int) -> None:
+    for n in range(count):
+        orders.produce(b"%d" % n, partition=n % 2)
+    orders.flush()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_workers_of_a_former_owner_leave_and_those_of_the_new_one_go_on_under_the_same_name(
+    world: World, protocol: Any
+) -> None:
+    orders = world.declare((0,))
+    before, after = orders.record.owner, Owner("another-cluster", *orders.record.owner[1:])
+    former = world.start(orders, protocol=protocol, launch=of_owner(before))
+    produce(orders, 10)
+    assert len(orders.ready(10)) == 10
+    orders.change(owner=after)
+    wait_until(lambda: former.get("/readyz")[0] != 200, what="the former worker has left")
+    produce(orders, 10)
+    heir = world.start(orders, protocol=protocol, launch=of_owner(after))
+    assert len(orders.ready(20)) == 20
+    assert former.running
+    assert heir.running
+
+    former.kill()  # and is started again, as a pod would be
+    again = world.start(orders, protocol=protocol, launch=of_owner(before), ready=False)
+    wait_until(lambda: again.get("/livez")[0] == 200, what="the former worker runs")
+    produce(orders, 10)
+    wait_until(
+        lambda: sum(at.offset for (topic, _), at in orders.committed().items() if topic == orders.names.front) == 30,
+        what="everything is committed",
+    )
+    assert len(orders.ready(30)) == 30
+    assert heir.running
+    assert again.get("/readyz")[0] != 200
+
+    orders.change(owner=before)
+    again.ready()
+    produce(orders, 10)
+    assert len(orders.ready(40)) == 40
