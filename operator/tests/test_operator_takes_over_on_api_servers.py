@@ -3,7 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
+from delayed_topics.registry_copy import export_registry, import_registry
+from delayed_topics_core.names import TopicNames
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_process import OperatorProcess
 from delayed_topics_operator_testing.scene import Manifest, Scene
@@ -12,6 +16,13 @@ pytestmark = pytest.mark.api
 
 ALLOWED = [{"namespaceSelector": {}, "topicPrefixes": [""], "takeOver": True}]
 TAKE_OVER = "delayedtopics.io/take-over-from"
+
+
+@pytest.fixture
+def mirror() -> Iterator[Broker]:
+    """Another Kafka cluster."""
+    with Broker() as other:
+        yield other
 
 
 @pytest.fixture
@@ -116,3 +127,40 @@ def test_where_the_connection_does_not_allow_it_a_restored_cluster_takes_nothing
     elsewhere.wait_for("Claimed", "False", "NotAllowed")
     assert scene.registry().claims == claims
     assert elsewhere.made("StatefulSet") == []
+
+
+def test_topics_that_were_mirrored_to_another_kafka_are_served_there_from_the_offsets_that_their_groups_have(
+    scene: Scene, other_api: KubeApi, mirror: Broker
+) -> None:
+    scene.apply(delaySeconds=[0, 10], partitions=3)
+    scene.wait_until_served()
+    exported = export_registry(scene.connection)
+    former, counts, names = cluster_id(scene.api), scene.topics(), TopicNames.of(scene.topic)
+    scene.operator.kill()  # both clusters are lost
+
+    there = Scene(other_api, mirror, OperatorProcess(other_api, "--resync-seconds=3"))
+    there.namespace, there.topic = scene.namespace, scene.topic
+    made = [NewTopicSpec(name=name, partitions=count, replication_factor=1) for name, count in counts.items()]
+    there.kafka.create_topics(made)
+    ids = there.topic_ids()
+    assert len(ids) == 4
+    offsets = {
+        (name, p): CommittedOffset(0, "translated") for name in (names.front, names.delays) for p in range(counts[name])
+    }
+    there.kafka.commit(names.group, offsets)
+    done = import_registry(Connection(bootstrap_servers=mirror.bootstrap), exported)
+    assert done.rebased.count(scene.topic) == 1
+    try:
+        there.open(allow=ALLOWED)
+        annotations = {TAKE_OVER: former}
+        there.api.apply(there.delayed_topic(annotations=annotations, delaySeconds=[0, 10], partitions=3))
+        there.wait_until_served()
+        assert there.topic_ids() == ids, "the mirrored topics are the ones"
+        record = there.registry().topics[scene.topic]
+        assert record.ids == ids
+        assert record.begun == {name: counts[name] for name in (names.front, names.delays)}
+        assert there.registry().layouts[scene.topic].layout == scene.registry().layouts[scene.topic].layout
+        committed = there.kafka.committed_of_groups({names.group: list(offsets)})[names.group]
+        assert committed == offsets, "nothing was begun anew"
+    finally:
+        there.close()
