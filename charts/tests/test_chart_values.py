@@ -75,6 +75,7 @@ def test_a_misspelt_value_is_refused_wherever_it_is(helm: Cluster, tmp_path: Pat
     [
         {"images": {"pullPolicy": "Sometimes"}},
         {"images": {"operator": {"repository": ""}}},
+        {"images": {"worker": {"digest": "sha256:cafe"}}},
         {"crds": {"install": "no"}},
         {"tenantNamespaces": ["Shop"]},
         {"tenantNamespaces": ["shop", "shop"]},

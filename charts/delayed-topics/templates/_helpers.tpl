@@ -41,7 +41,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- define "delayed-topics.image" -}}
 {{- $root := index . 0 -}}
 {{- $image := index $root.Values.images (index . 1) -}}
-{{ $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}
+{{ $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ with $image.digest }}@{{ . }}{{ end }}
 {{- end -}}
 
 {{/* What the "restricted" Pod Security Standard asks of a pod. The user is the image's, a number, or whom the cluster chooses:

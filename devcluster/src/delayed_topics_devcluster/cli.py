@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import click
 
@@ -15,6 +16,8 @@ from delayed_topics_devcluster.engine import engine_environment, engine_wheel
 from delayed_topics_devcluster.errors import CommandFailedError
 from delayed_topics_devcluster.images import IMAGES, build_archive
 from delayed_topics_devcluster.paths import ENGINE_SOURCE
+from delayed_topics_devcluster.release import publish as publish_release
+from delayed_topics_devcluster.release import release as make_release
 
 __all__ = ["main"]
 
@@ -89,6 +92,20 @@ def build_image(names: tuple[str, ...]) -> None:
     """Build images if anything of them has changed; prints their archives."""
     for name in names:
         click.echo(build_archive(name).archive)
+
+
+@main.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+def release(folder: Path) -> None:
+    """Make images, chart, SBOMs and provenance of this commit in FOLDER, for IMAGE_REGISTRY=registry/path."""
+    make_release(folder.absolute())
+
+
+@main.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def publish(folder: Path) -> None:
+    """Push what `release` made to IMAGE_REGISTRY; PLAIN_HTTP=1: to a registry without TLS. Prints the chart's address."""
+    click.echo(publish_release(folder.absolute(), plain_http=bool(os.environ.get("PLAIN_HTTP"))))
 
 
 @main.command()

@@ -1,9 +1,13 @@
-"""The wheel of the relay's engine, built from worker/engine: once per content, then never again."""
+"""The wheel of the relay's engine, built from worker/engine: once per content, then never again.
+
+It is the same bits wherever it is built: no folder of this machine is in it.
+"""
 
 import base64
 import csv
 import hashlib
 import io
+import json
 import os
 import shutil
 import sys
@@ -53,7 +57,7 @@ def _key() -> str:
 
 
 def _build(folder: Path) -> None:
-    environment = engine_environment()
+    environment = _without_folders(engine_environment())
     maturin = Path(sys.executable).with_name("maturin")
     with step("building the relay's engine from source (half a minute the first time)"):
         run(
@@ -61,33 +65,69 @@ def _build(folder: Path) -> None:
             cwd=ENGINE_SOURCE,
             environment=environment,
         )
-        _take_symbols_out(next(folder.glob("*.whl")))
+        _finish(next(folder.glob("*.whl")))
 
 
-def _take_symbols_out(wheel: Path) -> None:
-    """Puts them into a file beside the wheel. Names of functions stay, so that py-spy and perf can tell them."""
+def _without_folders(environment: dict[str, str]) -> dict[str, str]:
+    """For a build in which the compilers call this machine's folders by other names."""
+    run("cargo", "fetch", "--quiet", "--locked", cwd=ENGINE_SOURCE, environment=environment)
+    registry = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo") / "registry" / "src"
+    names = {str(ENGINE_SOURCE): "/engine", environment["CARGO_TARGET_DIR"]: "/target"}
+    names.update((str(folder), "/crates") for folder in registry.iterdir())
+    return {
+        **environment,
+        "CARGO_BUILD_RUSTFLAGS": " ".join(f"--remap-path-prefix={folder}={name}" for folder, name in names.items()),
+        "CFLAGS": " ".join(f"-ffile-prefix-map={folder}={name}" for folder, name in names.items()),
+    }
+
+
+def _finish(wheel: Path) -> None:
+    """Puts the debugging symbols into a file beside the wheel, and takes what differs from build to build out of its SBOM.
+
+    Names of functions stay, so that py-spy and perf can tell them.
+    """
     with zipfile.ZipFile(wheel) as archive:
         contents = {entry: archive.read(entry) for entry in archive.infolist()}
     [library] = [entry for entry in contents if entry.filename.endswith(".so")]
-    whole = wheel.with_name(Path(library.filename).name)
-    symbols = whole.with_suffix(".so.debug")
-    whole.write_bytes(contents[library])
-    run("objcopy", "--only-keep-debug", whole, symbols)
-    run("objcopy", "--strip-debug", f"--add-gnu-debuglink={symbols.name}", whole, cwd=whole.parent)
-    contents[library] = whole.read_bytes()
-    whole.unlink()
+    [sbom] = [entry for entry in contents if entry.filename.endswith(".cyclonedx.json")]
+    changed = {
+        library: _stripped(contents[library], wheel.with_name(Path(library.filename).name)),
+        sbom: _repeatable(contents[sbom]),
+    }
     [record] = [entry for entry in contents if entry.filename.endswith(".dist-info/RECORD")]
-    contents[record] = _record(contents[record], library.filename, contents[library])
+    contents |= changed
+    contents[record] = _record(contents[record], {entry.filename: content for entry, content in changed.items()})
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         for entry, content in contents.items():
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
 
 
-def _record(former: bytes, name: str, content: bytes) -> bytes:
-    """A wheel's table of files, with another content of one of them."""
-    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+def _stripped(library: bytes, whole: Path) -> bytes:
+    """The library without its debugging symbols, which stay in a file of that name with `.debug` behind it."""
+    symbols = whole.with_suffix(".so.debug")
+    whole.write_bytes(library)
+    run("objcopy", "--only-keep-debug", whole, symbols)
+    run("objcopy", "--strip-debug", f"--add-gnu-debuglink={symbols.name}", whole, cwd=whole.parent)
+    stripped = whole.read_bytes()
+    whole.unlink()
+    return stripped
+
+
+def _repeatable(sbom: bytes) -> bytes:
+    document = json.loads(sbom.replace(f"file://{ENGINE_SOURCE}".encode(), b"file:///engine"))
+    document.pop("serialNumber", None)
+    document["metadata"].pop("timestamp", None)
+    return json.dumps(document, indent=2).encode()
+
+
+def _record(former: bytes, changed: dict[str, bytes]) -> bytes:
+    """A wheel's table of files, with another content of some of them."""
     written = io.StringIO()
     table = csv.writer(written, lineterminator="\n")
     for row in csv.reader(io.StringIO(former.decode())):
-        table.writerow([name, f"sha256={digest}", len(content)] if row[0] == name else row)
+        if (content := changed.get(row[0])) is not None:
+            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            table.writerow([row[0], f"sha256={digest}", len(content)])
+        else:
+            table.writerow(row)
     return written.getvalue().encode()

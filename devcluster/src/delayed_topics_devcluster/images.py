@@ -1,6 +1,10 @@
-"""The project's images, built only when something that goes into them has changed."""
+"""The project's images, built only when something that goes into them has changed, and always to the same bits.
+
+So that they are the same wherever they are built, no time, folder, host name or umask of the machine goes into them.
+"""
 
 import hashlib
+import json
 import os
 import shutil
 from dataclasses import dataclass
@@ -15,9 +19,11 @@ from delayed_topics_devcluster.paths import IMAGE_SOURCES, REPOSITORY, cache_dir
 from delayed_topics_devcluster.progress import step
 from delayed_topics_devcluster.wheels import own_wheels, third_party_wheels
 
-__all__ = ["IMAGES", "BuiltImage", "build_archive", "image_name", "make_context"]
+__all__ = ["IMAGES", "BuiltImage", "build_archive", "build_layout", "image_name", "image_registry", "make_context"]
 
 DEBIAN_SUITE = "bookworm"
+EPOCH_SECONDS = 315_532_800
+"""When everything in an image was made, by its own account: 1980, the first year that zip files can tell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +52,15 @@ IMAGES = {
 }
 
 
+def image_registry() -> str:
+    """Where images are to be found: IMAGE_REGISTRY, or a name for those that are nowhere but on this machine."""
+    return (os.environ.get("IMAGE_REGISTRY") or "delayed-topics").rstrip("/")
+
+
 def image_name(name: str) -> str:
     """What manifests call the image."""
     _recipe(name)
-    registry = (os.environ.get("IMAGE_REGISTRY") or "delayed-topics").rstrip("/")
-    return f"{registry}/{name}:dev"
+    return f"{image_registry()}/{name}:dev"
 
 
 def build_archive(name: str) -> BuiltImage:
@@ -60,6 +70,17 @@ def build_archive(name: str) -> BuiltImage:
     """
     with locked("images"):
         return _build_archive(name)
+
+
+def build_layout(name: str, folder: Path, *, tag: str) -> str:
+    """Build an image, write it as an OCI image layout that calls it `tag`, and return the digest of its manifest."""
+    with locked("images"), step(f"building image {name}"):
+        install_for_images()
+        base = _recipe(name).base
+        _bud(make_context(name), tag=image_name(name), base_name=_ensure_base_in_store(base, _base_archive(base)))
+        _buildah("push", "--quiet", image_name(name), f"oci:{folder}:{tag}")
+    [manifest] = json.loads((folder / "index.json").read_text())["manifests"]
+    return str(manifest["digest"])
 
 
 def _build_archive(name: str) -> BuiltImage:
@@ -84,6 +105,7 @@ def make_context(name: str) -> Path:
     context = cache_dir("contexts") / name
     shutil.rmtree(context, ignore_errors=True)
     shutil.copytree(IMAGE_SOURCES / name, context)
+    shutil.copy(REPOSITORY / "LICENSE", context)
     if recipe.distribution:
         _link(third_party_wheels(recipe.distribution), context / "wheels" / "third-party")
         _link(own_wheels(recipe.distribution), context / "wheels" / "own")
@@ -92,6 +114,8 @@ def make_context(name: str) -> Path:
         _link(Path(folder), context / "spark-jars")
     if recipe.kafka_jars:
         _link(kafka_jars(), context / "jars")
+    for path in (context, *context.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
     return context
 
 
@@ -102,20 +126,33 @@ def _recipe(name: str) -> Recipe:
 
 
 def _base_archive(base: str) -> Path:
-    """A root file system of Debian packages: images/base/<kind>.packages."""
-    packages = (IMAGE_SOURCES / "base" / f"{base}.packages").read_text()
-    key = hashlib.sha256(packages.encode()).hexdigest()[:16]
+    """A root file system of Debian packages: images/base/<kind>.packages.
+
+    They come from Debian's mirrors as they are now, or from what the file DEBIAN_SOURCES says in the form of a sources.list.
+    """
+    packages = ",".join((IMAGE_SOURCES / "base" / f"{base}.packages").read_text().split())
+    kept = ("exclude=/usr/share/doc/*", "include=/usr/share/doc/*/copyright", "exclude=/usr/share/locale/*")
+    hooks = (
+        'ln -s python3 "$1/usr/bin/python"',
+        # mmdebstrap takes them from this machine
+        'rm -f "$1/etc/resolv.conf" "$1/etc/hostname" "$1/etc/apt/sources.list" "$1"/etc/apt/sources.list.d/*',
+    )
+    options = (
+        *("--variant=minbase", "--format=tar", f"--include={packages}"),
+        *(f"--dpkgopt=path-{rule}" for rule in kept),
+        *(f"--customize-hook={hook}" for hook in hooks),
+    )
+    sources = [os.environ["DEBIAN_SOURCES"]] if os.environ.get("DEBIAN_SOURCES") else []
+    ingredients = (str(EPOCH_SECONDS), DEBIAN_SUITE, *options, *(Path(file).read_text() for file in sources))
+    key = hashlib.sha256("\0".join(ingredients).encode()).hexdigest()[:16]
     root = cache_dir("images") / f"{base}-{key}.rootfs.tar"
     if not root.exists():
         install_for_images()
         with step(f"making base image {base} of Debian packages (about 45 s)"):
             unfinished = root.with_suffix(".unfinished")
-            names = ",".join(line for line in packages.split() if line)
-            excluded = ("/usr/share/doc/*", "/usr/share/locale/*")
-            options = [f"--dpkgopt=path-exclude={path}" for path in excluded]
             run(
-                *("mmdebstrap", "--variant=minbase", "--format=tar", f"--include={names}", *options),
-                *("--customize-hook=ln -s python3 $1/usr/bin/python", DEBIAN_SUITE, unfinished),
+                *("mmdebstrap", *options, DEBIAN_SUITE, unfinished, *sources),
+                environment={"SOURCE_DATE_EPOCH": str(EPOCH_SECONDS)},
             )
             unfinished.rename(root)
     return root
@@ -136,7 +173,8 @@ def _ensure_base_in_store(base: str, root: Path) -> str:
 
 def _bud(context: Path, *, tag: str, base_name: str | None) -> None:
     base = [f"--build-arg=BASE_IMAGE={base_name}"] if base_name else []
-    _buildah("build", "--layers", "--pull-never", "--isolation=chroot", f"--tag={tag}", *base, str(context))
+    how = ("--layers", "--pull-never", "--isolation=chroot", f"--timestamp={EPOCH_SECONDS}")
+    _buildah("build", *how, f"--tag={tag}", *base, str(context))
 
 
 def _push(name: str, archive: Path) -> None:
