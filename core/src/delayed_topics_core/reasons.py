@@ -66,6 +66,7 @@ class Reason(StrEnum):
     ONE_REPLICA = "OneReplica"
     ONE_IN_SYNC_REPLICA = "OneInSyncReplica"
     REPLICATION_DIFFERS = "ReplicationDiffers"
+    SETTING_REFUSED = "SettingRefused"
     # workers
     WORKERS_STARTING = "WorkersStarting"
     WORKERS_FAILING = "WorkersFailing"

@@ -6,6 +6,7 @@ from typing import Literal
 TopicRole = Literal["front", "delays", "ready", "dead-letter"]
 
 MIN_ISR = "min.insync.replicas"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 MARK_SETTING = "delete.retention.ms"
 """Has the mark of a topic that was made for a claim. Kafka has no labels for topics, and to a topic that is never compacted this
@@ -21,9 +22,19 @@ _DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 """Kafka's default for `max.message.bytes`: a batch as the broker sees it, compressed. Producers send none that is larger before it is
 compressed, unless they are told to."""
 FRONT_MAX_MESSAGE_BYTES = 2 * _DEFAULT_MAX_MESSAGE_BYTES
-COPY_MAX_MESSAGE_BYTES = 8 * _DEFAULT_MAX_MESSAGE_BYTES
+COPY_MAX_MESSAGE_BYTES = 8 * 1_048_576
 """A copy has our headers too, and may compress worse than the original: the source's codec is not known to a consumer. A retry, which
-goes to the front topic, is such a copy as well."""
+goes to the front topic, is such a copy as well. It is the most that several managed services allow."""
+
+NEEDED = {
+    "message.timestamp.type": "records are released by the time at which the broker got them",
+    "cleanup.policy": "compaction would remove records that wait",
+    "retention.ms": "records have to outlive their longest delay, the outage budget and two days",
+    "retention.bytes": "records that wait would be removed when there are many",
+}
+"""Settings that a promise can't be kept without, and why. Where Kafka refuses one of them and has another value, nothing is served."""
+DURABLE = (MIN_ISR, UNCLEAN_ELECTION)
+"""Settings that decide how many lost disks lose a record."""
 
 
 def creation_mark(uid: str) -> int:
@@ -67,6 +78,6 @@ def topic_settings(
         "retention.ms": str(retention_seconds * 1000),
         "retention.bytes": "-1",
         MIN_ISR: str(least_in_sync(replication_factor)),
-        "unclean.leader.election.enable": "false",
+        UNCLEAN_ELECTION: "false",
         "max.message.bytes": str(FRONT_MAX_MESSAGE_BYTES if role == "front" else COPY_MAX_MESSAGE_BYTES),
     }

@@ -19,7 +19,7 @@ from typing import Self
 
 from delayed_topics_devcluster.commands import run
 from delayed_topics_devcluster.errors import DevclusterError
-from delayed_topics_devcluster.kafka import QUICK, java_command, kafka_jars
+from delayed_topics_devcluster.kafka import QUICK, java_command, kafka_jars, refusing_policy
 from delayed_topics_devcluster.locks import locked
 from delayed_topics_devcluster.orphans import folder_of_mine, remove_orphans
 from delayed_topics_devcluster.ports import free_ports
@@ -111,12 +111,14 @@ class Broker:
         environment: Mapping[str, str] | None = None,
         java_options: Sequence[str] | None = None,
         seat: Seat | None = None,
+        refusing: Sequence[str] = (),
     ) -> None:
         """`settings` are added to the server.properties and win over this module's. `host`: the address it listens on.
         `environment` is added to the process's. `java_options`: by default those that make it start quickly, at the price of
-        its speed later. `seat`: of one that is a member of Brokers."""
+        its speed later. `seat`: of one that is a member of Brokers. `refusing`: settings of topics that its policy takes from nobody."""
         self._directory: Path | None = None
-        self._settings = {**SETTINGS, **(settings or {})}
+        self._class_path = refusing_policy() if refusing else None
+        self._settings = {**SETTINGS, **(_policy(refusing) if refusing else {}), **(settings or {})}
         self._heap_megabytes = heap_megabytes
         self._environment = environment
         self._java_options = java_options
@@ -183,7 +185,9 @@ class Broker:
         heap = f"{self._heap_megabytes}m"
         options = (f"-Xmx{heap}", f"-Xms{heap}", *java_options)
         process = start_detached(
-            java_command("kafka.Kafka", self.directory / "server.properties", options=options),
+            java_command(
+                "kafka.Kafka", self.directory / "server.properties", options=options, class_path=self._class_path
+            ),
             log=self.log_path,
             environment=self._environment,
         )
@@ -248,7 +252,7 @@ class Broker:
         file = self.directory / "server.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         words = ("format", "--cluster-id", seat.cluster_id, "--config", file)
-        run(*java_command("kafka.tools.StorageTool", *words, options=java_options))
+        run(*java_command("kafka.tools.StorageTool", *words, options=java_options, class_path=self._class_path))
 
 
 class Brokers:
@@ -297,6 +301,11 @@ class Brokers:
         """End all of them at once and remove their data."""
         for member in self.members:
             member.close()
+
+
+def _policy(refusing: Sequence[str]) -> dict[str, str]:
+    kinds = ("create.topic", "alter.config")
+    return {f"{kind}.policy.class.name": "RefusingPolicy" for kind in kinds} | {"refused.settings": " ".join(refusing)}
 
 
 def _class_archive() -> Path:

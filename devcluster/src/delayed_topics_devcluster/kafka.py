@@ -1,15 +1,17 @@
 """Kafka's own jars, as Maven resolves them, and running what is in them."""
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from delayed_topics_devcluster.commands import run
 from delayed_topics_devcluster.locks import made_once
 from delayed_topics_devcluster.paths import IMAGE_SOURCES, cache_dir
 from delayed_topics_devcluster.preconditions import require_java, require_java_compiler, require_maven
 
-__all__ = ["QUICK", "compiled", "java_command", "java_tool", "kafka_jars", "maven_jars"]
+__all__ = ["QUICK", "compiled", "java_command", "java_tool", "kafka_jars", "maven_jars", "refusing_policy"]
 
 POM = IMAGE_SOURCES / "kafka" / "pom.xml"
 LOGGING = IMAGE_SOURCES / "kafka" / "log4j2.properties"
@@ -19,21 +21,24 @@ QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def kafka_jars() -> Path:
-    """The folder with the jars of images/kafka/pom.xml; they are fetched when that file has changed (about 12 s)."""
-    return maven_jars("kafka", POM)
+    """The folder with the jars of images/kafka/pom.xml, or of the version KAFKA_VERSION; fetched the first time (about 12 s)."""
+    version = os.environ.get("KAFKA_VERSION")
+    return maven_jars("kafka", POM, {"kafka.version": version, "kafka.tools.version": version} if version else {})
 
 
-def maven_jars(name: str, pom: Path) -> Path:
-    """The folder with the jars that a pom.xml asks for, in the user's cache, keyed by the file's content.
+def maven_jars(name: str, pom: Path, properties: Mapping[str, str] = MappingProxyType({})) -> Path:
+    """The folder with the jars that a pom.xml asks for, in the user's cache, keyed by the file's content and these properties.
 
     Raises CommandFailedError if they can't be had, PreconditionError without Maven.
     """
 
     def fetch(folder: Path) -> None:
         require_maven()
-        run("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={folder}")
+        run("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={folder}", *chosen)
 
-    return made_once(cache_dir(name) / hashlib.sha256(pom.read_bytes()).hexdigest()[:16], fetch)
+    chosen = [f"-D{key}={value}" for key, value in properties.items()]
+    key = hashlib.sha256(pom.read_bytes() + "".join(chosen).encode()).hexdigest()[:16]
+    return made_once(cache_dir(name) / key, fetch)
 
 
 def compiled(name: str, sources: Sequence[Path], *, jars: Path) -> str:
@@ -50,6 +55,11 @@ def compiled(name: str, sources: Sequence[Path], *, jars: Path) -> str:
     for file in sources:
         digest.update(file.read_bytes())
     return f"{made_once(cache_dir('classes') / f'{name}-{digest.hexdigest()[:16]}', compile_all)}:{jars}/*"
+
+
+def refusing_policy() -> str:
+    """The class path of a broker with the class RefusingPolicy."""
+    return compiled("policy", [Path(__file__).with_name("RefusingPolicy.java")], jars=kafka_jars())
 
 
 def java_command(

@@ -9,11 +9,11 @@ from confluent_kafka import KafkaError
 from delayed_topics_kafka.calls import settle
 from delayed_topics_kafka.groups import GroupCalls
 from delayed_topics_kafka.model import BrokerInfo, ClusterInfo
-from delayed_topics_kafka.topics import TopicCalls
+from delayed_topics_kafka.refusable import RefusableCalls
 from delayed_topics_kafka.transactions import TransactionCalls
 
 
-class KafkaAdmin(TopicCalls, GroupCalls, TransactionCalls):
+class KafkaAdmin(RefusableCalls, GroupCalls, TransactionCalls):
     """The admin door to the cluster of one connection."""
 
     def describe_cluster(self) -> ClusterInfo:

@@ -9,10 +9,11 @@ DelayedTopicsError (core)
         ├── TopicMissing
         ├── TopicExists
         ├── GroupActive         members are in the group, so its offsets are theirs
+        ├── SettingsRefused     some settings of a topic; `words_of` has Kafka's of each
         └── RegistryLost        the registry's records were removed, or the topic was made again
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -33,11 +34,12 @@ class KafkaUnreachable(KafkaDoorError):
 
 
 class KafkaRefused(KafkaDoorError):
-    """Kafka refused, for the reason that it calls `code`."""
+    """Kafka refused, for the reason that it calls `code`. `words`: its own."""
 
-    def __init__(self, message: str, *, code: str) -> None:
+    def __init__(self, message: str, *, code: str, words: str = "") -> None:
         super().__init__(message)
         self.code = code
+        self.words = words
 
 
 class NotAuthorized(KafkaRefused):
@@ -54,6 +56,14 @@ class TopicExists(KafkaRefused):
 
 class GroupActive(KafkaRefused):
     """The consumer group has members: only they can commit, and it can't be deleted."""
+
+
+class SettingsRefused(KafkaRefused):
+    """Kafka doesn't take these settings of a topic, by a policy of whoever runs it; others of the same call were set."""
+
+    def __init__(self, message: str, *, code: str, words_of: Mapping[str, str]) -> None:
+        super().__init__(message, code=code)
+        self.words_of = words_of
 
 
 class RegistryLost(KafkaRefused):
@@ -137,7 +147,11 @@ def door_error(error: KafkaError, *, doing: str, bootstrap_servers: str) -> Kafk
             f"{where} did not answer in time ({error.name()}: {error.str()}); check the address, the network and the brokers"
         )
     kind = _REFUSALS.get(error.code(), KafkaRefused)
-    return kind(f"{where} refused: {error.name()}: {error.str()}{_WHAT_TO_DO.get(kind, '')}", code=error.name())
+    return kind(
+        f"{where} refused: {error.name()}: {error.str()}{_WHAT_TO_DO.get(kind, '')}",
+        code=error.name(),
+        words=error.str(),
+    )
 
 
 @contextmanager

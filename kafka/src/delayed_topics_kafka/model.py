@@ -27,7 +27,7 @@ class ClusterInfo:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicInfo:
     """`id` as Kafka's own tools print it. `replication_factor`: the lowest of its partitions. `leaders_known`: all partitions serve.
-    `lagging`: partitions that have replicas out of sync.
+    `lagging`: partitions that have replicas out of sync. `left_out`: of a topic that was just made, the settings that Kafka refused.
     """
 
     name: str
@@ -36,6 +36,7 @@ class TopicInfo:
     replication_factor: int
     leaders_known: bool
     lagging: tuple[int, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

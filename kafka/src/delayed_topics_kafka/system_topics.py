@@ -7,7 +7,14 @@ from delayed_topics_core.settings import MIN_ISR, least_in_sync
 
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.calls import V
-from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused, KafkaUnreachable, RegistryLost, TopicExists
+from delayed_topics_kafka.errors import (
+    KafkaDoorError,
+    KafkaRefused,
+    KafkaUnreachable,
+    RegistryLost,
+    SettingsRefused,
+    TopicExists,
+)
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 
 _DAY_MS: Final = 86_400_000
@@ -21,6 +28,12 @@ _SETTINGS: Final[dict[str, dict[str, str]]] = {
     EVENTS_TOPIC: {"cleanup.policy": "delete", "retention.ms": str(7 * _DAY_MS), "retention.bytes": "-1"},
     CLOCK_TOPIC: {"cleanup.policy": "delete", "retention.ms": "600000", "segment.ms": "600000"},
 }
+
+_NEEDED: Final[dict[str, tuple[str, str]]] = {
+    REGISTRY_TOPIC: ("cleanup.policy", "what it says of a topic would be removed by its age"),
+    CLOCK_TOPIC: ("message.timestamp.type", "workers read the brokers' time from it, by which records are released"),
+}
+"""What nothing works without, and why. Others that Kafka refuses are left as Kafka has them."""
 
 
 def system_topic_settings(topic: str, *, replication_factor: int) -> dict[str, str]:
@@ -78,7 +91,8 @@ def ensure_system_topics(
         if (told := _value(info)) is None:
             raise KafkaUnreachable(f"topic {topic} was made a moment ago, and the broker doesn't know it yet")
         found[topic] = told
-    _repair(admin, existing, replication_factor)
+    incomplete = {topic: info for topic, info in found.items() if info.left_out}
+    _repair(admin, {**existing, **incomplete}, replication_factor)
     return {topic: _of_one_partition(topic, info) for topic, info in found.items()}
 
 
@@ -91,8 +105,16 @@ def _repair(admin: KafkaAdmin, existing: dict[str, TopicInfo], most_replicas: in
         drifted = {name: value for name, value in wanted.items() if actual.get(name) != value}
         if drifted:
             drift[topic] = drifted
-    for outcome in admin.alter_topic_configs(drift).values():
-        _value(outcome)
+    for topic, outcome in admin.alter_topic_configs(drift).items():
+        if not isinstance(outcome, SettingsRefused):
+            _value(outcome)
+        elif topic in _NEEDED and (words := outcome.words_of.get(_NEEDED[topic][0])) is not None:
+            setting, why = _NEEDED[topic]
+            raise KafkaRefused(
+                f"Kafka refuses {setting}={drift[topic][setting]} of topic {topic} ({words}), which is needed: {why}; "
+                "have it allowed by whoever runs Kafka",
+                code=outcome.code,
+            )
 
 
 def _of_one_partition(topic: str, info: TopicInfo) -> TopicInfo:

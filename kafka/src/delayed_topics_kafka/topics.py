@@ -62,18 +62,8 @@ class TopicCalls(AdminCalls):
     def create_topics(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo | KafkaDoorError]:
         """Returns when each topic that could be created is usable: Kafka answers before leaders are there."""
         deadline = self._deadline()
-        by_name = {spec.name: spec for spec in specs}
-
-        def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
-            topics = [
-                NewTopic(s.name, s.partitions, s.replication_factor, config=dict(s.config))
-                for s in (by_name[name] for name in pending)
-            ]
-            futures = self._client.create_topics(topics, request_timeout=timeout_seconds)
-            return {name: future.result for name, future in futures.items()}
-
-        made = self._many(list(by_name), send, lambda name: f"creating topic {name}", nothing, deadline)
-        return self._usable(made, {name: spec.partitions for name, spec in by_name.items()}, deadline)
+        made = self._ask_for_topics(specs, deadline, validate_only=False)
+        return self._usable(made, {spec.name: spec.partitions for spec in specs}, deadline)
 
     def create_partitions(self, totals: Mapping[str, int]) -> dict[str, TopicInfo | KafkaDoorError]:
         """Grows each topic to its total number of partitions; returns when the new ones are usable."""
@@ -125,6 +115,22 @@ class TopicCalls(AdminCalls):
         """The first offset whose timestamp, in milliseconds, is at or after the given one; None if nothing is that new."""
         specs = {partition: OffsetSpec.for_timestamp(at_ms) for partition, at_ms in times_ms.items()}
         return self._offsets(specs, "read_uncommitted", lambda found: found.offset if found.offset >= 0 else None)
+
+    def _ask_for_topics(
+        self, specs: Sequence[NewTopicSpec], deadline: Deadline, *, validate_only: bool
+    ) -> dict[str, KafkaDoorError | None]:
+        """What Kafka says to them. `validate_only`: none is made."""
+        by_name = {spec.name: spec for spec in specs}
+
+        def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
+            topics = [
+                NewTopic(s.name, s.partitions, s.replication_factor, config=dict(s.config))
+                for s in (by_name[name] for name in pending)
+            ]
+            futures = self._client.create_topics(topics, request_timeout=timeout_seconds, validate_only=validate_only)
+            return {name: future.result for name, future in futures.items()}
+
+        return self._many(list(by_name), send, lambda name: f"creating topic {name}", nothing, deadline)
 
     def _offsets(
         self,

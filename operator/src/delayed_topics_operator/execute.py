@@ -3,12 +3,13 @@
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from delayed_topics_core.errors import DelayedTopicsError
 from delayed_topics_core.registry import Claim, Owner, is_claim_key
-from delayed_topics_kafka.errors import GroupActive, KafkaDoorError, TopicExists
+from delayed_topics_core.settings import MARK_SETTING
+from delayed_topics_kafka.errors import GroupActive, KafkaDoorError, SettingsRefused, TopicExists
 from delayed_topics_kafka.model import CommittedOffset
 
 from delayed_topics_operator import metrics
@@ -194,14 +195,19 @@ async def _at_kafka(action: KafkaAction, link: KafkaLink) -> None:  # noqa: C901
             await link.remove(action.keys)
         case CreateTopics():
             try:
-                await link.create_topics(action.specs)
+                made = await link.create_topics(action.specs)
             except TopicExists as e:
                 # Somebody made it in this moment: the next pass sees that it isn't ours.
                 raise NotYet(str(e)) from e
+            if unmarked := {name: info.id for name, info in made.items() if MARK_SETTING in info.left_out}:
+                await link.write([replace(action.record, ids={**action.record.ids, **unmarked})])
         case GrowTopic():
             await link.create_partitions(action.topic, action.total)
         case AlterSettings():
-            await link.alter_config(action.topic, action.settings)
+            try:
+                await link.alter_config(action.topic, action.settings)
+            except SettingsRefused as e:
+                raise NotYet(str(e)) from e  # the next pass says which, and goes on without them
         case CommitOffsets():
             try:
                 await link.commit(action.group, {key: CommittedOffset(at) for key, at in action.offsets.items()})

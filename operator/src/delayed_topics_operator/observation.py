@@ -110,8 +110,16 @@ class Registered:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """A value of a topic's setting that Kafka did not take a while ago, and its words."""
+
+    value: str
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class KafkaView:
-    """Kafka, as far as one delayed topic is concerned.
+    """Kafka, as far as one delayed topic is concerned. `refused`: by topic and setting.
 
     `earliest`, `latest`: of partitions that the registry has no start offset for. `committed`: of partitions not known to have begun.
     """
@@ -124,6 +132,7 @@ class KafkaView:
     committed: Mapping[TopicPartitionKey, CommittedOffset | None]
     group: GroupInfo
     news: WorkerNews
+    refused: Mapping[str, Mapping[str, Refusal]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

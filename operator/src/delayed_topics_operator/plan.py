@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_core.registry import RegistryRecord
+from delayed_topics_core.registry import RegistryRecord, TopicsRecord
 from delayed_topics_crds import DelayedTopicStatus
 from delayed_topics_kafka.model import NewTopicSpec
 
@@ -38,7 +38,10 @@ class RemoveFromRegistry:
 
 @dataclass(frozen=True, kw_only=True)
 class CreateTopics:
+    """`record`: what is noted of the resource's topics before; the ids of those that can't be marked are added to it."""
+
     specs: tuple[NewTopicSpec, ...]
+    record: TopicsRecord
 
 
 @dataclass(frozen=True, kw_only=True)

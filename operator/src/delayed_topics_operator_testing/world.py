@@ -12,12 +12,21 @@ from typing import Any, assert_never
 
 from delayed_topics_core.reasons import Condition
 from delayed_topics_core.registry import Owner, RegistryState, TopicsRecord, claim_key, encode
+from delayed_topics_core.settings import MARK_SETTING
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import Grant, parse, to_dict
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, GroupMember, TopicInfo
 from delayed_topics_operator import manifests
 from delayed_topics_operator.eventlog import WorkerNews
-from delayed_topics_operator.observation import KafkaView, Observation, PodSettings, Registered, Unusable, Usable
+from delayed_topics_operator.observation import (
+    KafkaView,
+    Observation,
+    PodSettings,
+    Refusal,
+    Registered,
+    Unusable,
+    Usable,
+)
 from delayed_topics_operator.plan import (
     Action,
     AddFinalizer,
@@ -45,6 +54,17 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 OF_AUDITS = ("lastAudit", "lastViolation")
 """What the controller of audits writes into the status."""
 
+KAFKAS_OWN = {
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    "retention.ms": "604800000",
+    "min.insync.replicas": "1",
+    "unclean.leader.election.enable": "false",
+    "max.message.bytes": "1048588",
+    "delete.retention.ms": "86400000",
+}
+"""Kafka's defaults."""
+
 Manifest = dict[str, Any]
 
 
@@ -71,6 +91,9 @@ class Kafka:
     registry: RegistryState = field(default_factory=RegistryState)
     brokers: int = 3
     made: int = 0
+    refuses: frozenset[str] = frozenset()
+    """Settings of topics that a policy takes from nobody."""
+    refused: dict[str, dict[str, Refusal]] = field(default_factory=dict)
 
     def create(
         self, name: str, partitions: int, replication_factor: int = 3, config: Mapping[str, str] | None = None
@@ -229,12 +252,21 @@ class World:
             case CreateTopics():
                 for spec in action.specs:
                     assert spec.name not in kafka.topics
-                    kafka.create(spec.name, spec.partitions, spec.replication_factor, spec.config)
+                    config = {**spec.config, **{key: KAFKAS_OWN[key] for key in kafka.refuses}}
+                    kafka.create(spec.name, spec.partitions, spec.replication_factor, config)
+                if MARK_SETTING in kafka.refuses:
+                    ids = {spec.name: kafka.topics[spec.name].id for spec in action.specs}
+                    record = replace(action.record, ids={**action.record.ids, **ids})
+                    kafka.write(record.key, encode(record))
             case GrowTopic():
                 assert kafka.topics[action.topic].partitions == action.present < action.total
                 kafka.topics[action.topic].partitions = action.total
             case AlterSettings():
-                kafka.topics[action.topic].config.update(action.settings)
+                for key, value in action.settings.items():
+                    if key in kafka.refuses:
+                        kafka.refused.setdefault(action.topic, {})[key] = Refusal(value=value, words="not allowed")
+                    else:
+                        kafka.topics[action.topic].config[key] = value
             case CommitOffsets():
                 assert not kafka.members.get(action.group)
                 kafka.committed.setdefault(action.group, {}).update(action.offsets)
@@ -295,6 +327,7 @@ class World:
                 members=members,
             ),
             news=self.news,
+            refused=kafka.refused,
         )
 
     def _info(self, name: str) -> TopicInfo | None:

@@ -14,7 +14,7 @@ from delayed_topics_core.names import REGISTRY_TOPIC
 from delayed_topics_core.registry import RegistryRecord, RegistryState
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable, RegistryLost
+from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable, RegistryLost, SettingsRefused
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_kafka.model import (
     ClusterInfo,
@@ -31,6 +31,7 @@ from delayed_topics_operator import metrics
 from delayed_topics_operator.eventlog import EventLog
 from delayed_topics_operator.gateways.gather import Gatherer
 from delayed_topics_operator.gateways.groups import Call, GroupCalls
+from delayed_topics_operator.gateways.refusals import Refusals
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class KafkaLink:
         self.failure: KafkaDoorError | None = None
         """Set when registry or events can't be followed any more: the link is to be made anew."""
         self.event_log = EventLog()
+        self.refusals = Refusals()
         self._topics = Gatherer(self._describe_topics)
         self._configs = Gatherer(self._describe_configs)
         self._groups = Gatherer(self._describe_groups)
@@ -194,15 +196,20 @@ class KafkaLink:
     async def remove(self, keys: Sequence[str]) -> None:
         await self._writes.ask(dict.fromkeys(keys))
 
-    async def create_topics(self, specs: Sequence[NewTopicSpec]) -> None:
+    async def create_topics(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo]:
         """Returns when the topics can be used. Raises TopicExists."""
-        _values(await self._creates.ask({spec.name: spec for spec in specs}))
+        return _values(await self._creates.ask({spec.name: spec for spec in specs}))
 
     async def create_partitions(self, topic: str, total: int) -> None:
         _values(await self._grows.ask({topic: total}))
 
     async def alter_config(self, topic: str, settings: Mapping[str, str]) -> None:
-        _values(await self._alters.ask({topic: settings}))
+        """Raises SettingsRefused, and remembers which."""
+        try:
+            _values(await self._alters.ask({topic: settings}))
+        except SettingsRefused as e:
+            self.refusals.note(topic, settings, e.words_of)
+            raise
 
     async def delete_topics(self, names: Sequence[str]) -> None:
         _values(await self._deletes.ask(dict.fromkeys(names)))

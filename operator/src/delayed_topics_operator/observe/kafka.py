@@ -37,6 +37,7 @@ async def kafka_view(link: KafkaLink, names: TopicNames, owner: Owner) -> KafkaV
         committed=committed,
         group=group,
         news=link.event_log.news(names.front),
+        refused={name: link.refusals.of(name) for name in existing},
     )
 
 

@@ -10,10 +10,11 @@ from delayed_topics_core.layout import surplus
 from delayed_topics_core.names import REGISTRY_TOPIC
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import TopicsRecord
-from delayed_topics_core.settings import MIN_ISR, least_in_sync
+from delayed_topics_core.settings import DURABLE, MIN_ISR, least_in_sync
 
 from delayed_topics_operator.observation import KafkaView, Observation, Usable
 from delayed_topics_operator.plan import Action, CommitOffsets, Finding, Said, WriteRegistry
+from delayed_topics_operator.reconcile.enforced import missing
 from delayed_topics_operator.reconcile.target import Target, identified, target, write_layout
 from delayed_topics_operator.reconcile.topics import complete
 
@@ -120,6 +121,13 @@ def _durability(o: Observation, kafka: KafkaView, t: Target) -> Said:
     replicas[REGISTRY_TOPIC] = o.connection.registry_replicas
     in_sync[REGISTRY_TOPIC] = least_in_sync(o.connection.registry_replicas)
     reduced = sorted(name for name, factor in replicas.items() if min(factor, in_sync[name]) == 1)
+    lacking = missing(o, kafka, t, DURABLE.__contains__)
+    if lacking:
+        message = (
+            f"{'; '.join(map(str, lacking))}: a record that counts as written can be lost with one broker's disk; have it allowed "
+            "by whoever runs Kafka"
+        )
+        return Said(status="True", reason=Reason.SETTING_REFUSED, message=message)
     if not reduced:
         return Said(
             status="False",

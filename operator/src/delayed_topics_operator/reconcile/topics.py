@@ -1,9 +1,9 @@
 """Are the four topics there, large enough, and set as the promises need it?"""
 
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_core.settings import MARK_SETTING, MIN_ISR, TopicRole
+from delayed_topics_core.settings import DURABLE, MARK_SETTING, NEEDED, TopicRole
 from delayed_topics_crds.delayed_topic import MAX_PARTITIONS
-from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
+from delayed_topics_kafka.model import NewTopicSpec
 
 from delayed_topics_operator.observation import KafkaView, Observation, Usable
 from delayed_topics_operator.plan import (
@@ -17,6 +17,7 @@ from delayed_topics_operator.plan import (
     WriteRegistry,
 )
 from delayed_topics_operator.reconcile.access import growth_refused
+from delayed_topics_operator.reconcile.enforced import RETENTION, differing, enforced, is_refused, missing
 from delayed_topics_operator.reconcile.target import (
     ROLES,
     Target,
@@ -31,10 +32,6 @@ from delayed_topics_operator.reconcile.target import (
 from delayed_topics_operator.translate import ACCEPT_LOSS
 
 NO_LEADER_WAKE_SECONDS = 2.0
-RETENTION = "retention.ms"
-FLOORS = frozenset({RETENTION, "max.message.bytes", MIN_ISR})
-"""Settings that are never lowered."""
-UNLIMITED = -1
 
 
 def check(o: Observation) -> Finding:
@@ -49,16 +46,19 @@ def check(o: Observation) -> Finding:
         return Finding(conditions={Condition.TOPICS_READY: refusal})
     created = tuple(spec for role in ROLES if (spec := _created(o, o.kafka, t, role)))
     grown = tuple(growth for role in ROLES if (growth := _grown(o.kafka, t, role)))
-    made = (*((CreateTopics(specs=created),) if created else ()), *grown)
+    made = (*((CreateTopics(specs=created, record=identified(o, o.kafka)),) if created else ()), *grown)
     repaired = tuple(action for role in ROLES if (action := _repaired(o, o.kafka, t, role)))
     planned = write_layout(o, o.kafka, t, complete=False) if made else ()
     leaderless = any(info is not None and not info.leaders_known for info in o.kafka.topics.values())
     names = (*(spec.name for spec in created), *(action.topic for action in grown))
+    # Before something new is served its topics have what a promise needs: what differs may turn out to be refused.
+    lacking = any(setting in NEEDED for role in ROLES for setting in differing(o, o.kafka, t, role))
     return Finding(
         actions=(*_identified(o, o.kafka), *planned, *made, *repaired),
         conditions={Condition.TOPICS_READY: _said(o, o.kafka, t, names, leaderless)},
         notices=_made_again(o, o.kafka, t),
         wake_seconds=NO_LEADER_WAKE_SECONDS if leaderless else None,
+        proceed=not lacking,
     )
 
 
@@ -133,29 +133,13 @@ def _growth_refused(o: Observation, kafka: KafkaView, t: Target) -> Said | None:
 
 
 def _repaired(o: Observation, kafka: KafkaView, t: Target, role: TopicRole) -> Action | None:
-    name = t.names[role]
-    info, live = kafka.topics.get(name), kafka.configs.get(name)
-    if info is None or live is None:
-        return None
-    wanted = _wanted(o, t, role, info)
-    differ = {key: value for key, value in wanted.items() if not _holds(info, key, live.get(key), value)}
-    if not differ:
-        return None
-    return AlterSettings(topic=name, settings=differ, present={key: live.get(key) for key in differ})
-
-
-def _wanted(o: Observation, t: Target, role: TopicRole, info: TopicInfo) -> dict[str, str]:
-    """While replicas move, Kafka counts the old and the new ones: what is asked for bounds what is believed."""
-    return settings(o, t, role, min(t.replication_factor, info.replication_factor))
-
-
-def _holds(info: TopicInfo, key: str, live: str | None, wanted: str) -> bool:
-    """What somebody set beyond what the promises need stays: lowering a retention would delete records."""
-    if live is None or key not in FLOORS:
-        return live == wanted
-    if key == MIN_ISR and int(live) > info.replication_factor:
-        return False  # nothing could be written
-    return int(live) >= int(wanted) or (key == RETENTION and int(live) == UNLIMITED)
+    name, live = t.names[role], kafka.configs.get(t.names[role], {})
+    differ = {
+        key: value for key, value in differing(o, kafka, t, role).items() if not is_refused(kafka, name, key, value)
+    }
+    return (
+        AlterSettings(topic=name, settings=differ, present={key: live.get(key) for key in differ}) if differ else None
+    )
 
 
 def _said(o: Observation, kafka: KafkaView, t: Target, made: tuple[str, ...], leaderless: bool) -> Said:
@@ -172,11 +156,31 @@ def _said(o: Observation, kafka: KafkaView, t: Target, made: tuple[str, ...], le
             "records in the further ones wait for ever; raise spec.partitions by the difference to have them served at the first delay"
         )
         return Said(status="False", reason=Reason.PARTITIONS_FOREIGN, message=message)
-    return _replicas(o, kafka, t) or Said(
-        status="True",
-        reason=Reason.AS_DECLARED,
-        message=f"all four topics are as declared{_kept_longer(o, kafka, t)}",
+    return (
+        _needed(o, kafka, t)
+        or _replicas(o, kafka, t)
+        or Said(
+            status="True",
+            reason=Reason.AS_DECLARED,
+            message=f"all four topics are as declared{_kept_longer(o, kafka, t)}{_without(o, kafka, t)}",
+        )
     )
+
+
+def _needed(o: Observation, kafka: KafkaView, t: Target) -> Said | None:
+    """A promise that can't be kept because Kafka refuses a setting."""
+    lacking = missing(o, kafka, t, NEEDED.__contains__)
+    if not lacking:
+        return None
+    message = "; ".join(f"{found}: {NEEDED[found.setting]}" for found in lacking)
+    message += "; have it allowed by whoever runs Kafka, see docs/managed-kafka.md. Until then nothing new is served"
+    return Said(status="False", reason=Reason.SETTING_REFUSED, message=message)
+
+
+def _without(o: Observation, kafka: KafkaView, t: Target) -> str:
+    """What is left out, as far as neither TopicsReady nor DurabilityReduced is about it."""
+    lacking = missing(o, kafka, t, lambda setting: setting not in (*NEEDED, *DURABLE))
+    return "".join(f"; {found}: a copy that doesn't fit becomes a dead letter" for found in lacking)
 
 
 def _replicas(o: Observation, kafka: KafkaView, t: Target) -> Said | None:
@@ -201,7 +205,7 @@ def _kept_longer(o: Observation, kafka: KafkaView, t: Target) -> str:
     for role in ROLES:
         name = t.names[role]
         info, live = kafka.topics.get(name), kafka.configs.get(name, {}).get(RETENTION)
-        if info is not None and live is not None and live != (asked := _wanted(o, t, role, info)[RETENTION]):
+        if info is not None and live is not None and live != (asked := enforced(o, t, role, info)[RETENTION]):
             longer.append(f"{RETENTION} of {name} is {live} and not {asked}")
     return f"; kept for longer than that: {', '.join(longer)} (kafka-configs.sh lowers it)" if longer else ""
 

@@ -1,0 +1,39 @@
+import java.util.Map;
+import java.util.Set;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.PolicyViolationException;
+import org.apache.kafka.server.policy.AlterConfigPolicy;
+import org.apache.kafka.server.policy.CreateTopicPolicy;
+
+/** Refuses the topic settings that the broker's setting {@code refused.settings} lists, as managed services do. */
+public class RefusingPolicy implements CreateTopicPolicy, AlterConfigPolicy {
+  private Set<String> refused = Set.of();
+
+  @Override
+  public void configure(Map<String, ?> settings) {
+    refused = Set.of(String.valueOf(settings.get("refused.settings")).split(" "));
+  }
+
+  @Override
+  public void validate(CreateTopicPolicy.RequestMetadata request) {
+    refuse(request.configs());
+  }
+
+  @Override
+  public void validate(AlterConfigPolicy.RequestMetadata request) {
+    if (request.resource().type() == ConfigResource.Type.TOPIC) {
+      refuse(request.configs());
+    }
+  }
+
+  private void refuse(Map<String, String> settings) {
+    for (String name : refused) {
+      if (settings.containsKey(name)) {
+        throw new PolicyViolationException("Altering topic config property '" + name + "' is disallowed");
+      }
+    }
+  }
+
+  @Override
+  public void close() {}
+}

@@ -1,0 +1,63 @@
+"""Topics on brokers that refuse settings, by a policy as managed services have one.
+
+Kafka refuses the whole call and says in words why. So each setting is tried by itself: what is refused is left out, and told.
+https://kafka.apache.org/documentation/#brokerconfigs_create.topic.policy.class.name
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeGuard
+
+from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused, SettingsRefused
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
+from delayed_topics_kafka.topics import TopicCalls
+
+_CODES: Final = frozenset({"POLICY_VIOLATION", "INVALID_CONFIG"})
+
+
+class RefusableCalls(TopicCalls):
+    """As TopicCalls, but a setting that is refused takes no other with it."""
+
+    def create_topics(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo | KafkaDoorError]:
+        """Returns when each topic that could be created is usable. A setting that Kafka refuses is left out of it."""
+        outcomes = super().create_topics(specs)
+        for spec in specs:
+            if _is_about_settings(outcomes[spec.name]) and spec.config:
+                outcomes[spec.name] = self._created_without(spec, outcomes[spec.name])
+        return outcomes
+
+    def alter_topic_configs(self, settings: Mapping[str, Mapping[str, str]]) -> dict[str, KafkaDoorError | None]:
+        """Sets these settings of each topic and leaves its others alone; SettingsRefused: Kafka refuses some, and has taken the rest."""
+        outcomes = super().alter_topic_configs(settings)
+        for topic, outcome in outcomes.items():
+            if _is_about_settings(outcome):
+                outcomes[topic] = self._one_by_one(topic, settings[topic], outcome)
+        return outcomes
+
+    def _created_without(self, spec: NewTopicSpec, refusal: TopicInfo | KafkaDoorError) -> TopicInfo | KafkaDoorError:
+        """The topic, made without the settings that are refused each by itself; or why it isn't made without any of them either."""
+
+        def answer(config: Mapping[str, str]) -> KafkaDoorError | None:
+            bare = replace(spec, config=config)
+            return self._ask_for_topics([bare], self._deadline(), validate_only=True)[spec.name]
+
+        if (other := answer({})) is not None:
+            return refusal if _is_about_settings(other) else other
+        accepted = {name: value for name, value in spec.config.items() if answer({name: value}) is None}
+        made = super().create_topics([replace(spec, config=accepted)])[spec.name]
+        left_out = tuple(sorted(spec.config.keys() - accepted.keys()))
+        return replace(made, left_out=left_out) if isinstance(made, TopicInfo) else made
+
+    def _one_by_one(self, topic: str, settings: Mapping[str, str], refusal: KafkaRefused) -> KafkaDoorError | None:
+        words_of: dict[str, str] = {}
+        for name, value in settings.items():
+            outcome = super().alter_topic_configs({topic: {name: value}})[topic]
+            if _is_about_settings(outcome):
+                words_of[name] = outcome.words
+            elif outcome is not None:
+                return outcome
+        return SettingsRefused(str(refusal), code=refusal.code, words_of=words_of) if words_of else None
+
+
+def _is_about_settings(outcome: object) -> TypeGuard[KafkaRefused]:
+    return isinstance(outcome, KafkaRefused) and outcome.code in _CODES

@@ -1,0 +1,28 @@
+"""Settings of topics that Kafka refused, remembered so that they are not asked for with every look."""
+
+import time
+from collections.abc import Callable, Mapping
+
+from delayed_topics_operator.observation import Refusal
+
+AGAIN_SECONDS = 600.0
+"""Until one is tried again: whoever runs Kafka may have allowed it meanwhile."""
+
+
+class Refusals:
+    """Of one Kafka cluster."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._noted: dict[tuple[str, str], tuple[Refusal, float]] = {}
+
+    def note(self, topic: str, settings: Mapping[str, str], words_of: Mapping[str, str]) -> None:
+        """`words_of` has Kafka's words to those of the settings that it refused."""
+        for name, words in words_of.items():
+            self._noted[topic, name] = (Refusal(value=settings[name], words=words), self._clock())
+
+    def of(self, topic: str) -> dict[str, Refusal]:
+        """By setting. Forgets those that are to be tried again."""
+        now = self._clock()
+        self._noted = {key: entry for key, entry in self._noted.items() if now - entry[1] < AGAIN_SECONDS}
+        return {name: refusal for (of, name), (refusal, _) in self._noted.items() if of == topic}
