@@ -11,6 +11,7 @@
 """
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -41,6 +42,16 @@ def test_make_targets_in_the_documents_exist(block: Block) -> None:
         command = shlex.split(line, comments=True)
         assert command[0] == "make", f"{block} has a line that is not a make target: {line}"
         subprocess.run(["make", "-n", *command[1:]], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_tests_that_documents_name_are_there() -> None:
+    named = {name for document in DOCUMENTS for name in re.findall(r"`(test_\w+)`", document.read_text())}
+    files = subprocess.run(["git", "ls-files", "*/test_*.py"], cwd=ROOT, check=True, capture_output=True, text=True)
+    there = {Path(file).stem for file in files.stdout.split()}
+    for file in files.stdout.split():
+        there |= set(re.findall(r"^def (test_\w+)", (ROOT / file).read_text(), re.M))
+    assert named
+    assert named <= there, f"documents name tests that are not there: {sorted(named - there)}"
 
 
 @pytest.fixture
