@@ -263,6 +263,16 @@ def test_images_are_by_value_with_the_chart_version_as_default(render: Any) -> N
     assert "--worker-image=delayed-topics/worker:0.1.0" in operator_arguments(render())
 
 
+def test_an_image_is_pulled_by_its_digest_where_there_is_one(render: Any) -> None:
+    digests = {name: {"digest": f"sha256:{number:064x}"} for number, name in enumerate(("operator", "audit"))}
+    objects = render({"images": digests})
+    used = {name: pod["containers"][0]["image"] for name, pod in pod_specs(objects)}
+    assert used["delayed-topics-operator"] == f"delayed-topics/operator:0.1.0@sha256:{0:064x}"
+    arguments = operator_arguments(objects)
+    assert f"--audit-image=delayed-topics/audit:0.1.0@sha256:{1:064x}" in arguments
+    assert "--worker-image=delayed-topics/worker:0.1.0" in arguments
+
+
 def test_definitions_come_on_demand_and_stay_when_the_chart_goes(render: Any) -> None:
     definitions = of_kind(render(), "CustomResourceDefinition")
     assert len(definitions) == 4

@@ -83,3 +83,11 @@ def test_without_the_brokers_time_nothing_begins_and_it_is_said_why() -> None:
         for _ in range(2):
             with pytest.raises(KafkaRefused, match=r"refuses message\.timestamp\.type=LogAppendTime of topic .*clock"):
                 ensure_system_topics(admin, replication_factor=1)
+
+
+def test_what_the_systems_topics_lack_is_told() -> None:
+    with Broker(refusing=DURABILITY, settings={"min.insync.replicas": "2"}) as broker:
+        admin = KafkaAdmin(Connection(bootstrap_servers=broker.bootstrap), timeout_seconds=60)
+        for _ in range(2):
+            made = ensure_system_topics(admin, replication_factor=1)
+            assert made[REGISTRY_TOPIC].left_out == ("min.insync.replicas",)

@@ -115,8 +115,9 @@ class Kubernetes:
         self.told.append(event["message"])
 
 
-def made(kind: str, namespace: str, name: str, spec: Manifest | None = None, **labels: str) -> Manifest:
-    labels = {"app.kubernetes.io/managed-by": MANAGED_BY, "delayedtopics.io/namespace": "shop", **labels}
+def made(kind: str, namespace: str, name: str, spec: Manifest | None = None, *, audit: str | None = None) -> Manifest:
+    labels = {"app.kubernetes.io/managed-by": MANAGED_BY, "delayedtopics.io/namespace": "shop"}
+    labels |= {"delayedtopics.io/audit": audit} if audit else {}
     return {
         "kind": kind,
         "metadata": {"namespace": namespace, "name": name, "uid": name, "labels": labels},
@@ -161,10 +162,10 @@ def test_what_has_no_resource_is_given_time_in_which_the_resource_may_come_back(
 def test_jobs_that_go_by_themselves_and_those_of_audits_that_there_are_stay() -> None:
     kept = job_name("kept", "u")
     kube = Kubernetes(
-        made("Job", AUDIT_NAMESPACE, kept, **{"delayedtopics.io/audit": kept}),
-        made("Job", AUDIT_NAMESPACE, "over", {"ttlSecondsAfterFinished": 60}, **{"delayedtopics.io/audit": "over"}),
-        made("Job", AUDIT_NAMESPACE, "left", **{"delayedtopics.io/audit": "left"}),
-        made("ConfigMap", AUDIT_NAMESPACE, "half-window", **{"delayedtopics.io/audit": "half"}),
+        made("Job", AUDIT_NAMESPACE, kept, audit=kept),
+        made("Job", AUDIT_NAMESPACE, "over", {"ttlSecondsAfterFinished": 60}, audit="over"),
+        made("Job", AUDIT_NAMESPACE, "left", audit="left"),
+        made("ConfigMap", AUDIT_NAMESPACE, "half-window", audit="half"),
     )
     store, clock = Store(), Clock()
     store.put({"kind": "DelayedTopicAudit", "metadata": {"namespace": "shop", "name": "kept", "uid": "u"}})

@@ -15,7 +15,6 @@ from delayed_topics_operator.observation import Usable
 from delayed_topics_operator.observe.children import PodCounts
 from delayed_topics_operator.plan import ApplyChild, DeleteChild, FenceWorkers
 from delayed_topics_operator.reconcile import reconcile
-from delayed_topics_operator.reconcile.workers import POD_WAKE_SECONDS
 from delayed_topics_operator.store import Store
 from delayed_topics_operator_testing.world import World, member, resource
 
@@ -280,32 +279,6 @@ def test_workers_that_do_not_come_up_for_two_minutes_are_said_to_fail_and_where_
     said = world.condition(Condition.WORKERS_READY)
     assert said.reason == Reason.WORKERS_FAILING
     assert "kubectl --namespace delayed-topics-system describe pods" in said.message
-
-
-def test_a_pod_that_finds_no_node_is_given_time_and_one_that_is_going_is_not_looked_at() -> None:
-    world = World(resource())
-    world.settle()
-    going = {"name": "worker", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
-    meta = {"name": f"{world.name}-0"}
-    world.worker_pods = (
-        {"metadata": {**meta, "deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"containerStatuses": [going]}},
-    )
-    plan = world.settle()
-    assert (world.condition(Condition.WORKERS_READY).message, plan.wake_seconds) == (
-        "0 of 1 workers are ready, 0 of the wanted revision",
-        POD_WAKE_SECONDS,
-    )
-    unplaced = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
-    world.worker_pods = ({"metadata": meta, "status": {"conditions": [unplaced]}},)
-    world.settle()
-    assert world.condition(Condition.WORKERS_READY).reason == Reason.WORKERS_STARTING
-    world.later(121)
-    world.settle()
-    said = world.condition(Condition.WORKERS_READY)
-    assert (said.reason, "finds no node: 0/3 nodes are available; lower" in said.message) == (
-        Reason.WORKERS_FAILING,
-        True,
-    )
 
 
 def test_an_alarm_of_a_worker_becomes_a_condition_and_ends_ready_until_it_is_cleared() -> None:

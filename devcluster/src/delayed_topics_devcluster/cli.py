@@ -28,6 +28,7 @@ EVALUATION_KAFKA_PORT = 19094
 def main() -> None:
     """A real Kubernetes and a real Kafka on one machine; with CONTEXT=name, that context of your kubeconfig."""
     os.environ["PATH"] += ":/usr/sbin:/sbin"  # iptables and ip are there, which `su` leaves out
+    os.umask(0o022)  # images have the same modes, whoever builds them
 
 
 @main.command()

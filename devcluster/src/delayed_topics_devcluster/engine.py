@@ -10,6 +10,7 @@ import io
 import json
 import os
 import shutil
+import stat
 import sys
 import sysconfig
 import zipfile
@@ -23,6 +24,8 @@ from delayed_topics_devcluster.rust import rust_environment
 
 __all__ = ["engine_environment", "engine_wheel"]
 
+SBOM = ".cyclonedx.json"
+"""How the end of its name is in a wheel of maturin. Tools look for CycloneDX's own, `.cdx.json`."""
 KEPT = 8
 """Builds that stay in the cache, the last that were asked for: every edit makes one."""
 
@@ -46,10 +49,11 @@ def engine_environment() -> dict[str, str]:
 
 
 def _key() -> str:
-    """Of all that goes into the wheel; tests, examples and benchmarks don't."""
+    """Of all that goes into the wheel, and how; tests, examples and benchmarks don't."""
     names = ("Cargo.toml", "Cargo.lock", ".cargo/config.toml", "pyproject.toml", "delayed_topics_engine.pyi")
     sources = sorted(file for file in (ENGINE_SOURCE / "src").rglob("*") if file.is_file())
     digest = hashlib.sha256(sysconfig.get_platform().encode())
+    digest.update(Path(__file__).read_bytes())
     for file in (*(ENGINE_SOURCE / name for name in names), *sources):
         digest.update(f"\0{file.relative_to(ENGINE_SOURCE)}\0".encode())
         digest.update(hashlib.sha256(file.read_bytes()).digest())
@@ -87,19 +91,24 @@ def _finish(wheel: Path) -> None:
     Names of functions stay, so that py-spy and perf can tell them.
     """
     with zipfile.ZipFile(wheel) as archive:
-        contents = {entry: archive.read(entry) for entry in archive.infolist()}
-    [library] = [entry for entry in contents if entry.filename.endswith(".so")]
-    [sbom] = [entry for entry in contents if entry.filename.endswith(".cyclonedx.json")]
-    changed = {
-        library: _stripped(contents[library], wheel.with_name(Path(library.filename).name)),
-        sbom: _repeatable(contents[sbom]),
-    }
-    [record] = [entry for entry in contents if entry.filename.endswith(".dist-info/RECORD")]
-    contents |= changed
-    contents[record] = _record(contents[record], {entry.filename: content for entry, content in changed.items()})
+        contents = {entry.filename: archive.read(entry) for entry in archive.infolist()}
+    [library] = [name for name in contents if name.endswith(".so")]
+    [sbom] = [name for name in contents if name.endswith(SBOM)]
+    [record] = [name for name in contents if name.endswith(".dist-info/RECORD")]
+    del contents[record]
+    contents[library] = _stripped(contents[library], wheel.with_name(Path(library).name))
+    contents[sbom.removesuffix(SBOM) + ".cdx.json"] = _repeatable(contents.pop(sbom))
+    contents[record] = _record(record, contents)
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
-        for entry, content in contents.items():
-            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+        for name, content in contents.items():
+            archive.writestr(_entry(name), content, zipfile.ZIP_DEFLATED)
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    """Of the first day that zip files can tell, readable by everybody."""
+    entry = zipfile.ZipInfo(name)
+    entry.external_attr = (stat.S_IFREG | (0o755 if name.endswith(".so") else 0o644)) << 16
+    return entry
 
 
 def _stripped(library: bytes, whole: Path) -> bytes:
@@ -120,14 +129,12 @@ def _repeatable(sbom: bytes) -> bytes:
     return json.dumps(document, indent=2).encode()
 
 
-def _record(former: bytes, changed: dict[str, bytes]) -> bytes:
-    """A wheel's table of files, with another content of some of them."""
+def _record(own_name: str, contents: dict[str, bytes]) -> bytes:
+    """A wheel's table of files: these, and itself."""
     written = io.StringIO()
     table = csv.writer(written, lineterminator="\n")
-    for row in csv.reader(io.StringIO(former.decode())):
-        if (content := changed.get(row[0])) is not None:
-            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-            table.writerow([row[0], f"sha256={digest}", len(content)])
-        else:
-            table.writerow(row)
+    for name, content in contents.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        table.writerow([name, f"sha256={digest}", len(content)])
+    table.writerow([own_name, "", ""])
     return written.getvalue().encode()

@@ -1,6 +1,6 @@
-"""The project's images, built only when something that goes into them has changed, and always to the same bits.
+"""The project's images, built only when something that goes into them has changed.
 
-So that they are the same wherever they are built, no time, folder, host name or umask of the machine goes into them.
+Times, folders and modes of the machine are kept out of them.
 """
 
 import hashlib
@@ -150,10 +150,8 @@ def _base_archive(base: str) -> Path:
         install_for_images()
         with step(f"making base image {base} of Debian packages (about 45 s)"):
             unfinished = root.with_suffix(".unfinished")
-            run(
-                *("mmdebstrap", *options, DEBIAN_SUITE, unfinished, *sources),
-                environment={"SOURCE_DATE_EPOCH": str(EPOCH_SECONDS)},
-            )
+            environment = {"SOURCE_DATE_EPOCH": str(EPOCH_SECONDS)}
+            run("mmdebstrap", *options, DEBIAN_SUITE, unfinished, *sources, environment=environment)
             unfinished.rename(root)
     return root
 

@@ -1,10 +1,8 @@
 """Kafka's own jars, as Maven resolves them, and running what is in them."""
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from delayed_topics_devcluster.commands import run
 from delayed_topics_devcluster.locks import made_once
@@ -21,24 +19,21 @@ QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def kafka_jars() -> Path:
-    """The folder with the jars of images/kafka/pom.xml, or of the version KAFKA_VERSION; fetched the first time (about 12 s)."""
-    version = os.environ.get("KAFKA_VERSION")
-    return maven_jars("kafka", POM, {"kafka.version": version, "kafka.tools.version": version} if version else {})
+    """The folder with the jars of images/kafka/pom.xml; they are fetched when that file has changed (about 12 s)."""
+    return maven_jars("kafka", POM)
 
 
-def maven_jars(name: str, pom: Path, properties: Mapping[str, str] = MappingProxyType({})) -> Path:
-    """The folder with the jars that a pom.xml asks for, in the user's cache, keyed by the file's content and these properties.
+def maven_jars(name: str, pom: Path) -> Path:
+    """The folder with the jars that a pom.xml asks for, in the user's cache, keyed by the file's content.
 
     Raises CommandFailedError if they can't be had, PreconditionError without Maven.
     """
 
     def fetch(folder: Path) -> None:
         require_maven()
-        run("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={folder}", *chosen)
+        run("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={folder}")
 
-    chosen = [f"-D{key}={value}" for key, value in properties.items()]
-    key = hashlib.sha256(pom.read_bytes() + "".join(chosen).encode()).hexdigest()[:16]
-    return made_once(cache_dir(name) / key, fetch)
+    return made_once(cache_dir(name) / hashlib.sha256(pom.read_bytes()).hexdigest()[:16], fetch)
 
 
 def compiled(name: str, sources: Sequence[Path], *, jars: Path) -> str:

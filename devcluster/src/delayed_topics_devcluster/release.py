@@ -5,7 +5,7 @@
     delayed-topics-VERSION.tgz  the chart, which knows the images by digest
     provenance.intoto.json      what all of these were made of, and how: SLSA provenance in an in-toto statement
 
-Images, SBOMs and chart are the same bits wherever the same commit is released for the same IMAGE_REGISTRY.
+What differs from build to build, as times and folders, is kept out of all but the provenance.
 """
 
 import gzip
@@ -97,8 +97,9 @@ def write_sbom(folder: Path, name: str) -> None:
     with step(f"writing {file.name}"):
         found = run(
             *(release_tool("syft"), "scan", "--quiet", f"oci-dir:{folder / 'images' / name}"),
+            "--select-catalogers=+sbom-cataloger",
             *("--output=cyclonedx-json", f"--source-name=delayed-topics-{name}", f"--source-version={chart_version()}"),
-            environment={"SYFT_CHECK_FOR_APP_UPDATE": "false"},
+            environment={"SYFT_CHECK_FOR_APP_UPDATE": "false", "SYFT_FILE_METADATA_SELECTION": "none"},
         )
     document = json.loads(found)
     del document["serialNumber"], document["metadata"]["timestamp"]

@@ -1,5 +1,6 @@
 """The three topics of the system itself, one partition each: made by the operator, and repaired when somebody changed them."""
 
+from dataclasses import replace
 from typing import Final
 
 from delayed_topics_core.names import CLOCK_TOPIC, EVENTS_TOPIC, REGISTRY_TOPIC
@@ -65,7 +66,8 @@ def ensure_system_topics(
 ) -> dict[str, TopicInfo]:
     """Makes what is missing and repairs the settings of what is there. Safe to repeat, also by two at once. Raises KafkaDoorError.
 
-    `registry_id`: of the registry that was used before; see `same_registry`.
+    `registry_id`: of the registry that was used before; see `same_registry`. `left_out` of each: settings that Kafka
+    refuses, and has otherwise.
     """
     known = {topic: _value(info) for topic, info in admin.describe_topics(list(_SETTINGS)).items()}
     same_registry(registry_id, known[REGISTRY_TOPIC])
@@ -92,12 +94,14 @@ def ensure_system_topics(
             raise KafkaUnreachable(f"topic {topic} was made a moment ago, and the broker doesn't know it yet")
         found[topic] = told
     incomplete = {topic: info for topic, info in found.items() if info.left_out}
-    _repair(admin, {**existing, **incomplete}, replication_factor)
-    return {topic: _of_one_partition(topic, info) for topic, info in found.items()}
+    refused = _repair(admin, {**existing, **incomplete}, replication_factor)
+    return {
+        topic: replace(_of_one_partition(topic, info), left_out=refused.get(topic, ())) for topic, info in found.items()
+    }
 
 
-def _repair(admin: KafkaAdmin, existing: dict[str, TopicInfo], most_replicas: int) -> None:
-    """`most_replicas`: that are believed. While replicas move, Kafka counts the old and the new ones."""
+def _repair(admin: KafkaAdmin, existing: dict[str, TopicInfo], most_replicas: int) -> dict[str, tuple[str, ...]]:
+    """What Kafka refused of each. `most_replicas`: that are believed. While replicas move, Kafka counts the old and the new ones."""
     drift: dict[str, dict[str, str]] = {}
     for topic, settings in admin.topic_configs(list(existing)).items():
         wanted = system_topic_settings(topic, replication_factor=min(most_replicas, existing[topic].replication_factor))
@@ -105,16 +109,20 @@ def _repair(admin: KafkaAdmin, existing: dict[str, TopicInfo], most_replicas: in
         drifted = {name: value for name, value in wanted.items() if actual.get(name) != value}
         if drifted:
             drift[topic] = drifted
+    refused: dict[str, tuple[str, ...]] = {}
     for topic, outcome in admin.alter_topic_configs(drift).items():
         if not isinstance(outcome, SettingsRefused):
             _value(outcome)
-        elif topic in _NEEDED and (words := outcome.words_of.get(_NEEDED[topic][0])) is not None:
+            continue
+        refused[topic] = tuple(sorted(outcome.words_of))
+        if topic in _NEEDED and (words := outcome.words_of.get(_NEEDED[topic][0])) is not None:
             setting, why = _NEEDED[topic]
             raise KafkaRefused(
                 f"Kafka refuses {setting}={drift[topic][setting]} of topic {topic} ({words}), which is needed: {why}; "
                 "have it allowed by whoever runs Kafka",
                 code=outcome.code,
             )
+    return refused
 
 
 def _of_one_partition(topic: str, info: TopicInfo) -> TopicInfo:

@@ -61,8 +61,8 @@ def outcome(
         reported = next((r for pod in newest if (r := _reported(pod)) is not None), None)
         return reported or Failed(message="the Job succeeded, but its pod is gone before its verdict was read")
     if "Failed" in conditions:
-        said = next((why for pod in newest if (why := _failure(pod)) is not None), None)
-        return Failed(message=said or str(conditions["Failed"].get("message") or "the Job failed"))
+        why = next((why for pod in newest if (why := _failure(pod)) is not None), None)
+        return Failed(message=why or str(conditions["Failed"].get("message") or "the Job failed"))
     said = told(warnings)
     if not newest:
         return Running(obstacle=said.message if said is not None else _without_pod(job, now))

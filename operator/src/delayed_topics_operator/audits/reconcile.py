@@ -141,9 +141,9 @@ def _running(o: AuditObservation, job: Manifest) -> AuditPlan:
                 notices=(Notice(type="Normal", reason="AuditStarted", message=message),),
                 wake_seconds=POLL_SECONDS,
             )
-        case Running(obstacle=str(obstacle)):
-            reason = Reason.QUOTA_EXCEEDED if of_quota(obstacle) else Reason.AUDIT_WAITING
-            stuck = _not_yet(reason, obstacle)
+        case Running(obstacle=obstacle):
+            message = obstacle or ""
+            stuck = _not_yet(Reason.QUOTA_EXCEEDED if of_quota(message) else Reason.AUDIT_WAITING, message)
             return AuditPlan(status=_status(o, stuck), notices=(_warning(stuck),), wake_seconds=POLL_SECONDS)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from delayed_topics_core.names import REGISTRY_TOPIC
 from delayed_topics_core.registry import RegistryRecord, RegistryState
+from delayed_topics_core.settings import MIN_ISR
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable, RegistryLost, SettingsRefused
@@ -68,6 +69,7 @@ class KafkaLink:
         self._registry_replicas = 0
         self.registry_id: str | None = None
         """Of the topic that was found, or made, when the link was opened."""
+        self._registry_in_sync = True
         self.failure: KafkaDoorError | None = None
         """Set when registry or events can't be followed any more: the link is to be made anew."""
         self.event_log = EventLog()
@@ -100,11 +102,14 @@ class KafkaLink:
         self._following = asyncio.get_running_loop().create_task(self._follow())
 
     async def registry_replicas(self) -> int:
-        """Of the topic as it is now. When somebody has given it more, and they have come in sync, its settings are made to fit."""
+        """Of the topic as it is now; no more than two where Kafka refuses that more than one has to have a record.
+
+        When somebody has given it more, and they have come in sync, its settings are made to fit.
+        """
         info = await self._same_registry()
         if info.replication_factor != self._registry_replicas and not info.lagging:
             await self._ensure_system_topics(min(SYSTEM_REPLICATION, info.replication_factor))
-        return self._registry_replicas
+        return self._registry_replicas if self._registry_in_sync else min(2, self._registry_replicas)
 
     async def _ensure_system_topics(self, replication_factor: int) -> None:
         made = await self._blocking(
@@ -116,6 +121,7 @@ class KafkaLink:
         )
         self.registry_id = made[REGISTRY_TOPIC].id
         self._registry_replicas = made[REGISTRY_TOPIC].replication_factor
+        self._registry_in_sync = MIN_ISR not in made[REGISTRY_TOPIC].left_out
 
     async def _same_registry(self) -> TopicInfo:
         """Raises RegistryLost."""

@@ -1,0 +1,68 @@
+"""What is read from pods that do not run, and what is made of it."""
+
+from typing import Any
+
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_operator.pods import hindrance, told
+from delayed_topics_operator.reconcile.workers import POD_WAKE_SECONDS
+from delayed_topics_operator_testing.world import World, resource
+
+
+def pod(container: dict[str, Any] | None = None, **status: Any) -> dict[str, Any]:
+    statuses = [{"name": "worker", **container}] if container is not None else []
+    return {"metadata": {"name": "orders-0"}, "status": {"containerStatuses": statuses, **status}}
+
+
+def starting() -> World:
+    world = World(resource())
+    world.settle()
+    return world
+
+
+def test_a_pod_that_is_going_is_not_looked_at_and_one_that_starts_is_looked_at_again_soon() -> None:
+    world = starting()
+    going = pod({"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}})
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    world.worker_pods = (going,)
+    plan = world.settle()
+    said = world.condition(Condition.WORKERS_READY)
+    assert (said.reason, said.message) == (
+        Reason.WORKERS_STARTING,
+        "0 of 1 workers are ready, 0 of the wanted revision",
+    )
+    assert plan.wake_seconds == POD_WAKE_SECONDS
+
+
+def test_a_pod_that_finds_no_node_is_given_time_for_one_to_come() -> None:
+    world = starting()
+    unplaced = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
+    world.worker_pods = (pod(conditions=[unplaced]),)
+    world.settle()
+    said = world.condition(Condition.WORKERS_READY)
+    assert said.reason == Reason.WORKERS_STARTING
+    assert "finds no node: 0/3 nodes are available; lower" in said.message
+    world.later(121)
+    world.settle()
+    assert world.condition(Condition.WORKERS_READY).reason == Reason.WORKERS_FAILING
+
+
+def test_a_container_that_ended_once_is_told_of_until_it_is_ready_again() -> None:
+    last = {"terminated": {"exitCode": 128, "reason": "StartError", "message": "no such file\n"}}
+    found = hindrance(pod({"state": {"running": {}}, "lastState": last, "ready": False}))
+    assert found is not None
+    assert found.message == "pod orders-0: container worker ended with exit code 128: StartError: no such file"
+    assert hindrance(pod({"state": {"running": {}}, "lastState": last, "ready": True})) is None
+
+
+def test_the_newest_event_that_somebody_has_to_do_something_about_is_told() -> None:
+    about = {"kind": "StatefulSet", "name": "orders"}
+    events = [
+        {"involvedObject": about, "reason": reason, "message": message, "lastTimestamp": f"2026-01-01T00:00:0{n}Z"}
+        for n, (reason, message) in enumerate(
+            [("FailedCreate", "old"), ("FailedCreate", "new"), ("Unhealthy", "as it should be while it starts")]
+        )
+    ]
+    found = told(events)
+    assert found is not None
+    assert found.message == "StatefulSet orders: FailedCreate: new"
+    assert told(events[2:]) is None
