@@ -54,6 +54,21 @@ def test_tests_that_documents_name_are_there() -> None:
     assert named <= there, f"documents name tests that are not there: {sorted(named - there)}"
 
 
+def test_versions_that_the_documents_name_are_those_that_tests_run_on() -> None:
+    written = (ROOT / "docs" / "versions.md").read_text()
+    pins = {
+        "images/kafka/pom.xml": r"<kafka.version>(.+?)<",
+        "mk/test.mk": r"^KAFKA_VERSIONS \?= (.+)$",
+        "audit/pom.xml": r"<spark.version>(.+?)<",
+        "audit/pyproject.toml": r"pyspark==([\d.]+)",
+    }
+    for file, pin in pins.items():
+        found = re.search(pin, (ROOT / file).read_text(), re.M)
+        assert found, f"{file} has nothing like {pin}"
+        missing = [version for version in found[1].split() if version not in written]
+        assert not missing, f"docs/versions.md does not name {missing} of {file}"
+
+
 @pytest.fixture
 def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator["Desk"]:
     desk = Desk(tmp_path, "docs-" + Path(request.node.callspec.params["document"]).stem.lower())

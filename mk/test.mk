@@ -14,7 +14,7 @@ endef
 # a failing command inside eval "$$(…)" would go unseen
 on_cluster = told="$$(.venv/bin/devcluster env)"; eval "$$told"; export KUBECONFIG KAFKA_BOOTSTRAP PATH="$(CACHE)/bin:$$PATH"
 
-.PHONY: test check unit broker slow smoke api slow-api e2e
+.PHONY: test check unit broker slow smoke api slow-api matrix e2e
 test: setup ## the gate: its tiers in order, until the first that fails
 	@mk/gate $(REPORTS) $(GATE)
 
@@ -44,6 +44,11 @@ api: setup ## the operator, the chart and the CRDs against a real API server and
 slow-api: setup ## as api, but what takes minutes: N=10 to repeat it
 	@.venv/bin/devcluster programs
 	@$(call pytest,$(stories) -m "api and slow and not cluster" --keep-duplicates $(foreach n,$(shell seq $(or $(N),1)),operator/tests))
+
+# The newest release of each minor version that is supported; images/kafka/pom.xml has the one that everything else runs on.
+KAFKA_VERSIONS ?= 4.0.2 4.1.2 4.2.2 4.3.1 4.4.0
+matrix: setup ## the tiers broker and api on each supported version of Kafka: KAFKA_VERSIONS="4.0.2 4.4.0" TIERS=broker
+	@mk/matrix $(REPORTS) "$(KAFKA_VERSIONS)" "$(or $(TIERS),broker api)"
 
 # A story that fails is tried once more from a wiped platform; the first failure is said, kept, and counts as red in a series.
 smoke: setup ## the main job once, through all parts, on a cluster made from nothing

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from delayed_topics_devcluster import cluster
 from delayed_topics_devcluster.errors import PreconditionError
+from delayed_topics_devcluster.kafka import kafka_jars
 from delayed_topics_devcluster.namespace import Namespace
 from delayed_topics_devcluster.waiting import wait_until
 
@@ -146,3 +147,9 @@ def test_one_that_is_only_being_made_is_found_too(others_cluster: Path) -> None:
     finally:
         making.kill()
         making.wait()
+
+
+def test_a_version_of_kafka_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_VERSION", "4.x -Dsettings=mine")
+    with pytest.raises(PreconditionError, match="KAFKA_VERSION is"):
+        kafka_jars()

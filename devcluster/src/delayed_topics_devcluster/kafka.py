@@ -1,10 +1,13 @@
 """Kafka's own jars, as Maven resolves them, and running what is in them."""
 
 import hashlib
+import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from delayed_topics_devcluster.commands import run
+from delayed_topics_devcluster.errors import PreconditionError
 from delayed_topics_devcluster.locks import made_once
 from delayed_topics_devcluster.paths import IMAGE_SOURCES, cache_dir
 from delayed_topics_devcluster.preconditions import require_java, require_java_compiler, require_maven
@@ -19,21 +22,32 @@ QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def kafka_jars() -> Path:
-    """The folder with the jars of images/kafka/pom.xml; they are fetched when that file has changed (about 12 s)."""
-    return maven_jars("kafka", POM)
+    """The folder with the jars of Kafka; they are fetched when it is missing (about 12 s).
 
-
-def maven_jars(name: str, pom: Path) -> Path:
-    """The folder with the jars that a pom.xml asks for, in the user's cache, keyed by the file's content.
-
-    Raises CommandFailedError if they can't be had, PreconditionError without Maven.
+    The version is the one of images/kafka/pom.xml, or that of the environment variable KAFKA_VERSION, such as 4.0.2.
+    Raises PreconditionError if that is no version.
     """
+    version = os.environ.get("KAFKA_VERSION")
+    if not version:
+        return maven_jars("kafka", POM)
+    if not re.fullmatch(r"\d+(\.\d+)+", version):
+        raise PreconditionError(f"KAFKA_VERSION is {version!r}: it must be a released version of Kafka, such as 4.0.2")
+    return maven_jars("kafka", POM, properties={"kafka.version": version})
+
+
+def maven_jars(name: str, pom: Path, *, properties: Mapping[str, str] | None = None) -> Path:
+    """The folder with the jars that a pom.xml asks for, in the user's cache, keyed by the file's content and `properties`.
+
+    `properties` replace those of the file. Raises CommandFailedError if they can't be had, PreconditionError without Maven.
+    """
+    replaced = [f"-D{key}={value}" for key, value in sorted((properties or {}).items())]
 
     def fetch(folder: Path) -> None:
         require_maven()
-        run("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={folder}")
+        run("mvn", "-q", "-B", "-f", pom, *replaced, "dependency:copy-dependencies", f"-DoutputDirectory={folder}")
 
-    return made_once(cache_dir(name) / hashlib.sha256(pom.read_bytes()).hexdigest()[:16], fetch)
+    digest = hashlib.sha256(pom.read_bytes() + "".join(replaced).encode())
+    return made_once(cache_dir(name) / digest.hexdigest()[:16], fetch)
 
 
 def compiled(name: str, sources: Sequence[Path], *, jars: Path) -> str:
