@@ -1,5 +1,7 @@
 """Who owns a topic, and whether every record reads back."""
 
+import sys
+
 import pytest
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.errors import IllegalTopicName, UnreadableRecord
@@ -18,6 +20,8 @@ from delayed_topics_core.registry import (
     encode,
 )
 from delayed_topics_core.settings import creation_mark, topic_settings
+from hypothesis import given
+from hypothesis import strategies as st
 
 SHOP = Owner("cluster-1", "shop", "orders")
 EVIL = Owner("cluster-1", "evil", "orders")
@@ -119,6 +123,62 @@ def test_a_loser_blocks_nobody_else() -> None:
     read = state(claim("a.b", SHOP), claim("a_b", EVIL), claim("c", EVIL))
     assert read.holder("c") == claim("c", EVIL)
     assert read.holder("a_b") == claim("a.b", SHOP)
+
+
+def test_a_copy_stays_as_it_is() -> None:
+    read = state(claim("orders", SHOP))
+    copy = read.copy()
+    read.apply(1, claim("returns", EVIL).key, encode(claim("returns", EVIL)))
+    read.apply(2, claim("orders", SHOP).key, None)
+    assert (copy.holder("orders"), copy.holder("returns")) == (claim("orders", SHOP), None)
+    assert (copy.holds_any(SHOP), copy.holds_any(EVIL)) == (True, False)
+    assert (read.holder("orders"), read.holder("returns")) == (None, claim("returns", EVIL))
+    assert (read.holds_any(SHOP), read.holds_any(EVIL)) == (False, True)
+
+
+CLAIMS = tuple(
+    claim(topic, Owner("cluster-1", namespace, "orders"))
+    for topic in ("a.b", "a_b", "a.b.ready.x", "a_b_ready_x", "c", "c-d")
+    for namespace in ("shop", "evil", "billing")
+)
+
+
+@given(steps=st.lists(st.tuples(st.sampled_from(CLAIMS), st.booleans()), max_size=30))
+def test_holders_are_those_of_a_registry_that_is_read_from_the_beginning(steps: list[tuple[Claim, bool]]) -> None:
+    """After each record that claims or lets go, whether somebody asked before it or not."""
+    asked, records = RegistryState(), list[tuple[str, bytes | None]]()
+    for offset, (claimed, removed) in enumerate(steps):
+        records.append((claimed.key, None if removed else encode(claimed)))
+        asked.apply(offset, *records[-1])
+        anew = RegistryState()
+        for at, record in enumerate(records):
+            anew.apply(at, *record)
+        assert [asked.holder(c.topic) for c in CLAIMS] == [anew.holder(c.topic) for c in CLAIMS]
+        assert [asked.holds_any(c.owner) for c in CLAIMS] == [anew.holds_any(c.owner) for c in CLAIMS]
+
+
+def test_a_holder_is_found_without_a_look_at_all_claims() -> None:
+    """Calls are counted instead of seconds."""
+
+    def calls(claims: int) -> int:
+        read = state(*(claim(f"orders-{n}", Owner("cluster-1", "shop", f"orders-{n}")) for n in range(claims)))
+        read.holder("orders-0")
+        counted = 0
+
+        def count(_frame: object, event: str, _argument: object) -> None:
+            nonlocal counted
+            counted += event in ("call", "c_call")
+
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            read.holder("orders-5")
+            read.holds_any(SHOP)
+        finally:
+            sys.setprofile(before)
+        return counted
+
+    assert calls(1000) == calls(10)
 
 
 @pytest.mark.parametrize(

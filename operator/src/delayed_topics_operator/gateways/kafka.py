@@ -280,7 +280,7 @@ class KafkaLink:
         def read() -> RegistryState:
             follower = self._opened()[0]
             follower.catch_up(self._timeout_seconds)
-            return _copy(follower.state)
+            return follower.state.copy()
 
         return dict.fromkeys(items, await self._in_registry_thread("read_registry", 1, read))
 
@@ -386,13 +386,3 @@ def _values(outcomes: Mapping[K, T | KafkaDoorError]) -> dict[K, T]:
             raise outcome
         values[item] = outcome
     return values
-
-
-def _copy(state: RegistryState) -> RegistryState:
-    return RegistryState(
-        claims=dict(state.claims),
-        layouts=dict(state.layouts),
-        topics=dict(state.topics),
-        audited=dict(state.audited),
-        next_offset=state.next_offset,
-    )
