@@ -1,8 +1,12 @@
 """The whole operator on a real API server and a real broker, without nodes. What needs workers is told in e2e."""
 
+from typing import Any
+
 import pytest
 from confluent_kafka import Producer
 from delayed_topics_core.names import transactional_id
+from delayed_topics_operator.manifests import APP, MANAGED_BY
+from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
 from delayed_topics_operator_testing.scene import Scene
 
 pytestmark = pytest.mark.api
@@ -34,6 +38,57 @@ def test_edits_are_followed(scene: Scene) -> None:
     assert scene.topics()[f"{scene.topic}.ready"] == scene.topics()[scene.topic] == 4
     scene.api.kubectl("scale", "delayedtopic", scene.topic, f"--namespace={scene.namespace}", "--replicas=3")
     scene.wait(lambda: (scene.stateful_set() or {})["spec"]["replicas"] == 3, "three workers are wanted")
+
+
+def test_workers_are_scaled_while_others_are_replaced_first(scene: Scene) -> None:
+    """Five rollouts that never end are as many as may be under way."""
+
+    def spec() -> dict[str, Any]:
+        return dict((scene.stateful_set() or {})["spec"])
+
+    def rolls(name: str) -> bool:
+        status = (scene.api.get("StatefulSet", name, SYSTEM_NAMESPACE) or {})["status"]
+        return bool(status.get("currentRevision") != status.get("updateRevision"))
+
+    scene.apply(workers={"replicas": 2})
+    scene.wait_until_served()
+    before = spec()
+    others = [f"{scene.topic}-other-{n}" for n in range(5)]
+    for image in ("worker:1", "worker:2"):
+        scene.api.apply(*(_replaced_by_hand(name, image) for name in others))
+        scene.wait(lambda: all(_seen(scene, name) for name in others), "the other workers are as declared")
+    assert all(rolls(name) for name in others)
+
+    scene.apply(workers={"replicas": 2}, rebalance={"protocol": "consumer"})
+    scene.wait_for("WorkersReady", "False", "WorkersStarting")
+    scene.wait(lambda: "waits until fewer" in scene.condition("WorkersReady")["message"], "the rollout is held back")
+    scene.api.kubectl("scale", "delayedtopic", scene.topic, f"--namespace={scene.namespace}", "--replicas=4")
+    scene.wait_event("WorkersScaled", "from 2 to 4")
+    assert (spec()["replicas"], spec()["template"]) == (4, before["template"])
+
+
+def _seen(scene: Scene, name: str) -> bool:
+    """Whether Kubernetes has a pod of the StatefulSet, and has seen how it is declared."""
+    found = scene.api.get("StatefulSet", name, SYSTEM_NAMESPACE) or {}
+    status = found.get("status") or {}
+    return status.get("observedGeneration") == found["metadata"]["generation"] and status.get("replicas") == 1
+
+
+def _replaced_by_hand(name: str, image: str) -> dict[str, Any]:
+    """A StatefulSet as the operator's, whose pods stay as they are when it is changed."""
+    labels = {"app.kubernetes.io/name": APP, "app.kubernetes.io/managed-by": MANAGED_BY, "other": name}
+    pod = {"containers": [{"name": "worker", "image": image}]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name, "namespace": SYSTEM_NAMESPACE, "labels": labels},
+        "spec": {
+            "serviceName": name,
+            "updateStrategy": {"type": "OnDelete"},
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
 
 
 def test_a_worker_that_was_scaled_away_holds_no_reader_back(scene: Scene) -> None:

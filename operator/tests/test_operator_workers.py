@@ -233,6 +233,21 @@ def test_a_rollout_that_is_held_back_is_said_and_not_as_declared() -> None:
     assert "waits until fewer other resources replace theirs" in said.message
 
 
+@pytest.mark.parametrize("replicas", [0, 1, 5])
+def test_workers_are_scaled_while_a_rollout_waits_its_turn(replicas: int) -> None:
+    world = made(workers={"replicas": 3})
+    before = copy.deepcopy(stateful_set(world)["spec"])
+    world.edit(rebalance={"protocol": "consumer"}, workers={"replicas": replicas})
+    world.may_roll = False
+    world.settle()
+    assert stateful_set(world)["spec"] == {**before, "replicas": replicas}
+    assert [a for a in world.done if isinstance(a, ApplyChild)] == []
+    world.may_roll = True
+    world.settle()
+    assert [a.kind for a in world.done if isinstance(a, ApplyChild) and a.rolls] == ["StatefulSet"]
+    assert stateful_set(world)["spec"]["replicas"] == replicas
+
+
 def test_rollouts_that_are_stuck_stop_nobody_elses() -> None:
     store, now = Store(), 0.0
     executor = Executor(None, store, None, rolling_at_once=2, clock=lambda: now)  # type: ignore[arg-type]

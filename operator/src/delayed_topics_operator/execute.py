@@ -34,6 +34,7 @@ from delayed_topics_operator.plan import (
     GrowTopic,
     RemoveFinalizer,
     RemoveFromRegistry,
+    ScaleWorkers,
     WriteRegistry,
 )
 from delayed_topics_operator.queue import Key
@@ -43,7 +44,6 @@ log = logging.getLogger(__name__)
 
 STUCK_SECONDS = 180.0
 """A rollout in which nothing changes for that long makes room for others."""
-KubeAction = AddFinalizer | RemoveFinalizer | ApplyChild | DeleteChild
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class Executor:
         """
         done, failures = 0, dict[bool, Failure]()
         for action in actions:
-            at_kube = isinstance(action, (ApplyChild, DeleteChild))
+            at_kube = isinstance(action, (ApplyChild, ScaleWorkers, DeleteChild))
             if at_kube in failures or (failures and isinstance(action, (AddFinalizer, RemoveFinalizer))):
                 continue
             name = type(action).__name__
@@ -136,6 +136,9 @@ class Executor:
                 await set_finalizer(self._kube, self._store, key, present=isinstance(action, AddFinalizer))
             case ApplyChild():
                 await self._apply(action)
+            case ScaleWorkers():
+                patch = {"metadata": {"uid": action.uid}, "spec": {"replicas": action.replicas}}
+                self._store.put(await self._kube.merge("StatefulSet", action.namespace, action.name, patch))
             case DeleteChild():
                 await self._delete(action)
             case _:

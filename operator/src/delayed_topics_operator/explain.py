@@ -20,6 +20,7 @@ from delayed_topics_operator.plan import (
     Notice,
     RemoveFinalizer,
     RemoveFromRegistry,
+    ScaleWorkers,
     WriteRegistry,
 )
 
@@ -60,6 +61,8 @@ def in_words(action: Action) -> str:  # noqa: C901  one case per action
         case ApplyChild():
             verb = {"created": "create", "repaired": "repair", "changed": "change"}[action.change]
             return f"{verb} {action.kind} {action.name}" + (", which replaces its pods" if action.rolls else "")
+        case ScaleWorkers():
+            return f"scale StatefulSet {action.name} from {action.present} to {action.replicas} workers"
         case DeleteChild():
             return f"delete {action.kind} {action.name}" + (" and keep its pods" if action.orphan else "")
         case _:
@@ -98,6 +101,8 @@ def _event_reason(action: Action) -> str | None:  # noqa: C901  one line per cas
             ]
         case ApplyChild() if action.change == "repaired":
             return "Repaired"
+        case ScaleWorkers():
+            return "WorkersScaled"
         case DeleteChild() if action.kind == "StatefulSet":
             return "WorkersDeleted"
         case WriteRegistry() | RemoveFromRegistry() | CommitOffsets() | FenceWorkers():

@@ -105,6 +105,17 @@ class ApplyChild:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScaleWorkers:
+    """Of a StatefulSet, whose pods stay as they are: how many there are does not wait for a rollout that is held back."""
+
+    namespace: str
+    name: str
+    uid: str
+    present: int
+    replicas: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeleteChild:
     """`orphan`: what it made stays; a StatefulSet is made again around its pods."""
 
@@ -128,6 +139,7 @@ Action = (
     | FenceWorkers
     | DeleteTopics
     | ApplyChild
+    | ScaleWorkers
     | DeleteChild
 )
 

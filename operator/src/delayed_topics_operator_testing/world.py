@@ -42,6 +42,7 @@ from delayed_topics_operator.plan import (
     Plan,
     RemoveFinalizer,
     RemoveFromRegistry,
+    ScaleWorkers,
     WriteRegistry,
 )
 from delayed_topics_operator.reconcile import reconcile
@@ -279,6 +280,11 @@ class World:
                     kafka.delete(name)
             case ApplyChild():
                 self._apply(action.manifest)
+            case ScaleWorkers():
+                live = copy.deepcopy(self.children["StatefulSet", action.name])
+                assert (live["metadata"]["uid"], live["spec"]["replicas"]) == (action.uid, action.present)
+                live["spec"]["replicas"] = action.replicas
+                self._apply(live)
             case DeleteChild():
                 del self.children[action.kind, action.name]
             case _:

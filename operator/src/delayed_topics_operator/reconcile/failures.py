@@ -27,6 +27,7 @@ from delayed_topics_operator.plan import (
     GrowTopic,
     RemoveFinalizer,
     RemoveFromRegistry,
+    ScaleWorkers,
     WriteRegistry,
 )
 from delayed_topics_operator.translate import status_of
@@ -114,7 +115,7 @@ def _condition(action: Action) -> Condition:
             | DeleteGroup()
         ):
             return Condition.TOPICS_READY
-        case ApplyChild() | DeleteChild() | FenceWorkers():
+        case ApplyChild() | ScaleWorkers() | DeleteChild() | FenceWorkers():
             return Condition.WORKERS_READY
         case _:
             assert_never(action)

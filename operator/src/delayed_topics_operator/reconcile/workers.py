@@ -10,7 +10,7 @@ from delayed_topics_operator import manifests
 from delayed_topics_operator.drift import drifted
 from delayed_topics_operator.gateways.kube import FIELD_MANAGER, of_quota
 from delayed_topics_operator.observation import Manifest, Observation, Subject, Usable
-from delayed_topics_operator.plan import Action, ApplyChild, DeleteChild, FenceWorkers, Finding, Said
+from delayed_topics_operator.plan import Action, ApplyChild, DeleteChild, FenceWorkers, Finding, Said, ScaleWorkers
 from delayed_topics_operator.pods import hindrance, told
 from delayed_topics_operator.reconcile.target import record, target
 
@@ -49,15 +49,34 @@ def check(o: Observation) -> Finding:
     actions = tuple(action for m in wanted if (action := _action(o, m)) is not None)
     held_back = any(isinstance(a, ApplyChild) and a.rolls for a in actions) and not o.may_roll
     if held_back:
-        actions = tuple(
-            a for a in actions if not (isinstance(a, ApplyChild) and a.kind in ("StatefulSet", "ConfigMap", "Secret"))
-        )
+        actions = (*(a for a in actions if not _of_pods(a)), *_scaling(o, live))
     said = _waits(o) if held_back else _said(o, live)
     wake_seconds = POD_WAKE_SECONDS if said.status == "False" and o.wanted.replicas else None
     return Finding(
         actions=(*actions, *fences(o)),
         conditions={Condition.WORKERS_READY: said},
         wake_seconds=ROLL_WAKE_SECONDS if held_back else wake_seconds,
+    )
+
+
+def _of_pods(action: Action) -> bool:
+    """Whether it is about what pods are made of, or read."""
+    return isinstance(action, ApplyChild) and action.kind in ("StatefulSet", "ConfigMap", "Secret")
+
+
+def _scaling(o: Observation, live: Manifest | None) -> tuple[ScaleWorkers, ...]:
+    """Workers that are added are like those that run, until it is their resource's turn."""
+    if live is None or live["spec"]["replicas"] == o.wanted.replicas:
+        return ()
+    meta = live["metadata"]
+    return (
+        ScaleWorkers(
+            namespace=meta["namespace"],
+            name=meta["name"],
+            uid=meta["uid"],
+            present=live["spec"]["replicas"],
+            replicas=o.wanted.replicas,
+        ),
     )
 
 
