@@ -199,7 +199,7 @@ def test_a_list_tells_of_deletions_that_the_watch_missed_but_not_of_what_is_youn
     clock.now += 1
     store.put(thing("young", 9))
     news = store.replace("ConfigMap", [thing("other", 4)], namespace="n", begun_at=begun_at)
-    assert news == {("n", "old"), ("n", "other")}
+    assert {m["metadata"]["name"] for m in news} == {"old", "other"}
     assert {m["metadata"]["name"] for m in store.all("ConfigMap")} == {"young", "other"}
 
 
@@ -208,6 +208,42 @@ def test_a_deletion_of_a_former_object_leaves_its_successor() -> None:
     store.put(thing("a", 7, uid="new"))
     store.gone(thing("a", 6, uid="old"))
     assert store.get("ConfigMap", "n", "a") is not None
+
+
+def colours(manifest: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(manifest["metadata"].get("labels", {}).values())
+
+
+def painted(name: str, version: int, *labels: str) -> dict[str, Any]:
+    manifest = thing(name, version)
+    manifest["metadata"]["labels"] = {label: label for label in labels}
+    return manifest
+
+
+@pytest.mark.parametrize("asked_before", [True, False])
+def test_what_is_found_by_a_value_follows_every_change(asked_before: bool) -> None:
+    clock = Clock()
+    store = Store(clock=clock)
+
+    def names(colour: str) -> set[str]:
+        return {m["metadata"]["name"] for m in store.by_index("ConfigMap", colours, colour)}
+
+    if asked_before:
+        assert names("red") == set()
+    store.put(painted("a", 1, "red"))
+    store.put(painted("b", 1, "red", "blue"))
+    assert (names("red"), names("blue"), names("green")) == ({"a", "b"}, {"b"}, set())
+    store.put(painted("b", 2, "green"))
+    store.put(painted("b", 1, "red"))  # of the past
+    assert (names("red"), names("blue"), names("green")) == ({"a"}, set(), {"b"})
+    store.absent("ConfigMap", "n", "a")
+    assert names("red") == set()
+    store.put(painted("c", 1, "red"))
+    store.gone(painted("c", 1))
+    assert names("red") == set()
+    clock.now += 1
+    store.replace("ConfigMap", [painted("d", 1, "red")], namespace="n", begun_at=clock.now)
+    assert (names("red"), names("green")) == ({"d"}, set())
 
 
 def event(kind: Any, at_ms: int, member: str = "w-0", **detail: Any) -> Event:

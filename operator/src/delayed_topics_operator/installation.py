@@ -27,6 +27,11 @@ def connection_of(topic: Manifest) -> Key:
     return Key(kind, namespace, ref.get("name", DEFAULT_CONNECTION.name))
 
 
+def connections(topic: Manifest) -> tuple[Key]:
+    """For `Store.by_index`, of DelayedTopics."""
+    return (connection_of(topic),)
+
+
 def serves(store: Store, connection: Key, *, namespace: str) -> bool:
     """Whether the operator in `namespace` is the one for this connection, which need not exist."""
     return next(_named(store, connection), namespace) == namespace

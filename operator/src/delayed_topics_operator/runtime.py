@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from delayed_topics_crds import GROUP
 
@@ -17,13 +17,13 @@ from delayed_topics_operator.controllers.delayed_topic import DelayedTopics
 from delayed_topics_operator.errors import KubeError
 from delayed_topics_operator.gateways.kube import APIS, Kube
 from delayed_topics_operator.gateways.recorder import Recorder
-from delayed_topics_operator.installation import connection_of
+from delayed_topics_operator.installation import connection_of, connections
 from delayed_topics_operator.manifests import NAME_LABEL, NAMESPACE_LABEL, SELECTOR_LABELS
 from delayed_topics_operator.observe.children import WATCHED
 from delayed_topics_operator.orphans import Sweeper
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.store import Indexer, Manifest, Store, namespaces
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Runtime:
         if APIS[kind].group_version.startswith(GROUP):
             yield Key(kind, meta.get("namespace", ""), meta["name"])
         elif kind == "Namespace":
-            yield from (key for key in self._topics() if key.namespace == meta["name"])
+            yield from self._topics(namespaces, meta["name"])
         else:
             yield from self._owner(meta.get("labels") or {})
 
@@ -122,22 +122,20 @@ class Runtime:
         if self.store.get("DelayedTopic", namespace, name) is not None:
             yield Key("DelayedTopic", namespace, name)
         elif len(name) == MAX_LABEL:
-            yield from (key for key in self._topics() if key.namespace == namespace)
+            yield from self._topics(namespaces, namespace)
 
-    def _topics(self) -> Iterable[Key]:
-        for manifest in self.store.all("DelayedTopic"):
+    def _topics(self, indexer: Indexer, value: Hashable) -> Iterable[Key]:
+        for manifest in self.store.by_index("DelayedTopic", indexer, value):
             yield Key("DelayedTopic", manifest["metadata"]["namespace"], manifest["metadata"]["name"])
 
     def _connection_changed(self, connection: Key) -> None:
-        for manifest in self.store.all("DelayedTopic"):
-            if connection_of(manifest) == connection:
-                self.wake(Key("DelayedTopic", manifest["metadata"]["namespace"], manifest["metadata"]["name"]))
+        for key in self._topics(connections, connection):
+            self.wake(key)
 
     def _connection_news(self, connection: Key, topics: set[str]) -> None:
-        for manifest in self.store.all("DelayedTopic"):
-            topic = manifest["spec"].get("topic") or manifest["metadata"]["name"]
-            if topic in topics and connection_of(manifest) == connection:
-                self.wake(Key("DelayedTopic", manifest["metadata"]["namespace"], manifest["metadata"]["name"]))
+        for topic in topics:
+            for key in self._topics(_front_topics, (connection, topic)):
+                self.wake(key)
 
     async def _resync_for_ever(self) -> None:
         while True:
@@ -177,12 +175,9 @@ class Runtime:
         listed = await self.kube.list_all(kind, namespace, labels=labels)
         api = APIS[kind]
         whole = [{"apiVersion": api.group_version, "kind": kind, **manifest} for manifest in listed]
-        before = {(m["metadata"].get("namespace", ""), m["metadata"]["name"]): m for m in self.store.all(kind)}
-        for name in self.store.replace(kind, whole, namespace=namespace, begun_at=begun_at):
-            manifest = self.store.get(kind, *name) or before.get(name)
-            if manifest is not None:
-                for key in self._concerned(manifest):
-                    self.wake(key)
+        for manifest in self.store.replace(kind, whole, namespace=namespace, begun_at=begun_at):
+            for key in self._concerned(manifest):
+                self.wake(key)
 
     def _count(self) -> None:
         metrics.CONDITIONS.clear()
@@ -194,6 +189,11 @@ class Runtime:
         )
         for labels, count in counts.items():
             metrics.CONDITIONS.labels(*labels).set(count)
+
+
+def _front_topics(topic: Manifest) -> tuple[tuple[Key, str]]:
+    """For Store.by_index: the connection and the front topic of a DelayedTopic."""
+    return ((connection_of(topic), topic["spec"].get("topic") or topic["metadata"]["name"]),)
 
 
 MAX_LABEL = 63

@@ -165,10 +165,8 @@ class Audits:
         for the end of its window holds up no other."""
         waiting = sorted(
             (_age(other), other["metadata"]["name"])
-            for other in self._store.all("DelayedTopicAudit")
-            if other["metadata"]["namespace"] == raw["metadata"]["namespace"]
-            and other["spec"]["delayedTopicRef"] == raw["spec"]["delayedTopicRef"]
-            and "verdict" not in (other.get("status") or {})
+            for other in self._store.by_index("DelayedTopicAudit", _audited, *_audited(raw))
+            if "verdict" not in (other.get("status") or {})
             and "deletionTimestamp" not in other["metadata"]
             and not _ends_later(other)
         )
@@ -293,6 +291,11 @@ class Audits:
         if written:
             await self._recorder.tell(raw, plan.notices)
         return written
+
+
+def _audited(audit: Manifest) -> tuple[tuple[str, str]]:
+    """For `Store.by_index`: the DelayedTopic that it is of."""
+    return ((audit["metadata"]["namespace"], audit["spec"]["delayedTopicRef"]["name"]),)
 
 
 def _ends_later(audit: Manifest) -> bool:

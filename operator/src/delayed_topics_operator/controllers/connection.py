@@ -29,7 +29,7 @@ from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.gateways.status import write_status
-from delayed_topics_operator.installation import connection_of, serves
+from delayed_topics_operator.installation import connections, serves
 from delayed_topics_operator.observation import Unusable, Usable
 from delayed_topics_operator.observe.secrets import secret_text
 from delayed_topics_operator.queue import Key
@@ -180,8 +180,8 @@ class Connections:
         """DelayedTopics by which there is something in Kafka, or was."""
         return sorted(
             f"{topic['metadata']['namespace']}/{topic['metadata']['name']}"
-            for topic in self._store.all("DelayedTopic")
-            if FINALIZER in topic["metadata"].get("finalizers", ()) and connection_of(topic) == key
+            for topic in self._store.by_index("DelayedTopic", connections, key)
+            if FINALIZER in topic["metadata"].get("finalizers", ())
         )
 
     async def _connected(self, key: Key, raw: Manifest, spec: KafkaConnectionSpec, entry: _Entry) -> Connection:

@@ -33,7 +33,7 @@ from delayed_topics_operator.reconcile.status import OWN_CONDITIONS
 from delayed_topics_operator.reconcile.transitions import notices
 from delayed_topics_operator.reconcile.workers import all_ready
 from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.store import Manifest, Store, owner_uids
 from delayed_topics_operator.translate import status_of, subject, wanted
 
 log = logging.getLogger(__name__)
@@ -206,9 +206,8 @@ class DelayedTopics:
     def _scheduled_audits(self, about: Subject) -> tuple[Manifest, ...]:
         return tuple(
             audit
-            for audit in self._store.all("DelayedTopicAudit")
-            if any(owner.get("uid") == about.uid for owner in audit["metadata"].get("ownerReferences", ()))
-            and "deletionTimestamp" not in audit["metadata"]
+            for audit in self._store.by_index("DelayedTopicAudit", owner_uids, about.uid)
+            if "deletionTimestamp" not in audit["metadata"]
         )
 
     async def _kafka(

@@ -26,6 +26,7 @@ class Recorder:
         self._kube = kube
         self._clock = clock
         self._said: dict[tuple[str, str, str], float] = {}
+        """The oldest first."""
 
     async def tell(self, resource: dict[str, Any], notices: Iterable[Notice]) -> None:
         for notice in notices:
@@ -35,7 +36,8 @@ class Recorder:
         """`resource`: the object that it is about."""
         meta = resource["metadata"]
         now = self._clock()
-        self._said = {key: at for key, at in self._said.items() if now - at < SILENCE_SECONDS}
+        while self._said and now - next(iter(self._said.values())) >= SILENCE_SECONDS:
+            del self._said[next(iter(self._said))]
         key = (meta["uid"], notice.reason, notice.message)
         if key in self._said:
             return

@@ -70,7 +70,7 @@ Progress = tuple[object, ...]
 
 def rolling(store: Store) -> dict[tuple[str, str], Progress]:
     """StatefulSets of workers whose pods are being replaced, by namespace and name, and how far that is."""
-    found = (s for s in store.all("StatefulSet") if _rolls(s))
+    found = store.by_index("StatefulSet", _rolls, True)
     return {(s["metadata"]["namespace"], s["metadata"]["name"]): _progress(s) for s in found}
 
 
@@ -80,8 +80,9 @@ def _progress(stateful_set: Manifest) -> Progress:
     return (stateful_set["metadata"].get("generation"), *(status.get(field) for field in fields))
 
 
-def _rolls(stateful_set: Manifest) -> bool:
+def _rolls(stateful_set: Manifest) -> tuple[bool]:
+    """For `Store.by_index`."""
     status = stateful_set.get("status") or {}
     behind = status.get("observedGeneration", 0) < stateful_set["metadata"].get("generation", 0)
     outdated = status.get("updatedReplicas", 0) < stateful_set["spec"].get("replicas", 1)
-    return behind or (outdated and status.get("currentRevision") != status.get("updateRevision"))
+    return (behind or (outdated and status.get("currentRevision") != status.get("updateRevision")),)
