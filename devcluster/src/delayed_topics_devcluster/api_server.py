@@ -3,6 +3,7 @@
 It takes some seconds to start and belongs to the tests that use it, who may stop and break it.
 """
 
+import base64
 import json
 import shutil
 import signal
@@ -24,7 +25,7 @@ from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.processes import Process, died, start_detached
 from delayed_topics_devcluster.waiting import wait_until
 
-__all__ = ["ApiServer"]
+__all__ = ["TOKEN", "ApiServer"]
 
 TOKEN = "an-administrator-of-this-server-only"
 START_SECONDS = 180.0
@@ -37,7 +38,7 @@ apiVersion: v1
 kind: Config
 current-context: test
 contexts: [{{name: test, context: {{cluster: test, user: admin}}}}]
-clusters: [{{name: test, cluster: {{server: "https://127.0.0.1:{port}", certificate-authority: {certificate}}}}}]
+clusters: [{{name: test, cluster: {{server: "{url}", certificate-authority: {certificate}}}}}]
 users: [{{name: admin, user: {{token: {token}}}}}]
 """
 
@@ -45,12 +46,28 @@ users: [{{name: admin, user: {{token: {token}}}}}]
 class ApiServer(WithTools):
     """etcd, API server and controller manager, with our CRDs. `kubectl` and `helm` are the real ones. `folder` goes with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, controllers: bool = True) -> None:
+        """`controllers`: whether the controller manager runs too; without it whoever uses the server plays its part."""
         remove_orphans()
+        self._controllers = controllers
         self.folder = folder_of_mine("api")
         self._programs = binaries()
         self._etcd_port, self._peer_port, self._port = free_ports(3)
         self._running: dict[str, Process] = {}
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self._port}"
+
+    @property
+    def certificate(self) -> Path:
+        """That its answers are signed by."""
+        return self.folder / "certificates" / "apiserver.crt"
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """By program."""
+        return {name: process.pid for name, process in self._running.items()}
 
     @property
     def kubeconfig(self) -> Path:
@@ -78,15 +95,15 @@ class ApiServer(WithTools):
             f"--initial-cluster=default={peer}", "--log-level=warn",
         )  # fmt: skip
         self._start_server()
-        certificate = folder / "certificates" / "apiserver.crt"
-        self._wait(certificate.exists, "the API server has a certificate")
-        self.kubeconfig.write_text(KUBECONFIG.format(port=self._port, certificate=certificate, token=TOKEN))
+        self._wait(self.certificate.exists, "the API server has a certificate")
+        self.kubeconfig.write_text(KUBECONFIG.format(url=self.url, certificate=self.certificate, token=TOKEN))
         self._wait(self._ready, "the API server is ready")
-        self._run(
-            "kube-controller-manager", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false",
-            f"--service-account-private-key-file={folder}/accounts.key", "--use-service-account-credentials",
-            "--bind-address=127.0.0.1", f"--secure-port={free_ports(1)[0]}",
-        )  # fmt: skip
+        if self._controllers:
+            self._run(
+                "kube-controller-manager", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false",
+                f"--service-account-private-key-file={folder}/accounts.key", "--use-service-account-credentials",
+                "--bind-address=127.0.0.1", f"--secure-port={free_ports(1)[0]}",
+            )  # fmt: skip
         self.kubectl("apply", "--server-side", "--filename", CRDS)
         self.kubectl("wait", "--for=condition=Established", "--filename", CRDS, f"--timeout={ANSWER_SECONDS:g}s")
 
@@ -105,6 +122,13 @@ class ApiServer(WithTools):
     def resume_server(self) -> None:
         self._running["kube-apiserver"].signal(signal.SIGCONT)
 
+    def forget_the_past(self) -> None:
+        """Only what there is now can still be read: watches and lists that go on from an earlier state are answered 410. An API server
+        has etcd do that every five minutes, of what was before the last five."""
+        key = base64.b64encode(b"a state that nothing was read of yet").decode()
+        newest = self._etcd("kv/put", {"key": key})["header"]["revision"]
+        self._etcd("kv/compaction", {"revision": newest, "physical": True})
+
     def evidence(self) -> str:
         """The ends of the logs, for a test that failed."""
         logs = {name: self._log(name).read_text(errors="replace") for name in self._running}
@@ -114,8 +138,7 @@ class ApiServer(WithTools):
         """For a process that has the rights of this account and no others."""
         token = self.kubectl("create", "token", service_account, f"--namespace={namespace}", "--duration=2h").strip()
         file = self.folder / f"kubeconfig-{namespace}-{service_account}"
-        certificate = self.folder / "certificates" / "apiserver.crt"
-        file.write_text(KUBECONFIG.format(port=self._port, certificate=certificate, token=token))
+        file.write_text(KUBECONFIG.format(url=self.url, certificate=self.certificate, token=token))
         return file
 
     def close(self) -> None:
@@ -134,13 +157,18 @@ class ApiServer(WithTools):
         can't serve at the moment. Raises HTTPError.
         """
         request = urllib.request.Request(
-            f"https://127.0.0.1:{self._port}{path}",
+            f"{self.url}{path}",
             method=method,
             data=json.dumps(body).encode() if body else None,
             headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/apply-patch+yaml"},
         )
-        context = ssl.create_default_context(cafile=str(self.folder / "certificates" / "apiserver.crt"))
+        context = ssl.create_default_context(cafile=str(self.certificate))
         with urllib.request.urlopen(request, timeout=ANSWER_SECONDS, context=context) as answer:
+            return dict(json.loads(answer.read()))
+
+    def _etcd(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
+        url = f"http://127.0.0.1:{self._etcd_port}/v3/{call}"
+        with urllib.request.urlopen(url, data=json.dumps(body).encode(), timeout=ANSWER_SECONDS) as answer:
             return dict(json.loads(answer.read()))
 
     def _start_server(self) -> None:

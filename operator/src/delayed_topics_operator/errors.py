@@ -12,6 +12,7 @@ DelayedTopicsError (core)
             │   └── QuotaExceeded
             ├── NotFound
             ├── Conflict        somebody else changed the object meanwhile
+            ├── Expired         the API server keeps the state that was asked for no longer
             └── Invalid         the object breaks a rule, or changes what can't be changed
 """
 
@@ -73,6 +74,10 @@ class NotFound(KubeRefused):
 
 class Conflict(KubeRefused):
     """409."""
+
+
+class Expired(KubeRefused):
+    """410."""
 
 
 class Invalid(KubeRefused):

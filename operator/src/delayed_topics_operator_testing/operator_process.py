@@ -66,10 +66,20 @@ class OperatorProcess:
         if self.log.exists():
             print(self.log.read_text()[-SHOWN_CHARACTERS:])  # pytest shows it when the test has failed
 
+    @property
+    def pid(self) -> int:
+        """While it runs."""
+        assert self._process is not None, "start() comes first"
+        return self._process.pid
+
+    def metrics(self) -> str:
+        """As Prometheus reads them."""
+        return self._get("/metrics")
+
     def counted(self, metric: str, **labels: str) -> float:
         """The sum over all series of this metric that have these labels."""
         total = 0.0
-        for line in self._get("/metrics").splitlines():
+        for line in self.metrics().splitlines():
             name, _, value = line.rpartition(" ")
             if re.match(rf"{metric}(\{{|$)", name) and all(f'{k}="{v}"' in name for k, v in labels.items()):
                 total += float(value)

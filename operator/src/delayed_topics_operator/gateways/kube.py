@@ -17,6 +17,7 @@ from kubernetes import aio
 from delayed_topics_operator import metrics
 from delayed_topics_operator.errors import (
     Conflict,
+    Expired,
     Forbidden,
     Invalid,
     KubeError,
@@ -29,6 +30,8 @@ from delayed_topics_operator.errors import (
 FIELD_MANAGER = "delayed-topics-operator"
 REQUEST_SECONDS = 20.0
 CONNECTIONS = 64
+PAGE_ITEMS = 500
+"""Of a list, as client-go has it: neither side holds all of a long one at once."""
 
 Manifest = dict[str, Any]
 Propagation = Literal["Foreground", "Background", "Orphan"]
@@ -65,7 +68,7 @@ APIS: Mapping[str, Api] = {
     "Job": Api("batch/v1", "jobs"),
 }
 
-_REFUSALS: Mapping[int, type[KubeRefused]] = {403: Forbidden, 404: NotFound, 409: Conflict, 422: Invalid}
+_REFUSALS: Mapping[int, type[KubeRefused]] = {403: Forbidden, 404: NotFound, 409: Conflict, 410: Expired, 422: Invalid}
 _OF_QUOTA = re.compile(r"(exceeded|failed) quota: ")
 """What the admission of quotas says; it has no status of its own."""
 _UNAVAILABLE = frozenset({429, 500, 502, 503, 504})
@@ -97,9 +100,23 @@ class Kube:
     async def list_all(
         self, kind: str, namespace: str | None = None, *, labels: str = "", fields: str = ""
     ) -> list[Manifest]:
-        query = [(key, chosen) for key, chosen in (("labelSelector", labels), ("fieldSelector", fields)) if chosen]
-        answer = await self._call("GET", kind, namespace, query=query, verb="LIST")
-        return list(answer["items"])
+        """In pages. When the API server no longer keeps the state of the first page, asks for all of it at once, as client-go's
+        pager does."""
+        selectors = [(key, chosen) for key, chosen in (("labelSelector", labels), ("fieldSelector", fields)) if chosen]
+        items: list[Manifest] = []
+        token = ""
+        while True:
+            page = [("limit", str(PAGE_ITEMS)), *([("continue", token)] if token else [])]
+            try:
+                answer = await self._call("GET", kind, namespace, query=[*selectors, *page], verb="LIST")
+            except Expired:
+                if not token:
+                    raise
+                return list((await self._call("GET", kind, namespace, query=selectors, verb="LIST"))["items"])
+            items += answer["items"]
+            token = answer["metadata"].get("continue", "")
+            if not token:
+                return items
 
     async def apply(
         self, manifest: Manifest, *, subresource: str | None = None, field_manager: str = FIELD_MANAGER
