@@ -111,6 +111,8 @@ class LastAudit(Status):
     """The DelayedTopicAudit."""
     verdict: Verdict
     """What it found."""
+    started_at: Time | None = None
+    """When its offsets were frozen. The latest audit is the one with the latest offsets."""
     time: Time
     """When it finished."""
     reason: str | None = None
@@ -124,6 +126,8 @@ class LastViolation(Status):
 
     name: str
     """The DelayedTopicAudit."""
+    started_at: Time | None = None
+    """When its offsets were frozen."""
     time: Time
     """When it finished."""
     message: str

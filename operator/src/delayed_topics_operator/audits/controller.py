@@ -18,6 +18,7 @@ from delayed_topics_operator.audits.manifests import AUDIT_LABEL, job_name, secr
 from delayed_topics_operator.audits.observation import AuditObservation, Blind, JobSettings, Manifest, Refused, Waiting
 from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
 from delayed_topics_operator.audits.reconcile import reconcile, refused, unseen
+from delayed_topics_operator.audits.turns import Turns
 from delayed_topics_operator.controllers.connection import Connections
 from delayed_topics_operator.errors import KubeRefused, NotFound, NotYet, SpecInvalid
 from delayed_topics_operator.execute import Executor
@@ -67,6 +68,7 @@ class Audits:
         self._cluster = cluster
         self._changed = changed
         self._executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
+        self._turns = Turns(store)
 
     async def reconcile(self, key: Key) -> float | None:
         for _ in range(STEPS):
@@ -120,7 +122,7 @@ class Audits:
                 pods, warnings = await pods_and_warnings(self._kube, job, labels=f"{AUDIT_LABEL}={name}", expected=1)
         undecided = audit.status.verdict is None and not deleting
         begun = config_map is not None or job is not None or audit.status.job_name is not None
-        ahead = self._ahead(raw) if undecided and not begun else None
+        ahead = self._turns.ahead(raw) if undecided and not begun else None
         return AuditObservation(
             now=datetime.now(UTC),
             job_name=name,
@@ -159,19 +161,6 @@ class Audits:
             labels=self._settings.pod_labels,
             annotations=self._settings.pod_annotations,
         )
-
-    def _ahead(self, raw: Manifest) -> str | None:
-        """Audits of one DelayedTopic take turns, so that a chain has no forks and a topic is read once at a time. One that waits
-        for the end of its window holds up no other."""
-        waiting = sorted(
-            (_age(other), other["metadata"]["name"])
-            for other in self._store.by_index("DelayedTopicAudit", _audited, *_audited(raw))
-            if "verdict" not in (other.get("status") or {})
-            and "deletionTimestamp" not in other["metadata"]
-            and not _ends_later(other)
-        )
-        first = waiting[0][1] if waiting else None
-        return str(first) if first not in (None, raw["metadata"]["name"]) else None
 
     async def _get(self, kind: str, namespace: str, name: str) -> Manifest | None:
         try:
@@ -291,21 +280,6 @@ class Audits:
         if written:
             await self._recorder.tell(raw, plan.notices)
         return written
-
-
-def _audited(audit: Manifest) -> tuple[tuple[str, str]]:
-    """For `Store.by_index`: the DelayedTopic that it is of."""
-    return ((audit["metadata"]["namespace"], audit["spec"]["delayedTopicRef"]["name"]),)
-
-
-def _ends_later(audit: Manifest) -> bool:
-    end = (audit["spec"].get("window") or {}).get("to")
-    return end is not None and datetime.fromisoformat(end) > datetime.now(UTC)
-
-
-def _age(audit: Manifest) -> tuple[bool, str]:
-    """One that has begun comes before all others, then the oldest does."""
-    return "startedAt" not in (audit.get("status") or {}), str(audit["metadata"].get("creationTimestamp") or "")
 
 
 def _topic(found: Manifest, *, deleting: bool) -> DelayedTopic | None:

@@ -223,16 +223,21 @@ def _on_topic(o: AuditObservation) -> DelayedTopicStatus | None:
     verdict, at = status.verdict, status.finished_at
     if topic is None or topic.metadata.deletion_timestamp is not None or verdict is None or at is None:
         return None
-    made = topic.metadata.creation_timestamp
-    if made is not None and (status.started_at or at) < made:
+    made, looked_at = topic.metadata.creation_timestamp, status.started_at or at
+    if made is not None and looked_at < made:
         return None
     message, last, violation = status.message or "", topic.status.last_audit, topic.status.last_violation
-    if _is_of_all(o) and (last is None or last.time < at or last.name == o.name):
+    if _is_of_all(o) and (_is_later(looked_at, last) or (last is not None and last.name == o.name)):
         reason = next((c.reason for c in status.conditions if c.type == Condition.VERIFIED), REASONS[verdict])
-        last = LastAudit(name=o.name, verdict=verdict, time=at, reason=reason, message=message)
-    if verdict == "Violated" and (violation is None or violation.time < at):
-        violation = LastViolation(name=o.name, time=at, message=message)
+        last = LastAudit(name=o.name, verdict=verdict, started_at=looked_at, time=at, reason=reason, message=message)
+    if verdict == "Violated" and _is_later(looked_at, violation):
+        violation = LastViolation(name=o.name, started_at=looked_at, time=at, message=message)
     return DelayedTopicStatus(last_audit=last, last_violation=violation)
+
+
+def _is_later(looked_at: datetime, known: LastAudit | LastViolation | None) -> bool:
+    """By when its offsets were frozen: one that took longer is not the later one for that. An older operator noted only the end."""
+    return known is None or (known.started_at or known.time) < looked_at
 
 
 def _is_of_all(o: AuditObservation) -> bool:

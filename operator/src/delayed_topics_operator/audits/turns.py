@@ -1,0 +1,56 @@
+"""Audits of one DelayedTopic take turns: a chain has no forks, later verdicts are of later windows, and a topic is read once at a time."""
+
+from datetime import UTC, datetime
+
+from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.translate import FINALIZER
+
+
+class Turns:
+    """Whose turn it is. It keeps the turn until it has its verdict, also against one that is as old and whose name comes first: from
+    the moment it is asked about here, and after a restart of the operator by its finalizer, which it gets before its window."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._held: dict[tuple[str, str], str] = {}
+        """By DelayedTopic the uid of an audit."""
+
+    def ahead(self, audit: Manifest) -> str | None:
+        """The name of the audit that `audit` waits for; None: it is its turn now.
+
+        One that waits for the end of its window holds up no other.
+        """
+        [topic] = _audited(audit)
+        waiting = {
+            str(other["metadata"]["uid"]): other
+            for other in sorted(self._store.by_index("DelayedTopicAudit", _audited, topic), key=_place)
+            if _undecided(other) and not _ends_later(other)
+        }
+        if not waiting:
+            self._held.pop(topic, None)
+            return None
+        if self._held.get(topic) not in waiting:
+            self._held[topic] = next(iter(waiting))
+        held = self._held[topic]
+        return None if held == audit["metadata"]["uid"] else str(waiting[held]["metadata"]["name"])
+
+
+def _audited(audit: Manifest) -> tuple[tuple[str, str]]:
+    """For `Store.by_index`: the DelayedTopic that it is of."""
+    return ((str(audit["metadata"]["namespace"]), str(audit["spec"]["delayedTopicRef"]["name"])),)
+
+
+def _undecided(audit: Manifest) -> bool:
+    return "verdict" not in (audit.get("status") or {}) and "deletionTimestamp" not in audit["metadata"]
+
+
+def _ends_later(audit: Manifest) -> bool:
+    end = (audit["spec"].get("window") or {}).get("to")
+    return end is not None and datetime.fromisoformat(end) > datetime.now(UTC)
+
+
+def _place(audit: Manifest) -> tuple[bool, str, str]:
+    """One that has begun comes before all others, then the oldest does."""
+    meta = audit["metadata"]
+    begun = FINALIZER in meta.get("finalizers", ())
+    return not begun, str(meta.get("creationTimestamp") or ""), str(meta["name"])
