@@ -155,7 +155,7 @@ def test_takeovers_are_read_from_the_events_with_their_partitions() -> None:
 
     told = [
         event("assigned", took_ms=3_000, places=["orders[0]", "orders.delays[1]", "other[5]"]),
-        event("replaced"),
+        Event(kind="producers-replaced", topic="orders", member="a", at_ms=9_000, detail={}),
         event("revoked", places=["orders[0]"]),
         Event(kind="worker-started", topic="orders", member="a", at_ms=1, detail={}),
         replace(event("lost"), topic="invoices"),

@@ -1,3 +1,6 @@
+import json
+from dataclasses import asdict, replace
+
 import pytest
 from confluent_kafka import Producer
 from delayed_topics_core.errors import UnreadableRecord
@@ -13,11 +16,15 @@ def event(number: int) -> Event:
 
 @pytest.mark.broker
 @pytest.mark.usefixtures("system_topics")
-def test_events_arrive_in_order_and_noise_is_passed_over(connection: Connection) -> None:
+def test_events_arrive_in_order_and_noise_and_what_newer_workers_tell_is_passed_over(
+    connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
     with EventFollower(connection) as follower:
         follower.catch_up(120)
         noise = Producer(connection.client_config())
-        noise.produce(EVENTS_TOPIC, b"not an event", partition=0)
+        newer = json.dumps({**asdict(event(0)), "kind": "quota-reached", "region": "eu"}).encode()
+        for value in (b"not an event", newer):
+            noise.produce(EVENTS_TOPIC, value, partition=0)
         assert noise.flush(120) == 0
         writer = EventWriter(connection)
         for number in range(100):
@@ -25,6 +32,8 @@ def test_events_arrive_in_order_and_noise_is_passed_over(connection: Connection)
         writer.close(20)
         assert writer.failed == 0
         assert follower.catch_up(120) == [event(number) for number in range(100)]
+    warned = [record.message for record in caplog.records if "passed over" in record.message]
+    assert len(warned) == 1, "an operator that reads the events of a newer worker is not to fill its log"
 
 
 def test_without_kafka_nothing_waits_and_the_loss_is_counted() -> None:
@@ -33,6 +42,13 @@ def test_without_kafka_nothing_waits_and_the_loss_is_counted() -> None:
         writer.write(event(number))
     writer.close(0.2)
     assert writer.failed == 3
+
+
+def test_replaced_producers_are_read_from_the_rebalance_that_older_workers_wrote() -> None:
+    older = replace(event(1), detail={"change": "replaced", "places": ["orders[0]"]})
+    read = Event.decode(older.encode())
+    assert read == replace(older, kind="producers-replaced")
+    assert Event.decode(read.encode()) == read
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b'{"kind":"other","topic":"t","member":"m","at_ms":1,"detail":{}}'])

@@ -13,7 +13,7 @@ from delayed_topics_core.registry import decode
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import GroupActive, KafkaUnreachable
 from delayed_topics_kafka.model import CommittedOffset
-from delayed_topics_operator.eventlog import EventLog
+from delayed_topics_operator.eventlog import EventLog, WorkerNews
 from delayed_topics_operator.gateways.gather import Gatherer
 from delayed_topics_operator.gateways.groups import _portable, _with_errors
 from delayed_topics_operator.gateways.kafka import KafkaLink, merged
@@ -276,6 +276,12 @@ def test_what_several_workers_tell_of_one_rebalance_is_one_rebalance(parts: int)
     )
     assert first.reason == "WorkerJoined"
     assert (second.moved_partitions, second.reason) == (0, "PartitionsMoved")
+
+
+def test_replaced_producers_are_no_rebalance() -> None:
+    log = EventLog()
+    log.add(event("producers-replaced", 1, partitions=3))
+    assert log.news("orders") == WorkerNews()
 
 
 def test_errors_of_group_calls_come_back_from_the_helper_as_they_were() -> None:

@@ -78,8 +78,8 @@ def test_a_replaced_producer_is_an_event_since_what_it_had_on_its_way_may_come_o
         places: list[object] = []
 
         def replaced() -> bool:
-            told = [event.detail for event in follower.catch_up(60) if event.topic == orders.names.front]
-            places.extend(detail["places"] for detail in told if detail.get("change") == "replaced")
+            told = [event for event in follower.catch_up(60) if event.topic == orders.names.front]
+            places.extend(event.detail["places"] for event in told if event.kind == "producers-replaced")
             return bool(places)
 
         wait_until(replaced, what="the event")

@@ -65,9 +65,5 @@ def _step(column: str) -> Column:
 def _cause(event: Event) -> Cause:
     took_ms = event.detail.get("took_ms", 0)
     began_ms = event.at_ms - (took_ms if isinstance(took_ms, int) else 0)
-    what = {"worker-started": "worker started", "worker-stopped": "worker stopped"}.get(event.kind, event.kind)
-    if event.detail.get("change") == "replaced":
-        what = "producer replaced"
-    if event.kind == "alarm":
-        what = f"alarm {event.detail.get('reason', '')}"
+    what = f"alarm {event.detail.get('reason', '')}" if event.kind == "alarm" else event.kind.replace("-", " ")
     return Cause(what=what, from_ms=began_ms, to_ms=event.at_ms)

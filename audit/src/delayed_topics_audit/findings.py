@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.events import KEPT_MS
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
@@ -97,7 +98,7 @@ def count(spark: SparkSession, places: DataFrame, window: AuditWindow, told: Tol
 def _repeats(spark: SparkSession, places: DataFrame, window: AuditWindow, told: Told) -> list[Row]:
     known = told.takeovers is not None
     found = table(spark, repeats.rows(told.takeovers or ()), repeats.TAKEOVERS)
-    known_from_ms = window.frozen_at_ms - repeats.EVENTS_KEPT_MS if known else sys.maxsize
+    known_from_ms = window.frozen_at_ms - KEPT_MS if known else sys.maxsize
     return _rows(
         repeats.repeats(places, found, known_from_ms=known_from_ms, exactly_once_from_ms=window.exactly_once_from_ms)
     )

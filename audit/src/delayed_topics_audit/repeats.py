@@ -22,10 +22,6 @@ REACH_MS: Final = 5000
 """An event is told up to that long after what it tells of, by a worker that is busy; its time is the worker's estimate."""
 UNREAD_MS: Final = 60_000
 """Where the first copy is not read: a copy that was on its way when its worker ended arrives within that time."""
-EVENTS_KEPT_MS: Final = 7 * 86_400_000
-"""What the events topic keeps; see its retention."""
-BEGAN_AGAIN: Final = ("assigned", "replaced")
-"""What a rebalance takes away is assigned to somebody, who begins where it was committed."""
 TAKEOVERS: Final = "nr: int, line: int, from_ms: long, to_ms: long"
 
 
@@ -46,11 +42,7 @@ def takeovers(events: Iterable[Event], topic: str) -> list[Takeover]:
     """Those of one delayed topic, oldest first."""
     names = TopicNames.of(topic)
     doors = {names.front: FRONT, names.delays: DELAYS}
-    found = [
-        _takeover(event, doors)
-        for event in events
-        if event.topic == topic and event.kind == "rebalance" and event.detail.get("change") in BEGAN_AGAIN
-    ]
+    found = [_takeover(event, doors) for event in events if event.topic == topic and _began_again(event)]
     return sorted(found, key=lambda takeover: takeover.to_ms)
 
 
@@ -136,6 +128,12 @@ def repeats(
     judged = episodes.withColumn("beyond", beyond)
     unexplained = sf.when(sf.col("unknown"), sf.col("extra") - sf.col("beyond")).otherwise(0)
     return judged.select("way", "nr", "extra", "beyond", unexplained.alias("unexplained"))
+
+
+def _began_again(event: Event) -> bool:
+    """What a rebalance takes away is assigned to somebody, who begins where it was committed."""
+    assigned = event.kind == "rebalance" and event.detail.get("change") == "assigned"
+    return assigned or event.kind == "producers-replaced"
 
 
 def _takeover(event: Event, doors: dict[str, int]) -> Takeover:

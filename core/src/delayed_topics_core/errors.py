@@ -2,7 +2,8 @@
 
 DelayedTopicsError
 ├── IllegalTopicName        a name Kafka, or this project, can't take
-├── UnreadableRecord        a registry record, commit metadata or frozen window that doesn't parse
+├── UnreadableRecord        a registry record, an event, commit metadata or a frozen window that doesn't parse
+│   └── UnknownEventKind    an event of a kind that only newer versions know
 └── …                       each member adds its own below DelayedTopicsError
 
 The message is the sentence that a user reads: what is wrong, where, and what to do.
@@ -18,4 +19,8 @@ class IllegalTopicName(DelayedTopicsError, ValueError):
 
 
 class UnreadableRecord(DelayedTopicsError, ValueError):
-    """A registry record, commit metadata or frozen window that doesn't parse."""
+    """A registry record, an event, commit metadata or a frozen window that doesn't parse."""
+
+
+class UnknownEventKind(UnreadableRecord):
+    """An event of a kind that only newer versions know. Whoever reads events passes over it."""

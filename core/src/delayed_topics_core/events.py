@@ -1,18 +1,25 @@
 """The records of `delayedtopics.events`: what happened to the workers of a delayed topic. Key: the front topic; value: JSON."""
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Literal, get_args
 
-from delayed_topics_core.errors import UnreadableRecord
+from delayed_topics_core.errors import UnknownEventKind, UnreadableRecord
 
-EventKind = Literal["worker-started", "worker-stopped", "rebalance", "alarm"]
+EventKind = Literal["worker-started", "worker-stopped", "rebalance", "producers-replaced", "alarm"]
+
+KEPT_MS: Final = 7 * 86_400_000
+"""How long Kafka keeps events. Of what was before, nobody knows what happened to the workers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """`at_ms`: the worker's estimate of broker time. `detail`: of a rebalance {change, partitions, places, generation, took_ms}; its
-    places as `orders.delays[0-2,5]`, without which an older version wrote it."""
+    """`at_ms`: the worker's estimate of broker time.
+
+    `detail`: of a rebalance {change, partitions, places, generation, took_ms}; its places as `orders.delays[0-2,5]`, without which an
+    older version wrote it. Of replaced producers the same without a change: they had copies of these partitions on their way, which
+    new producers send again.
+    """
 
     kind: EventKind
     topic: str
@@ -25,14 +32,19 @@ class Event:
 
     @classmethod
     def decode(cls, value: bytes) -> "Event":
-        """Raises UnreadableRecord."""
+        """Raises UnreadableRecord, of a kind that is not known here UnknownEventKind."""
         try:
             body = json.loads(value)
             event = cls(**{name: body[name] for name in ("kind", "topic", "member", "at_ms", "detail")})
         except (KeyError, TypeError, ValueError) as e:
             raise UnreadableRecord(f"an event doesn't parse: {e!r}") from e
-        if event.kind not in get_args(EventKind) or not isinstance(event.detail, dict):
-            raise UnreadableRecord(f"an event of kind {event.kind!r} is of no known kind, or has no detail")
-        if not (isinstance(event.topic, str) and isinstance(event.member, str) and type(event.at_ms) is int):
-            raise UnreadableRecord("an event must have a topic and a member as text, and at_ms as a number")
+        texts = (event.kind, event.topic, event.member)
+        if not all(isinstance(text, str) for text in texts) or type(event.at_ms) is not int:
+            raise UnreadableRecord("an event must have a kind, a topic and a member as text, and at_ms as a number")
+        if not isinstance(event.detail, dict):
+            raise UnreadableRecord(f"an event of kind {event.kind!r} has no detail")
+        if event.kind not in get_args(EventKind):
+            raise UnknownEventKind(f"an event is of the kind {event.kind!r}, which this version does not know")
+        if event.kind == "rebalance" and event.detail.get("change") == "replaced":  # as older versions wrote it
+            return replace(event, kind="producers-replaced")
         return event

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from delayed_topics_core.errors import UnreadableRecord
+from delayed_topics_core.errors import UnknownEventKind, UnreadableRecord
 from delayed_topics_core.events import Event
 from delayed_topics_core.names import EVENTS_TOPIC
 
@@ -96,6 +96,8 @@ def _events(values: Sequence[bytes | None]) -> list[Event]:
     for value in values:
         try:
             events.append(Event.decode(value or b""))
+        except UnknownEventKind as e:
+            log.debug("a record of %s is passed over: %s", EVENTS_TOPIC, e)
         except UnreadableRecord as e:
             log.warning("a record of %s is passed over: %s", EVENTS_TOPIC, e)
     return events

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
+from delayed_topics_core.events import KEPT_MS
 from delayed_topics_core.names import CLOCK_TOPIC, EVENTS_TOPIC, REGISTRY_TOPIC
 from delayed_topics_core.settings import MIN_ISR, least_in_sync
 
@@ -26,7 +27,7 @@ _SETTINGS: Final[dict[str, dict[str, str]]] = {
         # how long a follower may be cut off and still learn of a removal
         "delete.retention.ms": str(7 * _DAY_MS),
     },
-    EVENTS_TOPIC: {"cleanup.policy": "delete", "retention.ms": str(7 * _DAY_MS), "retention.bytes": "-1"},
+    EVENTS_TOPIC: {"cleanup.policy": "delete", "retention.ms": str(KEPT_MS), "retention.bytes": "-1"},
     CLOCK_TOPIC: {"cleanup.policy": "delete", "retention.ms": "600000", "segment.ms": "600000"},
 }
 

@@ -67,6 +67,8 @@ class EventLog:
                 # a worker that starts says anew what is wrong; one that has stopped says nothing
                 topic.alarms = {key: alarm for key, alarm in topic.alarms.items() if alarm.member != event.member}
                 topic.lives[event.member] = event.kind
+            case "producers-replaced":
+                pass  # no partition has moved
         self._news[event.topic] = WorkerNews(alarms=tuple(topic.alarms.values()), rebalances=tuple(topic.rebalances))
 
     def _alarm(self, topic: _Topic, event: Event) -> None:
@@ -79,8 +81,6 @@ class EventLog:
 
     def _rebalance(self, topic: _Topic, event: Event) -> None:
         change = str(event.detail.get("change", ""))
-        if change == "replaced":
-            return  # a producer was, and no partition has moved
         moved = _count(event.detail.get("partitions")) if change == "assigned" else 0
         last = topic.rebalances[-1] if topic.rebalances else None
         if last is not None and event.at_ms - last.ended_at_ms < SAME_REBALANCE_MS:

@@ -30,8 +30,9 @@ RETRY_TARGET_SECONDS: Final = 1.0
 
 
 class Change(NamedTuple):
-    """A rebalance, for one delayed topic; `generation` counts the assignments of this process. `replaced`: none, but what the producers
-    had on its way is sent again. `places`: the Kafka topics and their partitions as ranges, as `orders.delays[0-2,5]`."""
+    """What happened to partitions of one delayed topic: a rebalance, or that the producers were `replaced` and what they had on its way
+    is sent again. `generation` counts the assignments of this process. `places`: the Kafka topics and their partitions as ranges, as
+    `orders.delays[0-2,5]`."""
 
     kind: Literal["assigned", "revoked", "lost", "replaced"]
     topic: str

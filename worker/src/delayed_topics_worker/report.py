@@ -168,17 +168,18 @@ class Reporter:
     def _write_changes(self, assignment: Assignment) -> None:
         changes, assignment.changes = assignment.changes, []
         for change in changes:
-            detail = {
-                "change": change.kind,
+            detail: dict[str, Any] = {
                 "partitions": change.partitions,
                 "places": change.places,
                 "generation": change.generation,
                 "took_ms": change.took_ms,
             }
-            if change.kind != "replaced":
-                self._last_change = detail
-                self._metrics.rebalances.labels(change.topic, change.kind).inc()
-            self._write("rebalance", change.topic, detail)
+            if change.kind == "replaced":
+                self._write("producers-replaced", change.topic, detail)
+                continue
+            self._last_change = {"change": change.kind, **detail}
+            self._metrics.rebalances.labels(change.topic, change.kind).inc()
+            self._write("rebalance", change.topic, self._last_change)
 
     def _alarm_changed(self, alarm: Alarm, raised: bool) -> None:
         self._metrics.alarms.labels(alarm.topic, alarm.reason.value).set(raised)
