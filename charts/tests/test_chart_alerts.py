@@ -29,7 +29,7 @@ HEALTHY = {
     CONDITION % ("Ready", "False", "ScaledToZero"): "1x60",
     CONDITION % ("DeliveryVerified", "True", "EveryRecordAccounted"): "3x60",
     'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="failed"}': "4x60",
-    "delayed_topics_operator_queued": "0x60",
+    "delayed_topics_operator_holds_lease": "1x60",
 }
 """Series, each with an hour of values a minute apart."""
 TROUBLE: dict[str, dict[str, str]] = {
@@ -43,7 +43,7 @@ TROUBLE: dict[str, dict[str, str]] = {
     "DelayedTopicsOperatorFails": {
         'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="failed"}': "4+1x60"
     },
-    "DelayedTopicsOperatorDown": {"delayed_topics_operator_queued": "stale"},
+    "DelayedTopicsOperatorDown": {"delayed_topics_operator_holds_lease": "0x60"},
 }
 
 

@@ -4,16 +4,16 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import REGISTRY_TOPIC
-from delayed_topics_core.registry import Claim, LayoutRecord, Owner, RegistryRecord, TopicsRecord
+from delayed_topics_core.registry import Claim, LayoutRecord, Owner, RegistryRecord, TopicsRecord, encode
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
-from delayed_topics_kafka.errors import KafkaUnreachable, RegistryLost, TopicMissing
+from delayed_topics_kafka.errors import KafkaUnreachable, RegistryLost, TopicMissing, WriterFenced
 from delayed_topics_kafka.registry import RegistryChange, RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
 
@@ -115,6 +115,70 @@ def test_of_two_claims_the_first_holds_for_everybody(
     assert follower.state.holder(topic) == first
 
 
+def test_what_a_writer_had_begun_before_its_successor_opened_is_never_read_and_it_can_not_go_on(
+    connection: Connection, fresh: Fresh
+) -> None:
+    topic, writers = fresh("orders"), fresh("operator")
+    frozen = Producer({**connection.client_config(), "transactional.id": writers, "transaction.timeout.ms": 600_000})
+    frozen.init_transactions(120)
+    frozen.begin_transaction()
+    begun = layout_record(topic, 600)
+    frozen.produce(REGISTRY_TOPIC, key=begun.key, value=encode(begun), partition=0)
+    assert frozen.flush(120) == 0
+    with RegistryFollower(connection) as follower:
+        successor = RegistryWriter(follower, connection, transactional_id=writers, timeout_seconds=120)
+        successor.open()
+        follower.catch_up(120)
+        assert topic not in follower.state.layouts
+        successor.write([layout_record(topic, 5)])
+        with pytest.raises(KafkaException) as raised:
+            frozen.commit_transaction(120)
+        assert raised.value.args[0].code() == KafkaError._FENCED
+        successor.write([layout_record(topic, 10)])
+        assert follower.state.layouts[topic].layout.delay_seconds == (10,)
+
+
+def test_a_writer_whose_successor_has_opened_says_so_for_ever_and_does_not_shut_it_out(
+    connection: Connection, follower: RegistryFollower, fresh: Fresh
+) -> None:
+    topic, writers = fresh("orders"), fresh("operator")
+    with RegistryFollower(connection) as others:
+        former = RegistryWriter(others, connection, transactional_id=writers, timeout_seconds=120)
+        former.open()
+        former.write([layout_record(topic, 5)])
+        successor = RegistryWriter(follower, connection, transactional_id=writers, timeout_seconds=120)
+        successor.open()
+        follower.catch_up(120)
+        assert follower.state.layouts[topic].layout.delay_seconds == (5,)
+        for delay_seconds in (20, 30):
+            with pytest.raises(WriterFenced, match=f"{writers}.* another process writes in the place of this one"):
+                former.write([layout_record(topic, delay_seconds)])
+        with pytest.raises(WriterFenced):
+            former.open()
+        successor.write([layout_record(topic, 10)])
+        others.catch_up(120)
+        assert others.state.layouts[topic].layout.delay_seconds == (10,)
+
+
+def test_writers_of_other_ids_and_of_none_go_on_side_by_side(
+    connection: Connection, writer: RegistryWriter, follower: RegistryFollower, fresh: Fresh
+) -> None:
+    topics = [fresh("orders") for _ in range(3)]
+    one, other = (
+        RegistryWriter(follower, connection, transactional_id=fresh("operator"), timeout_seconds=120) for _ in range(2)
+    )
+    one.open()
+    other.open()
+    for _ in range(2):
+        for pen, topic in zip((one, other, writer), topics, strict=True):
+            pen.write([layout_record(topic, 5)])
+            pen.remove([f"layout/{topic}"])
+            pen.write([layout_record(topic, 10)])
+    follower.catch_up(120)
+    assert [follower.state.layouts[topic].layout.delay_seconds for topic in topics] == [(10,)] * 3
+    assert follower.catch_up(120) == []  # it ends with the mark of a transaction
+
+
 def test_a_record_that_does_not_parse_stops_nobody(
     connection: Connection,
     writer: RegistryWriter,
@@ -160,15 +224,24 @@ def test_a_registry_that_was_made_again_is_not_taken_for_the_old_one(own_broker:
         assert follower.state.layouts["orders"].layout.delay_seconds == (10,)
 
 
-def test_the_follower_outlives_an_outage_and_the_writer_says_it(own_broker: Broker) -> None:
+@pytest.mark.parametrize("transactional_id", [None, "operator"])
+def test_the_follower_outlives_an_outage_and_the_writer_says_it(
+    own_broker: Broker, transactional_id: str | None
+) -> None:
     connection = Connection(bootstrap_servers=own_broker.bootstrap, further={"log_level": 0})
     ensure_system_topics(KafkaAdmin(connection), replication_factor=1)
     with RegistryFollower(connection) as follower:
-        patient = RegistryWriter(follower, connection, timeout_seconds=30)
+        patient = RegistryWriter(follower, connection, timeout_seconds=30, transactional_id=transactional_id)
+        patient.open()
         patient.write([layout_record("orders", 5)])
         own_broker.kill()
         with pytest.raises(KafkaUnreachable, match=f"writing {REGISTRY_TOPIC}"):
             RegistryWriter(follower, connection, timeout_seconds=2).write([layout_record("orders", 10)])
+        if transactional_id is not None:
+            with pytest.raises(KafkaUnreachable, match=f"writing {REGISTRY_TOPIC} as transactional id operator"):
+                patient.write([layout_record("orders", 15)])
+            with pytest.raises(KafkaUnreachable, match="read and decided about anew"):
+                patient.write([layout_record("orders", 15)])
         assert follower.poll(0.1) == []
         with pytest.raises(KafkaUnreachable):
             follower.catch_up(1)
@@ -177,6 +250,7 @@ def test_the_follower_outlives_an_outage_and_the_writer_says_it(own_broker: Brok
         def written() -> bool:
             """The first write after an outage may fail: the next one has a producer of its own."""
             with suppress(KafkaUnreachable):
+                patient.open()
                 patient.write([layout_record("orders", 20)])
                 return True
             return False

@@ -106,6 +106,12 @@ def test_a_registry_that_may_not_be_read_or_written_is_said(connection: Connecti
         rule(connection, ResourceType.TOPIC, REGISTRY_TOPIC, [AclOperation.WRITE])
         with pytest.raises(NotAuthorized, match=f"writing {REGISTRY_TOPIC}"):
             RegistryWriter(follower, connection).write([TopicsRecord(topic="orders")])
+    rule(connection, ResourceType.TRANSACTIONAL_ID, "operator-of-nobody", [AclOperation.WRITE])
+    with (
+        RegistryFollower(connection) as follower,
+        pytest.raises(NotAuthorized, match=r"as transactional id operator-of-nobody, .* grant it"),
+    ):
+        RegistryWriter(follower, connection, transactional_id="operator-of-nobody").open()
     rule(connection, ResourceType.TOPIC, REGISTRY_TOPIC, [AclOperation.READ])
     with (
         RegistryFollower(connection) as follower,

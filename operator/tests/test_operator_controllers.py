@@ -17,11 +17,13 @@ from delayed_topics_operator.controllers.found import same_cluster
 from delayed_topics_operator.errors import ConnectionUnusable, NotFound, NotYet
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.recorder import Recorder
+from delayed_topics_operator.installation import INSTALLATION
 from delayed_topics_operator.observation import Unusable
 from delayed_topics_operator.plan import ApplyChild, Plan
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
+from delayed_topics_operator.tenure import Tenure
 from delayed_topics_operator_testing.world import resource
 from pydantic import ValidationError
 
@@ -56,6 +58,8 @@ def connections(store: Store, *, kube: Kubernetes | None = None, **settings: Any
         changed=lambda _: None,
         doubted=lambda _: None,
         news=lambda *_: None,
+        cluster="cluster",
+        tenure=Tenure.without_end(),
     )
 
 
@@ -65,7 +69,13 @@ def stored(**spec: Any) -> Store:
         {
             "apiVersion": "delayedtopics.io/v1alpha1",
             "kind": "KafkaConnection",
-            "metadata": {"name": "ours", "namespace": "shop", "uid": "u", "generation": 1},
+            "metadata": {
+                "name": "ours",
+                "namespace": "shop",
+                "uid": "u",
+                "generation": 1,
+                "annotations": {INSTALLATION: "system"},
+            },
             "spec": {"bootstrapServers": ["127.0.0.1:1"], **spec},
         }
     )

@@ -1,6 +1,7 @@
 """Two installations in one cluster: each serves what uses its own connections, and neither touches the other's."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -43,9 +44,18 @@ def test_the_annotation_of_a_connection_says_who_serves_it_else_that_of_the_defa
     assert {name for name in ("first", "second") if serves(store, connection_of(topic), namespace=name)} == served_by
 
 
+def elsewhere(scene: Scene, connection: str) -> str:
+    """What the connection says of who else serves it."""
+    conditions = scene.connection_status(connection).get("conditions", ())
+    return next((c["message"] for c in conditions if c["type"] == "ServedElsewhere"), "")
+
+
 @pytest.fixture
 def two(api: KubeApi, broker: Broker, tmp_path: Path) -> Iterator[tuple[Scene, OperatorProcess]]:
-    """A scene whose operator comes with the default connection, and a second operator with a default connection to nowhere."""
+    """A scene whose operator comes with the default connection, and an operator of another installation with one to nowhere.
+
+    Neither runs.
+    """
     made = Scene(api, broker, OperatorProcess(api))
     ours, theirs = tmp_path / "ours.yaml", tmp_path / "theirs.yaml"
     ours.write_text(yaml.safe_dump(made.cluster_connection()))
@@ -54,8 +64,8 @@ def two(api: KubeApi, broker: Broker, tmp_path: Path) -> Iterator[tuple[Scene, O
     second = OperatorProcess(
         api, "--resync-seconds=3", f"--default-connection={theirs}", f"--namespace={OTHER_NAMESPACE}"
     )
-    api.kubectl("create", "namespace", made.namespace)
-    made.operator.start()
+    for namespace in (made.namespace, OTHER_NAMESPACE):
+        api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     try:
         yield made, second
     finally:
@@ -68,13 +78,15 @@ def test_a_second_installation_leaves_the_first_ones_connection_and_resources_al
     two: tuple[Scene, OperatorProcess],
 ) -> None:
     scene, second = two
+    scene.operator.start()
     scene.apply()
     scene.wait_until_served()
     scene.operator.stop()  # from here on whatever is written is written by the second
     before = scene.resource()
 
     second.start()
-    scene.wait(lambda: "belongs to the installation" in second.log.read_text(), "the second operator says whose it is")
+    scene.wait(lambda: elsewhere(scene, "default") != "", "the connection says whose it is")
+    assert f"installation in namespace {SYSTEM_NAMESPACE}, and by no other" in elsewhere(scene, "default")
     scene.wait(lambda: second.counted("delayed_topics_operator_reconciles_total") > 0, "it looks at the resource")
     theirs = scene.cluster_connection("theirs")
     theirs["metadata"]["annotations"] = {INSTALLATION: OTHER_NAMESPACE}
@@ -87,6 +99,52 @@ def test_a_second_installation_leaves_the_first_ones_connection_and_resources_al
     assert found["spec"]["bootstrapServers"] == [scene.broker.bootstrap]
     assert scene.api.list_all("StatefulSet", OTHER_NAMESPACE) == []
     assert scene.resource() == before
+
+
+@pytest.mark.api
+def test_of_two_installations_that_begin_at_once_one_has_the_default_connection_as_it_wants_it(
+    two: tuple[Scene, OperatorProcess],
+) -> None:
+    scene, second = two
+    with ThreadPoolExecutor() as at_once:
+        for started in [at_once.submit(operator.start) for operator in (scene.operator, second)]:
+            started.result()
+    scene.wait(lambda: elsewhere(scene, "default") != "", "the other one says whose it is")
+    found = scene.api.get("ClusterKafkaConnection", "default")
+    assert found is not None
+    wanted = {SYSTEM_NAMESPACE: scene.broker.bootstrap, OTHER_NAMESPACE: "127.0.0.1:1"}
+    server = found["metadata"]["annotations"][INSTALLATION]
+    assert found["spec"]["bootstrapServers"] == [wanted[server]]
+    assert f"installation in namespace {server}, and by no other" in elsewhere(scene, "default")
+
+
+@pytest.mark.api
+def test_a_connection_that_names_nobody_is_served_by_one_of_two_installations(api: KubeApi, broker: Broker) -> None:
+    scene = Scene(api, broker, OperatorProcess(api, "--resync-seconds=3"))
+    second = OperatorProcess(api, "--resync-seconds=3", f"--namespace={OTHER_NAMESPACE}")
+    for namespace in (scene.namespace, OTHER_NAMESPACE):
+        api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    try:
+        for operator in (scene.operator, second):
+            operator.start()
+        scene.api.apply(scene.cluster_connection())
+        scene.apply()
+        scene.wait_until_served()
+        scene.wait(lambda: elsewhere(scene, "default") != "", "the other one says whose it is")
+        server = (scene.api.get("ClusterKafkaConnection", "default") or {})["metadata"]["annotations"][INSTALLATION]
+        assert {found["metadata"]["namespace"] for found in scene.made("StatefulSet")} == {server}
+
+        other = next(name for name in (SYSTEM_NAMESPACE, OTHER_NAMESPACE) if name != server)
+        scene.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {INSTALLATION: other}}})
+        scene.wait(lambda: f"namespace {other}, and by no other" in elsewhere(scene, "default"), "it changed hands")
+        (scene.operator if server == SYSTEM_NAMESPACE else second).stop()
+        scene.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {INSTALLATION: "nowhere"}}})
+        scene.wait(
+            lambda: "a namespace that does not exist" in elsewhere(scene, "default"), "nobody serves it, and it says so"
+        )
+    finally:
+        second.close()
+        scene.close()
 
 
 @pytest.mark.api

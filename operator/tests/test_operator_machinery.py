@@ -22,6 +22,7 @@ from delayed_topics_operator.queue import MAX_BACKOFF_SECONDS, Key, WakeQueue
 from delayed_topics_operator.runtime import Runtime
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
+from delayed_topics_operator.tenure import Tenure
 
 A, B = Key("DelayedTopic", "shop", "a"), Key("DelayedTopic", "shop", "b")
 
@@ -304,6 +305,8 @@ def test_calls_by_a_connection_that_was_closed_meanwhile_are_tried_again_later()
             timeout_seconds=1,
             threads=1,
             woken=lambda topics: None,
+            transactional_id="operator",
+            tenure=Tenure.without_end(),
         )
         await link.close()
         for call in (link.describe_cluster(), link.registry(), link.committed("group", [("orders", 0)])):
@@ -318,7 +321,7 @@ def test_what_the_operator_itself_has_made_is_begun_although_it_was_known_before
         settings = Settings(
             namespace="system", audit_namespace="audits", worker_image="worker:1", audit_image="audit:1"
         )
-        runtime = Runtime(settings=settings, kube=cast(Kube, None), cluster="cluster")
+        runtime = Runtime(settings=settings, kube=cast(Kube, None), cluster="cluster", tenure=Tenure.without_end())
         metadata = {"namespace": "shop", "name": "orders-1", "uid": "u", "resourceVersion": "7"}
         audit = {"kind": "DelayedTopicAudit", "metadata": metadata}
         runtime.store.put(audit)

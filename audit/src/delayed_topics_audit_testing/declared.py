@@ -14,6 +14,7 @@ from delayed_topics_core.registry import Claim
 from delayed_topics_crds.audit import Window
 from delayed_topics_operator.audits.freeze import freeze
 from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.tenure import Tenure
 from delayed_topics_worker_testing.world import Declared
 
 LATE_MS: Final = 600_000
@@ -46,7 +47,14 @@ def register(orders: Declared) -> None:
 
 def link_to(orders: Declared) -> KafkaLink:
     """As the operator has one; to be opened and closed."""
-    return KafkaLink(orders.world.connection, timeout_seconds=60, threads=4, woken=lambda _: None)
+    return KafkaLink(
+        orders.world.connection,
+        timeout_seconds=60,
+        threads=4,
+        woken=lambda _: None,
+        transactional_id=f"operator-of-{orders.names.front}",
+        tenure=Tenure.without_end(),
+    )
 
 
 async def frozen(link: KafkaLink, orders: Declared, *, asked: Window, now: datetime) -> AuditWindow:

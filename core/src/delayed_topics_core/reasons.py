@@ -27,6 +27,7 @@ class Condition(StrEnum):
     LAYOUT_CLAMPED = "LayoutClamped"
     ALARM = "Alarm"
     PLANNED = "Planned"
+    SERVED_ELSEWHERE = "ServedElsewhere"
     DELIVERY_VERIFIED = "DeliveryVerified"
     # of a DelayedTopicAudit
     COMPLETE = "Complete"
@@ -52,6 +53,7 @@ class Reason(StrEnum):
     NOT_ALLOWED = "NotAllowed"
     CLUSTER_CHANGED = "ClusterChanged"
     REGISTRY_LOST = "RegistryLost"
+    OTHER_INSTALLATION = "OtherInstallation"
     # ownership
     CLAIM_HELD = "ClaimHeld"
     CLAIMED_BY_OTHER = "ClaimedByOther"

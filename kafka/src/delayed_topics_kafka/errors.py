@@ -10,7 +10,8 @@ DelayedTopicsError (core)
         ├── TopicExists
         ├── GroupActive         members are in the group, so its offsets are theirs
         ├── SettingsRefused     some settings of a topic; `words_of` has Kafka's of each
-        └── RegistryLost        the registry's records were removed, or the topic was made again
+        ├── RegistryLost        the registry's records were removed, or the topic was made again
+        └── WriterFenced        a newer writer of the same transactional id has taken over
 """
 
 from collections.abc import Iterator, Mapping
@@ -70,6 +71,10 @@ class RegistryLost(KafkaRefused):
     """The registry doesn't continue where it was read last."""
 
 
+class WriterFenced(KafkaRefused):
+    """A newer writer has the same transactional id. This one must not try again: it would shut the newer one out."""
+
+
 PASSING: Final = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -102,6 +107,8 @@ _UNREACHABLE: Final = PASSING | {
     KafkaError._RESOLVE,
     KafkaError.REQUEST_TIMED_OUT,
 }
+FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+"""Kafka's answers to a producer whose transactional id a newer one has."""
 _REFUSALS: Final[dict[int, type[KafkaRefused]]] = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: NotAuthorized,
     KafkaError.GROUP_AUTHORIZATION_FAILED: NotAuthorized,
@@ -116,10 +123,12 @@ _REFUSALS: Final[dict[int, type[KafkaRefused]]] = {
     KafkaError.UNKNOWN_MEMBER_ID: GroupActive,
     KafkaError.NON_EMPTY_GROUP: GroupActive,
     KafkaError.GROUP_SUBSCRIBED_TO_TOPIC: GroupActive,
+    **dict.fromkeys(FENCED, WriterFenced),
 }
 _WHAT_TO_DO: Final[dict[type[KafkaRefused], str]] = {
     NotAuthorized: "; grant it to the user of this connection, or correct its credentials",
     GroupActive: "; stop the group's members first",
+    WriterFenced: "; another process writes in the place of this one",
 }
 
 

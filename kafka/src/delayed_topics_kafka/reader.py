@@ -64,6 +64,7 @@ class PartitionReader(Closing):
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
             "allow.auto.create.topics": False,
             "fetch.wait.max.ms": 100,
             "fetch.queue.backoff.ms": 50,

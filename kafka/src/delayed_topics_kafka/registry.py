@@ -1,7 +1,8 @@
 """The registry as it is followed by everybody and written by the operator."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -12,10 +13,23 @@ from delayed_topics_core.registry import RegistryRecord, RegistryState, encode
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
-from delayed_topics_kafka.errors import RAISED, KafkaUnreachable, door_error, kafka_error, making_client
+from delayed_topics_kafka.errors import (
+    FENCED,
+    RAISED,
+    KafkaUnreachable,
+    WriterFenced,
+    door_error,
+    kafka_error,
+    making_client,
+)
 from delayed_topics_kafka.reader import PartitionReader, Read
 
 log = logging.getLogger(__name__)
+
+TRANSACTION_TIMEOUT_MS = 10_000
+"""Readers wait that long, and up to 10 s more until the broker looks, for a transaction of a writer that is frozen or killed. A
+successor ends it when it opens."""
+_ABORT_SECONDS = 1.0
 
 
 class RegistryChange(NamedTuple):
@@ -65,7 +79,11 @@ class RegistryFollower(Closing):
 
 
 class RegistryWriter:
-    """The operator's pen. Each call returns when the follower has read the records back; belongs to the follower's thread."""
+    """Writes records and returns when the follower has read them back. Belongs to the follower's thread.
+
+    With a `transactional_id` it has to be opened, each call is a transaction, and Kafka takes it from the newest writer of that id
+    only. After WriterFenced every call raises it: a writer that began anew would shut out the one that has taken over.
+    """
 
     def __init__(
         self,
@@ -74,12 +92,25 @@ class RegistryWriter:
         *,
         client_id: str = "delayed-topics-registry",
         timeout_seconds: float = 30,
+        transactional_id: str | None = None,
     ) -> None:
         self._follower = follower
         self._connection = connection
         self._client_id = client_id
         self._timeout_seconds = timeout_seconds
+        self._transactional_id = transactional_id
+        self._what = REGISTRY_TOPIC + (f" as transactional id {transactional_id}" if transactional_id else "")
         self._producer: Producer | None = None
+        self._fenced: WriterFenced | None = None
+
+    def open(self) -> None:
+        """Shuts out the earlier writers of the transactional id, and ends what they left open: who reads the registry afterwards
+        reads all that they will ever have written. Does nothing while it is open, which a failure ends. Raises KafkaDoorError."""
+        if self._fenced is not None:
+            raise self._fenced
+        if self._producer is None:
+            with self._saying("opening"):
+                self._producer = self._new_producer(Deadline(self._timeout_seconds))
 
     def write(self, records: Sequence[RegistryRecord]) -> list[RegistryChange]:
         """In this order. Returns all that the follower read meanwhile, others' records included. Raises KafkaDoorError."""
@@ -90,7 +121,34 @@ class RegistryWriter:
         return self._append([(key, None) for key in keys])
 
     def _append(self, entries: Sequence[tuple[str, bytes | None]]) -> list[RegistryChange]:
+        if self._fenced is not None:
+            raise self._fenced
+        if self._producer is None and self._transactional_id is not None:
+            # opening it here would have it write what was decided before another writer's last record
+            raise KafkaUnreachable(f"writing {self._what} failed before: the registry is read and decided about anew")
         deadline = Deadline(self._timeout_seconds)
+        with self._saying("writing"):
+            producer = self._producer or self._new_producer(deadline)
+            self._producer = None  # one that failed once is not used again
+            end = self._sent(producer, entries, deadline)
+            self._producer = producer
+        return self._follower.read_to(end, deadline)
+
+    @contextmanager
+    def _saying(self, doing: str) -> Iterator[None]:
+        """Turns what the client library raises into KafkaDoorError."""
+        try:
+            yield
+        except RAISED as e:
+            raised = door_error(
+                kafka_error(e), doing=f"{doing} {self._what}", bootstrap_servers=self._connection.bootstrap_servers
+            )
+            if isinstance(raised, WriterFenced):
+                self._fenced = raised
+            raise raised from None
+
+    def _sent(self, producer: Producer, entries: Sequence[tuple[str, bytes | None]], deadline: Deadline) -> int:
+        """The offset after the last record. Raises KafkaException, SystemError."""
         offsets: list[int] = []
         failures: list[KafkaError] = []
 
@@ -100,8 +158,8 @@ class RegistryWriter:
             else:
                 offsets.append(message.offset() or 0)
 
-        producer = self._producer or self._new_producer()
-        self._producer = None  # an idempotent producer that failed once is not used again
+        if self._transactional_id is not None:
+            producer.begin_transaction()
         try:
             for key, value in entries:
                 producer.produce(REGISTRY_TOPIC, key=key, value=value, partition=0, on_delivery=delivered)
@@ -112,25 +170,42 @@ class RegistryWriter:
             unsent = producer.flush(deadline.remaining_seconds + 1)
         except RAISED as e:  # the producer itself was refused, and with it all that it has
             failures.insert(0, kafka_error(e))
+        if unsent and not failures:
+            failures.append(KafkaError(KafkaError._TIMED_OUT, "not all records were acknowledged"))
+        if self._transactional_id is not None:
+            self._end_transaction(producer, failures, deadline)
         if failures:
-            raise door_error(
-                failures[0], doing=f"writing {REGISTRY_TOPIC}", bootstrap_servers=self._connection.bootstrap_servers
-            )
-        if unsent:
-            raise KafkaUnreachable(
-                f"writing {REGISTRY_TOPIC}, Kafka at {self._connection.bootstrap_servers} did not answer"
-            )
-        self._producer = producer
-        return self._follower.read_to(max(offsets, default=-1) + 1, deadline)
+            raise KafkaException(failures[0])
+        return max(offsets, default=-1) + 1
 
-    def _new_producer(self) -> Producer:
+    def _end_transaction(self, producer: Producer, failures: list[KafkaError], deadline: Deadline) -> None:
+        """Commits, or aborts after a failure. What fails in turn is put first if it says more."""
+        try:
+            if failures:
+                producer.abort_transaction(_ABORT_SECONDS)  # else readers wait for the transaction's own timeout
+            else:
+                producer.commit_transaction(max(_ABORT_SECONDS, deadline.remaining_seconds))
+        except RAISED as e:
+            error = kafka_error(e)
+            if not failures or error.code() in FENCED:
+                failures.insert(0, error)
+
+    def _new_producer(self, deadline: Deadline) -> Producer:
+        config = {
+            **self._connection.client_config(),
+            "client.id": self._client_id,
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "message.timeout.ms": int(self._timeout_seconds * 1000),
+        }
+        if self._transactional_id is not None:
+            config |= {
+                "transactional.id": self._transactional_id,
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "message.timeout.ms": min(TRANSACTION_TIMEOUT_MS, int(self._timeout_seconds * 1000)),
+            }
         with making_client(self._connection.bootstrap_servers):
-            return Producer(
-                {
-                    **self._connection.client_config(),
-                    "client.id": self._client_id,
-                    "enable.idempotence": True,
-                    "linger.ms": 0,
-                    "message.timeout.ms": int(self._timeout_seconds * 1000),
-                }
-            )
+            producer = Producer(config)
+        if self._transactional_id is not None:
+            producer.init_transactions(max(_ABORT_SECONDS, deadline.remaining_seconds))
+        return producer

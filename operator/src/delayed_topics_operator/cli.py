@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import socket
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,12 +13,14 @@ import click
 import yaml
 
 from delayed_topics_operator.default_connection import apply_default_connection
-from delayed_topics_operator.errors import KubeError
+from delayed_topics_operator.errors import KubeError, TenureOver
 from delayed_topics_operator.gateways.kube import Kube
-from delayed_topics_operator.http import serve
+from delayed_topics_operator.http import Health, serve
+from delayed_topics_operator.lease import Candidate, Elector, Times
 from delayed_topics_operator.observe.children import WATCHED
 from delayed_topics_operator.runtime import CLUSTER_WIDE, Runtime
 from delayed_topics_operator.settings import Settings
+from delayed_topics_operator.tenure import Tenure
 from delayed_topics_operator.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -121,6 +124,20 @@ def main() -> None:
     show_default=True,
     help="How long what was made for a resource may be there without it; then it is removed.",
 )
+@click.option(
+    "--identity",
+    default=socket.gethostname,
+    show_default="the host's name",
+    help="Of this process among those that may be the operator of the installation: the name of its pod.",
+)
+@click.option(
+    "--lease-seconds",
+    type=click.IntRange(3),
+    default=15,
+    show_default=True,
+    help="How long another operator of the installation waits after the last sign of life before it takes over. This one ends "
+    "when it could not renew its lease for two thirds of that.",
+)
 @click.option("--log-level", type=click.Choice(["DEBUG", "INFO", "WARNING"]), default="INFO", show_default=True)
 def run(log_level: str, default_connection: Path | None, **options: Any) -> None:
     """Run until SIGTERM."""
@@ -134,11 +151,16 @@ async def _run(settings: Settings, default_connection: dict[str, Any] | None) ->
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    kube = await Kube.connect()
-    stopping = asyncio.create_task(stopped.wait())
-    serving = asyncio.create_task(_serve(settings, kube, default_connection))
-    await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
-    failed = serving.done()
+    tenure = Tenure()
+    # Two sets of connections: the lease is renewed whatever all else waits for.
+    kube, electing = await Kube.connect(before_writing=tenure.check), await Kube.connect()
+    candidate = Candidate(settings.identity, Times(duration_seconds=settings.lease_seconds))
+    elector = Elector(electing, namespace=settings.namespace, candidate=candidate, tenure=tenure)
+    ends = [asyncio.create_task(end.wait()) for end in (stopped, tenure.over)]
+    serving = asyncio.create_task(_serve(settings, kube, elector, tenure, default_connection))
+    await asyncio.wait((serving, *ends), return_when=asyncio.FIRST_COMPLETED)
+    lost, failed = tenure.ended, serving.done()
+    tenure.end("it was stopped")
     serving.cancel()
     try:
         await serving
@@ -146,13 +168,37 @@ async def _run(settings: Settings, default_connection: dict[str, Any] | None) ->
         if failed:
             raise
     finally:
+        await elector.release()
+        await electing.close()
         await kube.close()
+    if lost is not None:
+        log.error("%s. This process ends, so that there is one operator", lost)
+        sys.exit(1)
 
 
-async def _serve(settings: Settings, kube: Kube, default_connection: dict[str, Any] | None) -> None:
+async def _serve(
+    settings: Settings, kube: Kube, elector: Elector, tenure: Tenure, default_connection: dict[str, Any] | None
+) -> None:
     """Until cancelled."""
-    runtime = Runtime(settings=settings, kube=kube, cluster=await _cluster_uid(kube))
-    http = await serve(runtime)
+    health = Health(elector)
+    http = await serve(health, port=settings.http_port)
+    try:
+        await elector.won()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(elector.hold())
+            tasks.create_task(_reconcile(settings, kube, health, tenure, default_connection))
+    except* TenureOver:  # of a call that nobody else answers for
+        tenure.end("the lease could not be renewed in time")
+    finally:
+        await http.cleanup()
+
+
+async def _reconcile(
+    settings: Settings, kube: Kube, health: Health, tenure: Tenure, default_connection: dict[str, Any] | None
+) -> None:
+    """Until cancelled."""
+    runtime = Runtime(settings=settings, kube=kube, cluster=await _cluster_uid(kube), tenure=tenure)
+    health.runtime = runtime
     if default_connection is not None:
         await _until_done(lambda: apply_default_connection(kube, default_connection, namespace=settings.namespace))
     watches = (
@@ -165,7 +211,6 @@ async def _serve(settings: Settings, kube: Kube, default_connection: dict[str, A
         await runtime.run()
     finally:
         await asyncio.gather(*(watch.stop() for watch in watches))
-        await http.cleanup()
 
 
 async def _cluster_uid(kube: Kube) -> str:

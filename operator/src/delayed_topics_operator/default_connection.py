@@ -8,7 +8,6 @@ from delayed_topics_operator.installation import INSTALLATION, installation_of
 
 log = logging.getLogger(__name__)
 
-FIELD_MANAGER = "delayed-topics-chart"
 INVALID = (400, 422)
 """Answers that stay the same until somebody changes the chart's values, which starts the operator again."""
 
@@ -22,9 +21,10 @@ async def apply_default_connection(kube: Kube, manifest: Manifest, *, namespace:
     """
     name = manifest["metadata"]["name"]
     try:
-        owner = installation_of(await kube.get(manifest["kind"], None, name))
+        found: Manifest = await kube.get(manifest["kind"], None, name)
     except NotFound:
-        owner = None
+        found = {}
+    owner = installation_of(found) if found else None
     if owner not in (None, namespace):
         log.warning(
             "%s %s belongs to the installation in namespace %s, so this one leaves it alone and serves only what refers to a connection "
@@ -33,9 +33,13 @@ async def apply_default_connection(kube: Kube, manifest: Manifest, *, namespace:
             *(manifest["kind"], name, owner, manifest["kind"].lower(), name, INSTALLATION, namespace),
         )
         return
-    annotated = {**manifest, "metadata": {**manifest["metadata"], "annotations": {INSTALLATION: namespace}}}
+    metadata = {**manifest["metadata"], "annotations": {INSTALLATION: namespace}}
+    if found:  # refused with Conflict if another operator has written itself there since
+        metadata["resourceVersion"] = found["metadata"]["resourceVersion"]
+    # A manager of this installation's own, without force where there was none: of two that make it at once one gets Conflict.
+    manager = f"delayed-topics-chart-{namespace}"
     try:
-        await kube.apply(annotated, field_manager=FIELD_MANAGER)
+        await kube.apply({**manifest, "metadata": metadata}, field_manager=manager, force=bool(found))
     except KubeRefused as e:
         if e.status not in INVALID:
             raise

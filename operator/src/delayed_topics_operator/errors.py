@@ -5,6 +5,7 @@ DelayedTopicsError (core)
     ├── SpecInvalid             a manifest that the API server took and that can't be followed
     ├── ConnectionUnusable      the connection of a resource can't be used now; `reason` is the condition's
     ├── NotYet                  an action has to wait for something; it is tried again soon and nothing is wrong
+    ├── TenureOver              another operator of this installation may act now, so this one must not
     └── KubeError
         ├── KubeUnreachable     no answer, or the API server can't serve now; the same call may succeed later
         └── KubeRefused         the API server answered no; `status` is the HTTP status
@@ -38,6 +39,10 @@ class ConnectionUnusable(OperatorError):
 
 class NotYet(OperatorError):
     """To be tried again soon."""
+
+
+class TenureOver(OperatorError):
+    """This process is no longer the operator, and is about to end."""
 
 
 class KubeError(OperatorError):

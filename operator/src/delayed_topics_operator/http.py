@@ -1,27 +1,45 @@
 """/livez, /readyz and /metrics."""
 
+from dataclasses import dataclass
+
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from delayed_topics_operator import metrics
+from delayed_topics_operator.lease import Elector
 from delayed_topics_operator.runtime import Runtime
 
 STUCK_SECONDS = 120.0
 """A pass that is due and has not begun for this long means that the operator no longer works."""
 
 
-async def serve(runtime: Runtime) -> web.AppRunner:
-    """Returns when it listens; `cleanup()` ends it."""
+@dataclass
+class Health:
+    """`runtime`: None until this process acts as the operator."""
+
+    elector: Elector
+    runtime: Runtime | None = None
+
+
+async def serve(health: Health, *, port: int) -> web.AppRunner:
+    """Returns when it listens; `cleanup()` ends it.
+
+    An operator that waits for another one's lease is ready: a rolling update ends the old pod only when the new one is, and would
+    wait for ever. One that waits for the API server is alive: a new start would not help it.
+    """
 
     async def livez(_: web.Request) -> web.Response:
-        late = max(runner.queue.overdue_seconds() for runner in runtime.runners.values())
+        runners = health.runtime.runners.values() if health.runtime is not None else ()
+        late = max((runner.queue.overdue_seconds() for runner in runners), default=0.0)
         metrics.QUEUED.set(late)
         if late > STUCK_SECONDS:
             return web.Response(status=500, text=f"a pass is due for {late:.0f} s and has not begun\n")
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        if not runtime.synced.is_set():
+        if health.elector.held_by:
+            return web.Response(text=f"waiting for the lease, which {health.elector.held_by} holds\n")
+        if health.runtime is None or not health.runtime.synced.is_set():
             return web.Response(status=503, text="the API server was not reached yet\n")
         return web.Response(text="ok\n")
 
@@ -32,5 +50,5 @@ async def serve(runtime: Runtime) -> web.AppRunner:
     app.add_routes([web.get("/livez", livez), web.get("/readyz", readyz), web.get("/metrics", exposition)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "0.0.0.0", runtime.settings.http_port).start()
+    await web.TCPSite(runner, "0.0.0.0", port).start()
     return runner

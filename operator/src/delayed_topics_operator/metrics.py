@@ -24,6 +24,9 @@ QUEUED = Gauge("delayed_topics_operator_queued", "Resources whose pass is due an
 ORPHANS = Counter(
     "delayed_topics_operator_orphans_removed_total", "Objects that were removed since their resource was gone", ["kind"]
 )
+HOLDS_LEASE = Gauge(
+    "delayed_topics_operator_holds_lease", "1 if this process is the operator of its installation, 0 if it waits to be"
+)
 KOPF_RESTARTS = Counter(
     "delayed_topics_operator_watch_restarts_total", "Watches that ended and were begun again", ["scope"]
 )

@@ -24,6 +24,7 @@ from delayed_topics_operator.orphans import Sweeper
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Indexer, Manifest, Store, namespaces
+from delayed_topics_operator.tenure import Tenure
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ AUDIT_PASSES = 8
 class Runtime:
     """Everything that one operator process has. `run` ends only by being cancelled."""
 
-    def __init__(self, *, settings: Settings, kube: Kube, cluster: str) -> None:
+    def __init__(self, *, settings: Settings, kube: Kube, cluster: str, tenure: Tenure) -> None:
         self.settings = settings
         self.kube = kube
         self.store = Store()
@@ -52,6 +53,8 @@ class Runtime:
             changed=self._connection_changed,
             doubted=self.wake,
             news=self._connection_news,
+            cluster=cluster,
+            tenure=tenure,
         )
         topics = DelayedTopics(
             settings=settings,

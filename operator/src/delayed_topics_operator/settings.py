@@ -1,5 +1,6 @@
 """Everything that can be set about the operator, with unit and reason."""
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -25,6 +26,9 @@ class Settings:
     kafka_threads           blocking Kafka calls at once, for each connection
     passes_at_once          resources that are looked at at once
     rolling_at_once         resources whose workers are rolled at once, so that a change of image doesn't move everything
+    identity                of this process among those that may be the operator: the pod's name, so that a container that is started
+                            again in its pod goes on at once
+    lease_seconds           how long another one waits after the last sign of life
     pass_interval_seconds   passes caused by events are at least this far apart, so that a fight is at most one write a second
     """
 
@@ -46,6 +50,8 @@ class Settings:
     kafka_threads: int = 4
     passes_at_once: int = 32
     rolling_at_once: int = 5
+    identity: str = field(default_factory=socket.gethostname)
+    lease_seconds: int = 15
     pass_interval_seconds: float = 1.0
 
     def home(self, connection_kind: str, namespace: str) -> str:

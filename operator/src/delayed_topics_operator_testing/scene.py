@@ -13,6 +13,7 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_kafka.registry import RegistryFollower
+from delayed_topics_operator.lease import LEASE
 
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
@@ -55,6 +56,7 @@ class Scene:
         kinds = "statefulset,service,poddisruptionbudget,configmap,secret"
         labels = "app.kubernetes.io/name=delayed-topics-worker"
         self.api.kubectl("delete", kinds, f"--namespace={SYSTEM_NAMESPACE}", f"--selector={labels}", "--wait=false")
+        self.api.kubectl("delete", "lease", "--all-namespaces", f"--field-selector=metadata.name={LEASE}")
         self.operator.close()
 
     def cluster_connection(

@@ -23,19 +23,22 @@ from delayed_topics_operator.controllers.found import (
     refusal,
     same_cluster,
 )
-from delayed_topics_operator.errors import ConnectionUnusable, NotFound, NotYet
+from delayed_topics_operator.elsewhere import Elsewhere
+from delayed_topics_operator.errors import ConnectionUnusable, KubeRefused, NotFound, NotYet
 from delayed_topics_operator.finalizer import set_finalizer
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.gateways.status import write_status
-from delayed_topics_operator.installation import connections, serves
+from delayed_topics_operator.installation import connections, installation_of, record, serves, transactional_id
 from delayed_topics_operator.observation import Unusable, Usable
 from delayed_topics_operator.observe.secrets import secret_text
 from delayed_topics_operator.queue import Key
+from delayed_topics_operator.reconcile.failures import reason_of
 from delayed_topics_operator.reconcile.transitions import notices
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.tenure import Tenure
 from delayed_topics_operator.translate import FINALIZER, status_of
 
 log = logging.getLogger(__name__)
@@ -70,9 +73,11 @@ class Connections:
         changed: Callable[[Key], None],
         doubted: Callable[[Key], None],
         news: Callable[[Key, set[str]], None],
+        cluster: str,
+        tenure: Tenure,
     ) -> None:
         """`changed`: the state of this connection is another. `doubted`: it has to be looked at soon. `news`: its registry or
-        events have news of these front topics."""
+        events have news of these front topics. `cluster`: the UID of the kube-system namespace."""
         self._settings = settings
         self._kube = kube
         self._store = store
@@ -80,6 +85,9 @@ class Connections:
         self._changed = changed
         self._doubted = doubted
         self._news = news
+        self._elsewhere = Elsewhere(kube, store, namespace=settings.namespace)
+        self._cluster = cluster
+        self._tenure = tenure
         self._entries: dict[Key, _Entry] = {}
         self._unlooked_since: dict[Key, datetime] = {}
 
@@ -128,7 +136,9 @@ class Connections:
             self._changed(key)
 
     async def close(self) -> None:
-        await asyncio.gather(*(entry.link.close() for entry in self._entries.values() if entry.link is not None))
+        """Returns when no call to Kafka is under way any more."""
+        links = [entry.link for entry in self._entries.values() if entry.link is not None]
+        await asyncio.gather(*(link.close(settle=True) for link in links))
 
     async def reconcile(self, key: Key) -> float | None:
         raw = self._store.get(*key)
@@ -137,6 +147,7 @@ class Connections:
             return None
         if not serves(self._store, key, namespace=self._settings.namespace):
             await self._forget(key)
+            await self._elsewhere.say(raw, key)
             return self._settings.resync_seconds
         users = [] if self._leads_elsewhere(key) else self._users(key)
         if _held(raw) and not users:
@@ -149,6 +160,7 @@ class Connections:
         before = entry.state
         found: Found | None = None
         try:
+            raw = await self._recorded(key, raw)
             resource = _parse(key, raw)
             connection = await self._connected(key, raw, resource.spec, entry)
             found = await self._reach(entry, key, connection, resource)
@@ -166,10 +178,21 @@ class Connections:
             said = _status(raw, entry, found, users)
             if await write_status(self._kube, self._store, raw, said):
                 await self._recorder.tell(raw, notices(status_of(KafkaConnectionStatus, raw), said))
+            await self._elsewhere.unsay(key)
         except NotFound:
             self._store.gone(raw)
             return 0.0
         return self._settings.resync_seconds if found is not None else self._settings.resync_seconds / 6
+
+    async def _recorded(self, key: Key, raw: Manifest) -> Manifest:
+        """With the annotation that makes this installation the only one that serves it. Raises ConnectionUnusable, NotYet."""
+        if installation_of(raw) is not None or not self._settings.may_use(key.namespace or self._settings.namespace):
+            return raw
+        try:
+            return await record(self._kube, self._store, raw, namespace=self._settings.namespace)
+        except KubeRefused as e:
+            message = f"could not note that the installation in namespace {self._settings.namespace} serves it: {e}"
+            raise ConnectionUnusable(message, reason=reason_of(e)) from e
 
     def _leads_elsewhere(self, key: Key) -> bool:
         """Nothing that was made is where it leads now, so it need not stay for that; to make it again is how to begin anew there."""
@@ -222,6 +245,8 @@ class Connections:
                 timeout_seconds=self._settings.kafka_timeout_seconds,
                 threads=self._settings.kafka_threads,
                 woken=lambda topics: self._news(key, topics),
+                transactional_id=transactional_id(self._cluster, self._settings.namespace, key),
+                tenure=self._tenure,
             )
             try:
                 cluster = same_cluster(key, before.cluster_id, await link.describe_cluster())

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from delayed_topics_operator import manifests
 from delayed_topics_operator.controllers.connection import Connections
 from delayed_topics_operator.controllers.found import refusal
+from delayed_topics_operator.elsewhere import Elsewhere
 from delayed_topics_operator.errors import Forbidden, KubeRefused, NotFound, NotYet, SpecInvalid
 from delayed_topics_operator.execute import Executor, Outcome
 from delayed_topics_operator.explain import explanation
@@ -72,6 +73,7 @@ class DelayedTopics:
         self._executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
         self._refused_since: dict[Key, datetime] = {}
         self._pod_counts = PodCounts()
+        self._elsewhere = Elsewhere(kube, store, namespace=settings.namespace)
 
     async def reconcile(self, key: Key) -> float | None:
         before: tuple[Action, ...] = ()
@@ -81,6 +83,7 @@ class DelayedTopics:
                 self._refused_since.pop(key, None)
                 return None
             if not serves(self._store, connection_of(raw), namespace=self._settings.namespace):
+                await self._elsewhere.say_if_unserved(raw)
                 return self._settings.resync_seconds
             try:
                 plan, link = await self._plan(key, raw)
@@ -138,6 +141,7 @@ class DelayedTopics:
         except NotFound:
             self._store.gone(raw)
             return
+        await self._elsewhere.unsay(Key(self.kind, raw["metadata"]["namespace"], raw["metadata"]["name"]))
         if written:
             await self._recorder.tell(raw, notices(status_of(DelayedTopicStatus, raw), status))
 

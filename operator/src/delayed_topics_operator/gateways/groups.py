@@ -69,11 +69,11 @@ class GroupCalls:
             "it is tried again"
         )
 
-    def close(self) -> None:
-        """Nobody waits for an answer any more."""
+    def close(self, *, settle: bool) -> None:
+        """Nobody waits for an answer any more. `settle`: blocks until the helper has ended what it is at."""
         pool, self._pool = self._pool, None
         if pool is not None:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=settle, cancel_futures=True)
 
     def _drop(self, pool: ProcessPoolExecutor) -> None:
         """The next call begins another helper; this one answers those who wait for it and ends."""

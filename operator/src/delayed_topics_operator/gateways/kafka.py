@@ -16,7 +16,6 @@ from delayed_topics_core.settings import MIN_ISR
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable, RegistryLost, SettingsRefused
-from delayed_topics_kafka.events import EventFollower
 from delayed_topics_kafka.model import (
     ClusterInfo,
     CommittedOffset,
@@ -25,14 +24,16 @@ from delayed_topics_kafka.model import (
     TopicInfo,
     TopicPartitionKey,
 )
-from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics, same_registry
 
 from delayed_topics_operator import metrics
+from delayed_topics_operator.errors import TenureOver
 from delayed_topics_operator.eventlog import EventLog
 from delayed_topics_operator.gateways.gather import Gatherer
 from delayed_topics_operator.gateways.groups import Call, GroupCalls
 from delayed_topics_operator.gateways.refusals import Refusals
+from delayed_topics_operator.gateways.registry import RegistryThread
+from delayed_topics_operator.tenure import Tenure
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -48,22 +49,27 @@ GroupPartitions = tuple[str, tuple[TopicPartitionKey, ...]]
 
 
 class KafkaLink:
-    """One connection that is in use. Every call raises KafkaDoorError, for a single item too."""
+    """One connection that is in use. Every call raises KafkaDoorError, for a single item too, and TenureOver."""
 
     def __init__(
-        self, connection: Connection, *, timeout_seconds: float, threads: int, woken: Callable[[set[str]], None]
+        self,
+        connection: Connection,
+        *,
+        timeout_seconds: float,
+        threads: int,
+        woken: Callable[[set[str]], None],
+        transactional_id: str,
+        tenure: Tenure,
     ) -> None:
-        """`woken` is called with the front topics of which the registry or the events have news."""
+        """`woken` is called with the front topics of which the registry or the events have news. `transactional_id`: of the registry's
+        writer, see RegistryThread."""
         self.connection = connection
+        self._tenure = tenure
         self._timeout_seconds = timeout_seconds
         self._woken = woken
         self._admin = KafkaAdmin(connection, client_id=CLIENT_ID, timeout_seconds=timeout_seconds)
         self._group_calls = GroupCalls(connection, client_id=CLIENT_ID, timeout_seconds=timeout_seconds)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="kafka")
-        self._registry_thread = ThreadPoolExecutor(1, thread_name_prefix="registry")
-        self._follower: RegistryFollower | None = None
-        self._writer: RegistryWriter | None = None
-        self._events: EventFollower | None = None
         self._following: asyncio.Task[None] | None = None
         self._closed = False
         self._registry_replicas = 0
@@ -73,6 +79,14 @@ class KafkaLink:
         self.failure: KafkaDoorError | None = None
         """Set when registry or events can't be followed any more: the link is to be made anew."""
         self.event_log = EventLog()
+        self._registry_thread = RegistryThread(
+            connection,
+            client_id=CLIENT_ID,
+            timeout_seconds=timeout_seconds,
+            transactional_id=transactional_id,
+            tenure=tenure,
+            event_log=self.event_log,
+        )
         self.refusals = Refusals()
         self._topics = Gatherer(self._describe_topics)
         self._configs = Gatherer(self._describe_configs)
@@ -98,7 +112,8 @@ class KafkaLink:
         """
         self.registry_id = registry_id
         await self._ensure_system_topics(min(SYSTEM_REPLICATION, brokers))
-        await self._in_registry_thread("open_registry", 1, self._open_followers)
+        self._begin("open_registry", 1)
+        await self._registry_thread.open()
         self._following = asyncio.get_running_loop().create_task(self._follow())
 
     async def registry_replicas(self) -> int:
@@ -137,14 +152,15 @@ class KafkaLink:
         assert info is not None, "one was there when the link was opened"
         return info
 
-    async def close(self) -> None:
+    async def close(self, *, settle: bool = False) -> None:
+        """`settle`: returns when no call is under way any more."""
         self._closed = True
         if self._following is not None:
             self._following.cancel()
-        await asyncio.get_running_loop().run_in_executor(self._registry_thread, self._close_followers)
-        self._threads.shutdown(wait=False)
-        self._group_calls.close()
-        self._registry_thread.shutdown(wait=False)
+        await self._registry_thread.close()
+        in_thread = partial(asyncio.get_running_loop().run_in_executor, None)
+        await in_thread(partial(self._threads.shutdown, wait=settle))
+        await in_thread(partial(self._group_calls.close, settle=settle))
 
     async def describe_cluster(self) -> ClusterInfo:
         return await self._blocking("describe_cluster", 1, self._admin.describe_cluster)
@@ -277,40 +293,21 @@ class KafkaLink:
         return await self._in_helper("delete_groups", len(items), list(items))
 
     async def _catch_up(self, items: dict[None, None]) -> Mapping[None, RegistryState]:
-        def read() -> RegistryState:
-            follower = self._opened()[0]
-            follower.catch_up(self._timeout_seconds)
-            return follower.state.copy()
-
-        return dict.fromkeys(items, await self._in_registry_thread("read_registry", 1, read))
+        self._begin("read_registry", 1)
+        return dict.fromkeys(items, await self._registry_thread.read())
 
     async def _write_registry(self, items: dict[str, RegistryRecord | None]) -> Mapping[str, None]:
-        def write() -> None:
-            writer = self._opened()[1]
-            records = [record for record in items.values() if record is not None]
-            removed = [key for key, record in items.items() if record is None]
-            if records:
-                writer.write(records)
-            if removed:
-                writer.remove(removed)
-
-        await self._in_registry_thread("write_registry", len(items), write)
+        self._begin("write_registry", len(items))
+        await self._registry_thread.write(items)
         return dict.fromkeys(items)
 
     async def _follow(self) -> None:
-        def poll() -> set[str]:
-            follower, _, events = self._opened()
-            changed = {change.key.split("/")[1] for change in follower.poll(0) if change.key.count("/")}
-            for event in events.poll(0):
-                self.event_log.add(event)
-                changed.add(event.topic)
-            return changed
-
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(FOLLOW_SECONDS)
             try:
-                changed = await loop.run_in_executor(self._registry_thread, poll)
+                changed = await self._registry_thread.poll()
+            except TenureOver:
+                return
             except KafkaDoorError as e:
                 log.warning("the registry can't be followed: %s", e)
                 self.failure = e
@@ -322,38 +319,14 @@ class KafkaLink:
             if changed:
                 self._woken(changed)
 
-    def _open_followers(self) -> None:
-        self._follower = RegistryFollower(self.connection, client_id=CLIENT_ID)
-        self._writer = RegistryWriter(
-            self._follower, self.connection, client_id=CLIENT_ID, timeout_seconds=self._timeout_seconds
-        )
-        self._events = EventFollower(self.connection, client_id=CLIENT_ID)
-        self._follower.catch_up(self._timeout_seconds)
-        for event in self._events.catch_up(self._timeout_seconds):
-            self.event_log.add(event)
-
-    def _close_followers(self) -> None:
-        for follower in (self._follower, self._events):
-            if follower is not None:
-                follower.close()
-
-    def _opened(self) -> tuple[RegistryFollower, RegistryWriter, EventFollower]:
-        assert self._follower is not None, "open() comes first"
-        assert self._writer is not None
-        assert self._events is not None
-        return self._follower, self._writer, self._events
-
     async def _blocking(self, call: str, items: int, function: Callable[[], T]) -> T:
         self._begin(call, items)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._tenure.bound(function))
 
     async def _in_helper(self, call: Call, items: int, *arguments: Any) -> dict[Any, Any]:
         self._begin(call, items)
+        self._tenure.check()
         return await self._group_calls.call(call, *arguments)
-
-    async def _in_registry_thread(self, call: str, items: int, function: Callable[[], T]) -> T:
-        self._begin(call, items)
-        return await asyncio.get_running_loop().run_in_executor(self._registry_thread, function)
 
     def _begin(self, call: str, items: int) -> None:
         """A pass may go on with a link whose connection was changed or deleted meanwhile. Raises KafkaUnreachable."""

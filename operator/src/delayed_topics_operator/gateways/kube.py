@@ -7,7 +7,7 @@ fields that they don't know; so only its configuration and transport are used.
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -66,6 +66,7 @@ APIS: Mapping[str, Api] = {
     "StatefulSet": Api("apps/v1", "statefulsets"),
     "PodDisruptionBudget": Api("policy/v1", "poddisruptionbudgets"),
     "Job": Api("batch/v1", "jobs"),
+    "Lease": Api("coordination.k8s.io/v1", "leases"),
 }
 
 _REFUSALS: Mapping[int, type[KubeRefused]] = {403: Forbidden, 404: NotFound, 409: Conflict, 410: Expired, 422: Invalid}
@@ -77,18 +78,20 @@ _UNAVAILABLE = frozenset({429, 500, 502, 503, 504})
 class Kube:
     """`await Kube.connect()` uses the kubeconfig if KUBECONFIG names one or the default one exists, else the pod's account."""
 
-    def __init__(self, client: aio.client.ApiClient) -> None:
+    def __init__(self, client: aio.client.ApiClient, before_writing: Callable[[], None]) -> None:
         self._client = client
+        self._before_writing = before_writing
 
     @classmethod
-    async def connect(cls) -> "Kube":
+    async def connect(cls, *, before_writing: Callable[[], None] = lambda: None) -> "Kube":
+        """`before_writing`: called right before each call that changes something; what it raises is raised."""
         configuration = type.__call__(aio.client.Configuration)
         try:
             aio.config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         except aio.config.ConfigException:
             await aio.config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         configuration.connection_pool_maxsize = CONNECTIONS
-        return cls(aio.client.ApiClient(configuration))
+        return cls(aio.client.ApiClient(configuration), before_writing)
 
     async def close(self) -> None:
         await self._client.close()  # type: ignore[no-untyped-call]
@@ -119,11 +122,17 @@ class Kube:
                 return items
 
     async def apply(
-        self, manifest: Manifest, *, subresource: str | None = None, field_manager: str = FIELD_MANAGER
+        self,
+        manifest: Manifest,
+        *,
+        subresource: str | None = None,
+        field_manager: str = FIELD_MANAGER,
+        force: bool = True,
     ) -> Manifest:
         """Server-side apply: creates the object, or makes the fields of `manifest`, and only those, what they are there.
 
-        Fields that this field manager applied before and that are no longer in `manifest` are removed.
+        Fields that this field manager applied before and that are no longer in `manifest` are removed. Without `force`
+        it raises Conflict if another one has applied another value of a field.
         """
         meta = manifest["metadata"]
         return await self._call(
@@ -132,7 +141,7 @@ class Kube:
             meta.get("namespace"),
             meta["name"],
             subresource=subresource,
-            query=[("fieldManager", field_manager), ("force", "true")],
+            query=[("fieldManager", field_manager), ("force", str(force).lower())],
             body=manifest,
             content_type="application/apply-patch+yaml",
             verb="APPLY",
@@ -189,6 +198,8 @@ class Kube:
         path = APIS[kind].path(namespace, name, subresource)
         counted = verb or method
         what = f"{counted} {kind} {'/'.join(part for part in (namespace, name, subresource) if part)}"
+        if method != "GET":
+            self._before_writing()
         try:
             status, data, headers = await self._send(method, path, query or [], body, content_type)
         except (aiohttp.ClientError, TimeoutError, OSError) as e:

@@ -1,0 +1,97 @@
+"""What an operator says of what another installation serves: in a condition of its own, by a field manager of its own, so that it
+never writes over what the one that serves says. All operators that don't serve it say the same.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_crds import Condition as StatusCondition
+from delayed_topics_crds import DelayedTopicStatus, KafkaConnectionStatus
+
+from delayed_topics_operator.errors import NotFound
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.gateways.status import write_status
+from delayed_topics_operator.installation import INSTALLATION, connection_of, server_of
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator.store import Manifest, Store
+
+FIELD_MANAGER = "delayed-topics-elsewhere"
+UNSERVED_SECONDS = 60.0
+"""For so long the operator that serves a DelayedTopic need not have looked at it."""
+
+
+class Elsewhere:
+    """`namespace`: of this operator. `clock` counts monotonic seconds."""
+
+    def __init__(
+        self, kube: Kube, store: Store, *, namespace: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._kube = kube
+        self._store = store
+        self._namespace = namespace
+        self._clock = clock
+        self._unlooked_since: dict[tuple[str, int], float] = {}
+        """By UID and generation."""
+
+    async def say(self, connection: Manifest, key: Key) -> None:
+        """Of a connection that this operator doesn't serve."""
+        await self._write(connection, self._message(key))
+
+    async def say_if_unserved(self, topic: Manifest) -> None:
+        """Of a DelayedTopic that this operator doesn't serve: when the one that should has not looked at it for a while."""
+        as_it_is = topic["metadata"]["uid"], topic["metadata"]["generation"]
+        if (topic.get("status") or {}).get("observedGeneration") == topic["metadata"]["generation"]:
+            self._unlooked_since.pop(as_it_is, None)
+            await self._write(topic, None)
+        elif self._clock() - self._unlooked_since.setdefault(as_it_is, self._clock()) >= UNSERVED_SECONDS:
+            await self._write(topic, f"nobody has looked at it. {self._message(connection_of(topic))}")
+
+    async def unsay(self, key: Key) -> None:
+        """Of what this operator serves, unless others say rightly that it does."""
+        resource = self._store.get(*key)
+        if resource is not None and _said(resource) not in (None, self._message(key)):
+            await self._write(resource, None)
+
+    def _message(self, connection: Key) -> str:
+        server = server_of(self._store, connection)
+        gone = "" if self._store.get("Namespace", "", server or "") else ", a namespace that does not exist"
+        where = f"--namespace={connection.namespace} " if connection.namespace else ""
+        return (
+            f"{connection} is served by the installation in namespace {server}{gone}, and by no other. If there is none any more: kubectl "
+            f"annotate --overwrite {where}{connection.kind.lower()} {connection.name} {INSTALLATION}=NAMESPACE, with the namespace of "
+            "the installation that is to serve it"
+        )
+
+    async def _write(self, resource: Manifest, message: str | None) -> None:
+        """None: it is not so."""
+        said = _said(resource)
+        if message == said:
+            return
+        before = next((c for c in _conditions(resource) if c["type"] == Condition.SERVED_ELSEWHERE), {})
+        condition = StatusCondition.model_validate(
+            {
+                "type": Condition.SERVED_ELSEWHERE,
+                "status": "True",
+                "reason": Reason.OTHER_INSTALLATION,
+                "message": message or "",
+                "lastTransitionTime": before.get("lastTransitionTime") or datetime.now(UTC),
+                "observedGeneration": resource["metadata"].get("generation"),
+            }
+        )
+        kind = DelayedTopicStatus if resource["kind"] == "DelayedTopic" else KafkaConnectionStatus
+        status = kind(conditions=(condition,) if message is not None else ())
+        try:
+            await write_status(self._kube, self._store, resource, status, field_manager=FIELD_MANAGER)
+        except NotFound:
+            self._store.gone(resource)
+
+
+def _conditions(resource: Manifest) -> list[Manifest]:
+    return list((resource.get("status") or {}).get("conditions", ()))
+
+
+def _said(resource: Manifest) -> str | None:
+    found = (c["message"] for c in _conditions(resource) if c["type"] == Condition.SERVED_ELSEWHERE)
+    return next(found, None)

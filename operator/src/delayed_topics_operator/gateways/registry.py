@@ -1,0 +1,126 @@
+"""The registry and the events of one Kafka cluster, by clients that belong to one thread: all that they do is done there."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from delayed_topics_core.registry import RegistryRecord, RegistryState
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import WriterFenced
+from delayed_topics_kafka.events import EventFollower
+from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
+
+from delayed_topics_operator.eventlog import EventLog
+from delayed_topics_operator.tenure import Tenure
+
+T = TypeVar("T")
+
+
+class RegistryThread:
+    """Every call raises KafkaDoorError and TenureOver."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        client_id: str,
+        timeout_seconds: float,
+        transactional_id: str,
+        tenure: Tenure,
+        event_log: EventLog,
+    ) -> None:
+        """`transactional_id`: of the one writer that there may be. When another one opens, the `tenure` of this process ends."""
+        self._connection = connection
+        self._client_id = client_id
+        self._timeout_seconds = timeout_seconds
+        self._transactional_id = transactional_id
+        self._tenure = tenure
+        self._event_log = event_log
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="registry")
+        self._follower: RegistryFollower | None = None
+        self._writer: RegistryWriter | None = None
+        self._events: EventFollower | None = None
+
+    async def open(self) -> None:
+        """Shuts out the writers before this one, and reads what there is."""
+
+        def open_all() -> None:
+            follower = self._follower = RegistryFollower(self._connection, client_id=self._client_id)
+            self._writer = RegistryWriter(
+                follower,
+                self._connection,
+                client_id=self._client_id,
+                timeout_seconds=self._timeout_seconds,
+                transactional_id=self._transactional_id,
+            )
+            self._writer.open()  # before anything is read: what another one had begun is there then, or never will be
+            self._events = EventFollower(self._connection, client_id=self._client_id)
+            follower.catch_up(self._timeout_seconds)
+            for event in self._events.catch_up(self._timeout_seconds):
+                self._event_log.add(event)
+
+        await self._in_thread(open_all)
+
+    async def close(self) -> None:
+        """When what is under way has ended."""
+
+        def close_all() -> None:
+            for follower in (self._follower, self._events):
+                if follower is not None:
+                    follower.close()
+
+        await asyncio.get_running_loop().run_in_executor(self._thread, close_all)
+        self._thread.shutdown(wait=False)
+
+    async def read(self) -> RegistryState:
+        """As it is now. A copy: it does not change any more."""
+
+        def read() -> RegistryState:
+            follower, writer, _ = self._opened()
+            writer.open()  # a write may have failed
+            follower.catch_up(self._timeout_seconds)
+            return follower.state.copy()
+
+        return await self._in_thread(read)
+
+    async def write(self, items: Mapping[str, RegistryRecord | None]) -> None:
+        """Record by key; None removes it. Returns when they were read back."""
+
+        def write() -> None:
+            writer = self._opened()[1]
+            records = [record for record in items.values() if record is not None]
+            removed = [key for key, record in items.items() if record is None]
+            if records:
+                writer.write(records)
+            if removed:
+                writer.remove(removed)
+
+        await self._in_thread(write)
+
+    async def poll(self) -> set[str]:
+        """The front topics that there is news of since the last call."""
+
+        def poll() -> set[str]:
+            follower, _, events = self._opened()
+            changed = {change.key.split("/")[1] for change in follower.poll(0) if change.key.count("/")}
+            for event in events.poll(0):
+                self._event_log.add(event)
+                changed.add(event.topic)
+            return changed
+
+        return await self._in_thread(poll)
+
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        call = self._tenure.bound(function)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        except WriterFenced as e:
+            self._tenure.end(f"another operator of this installation writes the registry: {e}")
+            raise
+
+    def _opened(self) -> tuple[RegistryFollower, RegistryWriter, EventFollower]:
+        assert self._follower is not None, "open() comes first"
+        assert self._writer is not None
+        assert self._events is not None
+        return self._follower, self._writer, self._events

@@ -1,0 +1,267 @@
+"""One operator at a time: who holds the lease, what the one that lost it may still do, and what is said where another one serves."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_operator.elsewhere import FIELD_MANAGER as ELSEWHERE
+from delayed_topics_operator.elsewhere import UNSERVED_SECONDS, Elsewhere
+from delayed_topics_operator.errors import Conflict, NotYet, TenureOver
+from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.gateways.kube import FIELD_MANAGER, Kube
+from delayed_topics_operator.installation import INSTALLATION, record, serves, transactional_id
+from delayed_topics_operator.lease import Candidate, Times
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.tenure import Tenure
+from hypothesis import given
+from hypothesis import strategies as st
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+TIMES = Times()
+
+
+def held_by(identity: str) -> dict[str, Any]:
+    wanted = Candidate(identity, TIMES).wanted({}, now=0, at=AT)
+    assert wanted is not None
+    return wanted
+
+
+@pytest.mark.parametrize("lease", [{}, {"holderIdentity": ""}, {"holderIdentity": None}])
+def test_a_lease_that_nobody_holds_is_had_at_once(lease: dict[str, Any]) -> None:
+    wanted = Candidate("ours", TIMES).wanted(lease, now=1000, at=AT)
+    assert wanted is not None
+    assert (wanted["holderIdentity"], wanted["leaseDurationSeconds"]) == ("ours", 15)
+    assert wanted["acquireTime"] == wanted["renewTime"] == "2026-01-01T00:00:00.000000Z"
+
+
+def test_the_holder_renews_and_keeps_the_time_since_when_it_holds() -> None:
+    lease = held_by("ours")
+    renewed = Candidate("ours", TIMES).wanted(lease, now=5, at=datetime(2026, 1, 2, tzinfo=UTC))
+    assert renewed == {**lease, "renewTime": "2026-01-02T00:00:00.000000Z"}
+
+
+def test_another_ones_lease_is_had_when_it_has_not_changed_for_as_long_as_it_says_itself() -> None:
+    candidate, lease = Candidate("ours", TIMES), {**held_by("theirs"), "leaseDurationSeconds": 40}
+    assert candidate.wanted(lease, now=100, at=AT) is None
+    assert candidate.wanted(lease, now=139.9, at=AT) is None
+    renewed = {**lease, "renewTime": "2025-01-01T00:00:00.000000Z"}  # by a clock that is a year behind
+    assert candidate.wanted(renewed, now=139.9, at=AT) is None
+    assert candidate.wanted(renewed, now=179.8, at=AT) is None
+    taken = candidate.wanted(renewed, now=179.9, at=AT)
+    assert taken is not None
+    assert (taken["holderIdentity"], taken["leaseTransitions"]) == ("ours", 1)
+
+
+def test_a_released_lease_is_had_at_once_and_another_ones_is_not_released() -> None:
+    lease = held_by("theirs")
+    assert Candidate("ours", TIMES).released(lease, at=AT) is None
+    released = Candidate("theirs", TIMES).released(lease, at=AT)
+    assert released is not None
+    assert Candidate("ours", TIMES).wanted(released, now=0, at=AT) is not None
+
+
+@dataclass
+class Machine:
+    """A candidate whose monotonic clock began at another time."""
+
+    candidate: Candidate
+    offset: float
+    acts_until: float = float("-inf")
+    read: tuple[int, dict[str, Any]] | None = None
+    asked_at: float = 0.0
+
+
+@dataclass
+class Cluster:
+    """Lease and resourceVersion, as the API server keeps them."""
+
+    version: int = 0
+    lease: dict[str, Any] = field(default_factory=dict)
+
+    def step(self, machine: Machine, now: float) -> None:
+        """Half of a renewal: reads, or writes what it decided by what it read before, however long ago that is."""
+        if machine.read is None:
+            machine.read, machine.asked_at = (self.version, self.lease), now
+            return
+        (version, lease), machine.read = machine.read, None
+        wanted = machine.candidate.wanted(lease, now=machine.asked_at + machine.offset, at=AT)
+        if wanted is not None and version == self.version:
+            # a stamp of its own for each write, as the wall clock gives
+            self.version, self.lease = version + 1, {**wanted, "renewTime": f"write {version}"}
+            machine.acts_until = machine.asked_at + TIMES.renew_within_seconds
+
+
+@given(
+    offsets=st.tuples(*[st.floats(-1e6, 1e6)] * 3),
+    steps=st.lists(st.tuples(st.integers(0, 2), st.floats(0, 25)), max_size=60),
+)
+def test_however_slow_or_frozen_they_are_never_do_two_act_at_once(
+    offsets: tuple[float, ...], steps: list[tuple[int, float]]
+) -> None:
+    machines = [Machine(Candidate(f"m{n}", TIMES), offset) for n, offset in enumerate(offsets)]
+    cluster, now = Cluster(), 0.0
+    for which, after_seconds in steps:
+        now += after_seconds
+        cluster.step(machines[which], now)
+        assert sum(now < machine.acts_until for machine in machines) <= 1
+
+
+def test_a_process_that_was_frozen_past_its_tenure_calls_neither_kafka_nor_the_api_server() -> None:
+    now = 0.0
+
+    async def story() -> None:
+        nonlocal now
+        tenure = Tenure(lambda: now)
+        kube = Kube(cast(Any, None), tenure.check)
+        link = KafkaLink(
+            Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": 0}),
+            timeout_seconds=1,
+            threads=1,
+            woken=lambda _: None,
+            transactional_id="operator",
+            tenure=tenure,
+        )
+        tenure.extend(10)
+        tenure.check()
+        now = 10.0
+        for call in (
+            kube.create({"kind": "ConfigMap", "metadata": {"namespace": "shop"}}),
+            kube.apply({"kind": "ConfigMap", "metadata": {"namespace": "shop", "name": "orders"}}),
+            kube.merge("DelayedTopic", "shop", "orders", {}),
+            kube.delete("ConfigMap", "shop", "orders"),
+            link.delete_topics(["orders"]),
+            link.commit("group", {}),
+            link.open(brokers=1, registry_id=None),
+        ):
+            with pytest.raises(TenureOver, match="not renewed in time"):
+                await call
+        await link.close(settle=True)
+
+    asyncio.run(story())
+
+
+def test_what_ended_a_tenure_is_said_and_nothing_brings_it_back() -> None:
+    tenure = Tenure()
+    tenure.end("the lease was lost")
+    tenure.end("something else")
+    tenure.extend(float("inf"))
+    assert tenure.over.is_set()
+    with pytest.raises(TenureOver, match="the lease was lost"):
+        tenure.bound(lambda: None)()
+
+
+class Answers:
+    """Of an API server that knows one object, which is at resourceVersion 7. `said`: statuses by field manager, newest last."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, Manifest]] = []
+
+    async def merge(self, kind: str, namespace: str, name: str, patch: Manifest) -> Manifest:
+        if patch["metadata"]["resourceVersion"] != "7":
+            raise Conflict("changed", status=409)
+        return {"kind": kind, "metadata": {"name": name, "uid": "u", **patch["metadata"], "resourceVersion": "8"}}
+
+    async def apply(self, body: Manifest, *, subresource: str, field_manager: str) -> Manifest:
+        self.said.append((field_manager, body["status"]))
+        return body
+
+
+THEIRS = Key("ClusterKafkaConnection", "", "theirs")
+ORDERS = Key("DelayedTopic", "shop", "orders")
+
+
+def stored(version: str = "7", server: str | None = None, **status: Any) -> Store:
+    """A connection, a DelayedTopic that names it, and the namespace of one installation."""
+    store, group = Store(), {"apiVersion": "delayedtopics.io/v1alpha1", "status": status}
+    fields: Manifest = {"f:status": {"f:conditions": {'k:{"type":"ServedElsewhere"}': {}}}}
+    manager = {"manager": ELSEWHERE, "subresource": "status", "fieldsV1": fields}
+    managed = {"managedFields": [manager] if "conditions" in status else []}
+    meta = {"name": "theirs", "uid": "u", "resourceVersion": version, "generation": 3, **managed}
+    annotations = {INSTALLATION: server} if server else {}
+    store.put({**group, "kind": THEIRS.kind, "metadata": {**meta, "annotations": annotations}, "spec": {}})
+    topic = {"name": "orders", "namespace": "shop", "uid": "o", "resourceVersion": "7", "generation": 3, **managed}
+    store.put({**group, "kind": ORDERS.kind, "metadata": topic, "spec": {"connectionRef": {"name": "theirs"}}})
+    store.put({"kind": "Namespace", "metadata": {"name": "first", "uid": "n"}})
+    return store
+
+
+def test_of_two_installations_the_first_to_write_itself_on_a_connection_serves_it() -> None:
+    kube, store, late = cast(Kube, Answers()), stored(), stored(version="6")
+    asyncio.run(record(kube, store, store.get(*THEIRS) or {}, namespace="first"))
+    assert serves(store, THEIRS, namespace="first")
+    assert not serves(store, THEIRS, namespace="second")
+    with pytest.raises(NotYet):
+        asyncio.run(record(kube, late, late.get(*THEIRS) or {}, namespace="second"))
+
+
+def test_a_transactional_id_is_of_one_connection_of_one_installation() -> None:
+    other = Key("KafkaConnection", "shop", "theirs")
+    ids = {
+        transactional_id(cluster, namespace, key)
+        for cluster in ("c1", "c2")
+        for namespace in ("first", "second")
+        for key in (THEIRS, other)
+    }
+    assert len(ids) == 8
+
+
+def elsewhere(store: Store, kube: Answers, clock: Callable[[], float] = lambda: 0.0) -> Elsewhere:
+    """Of an operator in the namespace `second`."""
+    return Elsewhere(cast(Kube, kube), store, namespace="second", clock=clock)
+
+
+@pytest.mark.parametrize(
+    ("server", "words"), [("first", "namespace first, and"), ("gone", "gone, a namespace that does not exist")]
+)
+def test_a_connection_of_another_installation_says_whose_it_is_and_how_to_change_that(server: str, words: str) -> None:
+    kube, store = Answers(), stored(server=server)
+    asyncio.run(elsewhere(store, kube).say(store.get(*THEIRS) or {}, THEIRS))
+    ((manager, status),) = kube.said
+    assert manager != FIELD_MANAGER
+    (condition,) = status["conditions"]
+    assert (condition["type"], condition["reason"]) == ("ServedElsewhere", "OtherInstallation")
+    assert words in condition["message"]
+    assert f"annotate --overwrite clusterkafkaconnection theirs {INSTALLATION}=NAMESPACE" in condition["message"]
+
+    said = stored(server=server, **status)
+    asyncio.run(elsewhere(said, kube).say(said.get(*THEIRS) or {}, THEIRS))
+    assert len(kube.said) == 1  # it is written already
+
+
+def test_what_is_served_here_is_no_longer_said_to_be_served_elsewhere() -> None:
+    kube, store = Answers(), stored(server="first")
+    asyncio.run(elsewhere(store, kube).say(store.get(*THEIRS) or {}, THEIRS))
+    ours = stored(server="second", **kube.said[0][1])
+    asyncio.run(elsewhere(ours, kube).unsay(THEIRS))
+    assert [status.get("conditions", []) for _, status in kube.said[1:]] == [[]]
+    other_says = stored(server="first", **kube.said[0][1])
+    asyncio.run(Elsewhere(cast(Kube, kube), other_says, namespace="first").unsay(THEIRS))
+    assert len(kube.said) == 2  # it is so: an operator that doesn't serve it has said it
+
+
+def test_a_resource_that_its_installation_does_not_look_at_says_so_until_it_does() -> None:
+    now = 0.0
+    kube = Answers()
+    told = elsewhere(stored(server="gone"), kube, lambda: now)
+
+    def look(**status: Any) -> None:
+        asyncio.run(told.say_if_unserved(stored(server="gone", **status).get(*ORDERS) or {}))
+
+    look(observedGeneration=3)
+    look(observedGeneration=2)
+    now = UNSERVED_SECONDS - 1
+    look(observedGeneration=2)
+    assert kube.said == []
+    now = UNSERVED_SECONDS
+    look(observedGeneration=2)
+    ((_, status),) = kube.said
+    assert status["conditions"][0]["message"].startswith(
+        "nobody has looked at it. ClusterKafkaConnection theirs is served by"
+    )
+    look(observedGeneration=3, **status)
+    assert [status.get("conditions", []) for _, status in kube.said[1:]] == [[]]
