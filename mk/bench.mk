@@ -1,3 +1,7 @@
-.PHONY: bench
+.PHONY: bench bench-operator
 bench: setup ## how fast and how late the relay is, beside what else there is; ARGS=--help tells the options
 	@.venv/bin/delayed-topics-bench $(ARGS)
+
+bench-operator: setup ## what the operator needs for 1,000 resources: until Ready, idle, 100 edits a second; ARGS=--help tells the options
+	@.venv/bin/devcluster programs
+	@.venv/bin/delayed-topics-bench-operator $(ARGS)

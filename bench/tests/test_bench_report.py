@@ -111,7 +111,7 @@ def test_the_document_keeps_its_text(tmp_path: Path) -> None:
     assert document.read_text() == f"before\n{begin}\n{markdown(BODY, '../bench/results/relay')}{end}\nafter\n"
 
 
-@pytest.mark.parametrize("name", ["relay", "exactly-once"])
+@pytest.mark.parametrize("name", ["relay", "exactly-once", "operator"])
 def test_the_document_has_the_figures_of_the_last_run_and_no_others(name: str) -> None:
     file = RESULTS / f"{name}.json"
     figures = markdown(json.loads(file.read_text()), f"../bench/results/{name}") if file.exists() else ""

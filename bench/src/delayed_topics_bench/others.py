@@ -1,11 +1,11 @@
-"""How much of the machine other programs took while something was measured: a figure that shared it is no figure."""
+"""Processor time by process, and how much of it other programs took while something was measured: a figure that shared the machine
+is no figure."""
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["MOST_SHARE", "Usage", "others_share"]
+__all__ = ["MOST_SHARE", "Usage", "family", "others_share", "seconds_of_family"]
 
 MOST_SHARE = 0.05
 IDLE, IO_WAIT = 3, 4
@@ -24,7 +24,7 @@ class Usage:
         """Programs that have ended count with who waited for them."""
         fields = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
         idle = fields[IDLE] + fields[IO_WAIT]
-        return cls(passed=sum(fields), used=sum(fields) - idle, own=sum(_ticks_of_descendants(os.getpid())))
+        return cls(passed=sum(fields), used=sum(fields) - idle, own=sum(family(os.getpid()).values()))
 
 
 def others_share(before: Usage, after: Usage) -> float:
@@ -33,7 +33,8 @@ def others_share(before: Usage, after: Usage) -> float:
     return max(0, used - own) / max(1, after.passed - before.passed)
 
 
-def _ticks_of_descendants(pid: int) -> Iterator[int]:
+def family(pid: int) -> dict[int, int]:
+    """A process and its descendants: their ticks by id, with those of children that have ended."""
     parents: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -44,8 +45,15 @@ def _ticks_of_descendants(pid: int) -> Iterator[int]:
         number = int(stat.parent.name)
         parents.setdefault(int(fields[1]), []).append(number)
         ticks[number] = sum(map(int, fields[11:15]))
+    found: dict[int, int] = {}
     line = [pid]
     while line:
         number = line.pop()
         line += parents.get(number, [])
-        yield ticks[number]
+        found[number] = ticks[number]
+    return found
+
+
+def seconds_of_family(pid: int) -> float:
+    """Processor time of a process and its descendants."""
+    return sum(family(pid).values()) / os.sysconf("SC_CLK_TCK")

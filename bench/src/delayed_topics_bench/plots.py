@@ -11,6 +11,7 @@ from matplotlib.figure import Figure as Picture
 from matplotlib.ticker import NullFormatter
 
 from delayed_topics_bench.cpu import SECTIONS
+from delayed_topics_bench.operator_plots import OPERATOR_PLOTS
 from delayed_topics_bench.peers import NOT_TO_BE_HAD
 from delayed_topics_bench.profile import AREAS
 from delayed_topics_bench.report import PERCENTILES, Part, parts_of
@@ -153,4 +154,5 @@ _PLOTS: Mapping[str, Callable[[Axes, Part], None]] = {
     "cpu": _cpu,
     "profile": _profile,
     "peers": _peers,
+    **OPERATOR_PLOTS,
 }

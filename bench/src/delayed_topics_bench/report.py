@@ -1,7 +1,6 @@
 """The figures of a results file as tables: for the terminal, and for docs/performance.md."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from delayed_topics_bench.cpu import IN_ALL, SECTIONS
+from delayed_topics_bench.grid import Grid, count, hundredth, percent, tenth
+from delayed_topics_bench.operator_report import OPERATOR_GRIDS
 from delayed_topics_bench.peers import NOT_RECEIVED, NOT_TO_BE_HAD, PATIENCE_SECONDS
 from delayed_topics_bench.profile import AREAS
 from delayed_topics_bench.results import Figure, merged, runs_of
@@ -23,15 +24,6 @@ Part = Mapping[str, Any]
 DOCUMENT = REPOSITORY / "docs" / "performance.md"
 WIDTH = 150
 PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Grid:
-    """A table as text: the first column is of names, all others are of figures."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
 
 
 def parts_of(body: Body) -> dict[str, Part]:
@@ -90,22 +82,17 @@ def _notes(body: Body) -> Iterator[str]:
     runs = [run for _, run in runs_of(body)]
     if not runs:
         return
-    counts = {
-        name: sum(run["checked"].get(name, 0) for run in runs if "checked" in run)
-        for name in ("records", "early", "lost", "doubled", "disordered", "order_exempt")
-    }
     machine = body["machine"]
-    yield (
-        f"Of {counts['records']:,} records that the checker followed: {counts['early']} early, {counts['lost']} lost, "
-        f"{counts['doubled']} doubled, {counts['disordered']} out of order"
-        + (f", of {counts['order_exempt']} of which no order is promised." if counts["order_exempt"] else ".")
-    )
+    checked = [run["checked"] for run in runs if "checked" in run]
+    if checked:
+        yield _followed(checked)
+    who = "broker, workers, load and receivers" if checked else "API server, etcd, broker, operator and load"
     slowed = [run["slowed"] for run in runs]
     commits = sorted({run["commit"] for run in runs})
     yield (
         f"Medians of {_few_or_many({len(r) for part in body['parts'].values() for r in part.values()})} runs, in brackets "
         f"the lowest and the highest. Measured on {machine['cores']} cores ({machine['cpu']}), {machine['memory_gib']} GiB: "
-        f"broker, workers, load and receivers all on it, other programs took at most {max(r['others'] for r in runs):.1%}, "
+        f"{who} all on it, other programs took at most {max(r['others'] for r in runs):.1%}, "
         f"and the host slowed the processors for {min(slowed):.0%} to {max(slowed):.0%} of the time. "
         f"Commit {', '.join(commits)}."
     )
@@ -114,35 +101,22 @@ def _notes(body: Body) -> Iterator[str]:
         yield f"Not valid: {'; '.join(problems)}."
 
 
+def _followed(checked: Sequence[Mapping[str, int]]) -> str:
+    names = ("records", "early", "lost", "doubled", "disordered", "order_exempt")
+    counts = {name: sum(verdict.get(name, 0) for verdict in checked) for name in names}
+    return (
+        f"Of {counts['records']:,} records that the checker followed: {counts['early']} early, {counts['lost']} lost, "
+        f"{counts['doubled']} doubled, {counts['disordered']} out of order"
+        + (f", of {counts['order_exempt']} of which no order is promised." if counts["order_exempt"] else ".")
+    )
+
+
 def _few_or_many(counts: set[int]) -> str:
     return " to ".join(str(n) for n in sorted({min(counts), max(counts)}))
 
 
 def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
-
-
-def _count(figure: Figure | None) -> str:
-    return _said(figure, "{:,.0f}")
-
-
-def _tenth(figure: Figure | None) -> str:
-    return _said(figure, "{:,.1f}")
-
-
-def _hundredth(figure: Figure | None) -> str:
-    return _said(figure, "{:,.2f}")
-
-
-def _percent(figure: Figure | None) -> str:
-    return _said(figure, "{:.0%}")
-
-
-def _said(figure: Figure | None, form: str) -> str:
-    if figure is None:
-        return "-"
-    middle, low, high = (form.format(value) for value in figure)
-    return middle if low == high else f"{middle} ({low} to {high})"
 
 
 def _drain(part: Part) -> Grid:
@@ -154,10 +128,10 @@ def _drain(part: Part) -> Grid:
                 top = ceiling if way == "direct" else Figure(*(value / 2 for value in ceiling))
                 rows.append([
                     f"{size} B, {name}, {workers} worker{'s' if workers != '1' else ''}",
-                    _count(by["records_per_s"]),
-                    _count(top),
-                    _percent(by["share_of_ceiling"]),
-                    _tenth(by["cpu_us"]),
+                    count(by["records_per_s"]),
+                    count(top),
+                    percent(by["share_of_ceiling"]),
+                    tenth(by["cpu_us"]),
                 ])  # fmt: skip
     return Grid(
         title="Drain of a backlog that is due",
@@ -170,10 +144,10 @@ def _lateness(part: Part) -> Grid:
     rows: list[list[str]] = []
     for rate, figures in part.items():
         named = f"{int(rate):,}/s"
-        rows.append([named, *_percentiles(figures), _tenth(figures["ack_p999"]), _count(figures["unfinished"])])
+        rows.append([named, *_percentiles(figures), tenth(figures["ack_p999"]), count(figures["unfinished"])])
         rows += [[f"… delay {delay}", *_percentiles(by), "", ""] for delay, by in figures["by_delay"].items()]
         floor = figures["floor"]
-        rows.append(["… floor: no worker, no delay", *_percentiles(floor), _tenth(floor["ack_p999"]), ""])
+        rows.append(["… floor: no worker, no delay", *_percentiles(floor), tenth(floor["ack_p999"]), ""])
     return Grid(
         title="Lateness from the due time to the receipt by a consumer, ms",
         columns=["", *PERCENTILES.values(), "broker's ack p99.9", "not yet out"],
@@ -182,7 +156,7 @@ def _lateness(part: Part) -> Grid:
 
 
 def _percentiles(figures: Part) -> list[str]:
-    return [_tenth(figures.get(name)) for name in PERCENTILES]
+    return [tenth(figures.get(name)) for name in PERCENTILES]
 
 
 def _burst(part: Part) -> Grid:
@@ -192,10 +166,10 @@ def _burst(part: Part) -> Grid:
         rows=[
             [
                 f"{int(records):,}",
-                _count(figures["records_per_s"]),
-                _percent(figures["share_of_top"]),
-                _count(figures["first_ms"]),
-                _count(figures["disordered"]),
+                count(figures["records_per_s"]),
+                percent(figures["share_of_top"]),
+                count(figures["first_ms"]),
+                count(figures["disordered"]),
             ]
             for records, figures in part.items()
         ],
@@ -206,10 +180,10 @@ def _memory(part: Part) -> Grid:
     rows = [
         [
             f"{size} B",
-            _count(figures["bytes_per_record"]),
-            _count(figures["beyond_bytes_per_record"]),
-            _count(figures["idle_mib"]),
-            f"{_count(figures['full_window_mib'])}, {_count(figures['full_window_held'])} held",
+            count(figures["bytes_per_record"]),
+            count(figures["beyond_bytes_per_record"]),
+            count(figures["idle_mib"]),
+            f"{count(figures['full_window_mib'])}, {count(figures['full_window_held'])} held",
         ]
         for size, figures in part.items()
     ]
@@ -221,12 +195,12 @@ def _memory(part: Part) -> Grid:
 
 
 def _cpu(part: Part) -> Grid:
-    rows = [[way, *(_tenth(figures[name]) for name in (*SECTIONS, IN_ALL))] for way, figures in part.items()]
+    rows = [[way, *(tenth(figures[name]) for name in (*SECTIONS, IN_ALL))] for way, figures in part.items()]
     return Grid(title="CPU of a worker, µs per record", columns=["", *SECTIONS, IN_ALL], rows=rows)
 
 
 def _profile(part: Part) -> Grid:
-    rows = [[area, *(_hundredth(figures[area]) for figures in part.values())] for area in AREAS]
+    rows = [[area, *(hundredth(figures[area]) for figures in part.values())] for area in AREAS]
     return Grid(title="What a worker's processor time is for, µs per record", columns=["", *part], rows=rows)
 
 
@@ -238,7 +212,7 @@ def _peers(part: Part) -> Grid:
             rows.append([f"{name}: not to be had: {figures[NOT_TO_BE_HAD]}", *[""] * 8])
             continue
         for rate, by in figures.items():
-            rows.append([f"{name}, {int(rate):,}/s", *_percentiles(by), *(_count(by[count]) for count in counts)])
+            rows.append([f"{name}, {int(rate):,}/s", *_percentiles(by), *(count(by[counted]) for counted in counts)])
     return Grid(
         title="Beside what else there is: from sending + 1 s to receipt, ms",
         columns=[
@@ -261,4 +235,5 @@ _BUILDERS: Mapping[str, Callable[[Part], Grid]] = {
     "cpu": _cpu,
     "profile": _profile,
     "peers": _peers,
+    **OPERATOR_GRIDS,
 }

@@ -1,0 +1,288 @@
+"""The parts of the operator's benchmark, in the order in which they are measured: resources get ready, nothing changes, many change.
+
+API server, etcd, broker and operator are processes. There is no controller manager and no node: at its standard 20 requests a second
+the former would take longer than the operator. What it and the kubelet do is done here.
+"""
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any, Self
+
+from delayed_topics_devcluster.api_server import ApiServer
+from delayed_topics_devcluster.broker import PATIENT, Broker
+from delayed_topics_devcluster.errors import DevclusterError
+from delayed_topics_devcluster.progress import say, step
+from delayed_topics_operator.gateways.kube import APIS
+from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE, OperatorProcess
+from delayed_topics_operator_testing.scene import Scene
+
+from delayed_topics_bench.operator_cluster import Cluster, play_kubelet
+from delayed_topics_bench.operator_meter import Meter, counted, cpu_seconds
+from delayed_topics_bench.operator_resources import Resources
+from delayed_topics_bench.results import Entry
+from delayed_topics_bench.stand import HEAP_MEGABYTES
+
+__all__ = ["DEFAULT", "PARTS", "QUICK", "OperatorPlan", "Task", "measure"]
+
+READY, IDLE, EDITS = PARTS = ("ready", "idle", "edits")
+KUBE_CALLS, KAFKA_CALLS = "delayed_topics_operator_kube_calls_total", "delayed_topics_operator_kafka_calls_total"
+REQUESTS = "apiserver_request_total"
+WRITES = frozenset({"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"})
+"""Verbs as the API server counts them."""
+WRITTEN = frozenset(api.plural for api in APIS.values())
+"""Resources that the operator writes; Leases are not among them, which whoever holds one renews."""
+RETRY_CAPS = 90
+SCALED_EACH = 10
+"""Every tenth edit is one of the number of workers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorPlan:
+    """`strict`: what is no valid run is run again, and not kept."""
+
+    runs: int = 3
+    strict: bool = True
+    resources: int = 1_000
+    idle_seconds: int = 300
+    edits_per_second: int = 100
+    edit_seconds: int = 300
+
+
+DEFAULT = OperatorPlan()
+QUICK = OperatorPlan(runs=1, strict=False, resources=50, idle_seconds=35, edits_per_second=10, edit_seconds=20)
+"""Idle for a little longer than it takes until everything is compared again."""
+
+Task = Callable[[], Awaitable[Entry]]
+
+
+class Stand:
+    """Everything that runs. Enter it to start it."""
+
+    def __init__(self, plan: OperatorPlan) -> None:
+        self._plan = plan
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            with step("starting an API server, a broker and an operator"):
+                server = stack.enter_context(ApiServer(controllers=False))
+                broker = stack.enter_context(Broker(settings=PATIENT, heap_megabytes=HEAP_MEGABYTES, java_options=()))
+                api = KubeApi(server)
+                for namespace in (SYSTEM_NAMESPACE, AUDIT_NAMESPACE):
+                    api.kubectl("create", "namespace", namespace)
+                self.scene = Scene(api, broker, OperatorProcess(api))
+                stack.callback(self.scene.operator.kill)
+                await asyncio.to_thread(self.scene.open)
+            self.pids = {
+                "operator": self.scene.operator.pid,
+                "broker": broker.pid,
+                "benchmark": os.getpid(),
+                **server.pids,
+            }
+            self.meter = stack.enter_context(Meter(self.pids["operator"]))
+            self.cluster = await stack.enter_async_context(Cluster(server))
+            self.resources = Resources(self.cluster)
+            await play_kubelet(self.cluster, SYSTEM_NAMESPACE)
+            await self.cluster.follow("DelayedTopic", self.scene.namespace, self.resources.seen)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._stack.__aexit__(*error)
+
+    @property
+    def names(self) -> list[str]:
+        return [f"orders-{n}" for n in range(self._plan.resources)]
+
+    def manifest(self, name: str) -> dict[str, Any]:
+        """Five partitions of four topics, one worker."""
+        return self.scene.delayed_topic(name, partitions=2)
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """So far. What the benchmark has started counts with itself only here."""
+        spent = cpu_seconds(self.pids)
+        spent["benchmark"] -= sum(seconds for name, seconds in spent.items() if name != "benchmark")
+        return spent
+
+    async def calls(self) -> dict[str, Counter[tuple[str, ...]]]:
+        """So far: the operator's to the API server, and to Kafka, and what the API server was asked to write by anybody."""
+        metrics = await asyncio.to_thread(self.scene.operator.metrics)
+        requests = counted(await self.cluster.text("/metrics"), REQUESTS, "verb", "resource", "subresource")
+        return {
+            "kube": counted(metrics, KUBE_CALLS, "verb", "kind"),
+            "kafka": counted(metrics, KAFKA_CALLS, "call"),
+            "writes": Counter({key: n for key, n in requests.items() if key[0] in WRITES and key[1] in WRITTEN}),
+        }
+
+
+class Span:
+    """What was used between its begin and `end`."""
+
+    def __init__(self, stand: Stand, cpu: Mapping[str, float], calls: Mapping[str, Counter[tuple[str, ...]]]) -> None:
+        self._stand = stand
+        self._cpu = cpu
+        self._calls = calls
+        self.began = time.monotonic()
+
+    @classmethod
+    async def begin(cls, stand: Stand) -> "Span":
+        calls = await stand.calls()
+        return cls(stand, stand.cpu_seconds(), calls)
+
+    async def end(self) -> tuple[float, dict[str, float], dict[str, dict[str, int]]]:
+        """Seconds, processor seconds by process, and calls by kind and what they were."""
+        seconds = time.monotonic() - self.began
+        cpu = {name: round(value - self._cpu[name], 1) for name, value in self._stand.cpu_seconds().items()}
+        now = await self._stand.calls()
+        calls = {kind: _named(now[kind] - self._calls[kind]) for kind in now}
+        return seconds, cpu, calls
+
+
+async def measure(plan: OperatorPlan, parts: Collection[str], keep: Callable[[str, Task], Awaitable[None]]) -> None:
+    """One run of each of these parts, on a stand of their own. `keep`: called with the part's name and what measures it."""
+    async with Stand(plan) as stand:
+        if READY not in parts:
+            await ready(stand, plan)  # the others need the resources
+        for part, measuring in ((READY, ready), (IDLE, idle), (EDITS, edits)):
+            if part in parts:
+                await keep(part, partial(measuring, stand, plan))
+
+
+async def ready(stand: Stand, plan: OperatorPlan) -> Entry:
+    """All are created at once, as by an apply of many manifests."""
+    resources = stand.resources
+    with step(f"{plan.resources:,} DelayedTopics get Ready"):
+        span = await Span.begin(stand)
+
+        async def create(name: str) -> None:
+            resources.asked(await stand.cluster.create(stand.manifest(name)))
+
+        await asyncio.gather(*map(create, stand.names))
+        created_seconds = time.monotonic() - span.began
+        await resources.until_finished("all DelayedTopics are Ready")
+        seconds, cpu, calls = await span.end()
+        say(
+            f"{seconds:.1f} s, {cpu['operator']:.1f} s of it the operator's on a processor, {stand.meter.peak_mib:.0f} MiB"
+        )
+    finished = sorted(at - span.began for at, _ in resources.finished)
+    figures = {
+        "seconds": round(seconds, 1),
+        "created_seconds": round(created_seconds, 1),
+        "cpu_seconds": cpu,
+        "peak_mib": round(stand.meter.peak_mib, 1),
+        "calls_per_resource": _each(calls, plan.resources),
+        "timeline": [[round(at, 1), n] for n, at in enumerate(finished, 1)],
+    }
+    return Entry(key=str(plan.resources), figures=figures)
+
+
+async def idle(stand: Stand, plan: OperatorPlan) -> Entry:
+    """Nothing changes."""
+    with step(f"idle for {plan.idle_seconds} s, {plan.resources:,} DelayedTopics"):
+        await _until_quiet(stand)
+        span = await Span.begin(stand)
+        await asyncio.sleep(plan.idle_seconds)  # only time can show that nothing is written
+        seconds, cpu, calls = await span.end()
+        stand.cluster.check()
+        writes = sum(calls["writes"].values())
+        say(f"{writes} writes, the operator has {cpu['operator'] / seconds:.1%} of a processor")
+    figures = {
+        "seconds": round(seconds, 1),
+        "writes": writes,
+        "written": calls["writes"],
+        "operator_cpu_share": round(cpu["operator"] / seconds, 4),
+        "peak_mib": round(stand.meter.peak_mib, 1),
+        "calls_per_second": _each(calls, seconds),
+    }
+    return Entry(key=str(plan.resources), figures=figures)
+
+
+QUIET_SECONDS = 5.0
+
+
+async def _until_quiet(stand: Stand) -> None:
+    """What the operator still has to do comes first: passes that its own writes have caused."""
+    before = None
+    while (now := (await stand.calls())["writes"]) != before:
+        before = now
+        await asyncio.sleep(QUIET_SECONDS)  # only time can show that nothing is written
+
+
+async def edits(stand: Stand, plan: OperatorPlan) -> Entry:
+    """At a steady rate, each of another resource than the one before, and then until all are as they were declared last."""
+    random, names = Random(1), stand.names
+    declared: dict[str, dict[str, int]] = {name: {"retryCap": 5, "replicas": 1} for name in names}
+    stand.resources.finished.clear()
+    total = plan.edits_per_second * plan.edit_seconds
+
+    async def edit(name: str, number: int) -> None:
+        spec: dict[str, Any]
+        if number % SCALED_EACH == 0:
+            declared[name]["replicas"] = random.randint(1, 3)
+            spec = {"workers": {"replicas": declared[name]["replicas"]}}
+        else:
+            declared[name]["retryCap"] = random.randint(1, RETRY_CAPS)
+            spec = {"retryCap": declared[name]["retryCap"]}
+        stand.resources.asked(await stand.cluster.patch(stand.manifest(name), {"spec": spec}))
+
+    with step(f"{plan.edits_per_second} edits a second for {plan.edit_seconds} s, {plan.resources:,} DelayedTopics"):
+        span = await Span.begin(stand)
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(total):
+                await asyncio.sleep(max(0.0, span.began + number / plan.edits_per_second - time.monotonic()))
+                tasks.create_task(edit(names[number % len(names)], number))
+        edited_seconds = time.monotonic() - span.began
+        await stand.resources.until_finished("all edits are followed")
+        seconds, cpu, calls = await span.end()
+        await _check_converged(stand, declared)
+        say(f"{total / edited_seconds:.0f} edits/s, converged {seconds - edited_seconds:.1f} s after the last")
+    took = sorted(seconds for _, seconds in stand.resources.finished)
+    figures = {
+        "edits": total,
+        "edits_per_s": round(total / edited_seconds, 1),
+        "followed": len(took),
+        "p50_seconds": round(took[len(took) // 2], 2),
+        "p99_seconds": round(took[len(took) * 99 // 100], 2),
+        "converged_seconds": round(seconds - edited_seconds, 1),
+        "cpu_seconds": cpu,
+        "operator_cpu_share": round(cpu["operator"] / seconds, 3),
+        "peak_mib": round(stand.meter.peak_mib, 1),
+        "calls_per_edit": _each(calls, total),
+        "memory": [[at, mib] for at, mib, _ in stand.meter.samples],
+    }
+    return Entry(key=f"{plan.resources:,}, {plan.edits_per_second}/s", figures=figures)
+
+
+async def _check_converged(stand: Stand, declared: Mapping[str, Mapping[str, int]]) -> None:
+    """By registry and StatefulSets, whatever the statuses say. Raises DevclusterError."""
+    layouts = (await asyncio.to_thread(stand.scene.registry)).layouts
+    live = await asyncio.to_thread(stand.scene.api.list_all, "StatefulSet", SYSTEM_NAMESPACE)
+    replicas = {s["metadata"]["labels"]["delayedtopics.io/name"]: s["spec"]["replicas"] for s in live}
+    found = {name: {"retryCap": layouts[name].retry_cap, "replicas": replicas[name]} for name in declared}
+    wrong = [name for name in declared if found[name] != declared[name]]
+    if wrong:
+        first = wrong[0]
+        raise DevclusterError(
+            f"{len(wrong)} of {len(declared)} are Ready and not as declared: {first} is {found[first]}, declared is {declared[first]}"
+        )
+
+
+def _named(counter: Counter[tuple[str, ...]]) -> dict[str, int]:
+    return {" ".join(part for part in key if part): count for key, count in sorted(counter.items())}
+
+
+def _each(calls: Mapping[str, Mapping[str, int]], number: float) -> dict[str, dict[str, float]]:
+    """Of the operator's calls, how many each; with the sums."""
+    return {
+        kind: {"all": round(sum(by.values()) / number, 2), **{name: round(n / number, 2) for name, n in by.items()}}
+        for kind, by in calls.items()
+        if kind != "writes"
+    }
