@@ -19,7 +19,7 @@ class Slow(Kube):
     """It asks for the second page when its API server has forgotten the state that the first one was of."""
 
     def __init__(self, client: aio.client.ApiClient, api: KubeApi) -> None:
-        super().__init__(client)
+        super().__init__(client, before_writing=lambda: None)
         self.api = api
         self.asked: list[list[tuple[str, str]]] = []
 
@@ -32,7 +32,9 @@ class Slow(Kube):
 
 
 async def client(api: KubeApi) -> aio.client.ApiClient:
-    return await aio.config.new_client_from_config(config_file=str(api.server.kubeconfig))
+    configuration = type.__call__(aio.client.Configuration)
+    await aio.config.load_kube_config(str(api.server.kubeconfig), client_configuration=configuration)  # type: ignore[no-untyped-call]
+    return aio.client.ApiClient(configuration)
 
 
 async def listed(kube: Kube) -> list[str]:
@@ -55,7 +57,7 @@ def pages_of_two(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("pages_of_two")
 def test_all_pages_are_read(api: KubeApi) -> None:
     async def story() -> list[str]:
-        return await listed(Kube(await client(api)))
+        return await listed(Kube(await client(api), before_writing=lambda: None))
 
     assert asyncio.run(story()) == NAMES
 
