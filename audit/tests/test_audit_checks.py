@@ -299,44 +299,6 @@ def test_a_double_whose_first_copy_was_in_the_window_before_is_counted_in_this_o
     assert totals(before)["extra"] == 0
 
 
-@pytest.mark.parametrize(
-    ("produced", "released"),
-    [
-        ([("trace", b"1")], [("trace", b"2")]),
-        ([("trace", b"1")], []),
-        ([("a", b"1"), ("b", b"2")], [("b", b"2"), ("a", b"1")]),
-        ([], [("added", None)]),
-    ],
-)
-def test_a_header_that_changed(spark: SparkSession, produced: list[Header], released: list[Header]) -> None:
-    ready = [(0, 0, 0, release(("f", 0, 0), foreign=released))]
-    assert flaws(Window(spark=spark, front=[(0, 0, 0, produced)], ready=ready)) == {"changed": ["f:0:0"]}
-
-
-def test_foreign_headers_pass_and_do_not_confuse_it(spark: SparkSession) -> None:
-    foreign: list[Header] = [
-        ("", b""),
-        ("trace", None),
-        ("trace", b"\xff"),
-        ("DT-ORIGIN", b"f:9:9"),
-        ("dt-origin-x", b"f:8:8"),
-    ]
-    produced = [*foreign[:2], ("dt-created-at", b"7"), *foreign[2:], ("dt-delay-level", b"1")]
-    window = Window(spark=spark, front=[(0, 0, 0, produced)], ready=[(0, 0, 0, release(("f", 0, 0), foreign=foreign))])
-    assert (fates(window.committed(1)), flaws(window)) == ({"f:0:0": "released"}, {})
-
-
-def test_a_header_behind_ours_is_a_change_too(spark: SparkSession) -> None:
-    ready = [(0, 0, 0, [*release(("f", 0, 0)), ("added", b"1")])]
-    assert flaws(Window(spark=spark, front=front_of(1), ready=ready)) == {"changed": ["f:0:0"]}
-
-
-def test_a_value_that_changed(spark: SparkSession) -> None:
-    window = Window(spark=spark, front=front_of(3), ready=ready_of(0, 1, 2), ready_values={1: b"VALUE"})
-    assert flaws(window) == {"changed": ["f:0:1"]}
-    assert named(window, "changed") == ["f:0:1 r:0:1"]
-
-
 def test_a_ready_partition_that_is_not_the_roots(spark: SparkSession) -> None:
     ready = [(1, 0, 0, release(("f", 0, 0))), (0, 1, 1, release(("f", 0, 1)))]
     window = Window(spark=spark, front=front_of(2), ready=ready)

@@ -1,11 +1,11 @@
-"""A dead letter is held against the record that it was made from, and against the cap of its time."""
+"""A dead letter is held against the record that it was made from: against its headers, its size, and the cap of its time."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from delayed_topics_audit.places import CLOCKS_MS, Declared
-from delayed_topics_audit_testing.rows import AT_MS, DELAYS_MS, PROMISE, Row, Window, dead_letter, flaws, retry
+from delayed_topics_audit_testing.rows import AT_MS, BOUNDS, DELAYS_MS, PROMISE, Row, Window, dead_letter, flaws, retry
 from delayed_topics_core.headers import Header
 from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import SparkSession
@@ -63,17 +63,59 @@ def test_what_was_declared_before_anybody_noted_it_is_nobodys_fault(spark: Spark
     assert flaws(replace(window, promise=PROMISE)) == {}
 
 
-@pytest.mark.parametrize(
-    ("reason", "found"),
-    [
-        (DeadLetterReason.RETRY_CAP_EXCEEDED, {"changed": ["f:0:0"]}),
-        (DeadLetterReason.HEADER_TWICE, {"changed": ["f:0:0"]}),
-        (DeadLetterReason.TOO_LARGE, {}),
-        (DeadLetterReason.HEADER_UNREADABLE, {}),
-    ],
-)
-def test_a_dead_letter_without_a_header_of_its_record_is_changed_unless_it_had_to_be_cut(
-    spark: SparkSession, reason: DeadLetterReason, found: dict[str, list[str]]
-) -> None:
-    letter = dead_letter(("f", 0, 0), attempt=6, reason=reason)
-    assert flaws(died(spark, (0, [*retry(6), ("trace", b"1")], letter))) == found
+TWICE: list[Header] = [("dt-error", b"x"), ("dt-error", b"y")]
+
+
+def died_of(offset: int, reason: DeadLetterReason, foreign: Sequence[Header] = (), attempt: int = 0) -> list[Header]:
+    return [*foreign, *dead_letter(("f", 0, offset), attempt=attempt, reason=reason)]
+
+
+def test_a_reason_that_the_records_own_headers_do_not_bear_out_is_none(spark: SparkSession) -> None:
+    """Nor is one that no worker writes, nor that of a consumer, which names no record of the front topic. The first two are right."""
+    invented = [(name, b"Whatever" if name == "dt-reason" else value) for name, value in exceeded(6, 6)]
+    window = died(
+        spark,
+        (0, TWICE, died_of(0, DeadLetterReason.HEADER_TWICE)),
+        (0, [*TWICE, ("dt-attempt", b"9")], died_of(1, DeadLetterReason.HEADER_TWICE)),
+        (0, TWICE, died_of(2, DeadLetterReason.HEADER_UNREADABLE)),
+        (0, [], died_of(3, DeadLetterReason.HEADER_TWICE)),
+        (0, [*TWICE, *retry(6)], exceeded(4, 0)),
+        (0, retry(6), died_of(5, DeadLetterReason.REJECTED, attempt=6)),
+        (0, retry(6), invented),
+    )
+    assert flaws(window) == {"wrongly_dead_lettered": [f"f:0:{offset}" for offset in range(2, 7)]}
+
+
+def test_a_record_that_no_topic_refuses_is_not_too_large(spark: SparkSession) -> None:
+    """By its value, or by its headers. The third may have been, and of what is cut nothing but its size is known."""
+    large = b"x" * 20_000
+    headers: list[Sequence[Header]] = [[], [("trace", large)], [], [], [], retry(2)]
+    letters = [died_of(at, DeadLetterReason.TOO_LARGE, foreign=kept) for at, kept in enumerate(headers[:5])]
+    letters.append(died_of(5, DeadLetterReason.TOO_LARGE, attempt=3))
+    window = replace(
+        died(spark, *((0, kept, letter) for kept, letter in zip(headers, letters, strict=True))),
+        bounds=replace(BOUNDS, least_limit_bytes=30_000),
+        front_values={2: large, 3: large, 4: large, 5: large},
+        dead_values={0: None, 2: large, 3: None, 4: b"altered", 5: None},
+    )
+    assert flaws(window) == {"changed": ["f:0:4"], "wrong_attempt": ["f:0:5"], "wrongly_dead_lettered": ["f:0:0"]}
+
+
+def test_a_dead_letter_without_a_header_of_its_record_is_changed(spark: SparkSession) -> None:
+    window = died(
+        spark,
+        (0, [*retry(6), ("trace", b"1")], exceeded(0, 6)),
+        (0, [*TWICE, ("trace", b"1")], died_of(1, DeadLetterReason.HEADER_TWICE)),
+    )
+    assert flaws(window) == {"changed": ["f:0:0", "f:0:1"]}
+
+
+def test_where_a_key_may_be_no_utf_8_the_headers_are_not_judged_and_other_reasons_are(spark: SparkSession) -> None:
+    """Java shows it as one that has a replacement character, which a key may have anyway."""
+    unreadable: list[Header] = [("tr\ufffdce", b"1"), *retry(3)]
+    window = died(
+        spark,
+        (0, unreadable, died_of(0, DeadLetterReason.HEADER_UNREADABLE)),
+        (0, unreadable, died_of(1, DeadLetterReason.HEADER_TWICE)),
+    )
+    assert flaws(window) == {"wrongly_dead_lettered": ["f:0:1"]}

@@ -12,10 +12,13 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, AclPermissionType, ResourceType
 from delayed_topics_audit.errors import AuditFailed
 from delayed_topics_audit.job import audit
+from delayed_topics_audit.sight import look
 from delayed_topics_audit_testing.topics import whole_window
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.settings import DEFAULT_MAX_MESSAGE_BYTES
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
@@ -76,6 +79,14 @@ def test_a_topic_that_may_not_be_read_is_named(connection: Connection, spark: Sp
     allow_only(connection, "unread", AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
     with pytest.raises(AuditFailed, match=r"Not authorized to access topics: \[unread\]; grant Read to the user"):
         audit(window, connection, lambda: spark, print)
+
+
+def test_the_smallest_limit_that_a_topic_has_decides_what_can_have_been_too_large(connection: Connection) -> None:
+    """And never more than Kafka's default, which it may have been before."""
+    window, admin = one_record(connection, "limited"), KafkaAdmin(connection)
+    assert look(admin, window).least_limit_bytes == DEFAULT_MAX_MESSAGE_BYTES
+    admin.alter_topic_configs({"limited.ready": {"max.message.bytes": "2000"}})
+    wait_until(lambda: look(admin, window).least_limit_bytes == 2000, what="the limit is known")
 
 
 @pytest.mark.slow

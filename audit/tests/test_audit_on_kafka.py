@@ -105,6 +105,11 @@ def place(message: Message) -> tuple[int, int]:
     return partition, offset
 
 
+def headers_at(number: int) -> list[Header]:
+    target: list[Header] = [("dt-target", b"elsewhere")] if number % DEAD == 0 else []
+    return [("dt-delay-level", b"%d" % (1 + number // 2 % 2)), ("trace", None), *target]
+
+
 def relay_front(relayed: Relayed, messages: Sequence[Message]) -> None:
     """Level 1 is released, level 2 hops, every hundredth is dead-lettered."""
     made: list[tuple[str, int, bytes, list[Header]]] = []
@@ -115,7 +120,7 @@ def relay_front(relayed: Relayed, messages: Sequence[Message]) -> None:
         root, by = Root("f", partition, offset, relayed.ids[relayed.names.front]), origin("f", partition, offset)
         due_at_ms = message.timestamp()[1] + DELAYS[level - 1] * 1000
         if int(value) % DEAD == 0:
-            reason = DeadLetterReason.TOO_LARGE
+            reason = DeadLetterReason.TARGET_UNSUPPORTED
             letter = copies.dead_letter(headers, root=root, origin=by, reason=reason, error=b"")
             made.append((relayed.names.dead_letter, partition, value, letter))
         elif level == 2:
@@ -170,10 +175,7 @@ def relayed(broker: Broker) -> Relayed:
     rejecting.produce(names.dead_letter, b"rejected", partition=0, headers=[("dt-origin", b"r:0:1")])
     assert rejecting.flush(120) == 0
     topic = Relayed(connection=connection, names=names, admin=admin, ids=ids, rejecting=rejecting)
-    records: list[tuple[str, int, bytes, list[Header]]] = [
-        (names.front, i % PARTITIONS, str(i).encode(), [("dt-delay-level", b"%d" % (1 + i // 2 % 2)), ("trace", None)])
-        for i in range(RECORDS)
-    ]
+    records = [(names.front, i % PARTITIONS, str(i).encode(), headers_at(i)) for i in range(RECORDS)]
     topic.produce(records, transaction=names.front)
     came_in = topic.read(names.front)
     last = {message.partition(): place(message) for message in came_in}

@@ -197,7 +197,10 @@ _SAID: Final = {
     "changed": ("changed", "key, value or a header is not what was produced"),
     "wrong_attempt": ("of the wrong attempt", ""),
     "over_cap": ("retried beyond the cap", "they belong into the dead-letter topic"),
-    "wrongly_dead_lettered": ("dead-lettered as tried too often", "the cap allowed them another attempt"),
+    "wrongly_dead_lettered": (
+        "dead-lettered without a reason",
+        "their own headers, their size or the retry cap contradict what dt-reason says",
+    ),
 }
 _OFFENDERS_OF: Final = {"doubled_beyond_promise": "doubled"}
 

@@ -11,7 +11,8 @@ due_ms    of a hop and of an end: when it was promised to be due
 attempt   of a record: the attempt that its own headers make it; of an end: the one that it says
 level     of a record: its `dt-delay-level`
 link      of a record and of an outcome: the root; of an end: its origin
-content   of a root and of an end: a hash of key, value and foreign headers
+content   of a root and of an end: a hash of key, value, foreign headers and identity
+reason    of a record: what its own headers are refused for; of a dead letter: what it says (see refusals)
 chain     of a retry and of a rejection: a hash of `dt-id` and `dt-group`
 wrote_ms  of an end: by `dt-released`, when the worker that wrote it did so
 
@@ -25,10 +26,12 @@ from typing import Final
 
 from delayed_topics_core import headers as own
 from delayed_topics_core.reasons import DeadLetterReason
+from delayed_topics_core.settings import DEFAULT_MAX_MESSAGE_BYTES
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit import header_columns as headers
+from delayed_topics_audit import refusals
 from delayed_topics_audit.place import DEAD_LETTER, DELAYS, FRONT, READY, by_line, longs, offset_of, pack, partition_of
 
 RECORD: Final = 1 << 0  # the record itself was read, and belongs to the window
@@ -48,22 +51,22 @@ REJECTION: Final = 1 << 13  # in the dead-letter topic, by a consumer
 RETRY: Final = 1 << 14  # of a record: its attempt is above 0
 AGAIN: Final = 1 << 15  # of an end: an audit before had settled its origin, and it has come since
 HOPPED_AGAIN: Final = 1 << 16  # said to the root: the same of a hop
-CAPPED: Final = 1 << 18  # of an end: dead-lettered because it was tried too often
 DONE: Final = 1 << 17  # of a record that isn't committed yet: it has an outcome
+LARGE: Final = 1 << 18  # of a record: a topic may have refused its copy as too large
+GARBLED: Final = 1 << 19  # of a record: it is not known which headers it has, see refusals.garbled
 
 OUTCOMES: Final = RELEASED | DEAD_LETTERED | HOPPED
 
 _TYPES: Final = {
     "place": "long", "bits": "int", "at": "long", "at_ms": "long", "due_ms": "long", "attempt": "int", "level": "int",
-    "link": "long", "content": "long", "chain": "long", "wrote_ms": "long",
+    "link": "long", "content": "long", "chain": "long", "wrote_ms": "long", "reason": "int",
 }  # fmt: skip
-_MAX_ATTEMPT: Final = 2**31 - 1
 _RELEASED: Final = "^[0-9]{1,10}:"
 
-_CUT: Final = (DeadLetterReason.TOO_LARGE.value, DeadLetterReason.HEADER_UNREADABLE.value)
-"""Dead letters of these reasons may lack the value or the headers."""
-_OF_RECORD: Final = (own.ID, own.GROUP, own.ATTEMPT, own.RELEASED, own.DELAY_LEVEL)
+_OF_RECORD: Final = (*refusals.CLIENTS, own.RELEASED)
 """What a record's own headers say of it."""
+_COPYING_BYTES: Final = 16_384
+"""Our own headers, and what Kafka puts around a record."""
 
 # the copies of a row that become facts
 _BOTH, _OUTCOME, _END, _STRANGER, _RECORD, _AGAIN, _DONE = range(7)
@@ -76,7 +79,8 @@ class Bounds:
     `…_to`: not from here on; empty: all that is read belongs to it. `…_end`: no record has this offset yet.
     `new_from`: by door and partition, what is from here on has come since the audit before; without it nobody knows.
     `ready_partitions`: the least and the most that there were. `retry_cap`: the highest that there was. `one_in`: of so many roots
-    one is looked at, with all that is said of it.
+    one is looked at, with all that is said of it. `least_limit_bytes`: no topic refuses a copy that is smaller.
+    `…_id`: of the topics, as roots have it.
     """
 
     front_from: Sequence[int]
@@ -91,6 +95,9 @@ class Bounds:
     delays_end: Sequence[int] = ()
     new_from: Mapping[int, Sequence[int]] = field(default_factory=dict)
     one_in: int = 1
+    least_limit_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    front_id: str = ""
+    delays_id: str = ""
 
     def sampled(self, rows: DataFrame, root: Column) -> DataFrame:
         """Before anything dear is done to them. What has no root is looked at: it is nobody's copy, and rare.
@@ -118,7 +125,7 @@ class Bounds:
         """No partition of this number was there, or none of its records has this offset yet."""
         beyond = sf.lit(False)
         if self.front_end:
-            beyond = _true(offset_of(origin) >= by_line(origin, self.front_end, self.delays_end))
+            beyond = headers.true(offset_of(origin) >= by_line(origin, self.front_end, self.delays_end))
         return beyond | by_line(origin, self.front_committed, self.delays_committed).isNull()
 
     def again(self, origin: Column, door: int) -> Column:
@@ -127,12 +134,13 @@ class Bounds:
         if door not in self.new_from:
             return sf.lit(False)
         new = offset_of(sf.col("at")) >= sf.get(longs(self.new_from[door]), partition_of(sf.col("at")))
-        return _true(new & ~self.begun(origin))
+        return headers.true(new & ~self.begun(origin))
 
 
 def of_front(rows: DataFrame, bounds: Bounds) -> DataFrame:
-    parsed = headers.texts(bounds.sampled(rows, _at(FRONT)), *_OF_RECORD).select(
-        *_itself(FRONT), *_as_record(), _content(_foreign()).alias("content")
+    texts = headers.texts(bounds.sampled(rows, _at(FRONT)), *_OF_RECORD).withColumn("reason", refusals.of_client())
+    parsed = texts.select(
+        *_itself(FRONT), *_as_record(bounds), "reason", _content("f", bounds.front_id).alias("content")
     )
     bits, at_ms = sf.lit(ROOT) + _record_bits(bounds), _believed_ms()
     return _facts(
@@ -145,33 +153,38 @@ def of_front(rows: DataFrame, bounds: Bounds) -> DataFrame:
         link="at",
         content="content",
         chain="chain",
+        reason="reason",
     )
 
 
 def of_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
     """A hop never carries `dt-released`, every copy of a ready record does: a retry that was written directly is none."""
-    texts = headers.texts(rows, *_OF_RECORD, own.DUE_AT, own.ORIGIN, own.ROOT)
-    places = texts.select(
+    texts = headers.texts(rows, *_OF_RECORD, *refusals.HOPS, own.ORIGIN)
+    looks = (
+        headers.there(own.ROOT) & headers.there(own.ORIGIN) & headers.there(own.DUE_AT) & ~headers.there(own.RELEASED)
+    )
+    places = texts.withColumn("looks", looks).select(
         "*",
         headers.number(own.DUE_AT).alias("due_ms"),
         headers.place(own.ROOT).alias("root"),
         headers.place(own.ORIGIN).alias("origin"),
+        sf.when(sf.col("looks"), refusals.of_hop()).otherwise(refusals.of_client()).alias("reason"),
     )
-    promised = sf.col("due_ms").isNotNull() & headers.text(own.RELEASED).isNull()
-    hop = promised & sf.col("origin").isNotNull() & sf.col("root").isNotNull()
+    hop = sf.col("looks") & sf.col("reason").isNull() & sf.col("root").isNotNull()
     hopped = bounds.sampled(places.withColumn("hop", hop), sf.when(hop, sf.col("root")).otherwise(_at(DELAYS)))
     parsed = hopped.select(
         *_itself(DELAYS),
-        *_as_record(),
-        sf.when(~sf.col("hop"), _content(_foreign())).alias("content"),
+        *_as_record(bounds),
+        sf.when(~sf.col("hop"), _content("d", bounds.delays_id)).alias("content"),
         "hop",
+        "reason",
         *(sf.when(sf.col("hop"), sf.col(name)).alias(name) for name in ("due_ms", "root", "origin")),
     )
-    judged = _true(bounds.begun(sf.col("origin")) & bounds.settled(sf.col("origin")))
+    judged = headers.true(bounds.begun(sf.col("origin")) & bounds.settled(sf.col("origin")))
     copies = (
         sf.when(judged, _copies(_RECORD, _OUTCOME))
         .when(bounds.again(sf.col("origin"), DELAYS), _copies(_RECORD, _AGAIN))
-        .when(_true(bounds.begun(sf.col("origin"))), _copies(_RECORD, _DONE))
+        .when(headers.true(bounds.begun(sf.col("origin"))), _copies(_RECORD, _DONE))
         .otherwise(_copies(_RECORD))
     )
     as_record, again = sf.col("copy") == _RECORD, sf.col("copy") == _AGAIN
@@ -188,21 +201,22 @@ def of_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
         link=sf.when(again, sf.col("origin")).otherwise(sf.coalesce("root", "at")),
         content="content",
         chain=sf.when(as_record & ~sf.col("hop"), sf.col("chain")),
+        reason=sf.when(as_record, sf.col("reason")),
     )
 
 
 def of_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
-    copies = _as_copies(
-        headers.texts(rows, own.ID, own.ATTEMPT, own.ROOT, own.ORIGIN, own.DUE_AT, own.RELEASED), bounds
-    )
+    names = (*headers.IDENTITY, own.ATTEMPT, own.ROOT, own.ORIGIN, own.DUE_AT, own.RELEASED)
+    copies = _as_copies(headers.texts(rows, *names), bounds)
     parsed = copies.select(
         *_itself(READY),
         "origin",
         "root",
+        sf.lit(None).alias("reason"),
         headers.small(headers.text(own.ATTEMPT)).alias("attempt"),
         headers.number(own.DUE_AT).alias("due_ms"),
         headers.long(sf.substring_index(headers.text(own.RELEASED), ":", -1)).alias("wrote_ms"),
-        _content(_foreign()).alias("content"),
+        headers.content(headers.text(own.ROOT)).alias("content"),
     )
     known = sf.col("root").isNotNull() & sf.col("attempt").isNotNull() & sf.col("due_ms").isNotNull()
     end = (
@@ -216,21 +230,19 @@ def of_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
 def of_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
     """A consumer's rejection names a ready record as its origin, or none. A forwarder, as Spring's recoverer, keeps the headers of
     the release; a worker never writes `dt-released` there."""
-    names = (own.ID, own.GROUP, own.ATTEMPT, own.ROOT, own.ORIGIN, own.REASON)
-    reason = headers.text(own.REASON)
-    capped = _true(reason == DeadLetterReason.RETRY_CAP_EXCEEDED.value)
+    names = (*headers.IDENTITY, own.ATTEMPT, own.ROOT, own.ORIGIN, own.REASON)
     parsed = _as_copies(headers.texts(rows, *names), bounds).select(
         *_itself(DEAD_LETTER),
         "origin",
         "root",
-        sf.when(capped, headers.small(headers.text(own.ATTEMPT))).alias("attempt"),
+        headers.small(headers.text(own.ATTEMPT)).alias("attempt"),
         *(sf.lit(None).alias(name) for name in ("due_ms", "wrote_ms")),
-        sf.when(_true(~reason.isin(*_CUT)), _content(_foreign())).alias("content"),
+        sf.when(~_may_be_cut(), headers.content(headers.text(own.ROOT))).alias("content"),
         _chain().alias("chain"),
         _is_workers().alias("workers"),
-        capped.alias("capped"),
+        refusals.told().alias("reason"),
     )
-    end = sf.lit(END) + _bit(CAPPED, sf.col("capped"))
+    end = sf.lit(END)
     known = sf.col("root").isNotNull() & sf.col("workers")
     rejection = sf.col("chain").isNotNull()
     return _ends(parsed, bounds, DEAD_LETTER, known=known, end=end, stranger=REJECTION, strange=rejection)
@@ -243,10 +255,10 @@ def _ends(
     it has come since."""
     origin, copy, outcome = sf.col("origin"), sf.col("copy"), RELEASED if door == READY else DEAD_LETTERED
     copies = (
-        sf.when(~_true(known & origin.isNotNull()), sf.when(strange, _copies(_STRANGER)).otherwise(_copies()))
+        sf.when(~headers.true(known & origin.isNotNull()), sf.when(strange, _copies(_STRANGER)).otherwise(_copies()))
         .when(~bounds.begun(origin), _copies(_END))
         .when(bounds.nowhere(origin), _copies(_OUTCOME))
-        .when(~_true(bounds.settled(origin)), _copies(_DONE))
+        .when(~headers.true(bounds.settled(origin)), _copies(_DONE))
         .when(origin == sf.col("root"), _copies(_BOTH))
         .otherwise(_copies(_OUTCOME, _END))
     )
@@ -267,6 +279,7 @@ def _ends(
         content=sf.when(ends, sf.col("content")),
         chain=sf.when(copy == _STRANGER, sf.col("chain")) if stranger == REJECTION else None,
         wrote_ms=sf.when(ends, sf.col("wrote_ms")),
+        reason=sf.when(ends, sf.col("reason")),
     )
 
 
@@ -292,14 +305,20 @@ def _itself(door: int) -> tuple[Column, ...]:
     )
 
 
-def _as_record() -> tuple[Column, ...]:
+def _as_record(bounds: Bounds) -> tuple[Column, ...]:
     """A copy whose attempt isn't above that of the release it was made from counts as one higher."""
     raised = sf.when(headers.position(own.RELEASED) > 0, _least_attempt())
     attempt = sf.greatest(
         sf.coalesce(headers.small(headers.text(own.ATTEMPT)), sf.lit(0)), sf.coalesce(raised, sf.lit(0))
     )
-    level = headers.small(headers.text(own.DELAY_LEVEL))
-    return attempt.alias("attempt"), level.alias("level"), sf.when(attempt > 0, _chain()).alias("chain")
+    return (
+        attempt.alias("attempt"),
+        headers.small(headers.text(own.DELAY_LEVEL)).alias("level"),
+        sf.when(attempt > 0, _chain()).alias("chain"),
+        # what hardly compresses becomes larger by it
+        (refusals.size() * sf.lit(65) >= sf.lit(64 * (bounds.least_limit_bytes - _COPYING_BYTES))).alias("large"),
+        refusals.garbled().alias("garbled"),
+    )
 
 
 def _least_attempt() -> Column:
@@ -309,7 +328,7 @@ def _least_attempt() -> Column:
     def attempt(header: Column) -> Column:
         text = header["value"].cast("string")
         told = sf.when(text.rlike(_RELEASED), sf.substring_index(text, ":", 1).try_cast("long"))
-        return sf.when(told <= _MAX_ATTEMPT, sf.least(told + 1, sf.lit(headers.MAX_SMALL)))
+        return sf.when(told <= refusals.MAX_ATTEMPT, sf.least(told + 1, sf.lit(headers.MAX_SMALL)))
 
     return sf.array_max(sf.transform(released, attempt)).cast("int")
 
@@ -322,7 +341,12 @@ def _as_copies(texts: DataFrame, bounds: Bounds) -> DataFrame:
 
 
 def _record_bits(bounds: Bounds) -> Column:
-    return _bit(RECORD, bounds.belongs(sf.col("at"))) + _bit(RETRY, sf.col("attempt") > 0)
+    return (
+        _bit(RECORD, bounds.belongs(sf.col("at")))
+        + _bit(RETRY, sf.col("attempt") > 0)
+        + _bit(LARGE, sf.col("large"))
+        + _bit(GARBLED, sf.col("garbled"))
+    )
 
 
 def _believed_ms() -> Column:
@@ -355,15 +379,16 @@ def _chain() -> Column:
     return sf.when(headers.position(own.ID) > 0, sf.xxhash64(headers.text(own.ID), headers.text(own.GROUP)))
 
 
-def _content(foreign: Column) -> Column:
-    return sf.xxhash64(sf.col("key").isNull(), "key", sf.col("value").isNull(), "value", foreign)
+def _content(door: str, topic_id: str) -> Column:
+    """Of a record that is its own root."""
+    root = sf.concat_ws(":", sf.lit(door), "partition", "offset", sf.lit(topic_id))
+    unread = headers.true(refusals.one_of("reason", refusals.UNREADABLE))
+    return sf.when(~refusals.garbled(), headers.content(root, unread=unread))
 
 
-def _foreign() -> Column:
-    """A client mixes our headers with its own. A worker writes the foreign ones first: one behind its own is somebody else's."""
-    return sf.filter(
-        "headers", lambda header: ~(header["key"].startswith(own.PREFIX) & header["key"].isin(*own.OWN_HEADERS))
-    )
+def _may_be_cut() -> Column:
+    """What is too large for the dead-letter topic too goes there without its value, or without anything but our headers."""
+    return headers.true(headers.text(own.REASON) == DeadLetterReason.TOO_LARGE.value) & sf.col("value").isNull()
 
 
 def _copies(*which: int) -> Column:
@@ -372,8 +397,3 @@ def _copies(*which: int) -> Column:
 
 def _bit(bit: int, condition: Column) -> Column:
     return sf.when(condition, bit).otherwise(0)
-
-
-def _true(condition: Column) -> Column:
-    """Null is no."""
-    return sf.coalesce(condition, sf.lit(False))

@@ -2,18 +2,32 @@
 
 from typing import Final
 
+from delayed_topics_core import headers as own
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit.place import DELAYS, FRONT, pack
 
+IDENTITY: Final = (own.ID, own.GROUP, own.CREATED_AT, own.DONE_AT)
+"""What a client says and every copy repeats."""
 MAX_SMALL: Final = 1_000_000
-_DIGITS: Final = "^[0-9]{1,19}$"
+_DIGITS: Final = r"^[0-9]{1,19}\z"
+_ROOT: Final = r"^[fd]:[0-9]+:[0-9]+:[\x00-9;-\x7F]*\z"
 
 
 def position(name: str) -> Column:
     """From 1; 0 if there is none. Unlike a filter over the headers, Spark compiles it."""
     return sf.array_position("keys", name)
+
+
+def there(name: str) -> Column:
+    """Whether there is one, be it null."""
+    return true(position(name) > 0)
+
+
+def true(condition: Column) -> Column:
+    """Null is no."""
+    return sf.coalesce(condition, sf.lit(False))
 
 
 def texts(rows: DataFrame, *names: str) -> DataFrame:
@@ -54,3 +68,31 @@ def place(name: str) -> Column:
     partition = sf.substring_index(to_partition, ":", -1).try_cast("int")
     offset = sf.substring_index(sf.substring_index(said, ":", 3), ":", -1).try_cast("long")
     return sf.when(door.isNotNull() & (to_partition != said), pack(door, partition, offset))
+
+
+def is_root() -> Column:
+    """Whether the engine believes the `dt-root` of a hop."""
+    said = text(own.ROOT)
+    parts = [sf.substring_index(sf.substring_index(said, ":", end), ":", -1) for end in (2, 3)]
+    fits = parts[0].try_cast("int").isNotNull() & parts[1].try_cast("long").isNotNull()
+    return true(said.rlike(_ROOT) & (sf.octet_length(said) <= own.MAX_ID_BYTES) & fits)
+
+
+def content(root: Column, *, unread: Column | None = None) -> Column:
+    """A hash of what every copy has to repeat: key, value, foreign headers, and who a client says that it is.
+
+    `root`: of the record, as text; a copy of a record without an id has it as its id. `unread`: the worker believes none of the own
+    headers. Needs IDENTITY.
+    """
+    said = [sf.when(text(own.ID) != root, text(own.ID)), text(own.GROUP), number(own.CREATED_AT), number(own.DONE_AT)]
+    if unread is not None:
+        said = [sf.when(~unread, column) for column in said]
+    parts = [sf.col("key"), sf.col("value"), *said]  # a hash passes over nulls
+    return sf.xxhash64(*(of_part for part in parts for of_part in (part.isNull(), part)), _foreign())
+
+
+def _foreign() -> Column:
+    """A client mixes our headers with its own. A worker writes the foreign ones first: one behind its own is somebody else's."""
+    return sf.filter(
+        "headers", lambda header: ~(header["key"].startswith(own.PREFIX) & header["key"].isin(*own.OWN_HEADERS))
+    )

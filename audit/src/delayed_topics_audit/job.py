@@ -1,7 +1,7 @@
 """One audit: look, read, count, look again, judge."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
@@ -95,7 +95,7 @@ def _frozen_blind(window: AuditWindow) -> list[BlindSpot]:
 
 def _places(spark: SparkSession, connection: Connection, window: AuditWindow, sight: Sight) -> DataFrame:
     names = TopicNames.of(window.topic)
-    bounds, promise = bounds_of(window, sight.starts), promise_of(window)
+    bounds, promise = bounds_of(window, sight), promise_of(window)
     makers = {
         names.front: facts.of_front,
         names.delays: facts.of_delays,
@@ -115,14 +115,14 @@ def _places(spark: SparkSession, connection: Connection, window: AuditWindow, si
     return places.persist(StorageLevel.MEMORY_AND_DISK)
 
 
-def bounds_of(window: AuditWindow, starts: Mapping[str, Sequence[int]]) -> Bounds:
+def bounds_of(window: AuditWindow, sight: Sight) -> Bounds:
     names = TopicNames.of(window.topic)
     if max(max(ends, default=0) for ends in window.end_offsets.values()) > MAX_OFFSET:
         raise AuditFailed(f"{window.topic} has offsets above {MAX_OFFSET:,}: no audit can count so far")
 
     def begin(topic: str) -> list[int]:
         """What retention removed is told as such, not counted."""
-        return [max(pair) for pair in zip(window.from_offsets[topic], starts[topic], strict=True)]
+        return [max(pair) for pair in zip(window.from_offsets[topic], sight.starts[topic], strict=True)]
 
     return Bounds(
         front_from=begin(names.front),
@@ -141,6 +141,9 @@ def bounds_of(window: AuditWindow, starts: Mapping[str, Sequence[int]]) -> Bound
             if name in window.new_from_offsets
         },
         one_in=window.sample_one_in,
+        least_limit_bytes=sight.least_limit_bytes,
+        front_id=window.topic_ids[names.front],
+        delays_id=window.topic_ids[names.delays],
     )
 
 

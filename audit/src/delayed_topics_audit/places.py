@@ -24,10 +24,12 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
+from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from delayed_topics_audit import facts
+from delayed_topics_audit import facts, refusals
+from delayed_topics_audit import header_columns as headers
 from delayed_topics_audit.facts import Bounds
 from delayed_topics_audit.place import by_line, chunk_of, line_of, longs
 
@@ -152,6 +154,9 @@ def _gather(near: DataFrame) -> DataFrame:
         sf.min(of(end, "due_ms")).alias("least_due_ms"),
         sf.min(of(end, "attempt")).alias("least_attempt"),
         sf.max(of(end, "attempt")).alias("most_attempt"),
+        sf.max(of(record, "reason")).alias("record_reason"),
+        sf.min(of(end, "reason")).alias("least_reason"),
+        sf.max(of(end, "reason")).alias("most_reason"),
         sf.min(of(end, "content")).alias("least_content"),
         sf.max(of(end, "content")).alias("most_content"),
         sf.min(of(end | again, "link")).alias("origin"),
@@ -197,6 +202,26 @@ def _over_cap(promise: Promise) -> Column:
 def _within_cap(promise: Promise) -> Column:
     """Of no cap of its time too many, by the record's own headers."""
     return sf.col("attempt") <= _cap(promise, sf.least)
+
+
+def _attempt() -> Column:
+    """That the worker makes of it; null: it is not known. Of a record that is refused since its own headers can't be read, 0."""
+    unread = sf.col("least_reason").isNotNull() & refusals.one_of("record_reason", refusals.UNREADABLE)
+    perhaps = sf.col("least_reason").isNotNull() & has(facts.GARBLED)
+    return sf.when(headers.true(unread), 0).when(~headers.true(perhaps), sf.col("attempt"))
+
+
+def _without_reason(said: str, promise: Promise) -> Column:
+    """What a dead letter says is not so. Whatever it would have been dead-lettered for, it may be too large for its topic too."""
+    refused = sf.col("record_reason").eqNullSafe(sf.col(said))
+    allowed = sf.col("record_reason").isNotNull() | headers.true(_within_cap(promise))
+    wrong = (
+        sf.when(refusals.one_of(said, [DeadLetterReason.TOO_LARGE]), ~has(facts.LARGE))
+        .when(refusals.one_of(said, [DeadLetterReason.RETRY_CAP_EXCEEDED]), allowed)
+        .when(refusals.one_of(said, [DeadLetterReason.HEADER_UNREADABLE]), ~refused & ~has(facts.GARBLED))
+        .otherwise(~refused)
+    )
+    return sf.col(said).isNotNull() & wrong
 
 
 def _cap(promise: Promise, choose: Callable[..., Column]) -> Column:
@@ -260,7 +285,7 @@ def _flaws(promise: Promise) -> Column:
     changed = (sf.col("least_content") != sf.col("record_content")) | (
         sf.col("most_content") != sf.col("record_content")
     )
-    attempt = (sf.col("least_attempt") != sf.col("attempt")) | (sf.col("most_attempt") != sf.col("attempt"))
+    attempt = (sf.col("least_attempt") != _attempt()) | (sf.col("most_attempt") != _attempt())
     conditions = {
         "lost": lost,
         "forged": forged,
@@ -272,7 +297,8 @@ def _flaws(promise: Promise) -> Column:
         "wrong_attempt": seen & attempt,
         "over_cap": judged & (has(facts.OVER_CAP) | sf.coalesce(_over_cap(promise), sf.lit(False))),
         "foreign": has(facts.FOREIGN),
-        "wrongly_dead_lettered": seen & has(facts.CAPPED) & sf.coalesce(_within_cap(promise), sf.lit(False)),
+        "wrongly_dead_lettered": seen
+        & (_without_reason("least_reason", promise) | _without_reason("most_reason", promise)),
         "overdue": waits & (sf.col("due_ms") < sf.lit(promise.overdue_before_ms)),
     }
     bits = [sf.when(conditions[flaw], 1 << at).otherwise(0) for at, flaw in enumerate(FLAWS)]

@@ -6,20 +6,26 @@ from dataclasses import dataclass
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.layout import format_ranges
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.settings import DEFAULT_MAX_MESSAGE_BYTES
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused
 
 from delayed_topics_audit.account import BlindSpot
 from delayed_topics_audit.errors import AuditFailed
 
+Configs = Mapping[str, Mapping[str, str] | KafkaDoorError]
+"""The settings of each topic."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sight:
-    """`starts`: by topic and partition the first offset of the window that is still there. `readable`: reading makes sense."""
+    """`starts`: by topic and partition the first offset of the window that is still there. `readable`: reading makes sense.
+    `least_limit_bytes`: no topic refuses a batch that is not larger."""
 
     spots: Sequence[BlindSpot]
     starts: Mapping[str, tuple[int, ...]]
     readable: bool
+    least_limit_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
 
 
 def look(admin: KafkaAdmin, window: AuditWindow) -> Sight:
@@ -29,7 +35,13 @@ def look(admin: KafkaAdmin, window: AuditWindow) -> Sight:
     if changed:
         return Sight(spots=changed, starts={}, readable=False)
     starts, removed = _starts(admin, window, names)
-    return Sight(spots=[*_compacted(admin, names), *removed], starts=starts, readable=True)
+    configs = admin.topic_configs(names)
+    return Sight(
+        spots=[*_compacted(configs), *removed],
+        starts=starts,
+        readable=True,
+        least_limit_bytes=_least_limit_bytes(configs),
+    )
 
 
 def _changed(admin: KafkaAdmin, window: AuditWindow, names: Sequence[str]) -> list[BlindSpot]:
@@ -48,9 +60,21 @@ def _changed(admin: KafkaAdmin, window: AuditWindow, names: Sequence[str]) -> li
     return spots
 
 
-def _compacted(admin: KafkaAdmin, names: Sequence[str]) -> list[BlindSpot]:
+def _least_limit_bytes(configs: Configs) -> int:
+    """Kafka's own default, unless a topic has less: what was refused before somebody raised it to more is nobody's fault."""
+    limits = [
+        int(settings[limit])
+        for settings in configs.values()
+        if not isinstance(settings, KafkaDoorError)
+        for limit in ("max.message.bytes", "segment.bytes")
+        if limit in settings
+    ]
+    return min([DEFAULT_MAX_MESSAGE_BYTES, *limits])
+
+
+def _compacted(configs: Configs) -> list[BlindSpot]:
     spots = []
-    for name, settings in admin.topic_configs(names).items():
+    for name, settings in configs.items():
         if isinstance(settings, KafkaDoorError):
             spots.append(_refused(settings))
         elif "compact" in settings.get("cleanup.policy", ""):

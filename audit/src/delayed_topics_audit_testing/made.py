@@ -64,6 +64,8 @@ class Made:
             delays_committed=[0, *[hopped - self.pending] * (kinds - 1)],
             ready_partitions=(self.partitions, self.partitions),
             retry_cap=CAP,
+            front_id=TOPIC_ID,
+            delays_id=TOPIC_ID,
         )
 
     @property
@@ -104,7 +106,8 @@ class Made:
 
     def front(self) -> DataFrame:
         level = _when(sf.col("by_level") & (sf.col("kind") > 0), header(own.DELAY_LEVEL, sf.col("kind") + 1))
-        attempt = _when(sf.col("attempt") > 0, header(own.ATTEMPT, sf.col("attempt")), header(own.ID, _identity()))
+        retry = [header(own.ATTEMPT, sf.col("attempt")), header(own.ID, _identity()), *_of_retry()]
+        attempt = _when(sf.col("attempt") > 0, *retry)
         return self._rows(
             self.all, sf.col("partition"), sf.col("offset"), sf.col("came_ms"), [_foreign(), level, attempt]
         )
@@ -193,13 +196,18 @@ def _identity() -> Column:
     return sf.concat(sf.lit("chain-"), sf.col("id").cast("string"))
 
 
+def _of_retry() -> list[Column]:
+    return [header(own.GROUP, sf.lit("billing")), header(own.CREATED_AT, sf.col("came_ms") - 5)]
+
+
 def _root_text() -> Column:
     return sf.concat_ws(":", sf.lit("f"), "partition", "offset", sf.lit(TOPIC_ID))
 
 
 def _own_identity() -> Column:
     identity = sf.when(sf.col("attempt") > 0, _identity()).otherwise(_root_text())
-    return sf.array(header(own.ID, identity), header(own.ATTEMPT, sf.col("attempt")))
+    said = sf.array(header(own.ID, identity), header(own.ATTEMPT, sf.col("attempt")))
+    return sf.concat(said, _when(sf.col("attempt") > 0, *_of_retry()))
 
 
 def _root() -> Column:

@@ -1,4 +1,4 @@
-"""Fifteen things done to a flawless window, each to one record at a random place, and what an auditor has to say to each.
+"""Twenty things done to a flawless window, each to one record at a random place, and what an auditor has to say to each.
 
 python -m delayed_topics_audit_testing.mutations --records 1000000 --seeds 0:100
 """
@@ -16,6 +16,7 @@ from delayed_topics_audit import checks, facts, session
 from delayed_topics_audit.place import DOORS, PARTITION_BITS, name_of
 from delayed_topics_audit.places import FATES, FLAWS, flawed, places_of
 from delayed_topics_core import headers as own
+from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -23,9 +24,13 @@ from delayed_topics_audit_testing.made import CAP, DEAD_EVERY, LATE_MS, TOPIC_ID
 
 MUTATIONS: Final = (
     "removed", "doubled", "early", "late", "swapped", "misplaced", "header", "value", "forged", "from nowhere", "another header",
-    "dead", "over the cap",
+    "id", "group", "created at", "dead", "over the cap",
 )  # fmt: skip
-"""Of records that were released. Of the others a dead letter is changed, and what is pending becomes overdue."""
+"""Of records that were released. Of the others a dead letter is changed, two get another reason, and what is pending becomes overdue."""
+REASONS: Final = (
+    DeadLetterReason.HEADER_TWICE, DeadLetterReason.HEADER_UNREADABLE, DeadLetterReason.HEADERS_TOO_LARGE,
+    DeadLetterReason.DELIVER_AT_UNSUPPORTED, DeadLetterReason.TARGET_UNSUPPORTED, DeadLetterReason.REJECTED,
+)  # fmt: skip
 OVERDUE_MS: Final = 1_000_000_000
 """Longer than a window is, and than any delay."""
 FREE_OFFSET: Final = 512
@@ -55,6 +60,10 @@ class Record:
     @property
     def kind(self) -> int:
         return self.offset % len(self.made.delays_ms)
+
+    @property
+    def is_retry(self) -> bool:
+        return self.kind > 0 and self.i % 3 != 0
 
     @property
     def root(self) -> str:
@@ -88,7 +97,8 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
     capped = victims["over the cap"]
     target = _other(made, victims, chance)
     swapped, after = victims["swapped"], victims["swapped"].following
-    letter, waiting = _dead(made, chance), _waiting(made, chance)
+    letter, excused, unfounded = chance.sample(_dead(made), 3)
+    waiting = _waiting(made, chance)
     early_ms, late_ms = chance.randrange(1, 500), chance.randrange(1001, 100_000)
     ids = sf.col("id")
     at_ms = sf.unix_millis("timestamp")
@@ -117,6 +127,9 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
                 ids == victims["another header"].i, sf.concat("headers", sf.array(header("forwarded", sf.lit("by me"))))
             )
             .when(ids == capped.i, over)
+            .when(ids == victims["id"].i, _replaced(own.ID, "altered"))
+            .when(ids == victims["group"].i, _replaced(own.GROUP, "altered"))
+            .when(ids == victims["created at"].i, _replaced(own.CREATED_AT, "1"))
             .otherwise(sf.col("headers")),
         }
     )
@@ -140,8 +153,13 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
             }
         ),
         ready=altered.unionByName(again).unionByName(forged),
-        dead=dead.withColumn(
-            "value", sf.when(ids == letter.i, sf.lit(b"altered")).otherwise(sf.col("value"))
+        dead=dead.withColumns(
+            {
+                "value": sf.when(ids == letter.i, sf.lit(b"altered")).otherwise(sf.col("value")),
+                "headers": sf.when(ids == excused.i, _replaced(own.REASON, DeadLetterReason.TOO_LARGE))
+                .when(ids == unfounded.i, _replaced(own.REASON, chance.choice(REASONS)))
+                .otherwise(sf.col("headers")),
+            }
         ).unionByName(killed),
         expected={
             "lost": frozenset({victims["removed"].origin, victims["forged"].origin}),
@@ -151,11 +169,12 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
             "out_of_order": frozenset({after.root}),
             "wrong_partition": frozenset({victims["misplaced"].root}),
             "changed": frozenset(
-                {victims[name].root for name in ("header", "value", "another header")} | {letter.root}
+                {victims[name].root for name in ("header", "value", "another header", "id", "group", "created at")}
+                | {letter.root}
             ),
             "forged": frozenset({target.origin, nowhere}),
             "over_cap": frozenset({capped.root}),
-            "wrongly_dead_lettered": frozenset({victims["dead"].root}),
+            "wrongly_dead_lettered": frozenset({victims["dead"].root, excused.root, unfounded.root}),
             "overdue": frozenset({waiting.root}),
             UNBALANCED: frozenset({f"f:{made.partitions}"}),  # that nowhere is
         },
@@ -194,25 +213,35 @@ def found(made: Made, *, front: DataFrame, delays: DataFrame, ready: DataFrame, 
 
 
 def _victims(made: Made, chance: random.Random) -> list[Record]:
-    """Released records, each far from the others. The last is a retry of the longest delay, so that its time stays its own; the one
-    before it has not hopped."""
-    kinds, reach = len(made.delays_ms), made.partitions * len(made.delays_ms) * 2
+    """Released records, each far from the others and such as the mutation of its place in MUTATIONS can be done to."""
+    reach = made.partitions * len(made.delays_ms) * 2
     chosen: list[Record] = []
     while len(chosen) < len(MUTATIONS):
         record = Record(i=chance.randrange(made.released_below), made=made)
-        left = len(MUTATIONS) - len(chosen)
-        fits = record.kind == 0 if left == 2 else record.kind == kinds - 1 and record.i % 3 != 0 if left == 1 else True
         apart = all(abs(record.i - other.i) > reach for other in chosen)
-        if fits and apart and not made.is_dead(record.offset) and not made.is_dead(record.following.offset):
+        alive = not made.is_dead(record.offset) and not made.is_dead(record.following.offset)
+        if apart and alive and _fits(MUTATIONS[len(chosen)], record):
             chosen.append(record)
     return chosen
 
 
-def _dead(made: Made, chance: random.Random) -> Record:
+def _fits(mutation: str, record: Record) -> bool:
+    match mutation:
+        case "dead":
+            return record.kind == 0  # it has not hopped
+        case "group" | "created at":
+            return record.is_retry
+        case "over the cap":  # of the longest delay, so that its time stays its own
+            return record.is_retry and record.kind == len(record.made.delays_ms) - 1
+        case _:
+            return True
+
+
+def _dead(made: Made) -> list[Record]:
     kinds = len(made.delays_ms)
     rounds = made.released_below // made.partitions // kinds // DEAD_EVERY
-    offset = (chance.randrange(1, rounds + 1) * DEAD_EVERY - 1) * kinds
-    return Record(i=offset * made.partitions + chance.randrange(made.partitions), made=made)
+    offsets = [(nth * DEAD_EVERY - 1) * kinds for nth in range(1, rounds + 1)]
+    return [Record(i=offset * made.partitions + p, made=made) for offset in offsets for p in range(made.partitions)]
 
 
 def _waiting(made: Made, chance: random.Random) -> Record:

@@ -1,9 +1,10 @@
 """Rows as Kafka gives them to Spark, with headers as a worker writes them; and what a small window makes of them."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from delayed_topics_audit import checks, facts
@@ -34,7 +35,13 @@ BOUNDS = Bounds(
 PROMISE = Promise(list_ms=DELAYS_MS, partition_delays_ms=DELAYS_MS, skew_ms=0, max_lateness_ms=1000)
 
 
-def kafka(spark: SparkSession, rows: Sequence[Row], *, stamped_by_broker: bool = True) -> DataFrame:
+def kafka(
+    spark: SparkSession,
+    rows: Sequence[Row],
+    *,
+    stamped_by_broker: bool = True,
+    values: Mapping[int, bytes | None] = MappingProxyType({}),
+) -> DataFrame:
     made = [
         {
             "partition": partition,
@@ -42,13 +49,16 @@ def kafka(spark: SparkSession, rows: Sequence[Row], *, stamped_by_broker: bool =
             "at_ms": AT_MS + ms,
             "timestampType": 1 if stamped_by_broker else 0,
             "key": None,
-            "value": base64.b64encode(b"value").decode(),
-            "headers": [{"key": n, "value": None if v is None else base64.b64encode(v).decode()} for n, v in headers]
-            or None,
+            "value": _base64(values.get(offset, b"value")),
+            "headers": [{"key": name, "value": _base64(value)} for name, value in headers] or None,
         }
         for partition, offset, ms, headers in rows
     ]
     return table(spark, made, KAFKA).withColumn("timestamp", sf.timestamp_millis("at_ms"))
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +74,10 @@ class Window:
     promise: Promise = PROMISE
     front_stamped: bool = True
     ready_stamped: bool = True
-    ready_values: dict[int, bytes] = field(default_factory=dict)
-    """By offset, those that aren't as they were produced."""
+    front_values: Mapping[int, bytes | None] = field(default_factory=dict)
+    ready_values: Mapping[int, bytes | None] = field(default_factory=dict)
+    dead_values: Mapping[int, bytes | None] = field(default_factory=dict)
+    """By offset, those that aren't what all others are."""
 
     def committed(self, front: int, delays: int = 100) -> "Window":
         bounds = replace(self.bounds, front_committed=(front, front), delays_committed=(delays, delays, delays))
@@ -73,16 +85,13 @@ class Window:
 
     @cached_property
     def places(self) -> DataFrame:
-        ready = kafka(self.spark, self.ready, stamped_by_broker=self.ready_stamped)
-        for offset, value in self.ready_values.items():
-            ready = ready.withColumn(
-                "value", sf.when(sf.col("offset") == offset, sf.lit(value)).otherwise(sf.col("value"))
-            )
+        front = kafka(self.spark, self.front, stamped_by_broker=self.front_stamped, values=self.front_values)
+        ready = kafka(self.spark, self.ready, stamped_by_broker=self.ready_stamped, values=self.ready_values)
         made = [
-            facts.of_front(kafka(self.spark, self.front, stamped_by_broker=self.front_stamped), self.bounds),
+            facts.of_front(front, self.bounds),
             facts.of_delays(kafka(self.spark, self.delays), self.bounds),
             facts.of_ready(ready, self.bounds),
-            facts.of_dead_letters(kafka(self.spark, self.dead), self.bounds),
+            facts.of_dead_letters(kafka(self.spark, self.dead, values=self.dead_values), self.bounds),
         ]
         return places_of(made, self.bounds, self.promise, shuffle_partitions=1).persist()
 
@@ -111,7 +120,7 @@ def hop(place: Place, due_ms: int = 0, *, root: Place | None = None) -> list[Hea
 
 
 def dead_letter(
-    place: Place, *, attempt: int = 0, reason: DeadLetterReason = DeadLetterReason.TOO_LARGE
+    place: Place, *, attempt: int = 0, reason: DeadLetterReason = DeadLetterReason.RETRY_CAP_EXCEEDED
 ) -> list[Header]:
     return copies.dead_letter(
         [], attempt=attempt, root=Root(*place, "id"), origin=origin(*place), reason=reason, error=b"e"
@@ -122,8 +131,9 @@ def level(number: int) -> list[Header]:
     return [("dt-delay-level", b"%d" % number)]
 
 
-def retry(attempt: int, chain: str = "c", group: str = "g") -> list[Header]:
-    return [("dt-attempt", b"%d" % attempt), ("dt-id", chain.encode()), ("dt-group", group.encode())]
+def retry(attempt: int, chain: str | None = None, group: str = "g") -> list[Header]:
+    of_chain: list[Header] = [] if chain is None else [("dt-id", chain.encode()), ("dt-group", group.encode())]
+    return [("dt-attempt", b"%d" % attempt), *of_chain]
 
 
 def fates(window: Window) -> dict[str, str]:

@@ -18,10 +18,10 @@ _MARKS = 2**35
 AUDIT_INTERVAL_SECONDS = 86_400
 """What an audit looks at has to outlive two of these."""
 
-_DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
+DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 """Kafka's default for `max.message.bytes`: a batch as the broker sees it, compressed. Producers send none that is larger before it is
 compressed, unless they are told to."""
-FRONT_MAX_MESSAGE_BYTES = 2 * _DEFAULT_MAX_MESSAGE_BYTES
+FRONT_MAX_MESSAGE_BYTES = 2 * DEFAULT_MAX_MESSAGE_BYTES
 COPY_MAX_MESSAGE_BYTES = 8 * 1_048_576
 """A copy has our headers too, and may compress worse than the original: the source's codec is not known to a consumer. A retry, which
 goes to the front topic, is such a copy as well. It is the most that several managed services allow."""

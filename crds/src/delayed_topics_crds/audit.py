@@ -167,13 +167,13 @@ class Account(Status):
     wrong_partition: int | None = None
     """Of the released: in another ready partition than their front partition's."""
     changed: int | None = None
-    """Of the released: key, value or a header is not what was produced."""
+    """Of the released and the dead-lettered: key, value or a header is not what was produced."""
     wrong_attempt: int | None = None
     """Of the released: `dt-attempt` is not what it has to be."""
     over_cap: int | None = None
     """Of the released: retried more often than `retryCap` allows."""
     wrongly_dead_lettered: int | None = None
-    """Of the dead-lettered: as retried too often, though `retryCap` allowed another attempt."""
+    """Of the dead-lettered: their own headers, their size or `retryCap` contradict the reason in `dt-reason`."""
     forged: int | None = None
     """Outcomes that name a record as their origin which they were not made from."""
 

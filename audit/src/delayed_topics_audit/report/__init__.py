@@ -84,7 +84,7 @@ def checks(window: AuditWindow, account: Account) -> list[Check]:
         Check(promise="Key, value and headers unchanged", broken=account.changed),
         Check(promise="The right attempt", broken=account.wrong_attempt),
         Check(promise=f"At most {window.retry_cap} retries", broken=account.over_cap),
-        Check(promise="No retry withheld", broken=account.wrongly_dead_lettered),
+        Check(promise="Dead-lettered only for a reason", broken=account.wrongly_dead_lettered),
         Check(
             promise=f"Late by no more than {duration(window.max_lateness_ms)}",
             broken=account.late,

@@ -1,0 +1,123 @@
+"""Why a worker makes a dead letter of a record: what `delayed_topics_engine` decides by the record's own headers, as columns of Spark.
+
+Reasons are numbers here, so that they are shuffled and compared as such. The columns need `header_columns.texts` with the names in
+CLIENTS, and of a hop those in HOPS too.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Final
+
+from delayed_topics_core import headers as own
+from delayed_topics_core.reasons import DeadLetterReason
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+
+from delayed_topics_audit import header_columns as headers
+
+MAX_ATTEMPT: Final = 2**31 - 1
+MAX_OWN_BYTES: Final = 4096
+
+_NUMBERS: Final = (own.DELIVER_AT, own.DELAY_LEVEL, own.GENERATION, own.CREATED_AT, own.DONE_AT)
+_TEXTS: Final = {own.ID: own.MAX_ID_BYTES, own.GROUP: own.MAX_GROUP_BYTES, own.TARGET: own.MAX_GROUP_BYTES}
+CLIENTS: Final = (own.ATTEMPT, *_NUMBERS, *_TEXTS, own.ERROR)
+"""What a client may say."""
+HOPS: Final = (own.ROOT, own.DUE_AT, own.HOPS)
+"""What a worker says of a hop, once each."""
+
+_REASONS: Final = tuple(reason for reason in DeadLetterReason if reason != DeadLetterReason.REJECTED)
+UNREADABLE: Final = (
+    DeadLetterReason.HEADER_TWICE,
+    DeadLetterReason.HEADERS_TOO_LARGE,
+    DeadLetterReason.HEADER_UNREADABLE,
+)
+"""Nothing that the own headers say is believed then."""
+
+
+def number(reason: DeadLetterReason) -> int:
+    """Of a reason that a worker may have."""
+    return _REASONS.index(reason)
+
+
+def one_of(column: str, reasons: Sequence[DeadLetterReason]) -> Column:
+    return sf.col(column).isin(*map(number, reasons))
+
+
+def told() -> Column:
+    """The reason that a dead letter tells; a number of its own for a word that no worker writes."""
+    known = reduce(
+        lambda made, reason: made.when(headers.text(own.REASON) == reason.value, number(reason)),
+        _REASONS[1:],
+        sf.when(headers.text(own.REASON) == _REASONS[0].value, number(_REASONS[0])),
+    )
+    return known.otherwise(len(_REASONS))
+
+
+def of_client() -> Column:
+    """Of a record of the front topic, or of one that a client wrote into the delays topic; null: it is not refused. The retry cap
+    is looked at elsewhere: what it was is not in the record."""
+    refused = (
+        _unreadable()
+        .when(headers.there(own.DELIVER_AT), number(DeadLetterReason.DELIVER_AT_UNSUPPORTED))
+        .when(headers.there(own.TARGET), number(DeadLetterReason.TARGET_UNSUPPORTED))
+    )
+    # most records have none, and are not looked at any further
+    return sf.when(sf.arrays_overlap("keys", sf.array(*map(sf.lit, CLIENTS))), refused)
+
+
+def of_hop() -> Column:
+    """The same of a record that looks like a worker's hop."""
+    damaged = _no_number(own.DUE_AT) | _no_number(own.HOPS)
+    return (
+        sf.when(_twice(HOPS), number(DeadLetterReason.HEADER_TWICE))
+        .when(~headers.is_root(), number(DeadLetterReason.HEADER_UNREADABLE))
+        .otherwise(_unreadable(damaged))
+    )
+
+
+def garbled() -> Column:
+    """A header's key may be no UTF-8, for which a worker refuses the record too. Java replaces what it can't read, and there are
+    keys that have that character anyway."""
+    return headers.true(sf.array_join("keys", "").contains("\ufffd"))
+
+
+def size() -> Column:
+    """Bytes of key, value and headers."""
+    joined = [sf.array_join("keys", ""), sf.array_join(sf.col("values").cast("array<string>"), "")]
+    parts = [sf.coalesce(sf.octet_length(part), sf.lit(0)) for part in (sf.col("key"), sf.col("value"), *joined)]
+    return reduce(Column.__add__, parts).cast("long")
+
+
+def _unreadable(damaged: Column | None = None) -> Column:
+    """Of what a client may say, in the order in which the engine looks at it; to be gone on with."""
+    bytes_each = [
+        sf.when(headers.there(name), len(name) + sf.coalesce(sf.octet_length(headers.text(name)), sf.lit(0))).otherwise(
+            0
+        )
+        for name in CLIENTS
+    ]
+    level_zero = headers.true(headers.number(own.DELAY_LEVEL) == 0)
+    beyond = headers.true(headers.number(own.ATTEMPT) > MAX_ATTEMPT)
+    illegible = [*map(_no_number, (own.ATTEMPT, *_NUMBERS)), *(_no_text(name, most) for name, most in _TEXTS.items())]
+    unreadable = [level_zero, beyond, *illegible, *([] if damaged is None else [damaged])]
+    return (
+        sf.when(_twice(CLIENTS), number(DeadLetterReason.HEADER_TWICE))
+        .when(reduce(Column.__add__, bytes_each) > MAX_OWN_BYTES, number(DeadLetterReason.HEADERS_TOO_LARGE))
+        .when(reduce(Column.__or__, unreadable), number(DeadLetterReason.HEADER_UNREADABLE))
+    )
+
+
+def _twice(names: Sequence[str]) -> Column:
+    """Which of them it is takes a pass over the headers that Spark does not compile, so it is asked only if any is there twice."""
+    some = sf.size(sf.array_distinct("keys")) < sf.size("keys")
+    these = sf.filter("keys", lambda key: key.isin(*names))
+    return sf.when(some, sf.size(sf.array_distinct(these)) < sf.size(these)).otherwise(False)
+
+
+def _no_number(name: str) -> Column:
+    return headers.there(name) & headers.number(name).isNull()
+
+
+def _no_text(name: str, most: int) -> Column:
+    legible = headers.text(name).rlike(rf"^[\x00-\x7F]{{1,{most}}}\z")
+    return headers.there(name) & ~headers.true(legible)

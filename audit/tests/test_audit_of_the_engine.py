@@ -1,0 +1,103 @@
+"""The audit holds every record against what the engine makes of it: so it has to read own headers as the engine does."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+import delayed_topics_engine as engine
+import pytest
+from delayed_topics_audit.facts import Bounds
+from delayed_topics_audit.place import MAX_OFFSET
+from delayed_topics_audit_testing.rows import Row, Window, dead_letter, flaws
+from delayed_topics_core.headers import Header, Root
+from delayed_topics_core.reasons import DeadLetterReason
+from delayed_topics_worker_testing.engine_records import TOPIC_ID, Case, Cases
+from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+CASES = 1_000
+FIRST = 2**41
+"""Above the offsets that Cases lets hops come from, so that none is another case's."""
+PARTITIONS = 128
+WORKERS_REASONS = [reason for reason in DeadLetterReason if reason != DeadLetterReason.REJECTED]
+EVERYWHERE = Bounds(
+    front_from=(0,) * PARTITIONS, front_committed=(2 * FIRST,) * PARTITIONS,
+    delays_from=(0,) * PARTITIONS, delays_committed=(2 * FIRST,) * PARTITIONS,
+    ready_partitions=(1, PARTITIONS), retry_cap=2**31, least_limit_bytes=0, front_id=TOPIC_ID, delays_id=TOPIC_ID,
+)  # fmt: skip
+
+
+def cases(seed: int) -> list[Case]:
+    """Each at a place of its own."""
+    drawn = Cases(Random(seed))
+    every = [drawn.draw() for _ in range(CASES)]
+    return [replace(case, partition=min(case.partition, 99), offset=FIRST + at) for at, case in enumerate(every)]
+
+
+def copied(case: Case, random: Random) -> engine.Copy:
+    """What the engine makes of it first; of some as if Kafka had refused that as too large."""
+    record, policy = case.record(), case.setting.policy
+    if random.random() < 0.1:
+        return engine.too_large(record, value_bytes=5, foreign_headers=random.random() < 0.5)
+    found = engine.decide(record, policy, case.now_ms)
+    return found if isinstance(found, engine.Copy) else engine.release(record, found, found.due_at_ms)
+
+
+def headers_of(case: Case) -> Sequence[Header]:
+    """As Java has them where a key is not UTF-8."""
+    return [("\ufffd", b"1")] if case.headers is None else case.headers
+
+
+def named(headers: Sequence[tuple[bytes, bytes | None]]) -> list[Header]:
+    return [(name.decode(), value) for name, value in headers]
+
+
+def test_what_the_engine_makes_of_any_record_is_right(spark: SparkSession) -> None:
+    seed = Random().randrange(10**6)
+    print("seed", seed)  # what a failure is repeated with
+    random = Random(seed)
+    rows: dict[str, list[Row]] = {"f": [], "d": [], "ready": [], "delays": [], "dead-letter": []}
+    cut: dict[int, None] = {}
+    for case in cases(seed):
+        copy = copied(case, random)
+        if Root.decode(copy.root).offset > MAX_OFFSET:  # no audit counts so far
+            continue
+        rows[case.door].append((case.partition, case.offset, 0, headers_of(case)))
+        rows[copy.target].append((0, case.offset, 0, named(copy.headers)))
+        if copy.reason == DeadLetterReason.TOO_LARGE:
+            cut[case.offset] = None
+    assert all(rows.values()), "each way that a record can take"
+    window = Window(
+        spark=spark, front=rows["f"], delays=rows["d"], ready=rows["ready"], dead=rows["dead-letter"], dead_values=cut,
+        bounds=EVERYWHERE,
+    )  # fmt: skip
+    found = flaws(window)
+    assert {flaw: found.get(flaw) for flaw in ("changed", "wrong_attempt", "wrongly_dead_lettered")} == {
+        "changed": None,
+        "wrong_attempt": None,
+        "wrongly_dead_lettered": None,
+    }
+
+
+def test_no_other_reason_than_the_engines_is_right(spark: SparkSession) -> None:
+    """But that it was tried too often, which its cap decides, and that it was too large."""
+    seed = Random().randrange(10**6)
+    print("seed", seed)
+    random = Random(seed)
+    others = [
+        reason
+        for reason in WORKERS_REASONS
+        if reason not in (DeadLetterReason.TOO_LARGE, DeadLetterReason.RETRY_CAP_EXCEEDED)
+    ]
+    front: list[Row] = []
+    dead: list[Row] = []
+    for case in cases(seed):
+        if case.door == "f" and case.headers is not None:
+            found = engine.decide(case.record(), case.setting.policy, case.now_ms)
+            right = found.reason if isinstance(found, engine.Copy) else None
+            wrong = random.choice([reason for reason in others if reason != right])
+            front.append((0, case.offset, 0, case.headers))
+            dead.append((0, case.offset, 1, dead_letter(("f", 0, case.offset), reason=wrong)))
+    window = Window(spark=spark, front=front, dead=dead, bounds=EVERYWHERE)
+    assert flaws(window)["wrongly_dead_lettered"] == [f"f:0:{at}" for _, at, _, _ in front]
