@@ -208,6 +208,7 @@ def test_a_clean_run_is_called_clean_and_one_lost_and_one_doubled_are_found(
     hopped = RECORDS // 2 - PARTITIONS  # the last of each partition is of level 2, no hundredth one is
     assert clean.verdict == "Verified", clean.message
     assert clean.account == Account(
+        offsets_read=sum(map(sum, window.end_offsets.values())),
         produced=RECORDS + hopped,
         released=RECORDS - dead - PARTITIONS,
         hopped=hopped,
@@ -219,10 +220,13 @@ def test_a_clean_run_is_called_clean_and_one_lost_and_one_doubled_are_found(
     lost_at = relayed.committed[relayed.names.front][1]
     relayed.committed[relayed.names.front][1] += 1
     doubled = copy_of_a_release(relayed)
-    result = judged(relayed.freeze())
+    window = relayed.freeze()
+    result = judged(window)
     assert result.verdict == "Violated"
     assert clean.account is not None
-    assert result.account == replace(clean.account, lost=1, doubled=1, doubled_beyond_promise=1, pending=PARTITIONS - 1)
+    read = sum(map(sum, window.end_offsets.values()))
+    wrong = {"lost": 1, "doubled": 1, "doubled_beyond_promise": 1, "pending": PARTITIONS - 1}
+    assert result.account == replace(clean.account, **wrong, offsets_read=read)
     assert result.offenders["lost"] == [f"f:1:{lost_at}"]
     (double,) = result.offenders["doubled"]
     root = Root.decode(dict(headers_of(doubled))["dt-root"] or b"")

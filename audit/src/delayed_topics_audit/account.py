@@ -86,7 +86,7 @@ class BlindSpot:
 @dataclass(frozen=True, kw_only=True)
 class Counted:
     """Everything that was counted over one window. `percentiles_ms`: of lateness, by name. `one_in`: of so many records one.
-    `overdue_ms`: for how long what is overdue has been due, at the most."""
+    `overdue_ms`: for how long what is overdue has been due, at the most. `offsets_read`: of all four topics."""
 
     topic: str
     partitions: Sequence[PartitionAccount]
@@ -95,12 +95,16 @@ class Counted:
     percentiles_ms: Mapping[str, int] = field(default_factory=dict)
     pending_since_ms: int | None = None
     overdue_ms: int = 0
+    offsets_read: int = 0
     offenders: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """Over all partitions: produced = released + hopped + dead_lettered + cancelled + pending + lost."""
+    """Over all partitions: produced = released + hopped + dead_lettered + cancelled + pending + lost.
+
+    offsets_read: of all four topics, for this account.
+    """
 
     produced: int = 0
     released: int = 0
@@ -121,6 +125,7 @@ class Account:
     forged: int = 0
     overdue: int = 0
     wrongly_dead_lettered: int = 0
+    offsets_read: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +229,7 @@ def _total(counted: Counted) -> Account:
         forged=flaws.forged,
         overdue=flaws.overdue,
         wrongly_dead_lettered=flaws.wrongly_dead_lettered,
+        offsets_read=counted.offsets_read,
     )
 
 

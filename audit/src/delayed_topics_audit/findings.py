@@ -47,7 +47,9 @@ class Findings:
     step_ms: int = checks.MINUTE_MS
 
 
-def count(spark: SparkSession, places: DataFrame, window: AuditWindow, told: Told, say: Progress) -> Findings:
+def count(
+    spark: SparkSession, places: DataFrame, window: AuditWindow, told: Told, say: Progress, *, offsets_read: int
+) -> Findings:
     """`places` is gone over several times, it should be persisted."""
     events = told.causes
     partitions = [_partition(row.asDict()) for row in checks.accounts(places).collect()]
@@ -80,6 +82,7 @@ def count(spark: SparkSession, places: DataFrame, window: AuditWindow, told: Tol
         pending_since_ms=totals["pending_since_ms"],
         overdue_ms=max(0, window.frozen_at_ms - (totals["overdue_since_ms"] or window.frozen_at_ms)),
         offenders=offenders,
+        offsets_read=offsets_read,
     )
     return Findings(
         counted=counted,

@@ -69,7 +69,8 @@ def audit(
             output.prepare(spark)
         say(f"reading {_offsets(window, before):,} offsets of {window.topic} and its three topics")
         places = _places(spark, connection, window, before)
-        findings = count(spark, places, window, _told(connection, window.topic, say), say)
+        told = _told(connection, window.topic, say)
+        findings = count(spark, places, window, told, say, offsets_read=_offsets(window, before))
         if output is not None and output.parquet:
             output.write_places(places)
             say(f"every record's account is in {output.folder}")

@@ -176,6 +176,8 @@ class Account(Status):
     """Of the dead-lettered: their own headers, their size or `retryCap` contradict the reason in `dt-reason`."""
     forged: int | None = None
     """Outcomes that name a record as their origin which they were not made from."""
+    offsets_read: int | None = None
+    """Offsets of the four topics that were read for this account."""
 
 
 class Offenders(Status):
