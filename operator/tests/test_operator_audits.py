@@ -155,44 +155,6 @@ def test_an_audit_of_everything_is_no_link_of_the_chain() -> None:
     assert world.audited is None
 
 
-def test_two_audits_of_one_delayed_topic_take_turns() -> None:
-    world = AuditWorld(ahead="first")
-    world.settle()
-    assert world.config_map is None
-    complete = world.condition(Condition.COMPLETE)
-    assert (complete.status, complete.reason) == ("False", Reason.AUDIT_WAITING)
-    assert "audit first of the same DelayedTopic comes first" in complete.message
-    world.ahead = None
-    world.settle()
-    assert world.job is not None
-
-
-@pytest.mark.parametrize("verdict", ["Verified", "Violated"])
-def test_the_verdict_of_an_earlier_window_does_not_replace_that_of_a_later_one_though_it_came_last(
-    verdict: str,
-) -> None:
-    first = running(AuditWorld(raw=audit_resource("first")))
-    later = replace(WINDOW, frozen_at_ms=WINDOW.frozen_at_ms + 60_000)
-    second = running(AuditWorld(raw=audit_resource("second"), frozen=later))
-    second.topic = first.topic
-    second.job_reports("Violated")
-    second.settle()
-    first.job_reports(verdict)
-    assert first.job is not None
-    first.job["status"]["completionTime"] = "2026-01-02T02:00:00Z"
-    first.settle()
-    status = first.topic_model().status
-    assert status.last_audit is not None
-    assert status.last_violation is not None
-    assert (status.last_audit.name, status.last_audit.verdict, status.last_violation.name) == (
-        "second",
-        "Violated",
-        "second",
-    )
-    second.settle()
-    assert first.topic_model().status == status
-
-
 def test_the_verdict_on_a_deleted_delayed_topic_is_not_said_of_its_successor() -> None:
     world = running()
     world.job_reports("Verified")

@@ -1,12 +1,15 @@
 """Of several audits of one DelayedTopic one at a time freezes its offsets and has a Job."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_operator.audits.turns import Turns
 from delayed_topics_operator.store import Manifest, Store
 from delayed_topics_operator.translate import FINALIZER
-from delayed_topics_operator_testing.audit_world import audit_resource
+from delayed_topics_operator_testing.audit_world import WINDOW, AuditWorld, audit_resource
 
 
 def audit(name: str, *, made: str = "2026-01-01T00:00:00Z", topic: str = "orders", **spec: Any) -> Manifest:
@@ -60,3 +63,47 @@ def test_one_that_is_deleted_or_made_anew_or_waits_for_the_end_of_its_window_hol
     again["metadata"]["uid"] = "another"
     store.put(again)
     assert turns.ahead(again) == "d"
+
+
+def begun(world: AuditWorld) -> AuditWorld:
+    world.settle()
+    assert world.job is not None
+    return world
+
+
+def test_two_audits_of_one_delayed_topic_take_turns() -> None:
+    world = AuditWorld(ahead="first")
+    world.settle()
+    assert world.config_map is None
+    complete = world.condition(Condition.COMPLETE)
+    assert (complete.status, complete.reason) == ("False", Reason.AUDIT_WAITING)
+    assert "audit first of the same DelayedTopic comes first" in complete.message
+    world.ahead = None
+    world.settle()
+    assert world.job is not None
+
+
+@pytest.mark.parametrize("verdict", ["Verified", "Violated"])
+def test_the_verdict_of_an_earlier_window_does_not_replace_that_of_a_later_one_though_it_came_last(
+    verdict: str,
+) -> None:
+    first = begun(AuditWorld(raw=audit_resource("first")))
+    later = replace(WINDOW, frozen_at_ms=WINDOW.frozen_at_ms + 60_000)
+    second = begun(AuditWorld(raw=audit_resource("second"), frozen=later))
+    second.topic = first.topic
+    second.job_reports("Violated")
+    second.settle()
+    first.job_reports(verdict)
+    assert first.job is not None
+    first.job["status"]["completionTime"] = "2026-01-02T02:00:00Z"
+    first.settle()
+    status = first.topic_model().status
+    assert status.last_audit is not None
+    assert status.last_violation is not None
+    assert (status.last_audit.name, status.last_audit.verdict, status.last_violation.name) == (
+        "second",
+        "Violated",
+        "second",
+    )
+    second.settle()
+    assert first.topic_model().status == status
