@@ -51,6 +51,7 @@ OTHER_FLAGS: tuple[dict[str, Any], ...] = (
         "operator": {
             "logLevel": "WARNING",
             "resyncSeconds": 300,
+            "registryMebibytes": 32,
             "nodeSelector": {"disk": "ssd"},
             "tolerations": [{"operator": "Exists"}],
             "affinity": {"nodeAffinity": {}},

@@ -19,6 +19,7 @@ FILES = Path(__file__).resolve().parents[1] / "delayed-topics" / "files"
 ALERTS = FILES / "alerts.yaml"
 CONDITION = 'delayed_topics_operator_condition{kind="DelayedTopic", type="%s", status="%s", reason="%s"}'
 LATENESS = 'delayedtopics_lateness_seconds_bucket{topic="orders", le="%s"}'
+OVERDUE = 'delayed_topics_operator_overdue_seconds{kind="DelayedTopic"}'
 
 HEALTHY = {
     'delayedtopics_alarms{topic="orders", reason="TopicMissing"}': "0x60",

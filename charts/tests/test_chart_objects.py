@@ -203,10 +203,11 @@ def test_service_accounts_are_annotated_as_told(render: Any) -> None:
     }
 
 
-def test_what_the_operator_logs_and_how_often_it_compares_is_by_value(render: Any) -> None:
-    assert {"--log-level=INFO", "--resync-seconds=30"} <= set(operator_arguments(render()))
-    told = render({"operator": {"logLevel": "DEBUG", "resyncSeconds": 3600}})
-    assert {"--log-level=DEBUG", "--resync-seconds=3600"} <= set(operator_arguments(told))
+def test_what_the_operator_logs_how_often_it_compares_and_how_much_it_holds_is_by_value(render: Any) -> None:
+    by_default = {"--log-level=INFO", "--resync-seconds=30", "--registry-mebibytes=8"}
+    assert by_default <= set(operator_arguments(render()))
+    told = render({"operator": {"logLevel": "DEBUG", "resyncSeconds": 3600, "registryMebibytes": 64}})
+    assert {"--log-level=DEBUG", "--resync-seconds=3600", "--registry-mebibytes=64"} <= set(operator_arguments(told))
 
 
 def test_the_operator_is_told_what_every_pod_that_it_makes_has(render: Any) -> None:

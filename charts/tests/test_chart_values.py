@@ -94,6 +94,7 @@ def test_a_misspelt_value_is_refused_wherever_it_is(helm: Cluster, tmp_path: Pat
         {"operator": {"podLabels": {"team": 7}}},
         {"operator": {"logLevel": "info"}},
         {"operator": {"resyncSeconds": 0}},
+        {"operator": {"registryMebibytes": 0}},
         {"fsGroup": 0},
         {"networkPolicies": {"kafkaPorts": ["kafka"]}},
         {"networkPolicies": {"scrapers": ["monitoring"]}},

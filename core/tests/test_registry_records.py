@@ -1,10 +1,12 @@
 """Who owns a topic, and whether every record reads back."""
 
+import json
 import sys
 
 import pytest
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.errors import IllegalTopicName, UnreadableRecord
+from delayed_topics_core.events import Event
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import MAX_FRONT_NAME_LENGTH, TopicNames, check_topic_name
 from delayed_topics_core.registry import (
@@ -33,6 +35,42 @@ LAYOUT = evolve(
 
 def claim(topic: str, owner: Owner) -> Claim:
     return Claim(topic=topic, owner=owner)
+
+
+@pytest.mark.parametrize("ranges", ["0-9999999999", "0-60000,60001-120000"])
+def test_a_layout_of_more_partitions_than_there_can_be_is_unreadable_before_it_fills_the_memory(ranges: str) -> None:
+    record = LayoutRecord(
+        topic="orders",
+        owner=SHOP,
+        state="serving",
+        layout=LAYOUT,
+        retry_cap=5,
+        front_partitions=3,
+        ready_partitions=4,
+        group="g",
+    )
+    body = json.loads(encode(record))
+    body["kinds"][0]["partitions"] = ranges
+    with pytest.raises(UnreadableRecord, match="more than 100000 numbers"):
+        decode(record.key, json.dumps(body).encode())
+
+
+def test_a_record_that_is_nested_too_deep_is_unreadable() -> None:
+    with pytest.raises(UnreadableRecord):
+        decode("layout/orders", b"[" * 100_000)
+    with pytest.raises(UnreadableRecord):
+        Event.decode(b"[" * 100_000)
+
+
+def test_whose_topic_it_is_follows_claims_that_come_and_go_and_a_copy_stays_as_it_was() -> None:
+    read = state(claim("orders", SHOP), claim("orders", EVIL))
+    assert read.holder("orders") == claim("orders", SHOP)
+    before = read.copy()
+    read.apply(2, claim("orders", SHOP).key, None)
+    assert read.holder("orders") == claim("orders", EVIL)
+    read.apply(3, claim("orders", SHOP).key, encode(claim("orders", SHOP)))
+    assert read.holder("orders") == claim("orders", EVIL)
+    assert before.holder("orders") == claim("orders", SHOP)
 
 
 def state(*records: RegistryRecord) -> RegistryState:

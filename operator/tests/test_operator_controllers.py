@@ -9,6 +9,7 @@ import pytest
 from delayed_topics_core.reasons import Reason
 from delayed_topics_crds import KafkaConnectionSpec
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import KafkaUnreachable, RegistryTooLarge
 from delayed_topics_kafka.model import BrokerInfo, ClusterInfo
 from delayed_topics_operator.audits.controller import _topic
 from delayed_topics_operator.controllers.connection import Connections, _Entry, _now
@@ -24,7 +25,7 @@ from delayed_topics_operator.queue import Key
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
 from delayed_topics_operator.tenure import Tenure
-from delayed_topics_operator_testing.world import resource
+from delayed_topics_operator_testing.world import resource, usable
 from pydantic import ValidationError
 
 OURS = Key("KafkaConnection", "shop", "ours")
@@ -203,6 +204,24 @@ def test_who_waits_for_a_connection_that_nobody_gets_to_look_at_waits_no_longer_
     state, link = connections(stored(), gone_after_seconds=0).look(OURS)
     assert link is None
     assert isinstance(state, Unusable)
+
+
+def test_one_call_without_an_answer_has_the_connection_looked_at_and_a_registry_that_is_lost_ends_its_use() -> None:
+    looked = connections(stored(), tenant_namespaces=("shop",))
+    told: list[str] = []
+    looked._doubted, looked._changed = lambda _: told.append("look"), lambda _: told.append("changed")
+    link = SimpleNamespace(registry_id="r", connection=Connection(bootstrap_servers="127.0.0.1:1"))
+    state = usable()
+    looked._entries[OURS] = _Entry(state, link=link, generation=1)  # type: ignore[arg-type]
+    looked.doubt(OURS, KafkaUnreachable("no answer"))
+    looked.doubt(OURS, KafkaUnreachable("no answer again"))
+    assert looked.look(OURS)[0] is state
+    assert told == ["look"]
+    looked.doubt(OURS, RegistryTooLarge("too large", code="REGISTRY_TOO_LARGE"))
+    said, link_now = looked.look(OURS)
+    assert isinstance(said, Unusable)
+    assert (said.reason, link_now) == (Reason.REGISTRY_TOO_LARGE, None)
+    assert told == ["look", "look", "changed"]
 
 
 def test_bootstrap_servers_that_lead_to_another_cluster_stop_the_connection() -> None:

@@ -122,6 +122,7 @@ def test_a_process_that_was_frozen_past_its_tenure_calls_neither_kafka_nor_the_a
             Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": 0}),
             timeout_seconds=1,
             threads=1,
+            registry_bytes=1,
             woken=lambda _: None,
             transactional_id="operator",
             tenure=tenure,

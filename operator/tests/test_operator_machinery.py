@@ -15,7 +15,8 @@ from delayed_topics_kafka.errors import GroupActive, KafkaUnreachable
 from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_operator.eventlog import EventLog, WorkerNews
 from delayed_topics_operator.gateways.gather import Gatherer
-from delayed_topics_operator.gateways.groups import _portable, _with_errors
+from delayed_topics_operator.gateways.groups import _with_errors
+from delayed_topics_operator.gateways.helper import portable
 from delayed_topics_operator.gateways.kafka import KafkaLink, merged
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.queue import MAX_BACKOFF_SECONDS, Key, WakeQueue
@@ -306,7 +307,7 @@ def test_errors_of_group_calls_come_back_from_the_helper_as_they_were() -> None:
         "h": {("orders", 0): KafkaUnreachable("away"), ("orders", 1): CommittedOffset(7)},
         "i": None,
     }
-    back = _with_errors(pickle.loads(pickle.dumps(_portable(outcome))))
+    back = _with_errors(pickle.loads(pickle.dumps(portable(outcome))))
     assert back["i"] is None
     assert back["h"]["orders", 1] == CommittedOffset(7)
     assert (type(back["g"]), back["g"].code, str(back["g"])) == (GroupActive, "NON_EMPTY_GROUP", "members are in it")
@@ -319,6 +320,7 @@ def test_calls_by_a_connection_that_was_closed_meanwhile_are_tried_again_later()
             Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": 0}),
             timeout_seconds=1,
             threads=1,
+            registry_bytes=1,
             woken=lambda topics: None,
             transactional_id="operator",
             tenure=Tenure.without_end(),
@@ -338,7 +340,8 @@ def test_what_the_operator_itself_has_made_is_begun_although_it_was_known_before
         )
         runtime = Runtime(settings=settings, kube=cast(Kube, None), cluster="cluster", tenure=Tenure.without_end())
         metadata = {"namespace": "shop", "name": "orders-1", "uid": "u", "resourceVersion": "7"}
-        audit = {"kind": "DelayedTopicAudit", "metadata": metadata}
+        spec = {"delayedTopicRef": {"name": "orders"}}
+        audit = {"kind": "DelayedTopicAudit", "metadata": metadata, "spec": spec}
         runtime.store.put(audit)
         queue = runtime.runners["DelayedTopicAudit"].queue
         runtime.seen("MODIFIED", audit)

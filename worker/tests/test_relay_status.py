@@ -10,8 +10,10 @@ pytestmark = pytest.mark.broker
 
 
 def events_of(world: World, orders: Declared) -> list[Event]:
+    told: list[Event] = []
     with EventFollower(world.connection) as follower:
-        return [event for event in follower.catch_up(120) if event.topic == orders.names.front]
+        follower.catch_up(120, told.append)
+    return [event for event in told if event.topic == orders.names.front]
 
 
 def test_counts_and_probes_tell_what_happened(world: World) -> None:

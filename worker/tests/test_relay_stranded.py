@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
+from delayed_topics_core.events import Event
 from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_engine import Engine
@@ -78,8 +79,10 @@ def test_a_replaced_producer_is_an_event_since_what_it_had_on_its_way_may_come_o
         places: list[object] = []
 
         def replaced() -> bool:
-            told = [event for event in follower.catch_up(60) if event.topic == orders.names.front]
-            places.extend(event.detail["places"] for event in told if event.kind == "producers-replaced")
+            told: list[Event] = []
+            follower.catch_up(60, told.append)
+            ours = [event for event in told if event.topic == orders.names.front]
+            places.extend(event.detail["places"] for event in ours if event.kind == "producers-replaced")
             return bool(places)
 
         wait_until(replaced, what="the event")

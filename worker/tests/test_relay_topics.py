@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from delayed_topics_core.events import Event
 from delayed_topics_core.layout import LayoutSpec, evolve
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Reason
@@ -180,9 +181,10 @@ def test_records_of_a_new_delay_go_to_its_new_partition_without_an_alarm(world: 
         orders.flush()
 
     assert len(orders.ready(15)) == 15
+    told_of: list[Event] = []
     with EventFollower(world.connection) as events:
-        told_of = [e for e in events.catch_up(60) if e.topic == orders.names.front]
-    assert {e.kind for e in told_of} == {"worker-started", "rebalance"}
+        events.catch_up(60, told_of.append)
+    assert {e.kind for e in told_of if e.topic == orders.names.front} == {"worker-started", "rebalance"}
 
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])

@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import Final
 
 from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.events import Event
 from delayed_topics_core.names import TopicNames
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
@@ -169,9 +170,10 @@ def promise_of(window: AuditWindow) -> Promise:
 
 def _told(connection: Connection, topic: str, say: Progress) -> Told:
     """Without a right to read the events the audit goes on, and nobody is blamed, nor excused."""
+    events: list[Event] = []
     try:
         with EventFollower(connection, client_id="delayed-topics-audit-events") as follower:
-            events = follower.catch_up(MAX_EVENT_SECONDS)
+            follower.catch_up(MAX_EVENT_SECONDS, events.append)
     except KafkaDoorError as e:
         say(f"what happened to the workers is not known: {e}")
         return Told()

@@ -51,6 +51,7 @@ def link_to(orders: Declared) -> KafkaLink:
         orders.world.connection,
         timeout_seconds=60,
         threads=4,
+        registry_bytes=2**20,
         woken=lambda _: None,
         transactional_id=f"operator-of-{orders.names.front}",
         tenure=Tenure.without_end(),

@@ -36,7 +36,7 @@ class Event:
         try:
             body = json.loads(value)
             event = cls(**{name: body[name] for name in ("kind", "topic", "member", "at_ms", "detail")})
-        except (KeyError, TypeError, ValueError) as e:
+        except (KeyError, TypeError, ValueError, RecursionError) as e:
             raise UnreadableRecord(f"an event doesn't parse: {e!r}") from e
         texts = (event.kind, event.topic, event.member)
         if not all(isinstance(text, str) for text in texts) or type(event.at_ms) is not int:

@@ -7,9 +7,12 @@ tables are only appended to, so no record that waits changes its meaning and no 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal
 
 Role = Literal["main", "delay", "retired"]
+
+MAX_RANGED: Final = 100_000
+"""Partitions of one kind; Kafka copes with no more in one topic."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,9 +141,12 @@ def format_ranges(numbers: Iterable[int]) -> str:
 
 
 def parse_ranges(text: str) -> tuple[int, ...]:
-    """The inverse of format_ranges."""
+    """The inverse of format_ranges. Raises ValueError, for more than MAX_RANGED numbers too: a few characters can stand for any number."""
     numbers: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        numbers.extend(range(int(first), int(last or first) + 1))
+        found = range(int(first), int(last or first) + 1)
+        if len(numbers) + len(found) > MAX_RANGED:
+            raise ValueError(f"{text[:50]!r} stands for more than {MAX_RANGED} numbers")
+        numbers.extend(found)
     return tuple(numbers)

@@ -54,6 +54,7 @@ class Reason(StrEnum):
     CLUSTER_CHANGED = "ClusterChanged"
     REGISTRY_LOST = "RegistryLost"
     OTHER_INSTALLATION = "OtherInstallation"
+    REGISTRY_TOO_LARGE = "RegistryTooLarge"
     # ownership
     CLAIM_HELD = "ClaimHeld"
     CLAIMED_BY_OTHER = "ClaimedByOther"

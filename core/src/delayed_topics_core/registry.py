@@ -365,7 +365,7 @@ def decode(key: str, value: bytes) -> RegistryRecord:
                 )
             case _:
                 raise UnreadableRecord(f"registry key {key!r} is of no known kind")
-    except (KeyError, TypeError, AttributeError, ValueError) as e:
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as e:
         raise UnreadableRecord(f"registry record {key!r} doesn't parse: {e!r}") from e
 
 

@@ -11,7 +11,8 @@ DelayedTopicsError (core)
         ├── GroupActive         members are in the group, so its offsets are theirs
         ├── SettingsRefused     some settings of a topic; `words_of` has Kafka's of each
         ├── RegistryLost        the registry's records were removed, or the topic was made again
-        └── WriterFenced        a newer writer of the same transactional id has taken over
+        ├── WriterFenced        a newer writer of the same transactional id has taken over
+        └── RegistryTooLarge    the registry has more than its reader holds
 """
 
 from collections.abc import Iterator, Mapping
@@ -69,6 +70,10 @@ class SettingsRefused(KafkaRefused):
 
 class RegistryLost(KafkaRefused):
     """The registry doesn't continue where it was read last."""
+
+
+class RegistryTooLarge(KafkaRefused):
+    """The registry has more than its reader was told to hold."""
 
 
 class WriterFenced(KafkaRefused):

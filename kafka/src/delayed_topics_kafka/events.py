@@ -1,7 +1,7 @@
 """Events of workers: written without waiting, read by the operator."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -12,7 +12,7 @@ from delayed_topics_core.names import EVENTS_TOPIC
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import RAISED, kafka_error
-from delayed_topics_kafka.reader import PartitionReader
+from delayed_topics_kafka.reader import PartitionReader, Read
 
 log = logging.getLogger(__name__)
 
@@ -80,24 +80,28 @@ class EventFollower(Closing):
         self._reader = PartitionReader(connection, EVENTS_TOPIC, client_id=client_id)
 
     def poll(self, timeout_seconds: float) -> list[Event]:
-        """What has come, waiting at most that long for the first. Raises KafkaDoorError."""
-        return _events([read.value for read in self._reader.poll(timeout_seconds)])
+        """The next events, waiting at most that long for the first. Raises KafkaDoorError."""
+        return list(_events(self._reader.poll(timeout_seconds)))
 
-    def catch_up(self, timeout_seconds: float) -> list[Event]:
-        """Everything up to the end as it is now. Raises KafkaDoorError."""
-        return _events([read.value for read in self._reader.catch_up(timeout_seconds)])
+    def catch_up(self, timeout_seconds: float, take: Callable[[Event], object]) -> None:
+        """Gives everything up to the end as it is now to `take`. Raises KafkaDoorError: KafkaUnreachable when nothing comes for that
+        time."""
+
+        def take_all(reads: list[Read]) -> None:
+            for event in _events(reads):
+                take(event)
+
+        self._reader.catch_up(timeout_seconds, take_all)
 
     def close(self) -> None:
         self._reader.close()
 
 
-def _events(values: Sequence[bytes | None]) -> list[Event]:
-    events: list[Event] = []
-    for value in values:
+def _events(reads: list[Read]) -> Iterator[Event]:
+    for read in reads:
         try:
-            events.append(Event.decode(value or b""))
+            yield Event.decode(read.value or b"")
         except UnknownEventKind as e:
             log.debug("a record of %s is passed over: %s", EVENTS_TOPIC, e)
         except UnreadableRecord as e:
             log.warning("a record of %s is passed over: %s", EVENTS_TOPIC, e)
-    return events

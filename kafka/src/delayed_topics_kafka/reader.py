@@ -1,8 +1,12 @@
-"""Reads a topic of one partition from its beginning, without a consumer group: the registry and the events."""
+"""Reads a topic of one partition from its beginning, without a consumer group: the registry and the events.
+
+It does so in pieces, so that a topic of a million records takes no more memory than one of a thousand.
+"""
 
 import logging
+from collections.abc import Callable
 from threading import Event
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -24,6 +28,15 @@ from delayed_topics_kafka.stranded import when_stranded
 log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 1000
+"""Records of a piece."""
+FETCHED_AHEAD: Final[dict[str, Any]] = {
+    "queued.min.messages": MOST_AT_ONCE,
+    "queued.max.messages.kbytes": 2048,
+    "fetch.message.max.bytes": 1_048_576,
+    "fetch.max.bytes": 2_097_152,
+}
+"""What the client library holds of what nobody has asked for yet: by default 100,000 records and 64 MiB. A larger record comes all
+the same, by itself."""
 
 _ASK_AGAIN = PASSING | {KafkaError._TIMED_OUT}
 _PASSED_OVER = frozenset(
@@ -48,6 +61,10 @@ class Read(NamedTuple):
     at_ms: int
 
 
+Take = Callable[[list[Read]], object]
+"""Is given what was read, piece after piece; the last may be empty."""
+
+
 class PartitionReader(Closing):
     """Poll-driven, without threads of its own; belongs to one thread at a time."""
 
@@ -57,6 +74,7 @@ class PartitionReader(Closing):
         self._stranded = Event()
         self._config: dict[str, Any] = {
             **when_stranded(self._stranded.set),  # which a connection can turn off
+            **FETCHED_AHEAD,
             **connection.client_config(),
             "client.id": client_id,
             "group.id": "delayedtopics.readers",
@@ -76,25 +94,32 @@ class PartitionReader(Closing):
             self._consumer = self._new_consumer(OFFSET_BEGINNING)
 
     def poll(self, timeout_seconds: float) -> list[Read]:
-        """What has come, waiting for the first of it. Raises KafkaDoorError; what was read by then comes with the next call."""
+        """The next piece, waiting for the first of it. Raises KafkaDoorError; what was read by then comes with the next call."""
         self._read(timeout_seconds)
         return self._hand_out()
 
-    def catch_up(self, timeout_seconds: float) -> list[Read]:
-        """Everything up to the end as it is now. Raises KafkaDoorError."""
+    def catch_up(self, timeout_seconds: float, take: Take) -> None:
+        """Everything up to the end as it is now. Raises KafkaDoorError; see read_to."""
         deadline = Deadline(timeout_seconds)
-        return self.read_to(self._end(deadline), deadline)
+        self.read_to(self._end(deadline), deadline, take)
 
-    def read_to(self, end: int, deadline: Deadline) -> list[Read]:
-        """Everything below the offset `end`, which has to be there already. Raises KafkaDoorError."""
+    def read_to(self, end: int, deadline: Deadline, take: Take) -> None:
+        """Everything below the offset `end`, which has to be there already. Raises KafkaDoorError, and what `take` raises.
+
+        The deadline begins anew with each piece: how much there is says nothing about Kafka.
+        """
         while self.position < end:
             if deadline.over:
                 raise KafkaUnreachable(
                     f"reading {self._topic}, Kafka at {self._bootstrap_servers} got to offset {self.position} of {end} "
-                    f"in {deadline.seconds:g} s; check the address, the network and the brokers"
+                    f"and no further in {deadline.seconds:g} s; check the address, the network and the brokers"
                 )
+            before = self.position
             self._read(min(0.1, deadline.remaining_seconds))
-        return self._hand_out()
+            if self.position > before:
+                take(self._hand_out())
+                deadline = Deadline(deadline.seconds)
+        take(self._hand_out())
 
     def close(self) -> None:
         self._consumer.close()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.names import REGISTRY_TOPIC
-from delayed_topics_core.registry import RegistryRecord, RegistryState, encode
+from delayed_topics_core.registry import LayoutRecord, RegistryRecord, RegistryState, encode
 
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
@@ -17,6 +17,7 @@ from delayed_topics_kafka.errors import (
     FENCED,
     RAISED,
     KafkaUnreachable,
+    RegistryTooLarge,
     WriterFenced,
     door_error,
     kafka_error,
@@ -30,6 +31,8 @@ TRANSACTION_TIMEOUT_MS = 10_000
 """Readers wait that long, and up to 10 s more until the broker looks, for a transaction of a writer that is frozen or killed. A
 successor ends it when it opens."""
 _ABORT_SECONDS = 1.0
+PARTITION_BYTES = 10
+"""A partition of a layout takes as much memory as so many bytes of another record."""
 
 
 class RegistryChange(NamedTuple):
@@ -46,21 +49,33 @@ class RegistryFollower(Closing):
     A record that doesn't parse is logged and passed over, so that a newer writer doesn't stop an older reader.
     """
 
-    def __init__(self, connection: Connection, *, client_id: str = "delayed-topics-registry") -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        client_id: str = "delayed-topics-registry",
+        most_bytes: int | None = None,
+    ) -> None:
+        """`most_bytes`: of all keys and values that are held; with more every call raises RegistryTooLarge. In memory they take
+        about four times that."""
         self._reader = PartitionReader(connection, REGISTRY_TOPIC, client_id=client_id)
+        self._most_bytes = most_bytes
+        self._sizes: dict[str, int] = {}
+        self._held_bytes = 0
         self.state = RegistryState()
 
     def poll(self, timeout_seconds: float) -> list[RegistryChange]:
-        """What has changed, waiting at most that long for the first change. Raises KafkaDoorError."""
+        """The next changes, waiting at most that long for the first. Raises KafkaDoorError."""
         return self._apply(self._reader.poll(timeout_seconds))
 
-    def catch_up(self, timeout_seconds: float) -> list[RegistryChange]:
-        """Reads to the end as it is now. Raises KafkaDoorError: KafkaUnreachable in time, TopicMissing without a registry."""
-        return self._apply(self._reader.catch_up(timeout_seconds))
+    def catch_up(self, timeout_seconds: float) -> None:
+        """Reads to the end as it is now. Raises KafkaDoorError: KafkaUnreachable when nothing comes for that time, TopicMissing
+        without a registry."""
+        self._reader.catch_up(timeout_seconds, self._apply)
 
-    def read_to(self, end: int, deadline: Deadline) -> list[RegistryChange]:
+    def read_to(self, end: int, deadline: Deadline) -> None:
         """Reads what lies below the offset `end`, which has to be there already. Raises KafkaDoorError."""
-        return self._apply(self._reader.read_to(end, deadline))
+        self._reader.read_to(end, deadline, self._apply)
 
     def close(self) -> None:
         self._reader.close()
@@ -73,9 +88,24 @@ class RegistryFollower(Closing):
                 record = self.state.apply(read.offset, key, read.value)
             except UnreadableRecord as e:
                 log.warning("%s, offset %d is passed over: %s", REGISTRY_TOPIC, read.offset, e)
-            else:
-                changes.append(RegistryChange(read.offset, key, record))
+                continue
+            changes.append(RegistryChange(read.offset, key, record))
+            self._weigh(key, read.value, record)
+        if self._most_bytes is not None and self._held_bytes > self._most_bytes:
+            raise RegistryTooLarge(
+                f"{REGISTRY_TOPIC} has more than {self._most_bytes >> 20} MiB of keys and values in {len(self._sizes)} records, "
+                "which is the most that the operator holds of one connection",
+                code="REGISTRY_TOO_LARGE",
+            )
         return changes
+
+    def _weigh(self, key: str, value: bytes | None, record: RegistryRecord | None) -> None:
+        self._held_bytes -= self._sizes.pop(key, 0)
+        if value is not None:
+            kinds = record.layout.kinds if isinstance(record, LayoutRecord) else ()
+            partitions = sum(len(kind.partitions) for kind in kinds)  # which the value has as ranges
+            self._sizes[key] = len(key) + len(value) + PARTITION_BYTES * partitions
+            self._held_bytes += self._sizes[key]
 
 
 class RegistryWriter:
@@ -112,15 +142,15 @@ class RegistryWriter:
             with self._saying("opening"):
                 self._producer = self._new_producer(Deadline(self._timeout_seconds))
 
-    def write(self, records: Sequence[RegistryRecord]) -> list[RegistryChange]:
-        """In this order. Returns all that the follower read meanwhile, others' records included. Raises KafkaDoorError."""
-        return self._append([(record.key, encode(record)) for record in records])
+    def write(self, records: Sequence[RegistryRecord]) -> None:
+        """In this order. Raises KafkaDoorError."""
+        self._append([(record.key, encode(record)) for record in records])
 
-    def remove(self, keys: Sequence[str]) -> list[RegistryChange]:
+    def remove(self, keys: Sequence[str]) -> None:
         """As write."""
-        return self._append([(key, None) for key in keys])
+        self._append([(key, None) for key in keys])
 
-    def _append(self, entries: Sequence[tuple[str, bytes | None]]) -> list[RegistryChange]:
+    def _append(self, entries: Sequence[tuple[str, bytes | None]]) -> None:
         if self._fenced is not None:
             raise self._fenced
         if self._producer is None and self._transactional_id is not None:
@@ -132,7 +162,7 @@ class RegistryWriter:
             self._producer = None  # one that failed once is not used again
             end = self._sent(producer, entries, deadline)
             self._producer = producer
-        return self._follower.read_to(end, deadline)
+        self._follower.read_to(end, deadline)
 
     @contextmanager
     def _saying(self, doing: str) -> Iterator[None]:

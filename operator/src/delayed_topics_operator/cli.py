@@ -138,6 +138,13 @@ def main() -> None:
     help="How long another operator of the installation waits after the last sign of life before it takes over. This one ends "
     "when it could not renew its lease for two thirds of that.",
 )
+@click.option(
+    "--registry-mebibytes",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    help="The most keys and values of a connection's registry that are held. In memory they take about four times that.",
+)
 @click.option("--log-level", type=click.Choice(["DEBUG", "INFO", "WARNING"]), default="INFO", show_default=True)
 def run(log_level: str, default_connection: Path | None, **options: Any) -> None:
     """Run until SIGTERM."""

@@ -5,6 +5,7 @@ DelayedTopicsError (core)
     ├── SpecInvalid             a manifest that the API server took and that can't be followed
     ├── ConnectionUnusable      the connection of a resource can't be used now; `reason` is the condition's
     ├── NotYet                  an action has to wait for something; it is tried again soon and nothing is wrong
+    │   └── NotLooked           nobody has looked at the connection as it is now; who waits is woken when it was
     ├── TenureOver              another operator of this installation may act now, so this one must not
     └── KubeError
         ├── KubeUnreachable     no answer, or the API server can't serve now; the same call may succeed later
@@ -39,6 +40,10 @@ class ConnectionUnusable(OperatorError):
 
 class NotYet(OperatorError):
     """To be tried again soon."""
+
+
+class NotLooked(NotYet):
+    """The state of a connection is not known yet."""
 
 
 class TenureOver(OperatorError):

@@ -9,8 +9,9 @@ from delayed_topics_operator import metrics
 from delayed_topics_operator.lease import Elector
 from delayed_topics_operator.runtime import Runtime
 
-STUCK_SECONDS = 120.0
-"""A pass that is due and has not begun for this long means that the operator no longer works."""
+STUCK_SECONDS = 60.0
+"""Runners look for work every second. That a pass takes long, or waits for its slot, is a Kafka's or the API server's doing, and a
+restart would not end it."""
 
 
 @dataclass
@@ -30,10 +31,9 @@ async def serve(health: Health, *, port: int) -> web.AppRunner:
 
     async def livez(_: web.Request) -> web.Response:
         runners = health.runtime.runners.values() if health.runtime is not None else ()
-        late = max((runner.queue.overdue_seconds() for runner in runners), default=0.0)
-        metrics.QUEUED.set(late)
-        if late > STUCK_SECONDS:
-            return web.Response(status=500, text=f"a pass is due for {late:.0f} s and has not begun\n")
+        silent = max((runner.silent_seconds() for runner in runners), default=0.0)
+        if silent > STUCK_SECONDS:
+            return web.Response(status=500, text=f"no pass was begun, or looked for, for {silent:.0f} s\n")
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
@@ -44,6 +44,9 @@ async def serve(health: Health, *, port: int) -> web.AppRunner:
         return web.Response(text="ok\n")
 
     async def exposition(_: web.Request) -> web.Response:
+        runners = health.runtime.runners.values() if health.runtime is not None else ()
+        for runner in runners:
+            metrics.OVERDUE_SECONDS.labels(runner.controller.kind).set(runner.queue.overdue_seconds())
         return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     app = web.Application()

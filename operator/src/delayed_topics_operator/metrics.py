@@ -7,9 +7,9 @@ RECONCILES = Counter(
 )
 RECONCILE_SECONDS = Histogram(
     "delayed_topics_operator_reconcile_seconds",
-    "Duration of a pass over a resource",
-    ["kind"],
-    buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30),
+    "Duration of a pass over a resource, by how it ended",
+    ["kind", "outcome"],
+    buckets=(0.01, 0.03, 0.1, 0.3, 1, 2, 5, 10, 30),
 )
 KUBE_CALLS = Counter("delayed_topics_operator_kube_calls_total", "Calls to the API server", ["verb", "kind", "status"])
 KAFKA_CALLS = Counter("delayed_topics_operator_kafka_calls_total", "Calls to Kafka, each for many items", ["call"])
@@ -20,7 +20,15 @@ CONDITIONS = Gauge(
     "Resources with this condition, by status and reason",
     ["kind", "type", "status", "reason"],
 )
-QUEUED = Gauge("delayed_topics_operator_queued", "Resources whose pass is due and has not begun")
+OVERDUE_SECONDS = Gauge(
+    "delayed_topics_operator_overdue_seconds",
+    "How late the pass is that has been due longest and has not begun",
+    ["kind"],
+)
+HELPERS = Gauge(
+    "delayed_topics_operator_helper_processes",
+    "Processes that ask about consumer groups, at most one for each connection",
+)
 ORPHANS = Counter(
     "delayed_topics_operator_orphans_removed_total", "Objects that were removed since their resource was gone", ["kind"]
 )

@@ -1,4 +1,7 @@
-"""The work queue: at most one pass per resource at a time, wakes of one resource are merged, the earliest counts."""
+"""The work queue: at most one pass per resource at a time, wakes of one resource are merged, the earliest counts.
+
+Passes take slots of lanes. A lane whose passes all wait for a slow system has no free slot, and the other lanes go on.
+"""
 
 import asyncio
 import heapq
@@ -30,16 +33,29 @@ class _Item:
     running: bool = False
     woken_at: float | None = None
     finished_at: float = float("-inf")
+    lane: Key | None = None
+
+
+@dataclass
+class _Lane:
+    """`running`: slots that are taken. `waiting`: what is due and has no slot."""
+
+    running: int = 0
+    waiting: list[tuple[float, Key]] = field(default_factory=list)
 
 
 @dataclass
 class WakeQueue:
-    """`interval_seconds`: least time between the end of a pass and one that an event causes. Belongs to one event loop."""
+    """`interval_seconds`: least time between the end of a pass and one that an event causes. `lane_of`: the lane of a resource, asked
+    when its pass is due; by default each resource has its own. `lane_slots`: passes of one lane at once. Belongs to one event loop."""
 
     interval_seconds: float
     clock: Callable[[], float]
+    lane_of: Callable[[Key], Key] = lambda key: key
+    lane_slots: int = 1
     _items: dict[Key, _Item] = field(default_factory=dict)
     _heap: list[tuple[float, Key]] = field(default_factory=list)
+    _lanes: dict[Key, _Lane] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self, key: Key, *, after_seconds: float = 0.0) -> None:
@@ -81,12 +97,14 @@ class WakeQueue:
         self._finish(key, item, max(backoff, at_least_seconds))
 
     def overdue_seconds(self) -> float:
-        """By how much the most urgent pass that has not begun is late."""
-        return max(0.0, self.clock() - self._heap[0][0]) if self._heap else 0.0
+        """How late the pass is that has been due longest and has not begun."""
+        heaps = [self._heap, *(lane.waiting for lane in self._lanes.values())]
+        return max(0.0, self.clock() - min((heap[0][0] for heap in heaps if heap), default=float("inf")))
 
     def _finish(self, key: Key, item: _Item, next_seconds: float | None) -> None:
         now = self.clock()
         item.running, item.finished_at = False, now
+        self._free_slot(item)
         woken_at, item.woken_at = item.woken_at, None
         if next_seconds is None and woken_at is None:
             del self._items[key]
@@ -105,7 +123,28 @@ class WakeQueue:
         while self._heap and self._heap[0][0] <= now:
             due, key = heapq.heappop(self._heap)
             item = self._items.get(key)
-            if item is not None and not item.running and item.due == due:
+            if item is not None and not item.running and item.due == due and self._takes_slot(due, key, item):
                 item.running = True
                 return key
         return None
+
+    def _takes_slot(self, due: float, key: Key, item: _Item) -> bool:
+        """Without a free slot it waits in its lane."""
+        item.lane = self.lane_of(key)
+        lane = self._lanes.setdefault(item.lane, _Lane())
+        if lane.running >= self.lane_slots:
+            heapq.heappush(lane.waiting, (due, key))
+            return False
+        lane.running += 1
+        return True
+
+    def _free_slot(self, item: _Item) -> None:
+        """It goes to whoever has waited longest."""
+        assert item.lane is not None, "it has run"
+        lane = self._lanes[item.lane]
+        lane.running -= 1
+        if lane.waiting:
+            heapq.heappush(self._heap, heapq.heappop(lane.waiting))
+            self._changed.set()
+        elif not lane.running:
+            del self._lanes[item.lane]

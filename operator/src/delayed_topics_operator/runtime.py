@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 from delayed_topics_crds import GROUP
 
@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 
 CLUSTER_WIDE = ("Namespace", *CONNECTION_KINDS, "DelayedTopic", "DelayedTopicAudit")
 """Kinds that are followed in all namespaces."""
-CONNECTION_PASSES = 16
 AUDIT_PASSES = 8
+"""Audits that are looked at at once, for each connection."""
 
 
 class Runtime:
@@ -73,11 +73,11 @@ class Runtime:
             cluster=cluster,
             changed=self.wake,
         )
-        connections = self._runner(self.connections, CONNECTION_PASSES)
+        connections = self._runner(self.connections, lane_of=lambda key: key, lane_slots=1)
         self.runners: dict[str, Runner] = {
             **dict.fromkeys(CONNECTION_KINDS, connections),
-            "DelayedTopic": self._runner(topics, settings.passes_at_once),
-            "DelayedTopicAudit": self._runner(audits, AUDIT_PASSES),
+            "DelayedTopic": self._runner(topics, lane_of=self._lane_of_topic, lane_slots=settings.passes_at_once),
+            "DelayedTopicAudit": self._runner(audits, lane_of=self._lane_of_audit, lane_slots=AUDIT_PASSES),
         }
 
     async def run(self) -> None:
@@ -107,8 +107,20 @@ class Runtime:
         if runner is not None:
             runner.queue.wake(key)
 
-    def _runner(self, controller: Controller, passes_at_once: int) -> Runner:
-        return Runner(controller, passes_at_once=passes_at_once, interval_seconds=self.settings.pass_interval_seconds)
+    def _runner(self, controller: Controller, *, lane_of: Callable[[Key], Key], lane_slots: int) -> Runner:
+        interval = self.settings.pass_interval_seconds
+        return Runner(controller, lane_of=lane_of, lane_slots=lane_slots, interval_seconds=interval)
+
+    def _lane_of_topic(self, topic: Key) -> Key:
+        """Its connection: a Kafka that does not answer takes the slots of its own resources only."""
+        manifest = self.store.get(*topic)
+        return connection_of(manifest) if manifest is not None else topic
+
+    def _lane_of_audit(self, audit: Key) -> Key:
+        manifest = self.store.get(*audit)
+        if manifest is None:
+            return audit
+        return self._lane_of_topic(Key("DelayedTopic", audit.namespace, manifest["spec"]["delayedTopicRef"]["name"]))
 
     def _concerned(self, manifest: Manifest) -> Iterable[Key]:
         kind, meta = manifest["kind"], manifest["metadata"]

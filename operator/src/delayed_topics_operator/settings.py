@@ -23,8 +23,9 @@ class Settings:
     gone_after_seconds      for how long a deletion waits for Kafka or its credentials before it leaves the topics as they are
     orphans_after_seconds   for how long what was made for a resource may be there without it; then it is removed
     kafka_timeout_seconds   for one call to Kafka; all of a batch share it
+    registry_mebibytes      the most keys and values of a connection's registry that are held; in memory they take about four times that
     kafka_threads           blocking Kafka calls at once, for each connection
-    passes_at_once          resources that are looked at at once
+    passes_at_once          resources that are looked at at once, for each connection
     rolling_at_once         resources whose workers are rolled at once, so that a change of image doesn't move everything
     identity                of this process among those that may be the operator: the pod's name, so that a container that is started
                             again in its pod goes on at once
@@ -47,6 +48,7 @@ class Settings:
     gone_after_seconds: float = 300.0
     orphans_after_seconds: float = 600.0
     kafka_timeout_seconds: float = 15.0
+    registry_mebibytes: int = 8
     kafka_threads: int = 4
     passes_at_once: int = 32
     rolling_at_once: int = 5

@@ -102,6 +102,16 @@ class OperatorProcess:
                 total += float(value)
         return total
 
+    def processes_below(self) -> dict[int, int]:
+        """Private memory of the processes that it has begun, in bytes by process id."""
+        assert self._process is not None
+        parents = {pid: _parent(pid) for pid in (int(p.name) for p in Path("/proc").iterdir() if p.name.isdecimal())}
+        below, added = {self._process.pid}, 1
+        while added:
+            further = {pid for pid, parent in parents.items() if parent in below} - below
+            below, added = below | further, len(further)
+        return {pid: _private_bytes(pid) for pid in below - {self._process.pid}}
+
     def _get(self, path: str) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=ANSWER_SECONDS) as answer:
             return str(answer.read().decode())
@@ -114,6 +124,18 @@ class OperatorProcess:
         except (urllib.error.URLError, OSError):
             return False
         return True
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:  # it has ended meanwhile
+        return 0
+
+
+def _private_bytes(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
 
 
 def _without_cluster() -> dict[str, str]:

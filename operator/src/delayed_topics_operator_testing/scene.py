@@ -45,14 +45,15 @@ class Scene:
         """Takes back what the test made, without asking an operator that may be dead."""
         self.operator.kill()
         for kind in ("DelayedTopicAudit", "DelayedTopic", "KafkaConnection", "ClusterKafkaConnection"):
-            for found in self.api.list_all(kind):
-                meta = found["metadata"]
-                where = ("--namespace", meta["namespace"]) if "namespace" in meta else ()
-                if meta.get("finalizers"):
-                    self.patch(
-                        kind, meta["name"], {"metadata": {"finalizers": None}}, namespace=meta.get("namespace", "")
-                    )
-                self.api.kubectl("delete", kind, meta["name"], *where, "--ignore-not-found", "--wait=false")
+            found = [o["metadata"] for o in self.api.list_all(kind)]
+            for namespace in {meta.get("namespace") for meta in found}:
+                here = [meta for meta in found if meta.get("namespace") == namespace]
+                where = ("--namespace", namespace) if namespace else ()
+                if held := [meta["name"] for meta in here if meta.get("finalizers")]:
+                    let_go = ("--type=merge", "-p", json.dumps({"metadata": {"finalizers": None}}))
+                    self.api.kubectl("patch", kind, *held, *where, *let_go)
+                names = [meta["name"] for meta in here]
+                self.api.kubectl("delete", kind, *names, *where, "--ignore-not-found", "--wait=false")
         kinds = "statefulset,service,poddisruptionbudget,configmap,secret"
         labels = "app.kubernetes.io/name=delayed-topics-worker"
         self.api.kubectl("delete", kinds, f"--namespace={SYSTEM_NAMESPACE}", f"--selector={labels}", "--wait=false")

@@ -1,8 +1,12 @@
-"""Runs the passes of one kind: many at once, one at a time for each resource, failures put off longer and longer."""
+"""Runs the passes of one kind: many at once, one at a time for each resource, failures put off longer and longer.
+
+Slots are those of lanes, so that passes which wait for one Kafka hold up none that wait for another.
+"""
 
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from delayed_topics_kafka.errors import KafkaDoorError
@@ -12,6 +16,9 @@ from delayed_topics_operator.errors import KubeUnreachable, OperatorError
 from delayed_topics_operator.queue import Key, WakeQueue
 
 log = logging.getLogger(__name__)
+
+BEAT_SECONDS = 1.0
+"""A runner says that it lives at least so often."""
 
 
 class Controller(Protocol):
@@ -27,22 +34,37 @@ class Controller(Protocol):
 
 
 class Runner:
-    """The queue of one controller and the tasks that serve it."""
+    """The queue of one controller and the task that serves it."""
 
-    def __init__(self, controller: Controller, *, passes_at_once: int, interval_seconds: float) -> None:
+    def __init__(
+        self, controller: Controller, *, lane_of: Callable[[Key], Key], lane_slots: int, interval_seconds: float
+    ) -> None:
+        """See WakeQueue."""
         self.controller = controller
-        self.queue = WakeQueue(interval_seconds=interval_seconds, clock=time.monotonic)
-        self._passes_at_once = passes_at_once
+        self.queue = WakeQueue(
+            interval_seconds=interval_seconds, clock=time.monotonic, lane_of=lane_of, lane_slots=lane_slots
+        )
+        self._beat_at: float | None = None
 
     async def run(self) -> None:
         """Until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(self._passes_at_once):
-                tasks.create_task(self._serve())
+        async with asyncio.TaskGroup() as passes:
+            while True:
+                self._beat_at = time.monotonic()
+                key = await self._next()
+                if key is not None:
+                    passes.create_task(self._pass(key), name=str(key))
 
-    async def _serve(self) -> None:
-        while True:
-            await self._pass(await self.queue.next())
+    def silent_seconds(self) -> float:
+        """Since it last looked for a pass to begin; it does so every second, whatever its passes wait for."""
+        return time.monotonic() - self._beat_at if self._beat_at is not None else 0.0
+
+    async def _next(self) -> Key | None:
+        try:
+            async with asyncio.timeout(BEAT_SECONDS):
+                return await self.queue.next()
+        except TimeoutError:
+            return None
 
     async def _pass(self, key: Key) -> None:
         began = time.monotonic()
@@ -61,4 +83,4 @@ class Runner:
         else:
             self.queue.succeeded(key, next_seconds=next_seconds)
         metrics.RECONCILES.labels(key.kind, outcome).inc()
-        metrics.RECONCILE_SECONDS.labels(key.kind).observe(time.monotonic() - began)
+        metrics.RECONCILE_SECONDS.labels(key.kind, outcome).observe(time.monotonic() - began)

@@ -10,7 +10,13 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import KafkaConnectionSpec, KafkaConnectionStatus, parse
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import ConnectionInvalid, KafkaDoorError, KafkaUnreachable, RegistryLost
+from delayed_topics_kafka.errors import (
+    ConnectionInvalid,
+    KafkaDoorError,
+    KafkaUnreachable,
+    RegistryLost,
+    RegistryTooLarge,
+)
 from pydantic import ValidationError
 
 from delayed_topics_operator.controllers.found import (
@@ -24,7 +30,7 @@ from delayed_topics_operator.controllers.found import (
     same_cluster,
 )
 from delayed_topics_operator.elsewhere import Elsewhere
-from delayed_topics_operator.errors import ConnectionUnusable, KubeRefused, NotFound, NotYet
+from delayed_topics_operator.errors import ConnectionUnusable, KubeRefused, NotFound, NotLooked
 from delayed_topics_operator.finalizer import set_finalizer
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
@@ -51,11 +57,23 @@ _WITHDRAWN = (Reason.CREDENTIALS_MISSING, Reason.NOT_ALLOWED, Reason.KUBERNETES_
 """What a connection lacks first when its namespace is deleted: the Secret, or the operator's rights there."""
 
 
+@dataclass(frozen=True)
+class Doubted:
+    """A call by a connection that could be used was not answered. It is used as before until a look at it has failed too."""
+
+    usable: Usable
+
+
 @dataclass
 class _Entry:
-    state: Usable | Unusable
+    state: Usable | Doubted | Unusable
     link: KafkaLink | None = None
     generation: int | None = None
+
+    @property
+    def said(self) -> Usable | Unusable:
+        """What others are told."""
+        return self.state.usable if isinstance(self.state, Doubted) else self.state
 
 
 class Connections:
@@ -76,8 +94,8 @@ class Connections:
         cluster: str,
         tenure: Tenure,
     ) -> None:
-        """`changed`: the state of this connection is another. `doubted`: it has to be looked at soon. `news`: its registry or
-        events have news of these front topics. `cluster`: the UID of the kube-system namespace."""
+        """`changed`: the state of this connection is another, or is known at last. `doubted`: it has to be looked at soon. `news`:
+        its registry or events have news of these front topics. `cluster`: the UID of the kube-system namespace."""
         self._settings = settings
         self._kube = kube
         self._store = store
@@ -92,22 +110,23 @@ class Connections:
         self._unlooked_since: dict[Key, datetime] = {}
 
     def look(self, key: Key) -> tuple[Usable | Unusable, KafkaLink | None]:
-        """The state of a connection, and its link if it can be used. Raises NotYet until it was looked at as it is now."""
+        """The state of a connection, and its link if it can be used. Raises NotLooked until it was looked at as it is now."""
         entry, raw = self._entries.get(key), self._store.get(*key)
         if raw is not None and (entry is None or entry.generation != raw["metadata"].get("generation")):
             return self._unlooked(key), None  # what it allows may have changed
         if entry is None:
             entry = self._entries[key] = _Entry(_missing(key))
-        if isinstance(entry.state, Usable) and entry.link is None:
-            return self._unlooked(key), None
-        self._unlooked_since.pop(key, None)
-        return entry.state, entry.link if isinstance(entry.state, Usable) else None
+        if isinstance(entry.said, Unusable):
+            return entry.said, None
+        if entry.link is None:
+            return self._unlooked(key), None  # it is being connected anew
+        return entry.said, entry.link
 
     def _unlooked(self, key: Key) -> Unusable:
-        """Raises NotYet, but not for longer than a deletion waits for Kafka."""
+        """Raises NotLooked, but not for longer than a deletion waits for Kafka."""
         since, now = self._unlooked_since.setdefault(key, _now()), _now()
         if (now - since).total_seconds() < self._settings.gone_after_seconds:
-            raise NotYet(f"{key} was not looked at yet")
+            raise NotLooked(f"{key} was not looked at yet")
         return Unusable(
             reason=Reason.KAFKA_UNREACHABLE,
             message=f"{key} could not be looked at since {since:%H:%M:%S} UTC: the operator's log says why",
@@ -126,14 +145,19 @@ class Connections:
         return raw is not None and _deleting(raw)
 
     def doubt(self, key: Key, error: KafkaDoorError) -> None:
-        """A call failed: nobody uses the connection until it was looked at again."""
+        """A call failed. One without an answer only has the connection looked at. A registry that can't be gone by stops its use at
+        once."""
         entry = self._entries.get(key)
-        doubtful = isinstance(error, (KafkaUnreachable, RegistryLost))
-        if entry is not None and doubtful and isinstance(entry.state, Usable):
+        if entry is None or isinstance(entry.state, Unusable):
+            return
+        if isinstance(error, (RegistryLost, RegistryTooLarge)):
             said = refusal(key, error, entry.link.registry_id if entry.link else None)
             entry.state = Unusable(reason=said.reason, message=str(said), since=_now())
             self._doubted(key)
             self._changed(key)
+        elif isinstance(error, KafkaUnreachable) and isinstance(entry.state, Usable):
+            entry.state = Doubted(entry.state)
+            self._doubted(key)
 
     async def close(self) -> None:
         """Returns when no call to Kafka is under way any more."""
@@ -157,7 +181,8 @@ class Connections:
                 await self._forget(key)
                 return self._settings.resync_seconds
         entry = self._entries.get(key) or _Entry(_missing(key))
-        before = entry.state
+        state, before = entry.state, entry.said
+        generation = raw["metadata"].get("generation")
         found: Found | None = None
         try:
             raw = await self._recorded(key, raw)
@@ -165,14 +190,20 @@ class Connections:
             connection = await self._connected(key, raw, resource.spec, entry)
             found = await self._reach(entry, key, connection, resource)
         except ConnectionUnusable as e:
-            since = before.since if isinstance(before, Unusable) else _now()
-            entry.state = Unusable(reason=e.reason, message=str(e), since=since)
+            unanswered = e.reason == Reason.KAFKA_UNREACHABLE and entry.generation == generation
+            if unanswered and isinstance(state, Usable):
+                log.info("%s is looked at again: %s", key, e)
+                entry.state = Doubted(state)
+                return 0.0
+            entry.state = _unusable(e, before, as_before=unanswered)
         else:
             entry.state = as_usable(resource, connection, found)
-        entry.generation = raw["metadata"].get("generation")
+        entry.generation = generation
         self._entries[key] = entry
         if entry.state != before:
             log.info("%s: %s", key, entry.state.message if isinstance(entry.state, Unusable) else "Kafka answers")
+        waited_for = self._unlooked_since.pop(key, None) is not None
+        if entry.state != before or waited_for:
             self._changed(key)
         try:
             said = _status(raw, entry, found, users)
@@ -224,6 +255,7 @@ class Connections:
         if entry is None or entry.generation is None:
             return  # it is known to be missing
         self._entries[key] = _Entry(_missing(key))
+        self._unlooked_since.pop(key, None)
         if entry.link is not None:
             await entry.link.close()
         self._changed(key)
@@ -232,9 +264,6 @@ class Connections:
         """Raises ConnectionUnusable."""
         before, registry_id = resource.status, known_registry(resource)
         if entry.link is not None and (entry.link.connection != connection or entry.link.failure is not None):
-            entry.state = Unusable(
-                reason=Reason.KAFKA_UNREACHABLE, message=f"{key} is being connected anew", since=_now()
-            )
             link, entry.link = entry.link, None
             await link.close()
         try:
@@ -244,6 +273,7 @@ class Connections:
                 connection,
                 timeout_seconds=self._settings.kafka_timeout_seconds,
                 threads=self._settings.kafka_threads,
+                registry_bytes=self._settings.registry_mebibytes * 2**20,
                 woken=lambda topics: self._news(key, topics),
                 transactional_id=transactional_id(self._cluster, self._settings.namespace, key),
                 tenure=self._tenure,
@@ -349,6 +379,15 @@ def _status(raw: Manifest, entry: _Entry, found: Found | None, users: list[str])
         brokers_seen=found.brokers_seen if found else live.get("brokersSeen"),
         registry_topic_id=found.registry_id if found else live.get("registryTopicId"),
     )
+
+
+def _unusable(error: ConnectionUnusable, before: Usable | Unusable, *, as_before: bool) -> Unusable:
+    """`as_before`: calls to the same brokers time out in many words, and no news is no reason to write every status again."""
+    if not isinstance(before, Unusable):
+        return Unusable(reason=error.reason, message=str(error), since=_now())
+    if as_before and before.reason == error.reason:
+        return before
+    return Unusable(reason=error.reason, message=str(error), since=before.since)
 
 
 def _missing(key: Key) -> Unusable:

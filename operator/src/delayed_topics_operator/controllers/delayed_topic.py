@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import Owner
 from delayed_topics_crds import DelayedTopic, DelayedTopicStatus, parse
-from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable
 from pydantic import ValidationError
 
 from delayed_topics_operator import manifests
 from delayed_topics_operator.controllers.connection import Connections
 from delayed_topics_operator.controllers.found import refusal
 from delayed_topics_operator.elsewhere import Elsewhere
-from delayed_topics_operator.errors import Forbidden, KubeRefused, NotFound, NotYet, SpecInvalid
+from delayed_topics_operator.errors import Forbidden, KubeRefused, NotFound, NotLooked, NotYet, SpecInvalid
 from delayed_topics_operator.execute import Executor, Outcome
 from delayed_topics_operator.explain import explanation
 from delayed_topics_operator.gateways.kafka import KafkaLink
@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 STEPS = 12
 """Plans in one pass; a new resource needs four."""
 SOON_SECONDS = 0.3
+UNLOOKED_SECONDS = 5.0
+"""Whoever waits for the look at a connection is woken after it; this is for the case that it never comes."""
 UNDONE_SECONDS = 5.0
 """Until something that somebody else undid at once is done again."""
 SECRET_AGE = 0.8
@@ -71,7 +73,7 @@ class DelayedTopics:
         self._connections = connections
         self._cluster = cluster
         self._executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
-        self._refused_since: dict[Key, datetime] = {}
+        self._failing_since: dict[Key, datetime] = {}
         self._pod_counts = PodCounts()
         self._elsewhere = Elsewhere(kube, store, namespace=settings.namespace)
 
@@ -80,13 +82,15 @@ class DelayedTopics:
         for _ in range(STEPS):
             raw = self._store.get(*key)
             if raw is None:
-                self._refused_since.pop(key, None)
+                self._failing_since.pop(key, None)
                 return None
             if not serves(self._store, connection_of(raw), namespace=self._settings.namespace):
                 await self._elsewhere.say_if_unserved(raw)
                 return self._settings.resync_seconds
             try:
                 plan, link = await self._plan(key, raw)
+            except NotLooked:
+                return UNLOOKED_SECONDS
             except NotYet:
                 return SOON_SECONDS
             if plan.actions and plan.actions == before:
@@ -95,6 +99,8 @@ class DelayedTopics:
             outcome = await self._executor.execute(
                 key, plan.actions, link, Owner(self._cluster, key.namespace, key.name)
             )
+            if link is not None and not outcome.failures:
+                self._failing_since.pop(key, None)
             if outcome.failures or not plan.actions:
                 return await self._conclude(key, plan, outcome)
             before = plan.actions
@@ -118,6 +124,9 @@ class DelayedTopics:
         """Says how it is. Raises what failed, so that it is tried again later and later."""
         failures = [f for f in outcome.failures if not isinstance(f.error, NotYet)]
         raw, status = self._store.get(*key), plan.status
+        for failure in failures:
+            if raw is not None and isinstance(failure.error, KafkaDoorError):
+                self._failed_at_kafka(key, connection_of(raw), failure.error)
         if raw is not None and status is not None:
             for failure in failures:
                 status = with_failure(status, failure.action, failure.error, _now())
@@ -219,15 +228,25 @@ class DelayedTopics:
     ) -> tuple[Usable | Unusable, KafkaView | None, KafkaLink | None]:
         state, link = self._connections.look(asked.connection)
         if link is None:
+            self._failing_since.pop(key, None)
             return state, None, None
         try:
-            kafka = await kafka_view(link, asked.names, Owner(cluster, key.namespace, key.name))
+            return state, await kafka_view(link, asked.names, Owner(cluster, key.namespace, key.name)), link
         except KafkaDoorError as e:
-            self._connections.doubt(asked.connection, e)
-            since, said = self._refused_since.setdefault(key, _now()), refusal(asked.connection, e, link.registry_id)
+            since = self._failed_at_kafka(key, asked.connection, e)
+            said = refusal(asked.connection, e, link.registry_id)
             return Unusable(reason=said.reason, message=str(said), since=since), None, None
-        self._refused_since.pop(key, None)
-        return state, kafka, link
+
+    def _failed_at_kafka(self, key: Key, connection: Key, error: KafkaDoorError) -> datetime:
+        """Since when this resource fails at Kafka. Raises a first call without an answer again: nothing is said then, the connection is
+        looked at, and the pass is tried again. The same if the look has failed: what it found is for the next pass to say."""
+        self._connections.doubt(connection, error)
+        first = key not in self._failing_since
+        since = self._failing_since.setdefault(key, _now())
+        unusable = isinstance(self._connections.look(connection)[0], Unusable)
+        if isinstance(error, KafkaUnreachable) and (first or unusable):
+            raise error
+        return since
 
 
 def _parse(raw: Manifest) -> DelayedTopic:

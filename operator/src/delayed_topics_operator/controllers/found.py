@@ -5,7 +5,13 @@ from typing import NamedTuple
 from delayed_topics_core.reasons import Reason
 from delayed_topics_crds import ClusterKafkaConnection, KafkaConnection, KafkaConnectionStatus
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import ConnectionInvalid, KafkaDoorError, KafkaUnreachable, RegistryLost
+from delayed_topics_kafka.errors import (
+    ConnectionInvalid,
+    KafkaDoorError,
+    KafkaUnreachable,
+    RegistryLost,
+    RegistryTooLarge,
+)
 from delayed_topics_kafka.model import ClusterInfo
 
 from delayed_topics_operator.errors import ConnectionUnusable
@@ -65,6 +71,12 @@ def refusal(key: Key, error: KafkaDoorError, registry_id: str | None) -> Connect
                 "the records back with `delayed-topics registry import`, then have what is there used by annotating the connection "
                 f"with {ACCEPT_LOSS}={registry_id}. Without the records the topics that exist are foreign to their resources",
                 reason=Reason.REGISTRY_LOST,
+            )
+        case RegistryTooLarge():
+            return ConnectionUnusable(
+                f"{error}. Nothing is made, changed or deleted in Kafka by {key}; workers that run go on. Have its topic cleared of what "
+                "is not the operator's, or raise operator.registryMebibytes of the chart, and with it the operator's memory",
+                reason=Reason.REGISTRY_TOO_LARGE,
             )
         case _:
             return ConnectionUnusable(str(error), reason=Reason.KAFKA_REFUSED)

@@ -1,47 +1,30 @@
-"""Calls about consumer groups, made in a process of their own.
+"""Calls about consumer groups, made in a small process of each connection's own.
 
 The client library (librdkafka 2.16) aborts its whole process when a broker goes away while a call waits for a group's
 coordinator: https://github.com/confluentinc/librdkafka/issues/4605. Here that ends a helper, and the call with KafkaUnreachable.
+One helper for all connections would have one Kafka end the calls to all others.
+
+Helpers are forked from one process that has imported what they need and has made no client, so that they share its memory. Python
+imports the main module of the operator into each of them unless that is `-m delayed_topics_operator`, as in the image.
 """
 
 import asyncio
-import ctypes
 import multiprocessing
-import signal
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
-from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused, KafkaUnreachable
+from delayed_topics_kafka.errors import KafkaUnreachable
 
-Call = Literal["describe_groups", "committed_of_groups", "commit", "delete_groups", "fence"]
-"""Methods of KafkaAdmin that return a result for each item."""
+from delayed_topics_operator import metrics
+from delayed_topics_operator.gateways import helper
 
 ATTEMPTS = 2
 """The helper may have ended since the last call; all calls may be repeated."""
-PR_SET_PDEATHSIG = 1
-
-_admin: KafkaAdmin
-
-
-class _Failed(NamedTuple):
-    """An error on its way between processes: exceptions with keyword-only parameters can't be pickled."""
-
-    kind: type[KafkaDoorError]
-    message: str
-    code: str | None
-
-    @classmethod
-    def of(cls, error: KafkaDoorError) -> "_Failed":
-        return cls(type(error), str(error), error.code if isinstance(error, KafkaRefused) else None)
-
-    def error(self) -> KafkaDoorError:
-        if issubclass(self.kind, KafkaRefused):
-            return self.kind(self.message, code=self.code or "")
-        return self.kind(self.message)
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload([helper.__name__])
 
 
 class GroupCalls:
@@ -52,12 +35,12 @@ class GroupCalls:
         self._start = (connection, client_id, timeout_seconds)
         self._pool: ProcessPoolExecutor | None = None
 
-    async def call(self, name: Call, *arguments: Any) -> dict[Any, Any]:
+    async def call(self, name: helper.Call, *arguments: Any) -> dict[Any, Any]:
         """The results by item, KafkaDoorError among them. Raises KafkaUnreachable."""
         for _ in range(ATTEMPTS):
             pool = self._pool = self._pool or self._new()
             try:
-                outcome = await asyncio.get_running_loop().run_in_executor(pool, _call, name, arguments)
+                outcome = await asyncio.get_running_loop().run_in_executor(pool, helper.call, name, arguments)
             except BrokenProcessPool:
                 self._drop(pool)
             else:
@@ -71,19 +54,19 @@ class GroupCalls:
 
     def close(self, *, settle: bool) -> None:
         """Nobody waits for an answer any more. `settle`: blocks until the helper has ended what it is at."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown(wait=settle, cancel_futures=True)
+        if self._pool is not None:
+            self._drop(self._pool, settle=settle, cancel=True)
 
-    def _drop(self, pool: ProcessPoolExecutor) -> None:
+    def _drop(self, pool: ProcessPoolExecutor, *, settle: bool = False, cancel: bool = False) -> None:
         """The next call begins another helper; this one answers those who wait for it and ends."""
         if self._pool is pool:
             self._pool = None
-        pool.shutdown(wait=False)
+            metrics.HELPERS.dec()
+        pool.shutdown(wait=settle, cancel_futures=cancel)
 
     def _new(self) -> ProcessPoolExecutor:
-        context = multiprocessing.get_context("spawn")  # a fork would have the client library without its threads
-        return ProcessPoolExecutor(1, mp_context=context, initializer=_begin, initargs=self._start)
+        metrics.HELPERS.inc()
+        return ProcessPoolExecutor(1, mp_context=_FORKS, initializer=helper.begin, initargs=self._start)
 
 
 def _with_errors(outcome: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -93,36 +76,14 @@ def _with_errors(outcome: Mapping[Any, Any]) -> dict[Any, Any]:
 
 def _unanswered(outcome: Mapping[Any, Any]) -> bool:
     return any(
-        _unanswered(value) if isinstance(value, dict) else isinstance(value, _Failed) and value.kind is KafkaUnreachable
+        _unanswered(value)
+        if isinstance(value, dict)
+        else isinstance(value, helper.Failed) and value.kind is KafkaUnreachable
         for value in outcome.values()
     )
 
 
 def _restored(value: Any) -> Any:
-    if isinstance(value, _Failed):
+    if isinstance(value, helper.Failed):
         return value.error()
     return _with_errors(value) if isinstance(value, dict) else value
-
-
-def _begin(connection: Connection, client_id: str, timeout_seconds: float) -> None:
-    """In the helper. It ends with the operator, however that ends."""
-    global _admin  # noqa: PLW0603  one for the life of the process
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _admin = KafkaAdmin(connection, client_id=client_id, timeout_seconds=timeout_seconds)
-
-
-def _call(name: Call, arguments: tuple[Any, ...]) -> dict[Any, Any]:
-    """In the helper."""
-    return _portable(getattr(_admin, name)(*arguments))
-
-
-def _portable(outcome: Mapping[Any, Any]) -> dict[Any, Any]:
-    return {
-        item: _Failed.of(value)
-        if isinstance(value, KafkaDoorError)
-        else _portable(value)
-        if isinstance(value, dict)
-        else value
-        for item, value in outcome.items()
-    }

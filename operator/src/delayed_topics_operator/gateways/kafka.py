@@ -30,7 +30,8 @@ from delayed_topics_operator import metrics
 from delayed_topics_operator.errors import TenureOver
 from delayed_topics_operator.eventlog import EventLog
 from delayed_topics_operator.gateways.gather import Gatherer
-from delayed_topics_operator.gateways.groups import Call, GroupCalls
+from delayed_topics_operator.gateways.groups import GroupCalls
+from delayed_topics_operator.gateways.helper import Call
 from delayed_topics_operator.gateways.refusals import Refusals
 from delayed_topics_operator.gateways.registry import RegistryThread
 from delayed_topics_operator.tenure import Tenure
@@ -57,12 +58,13 @@ class KafkaLink:
         *,
         timeout_seconds: float,
         threads: int,
+        registry_bytes: int,
         woken: Callable[[set[str]], None],
         transactional_id: str,
         tenure: Tenure,
     ) -> None:
-        """`woken` is called with the front topics of which the registry or the events have news. `transactional_id`: of the registry's
-        writer, see RegistryThread."""
+        """`registry_bytes`: the most keys and values of the registry that are held. `woken` is called with the front topics of which
+        the registry or the events have news. `transactional_id`: of the registry's writer, see RegistryThread."""
         self.connection = connection
         self._tenure = tenure
         self._timeout_seconds = timeout_seconds
@@ -83,6 +85,7 @@ class KafkaLink:
             connection,
             client_id=CLIENT_ID,
             timeout_seconds=timeout_seconds,
+            registry_bytes=registry_bytes,
             transactional_id=transactional_id,
             tenure=tenure,
             event_log=self.event_log,

@@ -26,18 +26,23 @@ class RegistryThread:
         *,
         client_id: str,
         timeout_seconds: float,
+        registry_bytes: int,
         transactional_id: str,
         tenure: Tenure,
         event_log: EventLog,
     ) -> None:
-        """`transactional_id`: of the one writer that there may be. When another one opens, the `tenure` of this process ends."""
+        """`registry_bytes`: the most keys and values that are held.
+
+        `transactional_id`: of the one writer that there may be. When another one opens, the `tenure` of this process ends."""
         self._connection = connection
         self._client_id = client_id
         self._timeout_seconds = timeout_seconds
+        self._registry_bytes = registry_bytes
         self._transactional_id = transactional_id
         self._tenure = tenure
         self._event_log = event_log
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="registry")
+        self._last_read = RegistryState()
         self._follower: RegistryFollower | None = None
         self._writer: RegistryWriter | None = None
         self._events: EventFollower | None = None
@@ -46,7 +51,9 @@ class RegistryThread:
         """Shuts out the writers before this one, and reads what there is."""
 
         def open_all() -> None:
-            follower = self._follower = RegistryFollower(self._connection, client_id=self._client_id)
+            follower = self._follower = RegistryFollower(
+                self._connection, client_id=self._client_id, most_bytes=self._registry_bytes
+            )
             self._writer = RegistryWriter(
                 follower,
                 self._connection,
@@ -57,8 +64,7 @@ class RegistryThread:
             self._writer.open()  # before anything is read: what another one had begun is there then, or never will be
             self._events = EventFollower(self._connection, client_id=self._client_id)
             follower.catch_up(self._timeout_seconds)
-            for event in self._events.catch_up(self._timeout_seconds):
-                self._event_log.add(event)
+            self._events.catch_up(self._timeout_seconds, self._event_log.add)
 
         await self._in_thread(open_all)
 
@@ -80,7 +86,9 @@ class RegistryThread:
             follower, writer, _ = self._opened()
             writer.open()  # a write may have failed
             follower.catch_up(self._timeout_seconds)
-            return follower.state.copy()
+            if follower.state.next_offset != self._last_read.next_offset:
+                self._last_read = follower.state.copy()
+            return self._last_read
 
         return await self._in_thread(read)
 

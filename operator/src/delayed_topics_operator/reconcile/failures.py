@@ -9,7 +9,7 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import Claim
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import DelayedTopicStatus
-from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, RegistryLost
+from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, RegistryLost, RegistryTooLarge
 
 from delayed_topics_operator.errors import Conflict, Invalid, KubeRefused, QuotaExceeded
 from delayed_topics_operator.explain import in_words
@@ -71,6 +71,8 @@ def reason_of(error: DelayedTopicsError) -> Reason:
             return Reason.KAFKA_UNREACHABLE
         case RegistryLost():
             return Reason.REGISTRY_LOST
+        case RegistryTooLarge():
+            return Reason.REGISTRY_TOO_LARGE
         case KafkaRefused():
             return Reason.SPEC_INVALID if error.code in SPEC_CODES else Reason.KAFKA_REFUSED
         case _:

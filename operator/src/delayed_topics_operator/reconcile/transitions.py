@@ -16,6 +16,7 @@ WARNED = frozenset(
         Reason.NOT_ALLOWED,
         Reason.CLUSTER_CHANGED,
         Reason.REGISTRY_LOST,
+        Reason.REGISTRY_TOO_LARGE,
         Reason.CLAIMED_BY_OTHER,
         Reason.TOPIC_FOREIGN,
         Reason.TOPIC_RECREATED,

@@ -1,0 +1,151 @@
+"""Passes of one Kafka's resources hold up no others, and what a Kafka says fills no memory."""
+
+import asyncio
+import contextlib
+
+import pytest
+from delayed_topics_core.events import Event
+from delayed_topics_operator.controllers import base
+from delayed_topics_operator.controllers.base import Runner
+from delayed_topics_operator.eventlog import MAX_ALARMS, MAX_LIVES, EventLog
+from delayed_topics_operator.queue import Key, WakeQueue
+
+
+def of(connection: str, number: int) -> Key:
+    """The lane of a resource is its namespace here."""
+    return Key("DelayedTopic", connection, f"{number}")
+
+
+def lane_of(key: Key) -> Key:
+    return Key("KafkaConnection", key.namespace, "")
+
+
+def queue(now: list[float]) -> WakeQueue:
+    return WakeQueue(interval_seconds=0, clock=lambda: now[0], lane_of=lane_of, lane_slots=2)
+
+
+async def begun(queue: WakeQueue) -> list[Key]:
+    """The passes that may begin now."""
+    keys: list[Key] = []
+    with contextlib.suppress(TimeoutError):
+        while True:
+            async with asyncio.timeout(0.01):
+                keys.append(await queue.next())
+    return keys
+
+
+def test_a_lane_without_a_free_slot_holds_up_no_other() -> None:
+    async def story() -> None:
+        lanes = queue([100.0])
+        for number in range(5):
+            lanes.wake(of("slow", number))
+        lanes.wake(of("other", 0))
+        assert set(await begun(lanes)) == {of("slow", 0), of("slow", 1), of("other", 0)}
+        lanes.wake(of("other", 1))
+        assert await begun(lanes) == [of("other", 1)]
+
+    asyncio.run(story())
+
+
+def test_a_slot_goes_to_whoever_has_waited_longest() -> None:
+    async def story() -> None:
+        now = [100.0]
+        lanes = queue(now)
+        for number in range(4):
+            lanes.wake(of("slow", number))
+            now[0] += 1
+        assert await begun(lanes) == [of("slow", 0), of("slow", 1)]
+        assert lanes.overdue_seconds() == 2
+        lanes.failed(of("slow", 1))
+        assert await begun(lanes) == [of("slow", 2)]
+        lanes.succeeded(of("slow", 0), next_seconds=None)
+        lanes.succeeded(of("slow", 2), next_seconds=None)
+        assert await begun(lanes) == [of("slow", 3)]
+        assert lanes.overdue_seconds() == 0
+
+    asyncio.run(story())
+
+
+class Hangs:
+    """Passes of the lane `slow` never end."""
+
+    kind = "DelayedTopic"
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self.done: list[Key] = []
+
+    async def reconcile(self, key: Key) -> float | None:
+        if key.namespace == "slow":
+            self.under_way += 1
+            await asyncio.Event().wait()
+        self.done.append(key)
+        return None
+
+
+def test_a_runner_whose_passes_hang_begins_others_and_is_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "BEAT_SECONDS", 0.001)
+
+    async def story() -> None:
+        hangs = Hangs()
+        runner = Runner(hangs, lane_of=lane_of, lane_slots=2, interval_seconds=0)
+        assert runner.silent_seconds() == 0, "it has not begun"
+        running = asyncio.create_task(runner.run())
+        for number in range(100):
+            runner.queue.wake(of("slow", number))
+        while hangs.under_way < 2:
+            await asyncio.sleep(0)
+        for number in range(10):
+            runner.queue.wake(of("other", number))
+        while len(hangs.done) < 10:
+            await asyncio.sleep(0)
+        assert hangs.under_way == 2
+        beat_at = runner._beat_at
+        while runner._beat_at == beat_at:
+            await asyncio.sleep(0.001)
+        running.cancel()
+
+    asyncio.run(story())
+
+
+def alarm(topic: str, member: str, message: str = "m") -> Event:
+    return Event(
+        kind="alarm", topic=topic, member=member, at_ms=1, detail={"reason": "TopicMissing", "message": message}
+    )
+
+
+def test_events_of_any_number_of_topics_and_members_take_a_bounded_memory() -> None:
+    log = EventLog(most_bytes=100_000)
+    for number in range(2_000):
+        log.add(alarm(f"topic-{number}", "w-0", "x" * 2_000))
+        log.add(Event(kind="worker-started", topic="orders", member=f"w-{number}", at_ms=1, detail={}))
+        log.add(alarm("orders", f"w-{number}"))
+    assert log._bytes == sum(topic.bytes for topic in log._topics.values()) <= 100_000
+    assert log._news.keys() == log._topics.keys()
+    assert log.news("topic-0").alarms == ()
+    assert log.news("topic-1999").alarms
+
+
+def test_of_one_topic_the_latest_alarms_and_members_are_kept() -> None:
+    log = EventLog()
+    for number in range(MAX_LIVES + 5):
+        log.add(Event(kind="worker-started", topic="orders", member=f"w-{number}", at_ms=1, detail={}))
+        log.add(alarm("orders", f"w-{number}"))
+    assert len(log._topics["orders"].lives) == MAX_LIVES
+    kept = [alarm.member for alarm in log.news("orders").alarms]
+    assert (len(kept), kept[-1]) == (MAX_ALARMS, f"w-{MAX_LIVES + 4}")
+    log.add(alarm("orders", "w" * 300))
+    log.add(alarm("o" * 300, "w-0"))
+    assert [alarm.member for alarm in log.news("orders").alarms] == kept
+    assert log.news("o" * 300).alarms == ()
+
+
+@pytest.mark.parametrize(
+    ("partitions", "moved"),
+    [(3, 3), ([1, 2], 2), ({"orders": 2, "orders.delays": [0]}, 3), ({"a": {"b": 1}}, 0), ("x", 0)],
+)
+def test_partitions_that_moved_are_counted_however_they_are_told(partitions: object, moved: int) -> None:
+    log = EventLog()
+    detail = {"change": "assigned", "partitions": partitions}
+    log.add(Event(kind="rebalance", topic="orders", member="w-0", at_ms=1, detail=detail))
+    assert log.news("orders").rebalances[0].moved_partitions == moved

@@ -1,0 +1,51 @@
+"""A registry that somebody has filled is the connection's matter, and not the operator's memory's."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from delayed_topics_core.names import REGISTRY_TOPIC
+from delayed_topics_core.registry import Claim, Owner, encode
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.operator_process import OperatorProcess
+from delayed_topics_operator_testing.scene import Scene
+
+pytestmark = pytest.mark.api
+
+CLAIMS = 10_000
+"""With 2 MiB of keys and values."""
+
+
+@pytest.fixture
+def frugal(api: KubeApi) -> Iterator[Scene]:
+    """A scene with a broker of its own, whose operator holds 1 MiB of a registry."""
+    with Broker() as broker:
+        made = Scene(api, broker, OperatorProcess(api, "--resync-seconds=3", "--registry-mebibytes=1"))
+        try:
+            made.open()
+            yield made
+        finally:
+            made.close()
+
+
+def test_a_registry_that_grows_beyond_what_is_held_is_said_and_nothing_is_done_by_it(frugal: Scene) -> None:
+    scene = frugal
+    scene.apply()
+    scene.wait_until_served()
+    producer = Producer({**scene.connection.client_config(), "linger.ms": 50})
+    for n in range(CLAIMS):
+        claim = Claim(topic=f"filled-{n}", owner=Owner("cluster", "attic", f"filled-{n}"))
+        producer.produce(REGISTRY_TOPIC, key=claim.key, value=encode(claim), partition=0)
+    assert producer.flush(120) == 0
+    scene.wait_for("Ready", "False", "RegistryTooLarge")
+    said = scene.connection_status()["conditions"][0]
+    assert said["reason"] == "RegistryTooLarge"
+    assert "more than 1 MiB" in said["message"]
+    assert "raise operator.registryMebibytes" in said["message"]
+    scene.apply(retryCap=9)
+    scene.operator.kill()
+    scene.operator.start()
+    scene.wait_for("Ready", "False", "RegistryTooLarge")
+    assert scene.registry().layouts[scene.topic].retry_cap != 9, "the edit waits"
+    assert scene.stateful_set() is not None
