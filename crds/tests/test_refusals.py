@@ -130,6 +130,7 @@ ACCEPTED = {
                 "topicPrefixes": ["shop."],
                 "maxPartitions": 100,
                 "maxWorkers": 3,
+                "quota": {"delayedTopics": 9, "partitions": 500, "workers": 0, "executors": 4},
                 "adopt": True,
             }
         ]

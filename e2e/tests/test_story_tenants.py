@@ -61,18 +61,22 @@ def test_the_owner_of_a_connection_says_who_may_have_what(granted: str, start_te
         connection = {"kind": "ClusterKafkaConnection", "name": granted}
         return tenant.declare(name, topic=f"{granted}.{name}", connectionRef=connection, **spec)
 
-    served = ask(team, "served", partitions=4).apply()
+    served = ask(team, "served", partitions=4, workers={"replicas": 3}).apply()
     refusals = {
-        "namespace": (ask(stranger, "anything").apply(), stranger.namespace),
-        "prefix": (team.declare("other", connectionRef=served.spec["connectionRef"]).apply(), f"{granted}."),
-        "partitions": (ask(team, "wide", partitions=9).apply(), "at most 8"),
-        "workers": (ask(team, "many", workers={"replicas": 3}).apply(), "at most 2"),
+        "namespace": (ask(stranger, "anything").apply(), "NotAllowed", stranger.namespace),
+        "prefix": (
+            team.declare("other", connectionRef=served.spec["connectionRef"]).apply(),
+            "NotAllowed",
+            f"{granted}.",
+        ),
+        "partitions": (ask(team, "wide", partitions=9).apply(), "GrantExceeded", "at most 8"),
     }
-    for declared, words in refusals.values():
-        refused = declared.wait_condition("Claimed", "False", reason="NotAllowed")
+    for declared, reason, words in refusals.values():
+        refused = declared.wait_condition("Claimed", "False", reason=reason)
         assert words in refused["message"]
         assert not declared.kafka.topics().keys() & set(declared.names.topics)
     served.wait_ready()
+    assert "there are 2" in served.wait_condition("Ready", "True", reason="GrantExceeded")["message"]
     wide = refusals["partitions"][0].apply(partitions=8)
     wide.wait_condition("Claimed", "True")
 

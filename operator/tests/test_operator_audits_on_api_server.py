@@ -323,5 +323,25 @@ def test_an_audit_takes_no_more_of_the_platform_than_the_connection_grants(
     wait_said(scene, Reason.NOT_ALLOWED, f"topic {scene.topic}", name="revoked")
 
 
+def test_executors_of_running_audits_are_bounded_in_sum_and_who_finds_no_room_waits(
+    scene: Scene, with_executors: OperatorProcess
+) -> None:
+    limited = {**grant(maxExecutors=9), "quota": {"executors": 3}}
+    scene.api.apply(scene.cluster_connection(allow=[limited]))
+    second = f"{scene.topic}-second"
+    scene.api.apply(scene.delayed_topic(), scene.delayed_topic(second))
+    scene.wait_until_served()
+    scene.wait_until_served(second)
+    apply_audit(scene, "alone", spark={"executors": 4})
+    wait_said(scene, Reason.NOT_ALLOWED, "3 executors in sum", "this audit alone asks for 4", name="alone")
+    apply_audit(scene, spark={"executors": 2})
+    wait_for_job(scene)
+    apply_audit(scene, "waits", spark={"executors": 2}, delayedTopicRef={"name": second})
+    wait_said(scene, Reason.GRANT_EXCEEDED, "audits that run have 2 of them", "waits until there are 2", name="waits")
+    assert child(scene, "Job", "jobName", "waits") is None
+    report(scene, "Verified")
+    wait_for_job(scene, "waits")
+
+
 def grant(**audits: Any) -> Manifest:
     return {"namespaceSelector": {}, "topicPrefixes": [""], "audits": audits}

@@ -73,20 +73,20 @@ def test_the_owner_of_a_connection_says_who_may_have_what(scene: Scene, rival: s
             scene.delayed_topic(name, namespace=namespace, **{"topic": topic, "connectionRef": connection, **spec})
         )
 
-    refusals: dict[str, tuple[str, dict[str, Any], str]] = {
-        "stranger": (scene.namespace, {}, scene.namespace),
-        "elsewhere": (rival, {"topic": "elsewhere"}, scene.topic),
-        "wide": (rival, {"partitions": 9}, "at most 8"),
-        "many": (rival, {"workers": {"replicas": 3}}, "at most 2"),
+    refusals: dict[str, tuple[str, dict[str, Any], str, str]] = {
+        "stranger": (scene.namespace, {}, "NotAllowed", scene.namespace),
+        "elsewhere": (rival, {"topic": "elsewhere"}, "NotAllowed", scene.topic),
+        "wide": (rival, {"partitions": 9}, "GrantExceeded", "at most 8"),
     }
-    for name, (namespace, spec, _) in refusals.items():
+    for name, (namespace, spec, _, _) in refusals.items():
         ask(name, namespace, **spec)
-    for name, (namespace, _, words) in refusals.items():
-        scene.wait_for("Claimed", "False", "NotAllowed", name=name, namespace=namespace)
+    for name, (namespace, _, reason, words) in refusals.items():
+        scene.wait_for("Claimed", "False", reason, name=name, namespace=namespace)
         assert words in scene.condition("Claimed", name, namespace)["message"]
         assert scene.topics(f"{scene.topic}-{name}") == {}
-    ask("served", rival, partitions=8)
+    ask("served", rival, partitions=8, workers={"replicas": 3})
     scene.wait_until_served("served", rival)
+    assert (scene.stateful_set("served", rival) or {})["spec"]["replicas"] == 2
     ask("wide", rival, partitions=8)
     scene.wait_for("Claimed", "True", name="wide", namespace=rival)
 

@@ -25,6 +25,7 @@ from delayed_topics_operator.queue import Key
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
 from delayed_topics_operator.tenure import Tenure
+from delayed_topics_operator.usage import Usage
 from delayed_topics_operator_testing.world import resource, usable
 from pydantic import ValidationError
 
@@ -51,11 +52,13 @@ class WithoutSecrets(Kubernetes):
 
 def connections(store: Store, *, kube: Kubernetes | None = None, **settings: Any) -> Connections:
     kube = kube or Kubernetes()
+    made = Settings(namespace="system", audit_namespace="audits", worker_image="w", audit_image="a", **settings)
     return Connections(
-        settings=Settings(namespace="system", audit_namespace="audits", worker_image="w", audit_image="a", **settings),
+        settings=made,
         kube=kube,  # type: ignore[arg-type]
         store=store,
         recorder=Recorder(kube),  # type: ignore[arg-type]
+        usage=Usage(store=store, settings=made, cluster="c", changed=lambda _: None),
         changed=lambda _: None,
         doubted=lambda _: None,
         news=lambda *_: None,
@@ -238,12 +241,14 @@ ORDERS = Key("DelayedTopic", "shop", "orders")
 def controller(kind: type[DelayedTopics], kube: Any) -> DelayedTopics:
     store = Store()
     store.put(resource())
+    settings = Settings(namespace="system", audit_namespace="audits", worker_image="w", audit_image="a")
     return kind(
-        settings=Settings(namespace="system", audit_namespace="audits", worker_image="w", audit_image="a"),
+        settings=settings,
         kube=kube,
         store=store,
         recorder=None,  # type: ignore[arg-type]
         connections=connections(store),
+        usage=Usage(store=store, settings=settings, cluster="c", changed=lambda _: None),
         cluster="c",
     )
 

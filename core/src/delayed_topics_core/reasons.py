@@ -51,6 +51,7 @@ class Reason(StrEnum):
     KAFKA_UNREACHABLE = "KafkaUnreachable"
     KAFKA_REFUSED = "KafkaRefused"
     NOT_ALLOWED = "NotAllowed"
+    GRANT_EXCEEDED = "GrantExceeded"
     CLUSTER_CHANGED = "ClusterChanged"
     REGISTRY_LOST = "RegistryLost"
     OTHER_INSTALLATION = "OtherInstallation"

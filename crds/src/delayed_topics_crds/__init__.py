@@ -7,6 +7,7 @@ from delayed_topics_crds.connection import (
     AuditGrant,
     ClusterKafkaConnection,
     ClusterKafkaConnectionSpec,
+    ClusterKafkaConnectionStatus,
     Grant,
     KafkaConnection,
     KafkaConnectionSpec,
@@ -28,18 +29,21 @@ from delayed_topics_crds.delayed_topic_status import (
     WorkersStatus,
 )
 from delayed_topics_crds.kinds import API_VERSION, GROUP, KINDS, PLURALS, VERSION, parse, to_dict
+from delayed_topics_crds.quota import MAX_NAMESPACES, NamespaceQuota, Quota, QuotaHard, QuotaUsed
 
 __all__ = [
     "API_VERSION",
     "GROUP",
     "KINDS",
     "MAX_MEMBERS",
+    "MAX_NAMESPACES",
     "PLURALS",
     "VERSION",
     "Account",
     "AuditGrant",
     "ClusterKafkaConnection",
     "ClusterKafkaConnectionSpec",
+    "ClusterKafkaConnectionStatus",
     "Condition",
     "DelayedTopic",
     "DelayedTopicAudit",
@@ -57,6 +61,10 @@ __all__ = [
     "LastViolation",
     "LayoutRange",
     "LayoutStatus",
+    "NamespaceQuota",
+    "Quota",
+    "QuotaHard",
+    "QuotaUsed",
     "RebalanceStatus",
     "Resource",
     "TemplateGrant",

@@ -4,9 +4,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Strict
 
-from delayed_topics_crds.base import Entries, Limits, Matches, Resource, Rule, Spec
+from delayed_topics_crds.base import Entries, Limits, ListMap, Matches, Resource, Rule, Spec
 from delayed_topics_crds.common import SecretRef, StatusBase
 from delayed_topics_crds.pods import LabelSelector, Quantity
+from delayed_topics_crds.quota import Namespaces, Quota
 from delayed_topics_crds.schedule import MAX_CORES, MAX_EXECUTORS, SparkMemory
 
 SaslMechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]
@@ -164,7 +165,10 @@ class Grant(Spec):
     max_partitions: Annotated[int, Limits(1, 10_000, "partitions")] | None = None
     """Partitions that the delays topic of one DelayedTopic may have; no limit of its own unless set."""
     max_workers: Annotated[int, Limits(0, 1000, "workers")] | None = None
-    """Workers that one DelayedTopic may have; no limit of its own unless set."""
+    """Workers that one DelayedTopic may have; no limit of its own unless set. More that are asked for are not started."""
+    quota: Quota | None = None
+    """What each of these namespaces may have in sum; no limit unless set. Of several entries for a namespace the highest
+    number counts."""
     template: TemplateGrant = TemplateGrant()
     """What `workers.template` may set; CPU and memory within limits, and nothing else, unless set."""
     audits: AuditGrant = AuditGrant()
@@ -198,6 +202,15 @@ class KafkaConnectionStatus(StatusBase):
     away for a moment costs them none."""
 
 
+class ClusterKafkaConnectionStatus(KafkaConnectionStatus):
+    """What was found, and who uses it, written by the operator."""
+
+    namespaces: Annotated[Namespaces, ListMap("namespace")] = ()
+    """The first 50 namespaces that use this connection, by name, each with what it has (`used`) and may have (`hard`)."""
+    namespace_count: int | None = None
+    """How many namespaces use this connection in all."""
+
+
 class ClusterKafkaConnection(Resource):
     """A Kafka cluster that namespaces may use as far as `allow` grants. Its Secrets and the workers live in the
     operator's namespace, the audits in one of their own."""
@@ -205,8 +218,8 @@ class ClusterKafkaConnection(Resource):
     kind: Literal["ClusterKafkaConnection"]
     spec: ClusterKafkaConnectionSpec
     """How to reach Kafka, and who may."""
-    status: KafkaConnectionStatus = Field(default_factory=KafkaConnectionStatus)
-    """What was found, written by the operator."""
+    status: ClusterKafkaConnectionStatus = Field(default_factory=ClusterKafkaConnectionStatus)
+    """What was found, and who uses it, written by the operator."""
 
 
 class KafkaConnection(Resource):

@@ -46,6 +46,11 @@ def connections(topic: Manifest) -> tuple[Key]:
     return (connection_of(topic),)
 
 
+def front_topic(topic: Manifest) -> str:
+    """The front topic that a DelayedTopic names."""
+    return str(topic["spec"].get("topic") or topic["metadata"]["name"])
+
+
 def serves(store: Store, connection: Key, *, namespace: str) -> bool:
     """Whether the operator in `namespace` is the one for this connection, which need not exist."""
     return (server_of(store, connection) or namespace) == namespace

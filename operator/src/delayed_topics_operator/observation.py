@@ -20,7 +20,9 @@ from delayed_topics_crds.delayed_topic import (
 from delayed_topics_crds.schedule import ScheduledAudit
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, TopicPartitionKey
 
+from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.eventlog import WorkerNews
+from delayed_topics_operator.plan import Said
 from delayed_topics_operator.queue import Key
 
 Manifest = dict[str, Any]
@@ -149,10 +151,22 @@ class PodSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Beyond:
+    """What is asked for beyond what the connection grants, in words; None: nothing.
+
+    `topics`: why nothing is made, or why the topics stay as large as they are. `workers`: why there are fewer than asked for.
+    """
+
+    topics: Said | None = None
+    workers: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Observation:
     """`children`: live objects by (kind, name). `may_roll`: whether few enough other resources are rolling their workers.
 
     `worker_pods`, `warnings`: while not all workers are ready, their pods by name, and Events that may say what keeps them.
+    `others`: what the rest of its namespace has by its connection. `own`: what it was let have before. `beyond`: see `reconcile.quota`.
     `audits`: those that were made for its schedule. `vanished`: names of pods beyond the wanted replicas that there were at the
     last look and are no more.
     """
@@ -166,6 +180,9 @@ class Observation:
     pods: PodSettings
     children: Mapping[tuple[str, str], Manifest]
     may_roll: bool = True
+    others: Amount = field(default_factory=Amount)
+    own: Amount = field(default_factory=Amount)
+    beyond: Beyond = Beyond()
     audits: tuple[Manifest, ...] = ()
     vanished: tuple[str, ...] = ()
     worker_pods: tuple[Manifest, ...] = ()

@@ -9,6 +9,8 @@ from delayed_topics_core.registry import RegistryRecord, TopicsRecord
 from delayed_topics_crds import DelayedTopicStatus
 from delayed_topics_kafka.model import NewTopicSpec
 
+from delayed_topics_operator.amount import Amount
+
 Manifest = dict[str, Any]
 
 
@@ -180,9 +182,11 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Executed in order; the first failure ends it. `wake_seconds`: when to look again, beside the resync. `status` None: leave it."""
+    """Executed in order; the first failure ends it. `wake_seconds`: when to look again, beside the resync. `status` None: leave it.
+    `takes`: what the resource has of its namespace's quota from now on; None: as before."""
 
     actions: tuple[Action, ...] = ()
     status: DelayedTopicStatus | None = None
     notices: tuple[Notice, ...] = ()
     wake_seconds: float | None = None
+    takes: Amount | None = None

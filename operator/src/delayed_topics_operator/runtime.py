@@ -17,7 +17,7 @@ from delayed_topics_operator.controllers.delayed_topic import DelayedTopics
 from delayed_topics_operator.errors import KubeError
 from delayed_topics_operator.gateways.kube import APIS, Kube
 from delayed_topics_operator.gateways.recorder import Recorder
-from delayed_topics_operator.installation import connection_of, connections
+from delayed_topics_operator.installation import connection_of, connections, front_topic
 from delayed_topics_operator.manifests import NAME_LABEL, NAMESPACE_LABEL, SELECTOR_LABELS
 from delayed_topics_operator.observe.children import WATCHED
 from delayed_topics_operator.orphans import Sweeper
@@ -25,6 +25,7 @@ from delayed_topics_operator.queue import Key
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Indexer, Manifest, Store, namespaces
 from delayed_topics_operator.tenure import Tenure
+from delayed_topics_operator.usage import Usage
 
 log = logging.getLogger(__name__)
 
@@ -45,11 +46,13 @@ class Runtime:
         self._sweeper = Sweeper(settings=settings, kube=kube, store=self.store, recorder=self.recorder)
         self.synced = asyncio.Event()
         """Set when everything was listed once."""
+        usage = Usage(store=self.store, settings=settings, cluster=cluster, changed=self.wake)
         self.connections = Connections(
             settings=settings,
             kube=kube,
             store=self.store,
             recorder=self.recorder,
+            usage=usage,
             changed=self._connection_changed,
             doubted=self.wake,
             news=self._connection_news,
@@ -62,6 +65,7 @@ class Runtime:
             store=self.store,
             recorder=self.recorder,
             connections=self.connections,
+            usage=usage,
             cluster=cluster,
         )
         audits = Audits(
@@ -70,6 +74,7 @@ class Runtime:
             store=self.store,
             recorder=self.recorder,
             connections=self.connections,
+            usage=usage,
             cluster=cluster,
             changed=self.wake,
         )
@@ -208,7 +213,7 @@ class Runtime:
 
 def _front_topics(topic: Manifest) -> tuple[tuple[Key, str]]:
     """For Store.by_index: the connection and the front topic of a DelayedTopic."""
-    return ((connection_of(topic), topic["spec"].get("topic") or topic["metadata"]["name"]),)
+    return ((connection_of(topic), front_topic(topic)),)
 
 
 MAX_LABEL = 63

@@ -17,6 +17,7 @@ from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import Grant, parse, to_dict
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, GroupMember, TopicInfo
 from delayed_topics_operator import manifests
+from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.eventlog import WorkerNews
 from delayed_topics_operator.observation import (
     KafkaView,
@@ -158,6 +159,8 @@ class World:
     may_roll: bool = True
     news: WorkerNews = field(default_factory=WorkerNews)
     vanished: tuple[str, ...] = ()
+    others: Amount = field(default_factory=Amount)
+    own: Amount = field(default_factory=Amount)
     worker_pods: tuple[Manifest, ...] = ()
     gone: bool = False
     cluster: str = CLUSTER
@@ -203,6 +206,8 @@ class World:
             children=copy.deepcopy(self.children),
             may_roll=self.may_roll,
             vanished=self.vanished,
+            others=self.others,
+            own=self.own,
             worker_pods=self.worker_pods,
             audits=tuple(child for (kind, _), child in self.children.items() if kind == "DelayedTopicAudit"),
         )

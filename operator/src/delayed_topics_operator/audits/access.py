@@ -8,6 +8,7 @@ from delayed_topics_crds.schedule import Spark, mebibytes
 
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.access import covers
+from delayed_topics_operator.reconcile.quota import hard
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,26 @@ def refused(asked: DelayedTopicAuditSpec, place: Place) -> str | None:
             "spec.spark.executors: whoever runs the operator has not turned them on (chart value audits.executors.enabled); make a "
             "new DelayedTopicAudit without them"
         )
-    return _not_granted(asked.spark, place, place.grants) if place.grants is not None else None
+    if place.grants is None:
+        return None
+    most = hard(place.grants, place.namespace_labels).executors
+    if most is not None and asked.spark.executors > most:
+        return (
+            f"{place.connection} allows namespace {place.namespace} {most} executors in sum (spec.allow[].quota.executors), and this "
+            f"audit alone asks for {asked.spark.executors}: ask for less in a new DelayedTopicAudit, or ask the connection's owner"
+        )
+    return _not_granted(asked.spark, place, place.grants)
+
+
+def no_room(asked: DelayedTopicAuditSpec, place: Place, others: int) -> str | None:
+    """Why it has to wait for others of its namespace, which have so many executors. None: it need not."""
+    most = hard(place.grants or (), place.namespace_labels).executors
+    if not asked.spark.executors or most is None or others + asked.spark.executors <= most:
+        return None
+    return (
+        f"{place.connection} allows namespace {place.namespace} {most} executors in sum (spec.allow[].quota.executors), and audits that "
+        f"run have {others} of them: this one waits until there are {asked.spark.executors} left"
+    )
 
 
 def _not_granted(spark: Spark, place: Place, grants: tuple[Grant, ...]) -> str | None:

@@ -11,7 +11,8 @@ from delayed_topics_kafka.errors import KafkaDoorError
 from pydantic import ValidationError
 
 from delayed_topics_operator import manifests
-from delayed_topics_operator.audits.access import Place
+from delayed_topics_operator.amount import Amount
+from delayed_topics_operator.audits.access import Place, no_room
 from delayed_topics_operator.audits.access import refused as not_allowed
 from delayed_topics_operator.audits.freeze import freeze
 from delayed_topics_operator.audits.manifests import AUDIT_LABEL, job_name, secret_name, window_name
@@ -36,6 +37,7 @@ from delayed_topics_operator.reconcile.invalid import in_words
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
 from delayed_topics_operator.translate import FINALIZER, connection_key, wanted
+from delayed_topics_operator.usage import Usage, Use
 
 FIELD_MANAGER = "delayed-topics-operator-audits"
 STEPS = 8
@@ -56,6 +58,7 @@ class Audits:
         store: Store,
         recorder: Recorder,
         connections: Connections,
+        usage: Usage,
         cluster: str,
         changed: Callable[[Key], None],
     ) -> None:
@@ -65,6 +68,7 @@ class Audits:
         self._store = store
         self._recorder = recorder
         self._connections = connections
+        self._usage = usage
         self._cluster = cluster
         self._changed = changed
         self._executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
@@ -73,6 +77,8 @@ class Audits:
     async def reconcile(self, key: Key) -> float | None:
         for _ in range(STEPS):
             raw = self._store.get(*key)
+            if raw is None or "verdict" in (raw.get("status") or {}):
+                self._usage.forget(key)
             if raw is None:
                 return None
             if self._terminating(key.namespace) and "deletionTimestamp" not in raw["metadata"]:
@@ -131,7 +137,9 @@ class Audits:
             job_settings=self._job_settings(
                 key, name, topic, home, files_needed=undecided and config_map is not None and job is None
             ),
-            frozen=await self._frozen(audit, topic, home) if undecided and topic and not begun and not ahead else None,
+            frozen=await self._begin(key, audit, topic, home)
+            if undecided and topic and not begun and not ahead
+            else None,
             ahead=ahead,
             config_map=config_map,
             secret=secret,
@@ -184,8 +192,17 @@ class Audits:
         cluster_wide = topic is None or topic.spec.connection_ref.kind == "ClusterKafkaConnection"
         return self._settings.audit_namespace if cluster_wide else key.namespace
 
+    async def _begin(
+        self, key: Key, audit: DelayedTopicAudit, topic: DelayedTopic, home: str
+    ) -> AuditWindow | Waiting | Blind | Refused:
+        """Its executors are taken while it is found out whether it can begin, and then if it can."""
+        frozen = await self._frozen(key, audit, topic, home)
+        if not isinstance(frozen, AuditWindow):
+            self._usage.forget(key)
+        return frozen
+
     async def _frozen(
-        self, audit: DelayedTopicAudit, topic: DelayedTopic, home: str
+        self, key: Key, audit: DelayedTopicAudit, topic: DelayedTopic, home: str
     ) -> AuditWindow | Waiting | Blind | Refused:
         if not self._settings.may_audit(home):
             message = f"the operator may not run Jobs in namespace {home}: list it in the chart's tenantNamespaces"
@@ -208,6 +225,11 @@ class Audits:
             return Waiting(
                 reason=why.reason if why else Reason.CONNECTION_MISSING, message=why.message if why else str(connection)
             )
+        use = Use(key, topic.metadata.name)
+        others = self._usage.others(use, connection, link.registry_read).executors
+        if (full := no_room(audit.spec, place, others)) is not None:
+            return Waiting(reason=Reason.GRANT_EXCEEDED, message=full)
+        self._usage.note(use, connection, Amount(executors=audit.spec.spark.executors))
         owner = self._owner(topic)
         limit_ms, sample = audit.spec.max_lateness_ms, audit.spec.sample
         try:

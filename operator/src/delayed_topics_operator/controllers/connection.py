@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_crds import (
+    MAX_NAMESPACES,
+    ClusterKafkaConnectionStatus,
+    KafkaConnectionSpec,
+    KafkaConnectionStatus,
+    NamespaceQuota,
+    parse,
+)
 from delayed_topics_crds import Condition as StatusCondition
-from delayed_topics_crds import KafkaConnectionSpec, KafkaConnectionStatus, parse
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import (
     ConnectionInvalid,
@@ -46,6 +53,7 @@ from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest, Store
 from delayed_topics_operator.tenure import Tenure
 from delayed_topics_operator.translate import FINALIZER, status_of
+from delayed_topics_operator.usage import Usage
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +96,7 @@ class Connections:
         kube: Kube,
         store: Store,
         recorder: Recorder,
+        usage: Usage,
         changed: Callable[[Key], None],
         doubted: Callable[[Key], None],
         news: Callable[[Key, set[str]], None],
@@ -100,6 +109,7 @@ class Connections:
         self._kube = kube
         self._store = store
         self._recorder = recorder
+        self._usage = usage
         self._changed = changed
         self._doubted = doubted
         self._news = news
@@ -206,7 +216,7 @@ class Connections:
         if entry.state != before or waited_for:
             self._changed(key)
         try:
-            said = _status(raw, entry, found, users)
+            said = _status(raw, entry, found, users, await self._namespaces(key, entry))
             if await write_status(self._kube, self._store, raw, said):
                 await self._recorder.tell(raw, notices(status_of(KafkaConnectionStatus, raw), said))
             await self._elsewhere.unsay(key)
@@ -224,6 +234,17 @@ class Connections:
         except KubeRefused as e:
             message = f"could not note that the installation in namespace {self._settings.namespace} serves it: {e}"
             raise ConnectionUnusable(message, reason=reason_of(e)) from e
+
+    async def _namespaces(self, key: Key, entry: _Entry) -> tuple[NamespaceQuota, ...] | None:
+        """Those that use it, by name; None: that can't be said, or nothing is granted by it."""
+        grants = entry.state.grants if isinstance(entry.state, Usable) else None
+        if entry.link is None or grants is None:
+            return None
+        try:
+            registry = await entry.link.registry()
+        except KafkaDoorError:
+            return None  # the next pass says what there is to say about that
+        return self._usage.quotas(key, registry, grants)
 
     def _leads_elsewhere(self, key: Key) -> bool:
         """Nothing that was made is where it leads now, so it need not stay for that; to make it again is how to begin anew there."""
@@ -343,8 +364,14 @@ def _deleting(raw: Manifest) -> bool:
     return bool(raw["metadata"].get("deletionTimestamp"))
 
 
-def _status(raw: Manifest, entry: _Entry, found: Found | None, users: list[str]) -> KafkaConnectionStatus:
-    """`users`: what uses it, as namespace/name."""
+def _status(
+    raw: Manifest,
+    entry: _Entry,
+    found: Found | None,
+    users: list[str],
+    namespaces: tuple[NamespaceQuota, ...] | None = None,
+) -> KafkaConnectionStatus:
+    """`users`: what uses it, as namespace/name. `namespaces`: all that use it; None: as they were said before."""
     if _deleting(raw):
         ready, reason = "False", Reason.DELETING
         shown = ", ".join(users[:SHOWN_USERS]) + (
@@ -371,13 +398,21 @@ def _status(raw: Manifest, entry: _Entry, found: Found | None, users: list[str])
         }
     )
     live = raw.get("status") or {}
-    return KafkaConnectionStatus(
+    status = KafkaConnectionStatus(
         observed_generation=generation,
         conditions=(condition,),
         cluster_id=found.cluster.cluster_id if found else live.get("clusterId"),
         brokers=len(found.cluster.brokers) if found else live.get("brokers"),
         brokers_seen=found.brokers_seen if found else live.get("brokersSeen"),
         registry_topic_id=found.registry_id if found else live.get("registryTopicId"),
+    )
+    if raw["kind"] == "KafkaConnection":
+        return status
+    before = status_of(ClusterKafkaConnectionStatus, raw)
+    return ClusterKafkaConnectionStatus(
+        **dict(status),
+        namespaces=before.namespaces if namespaces is None else namespaces[:MAX_NAMESPACES],
+        namespace_count=before.namespace_count if namespaces is None else len(namespaces),
     )
 
 

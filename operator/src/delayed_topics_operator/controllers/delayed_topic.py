@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import Owner
-from delayed_topics_crds import DelayedTopic, DelayedTopicStatus, parse
+from delayed_topics_crds import DelayedTopic, DelayedTopicStatus, Quota, parse
 from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable
 from pydantic import ValidationError
 
 from delayed_topics_operator import manifests
+from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.controllers.connection import Connections
 from delayed_topics_operator.controllers.found import refusal
 from delayed_topics_operator.elsewhere import Elsewhere
@@ -30,12 +31,14 @@ from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile import reconcile
 from delayed_topics_operator.reconcile.failures import not_ready, reason_of, with_failure
 from delayed_topics_operator.reconcile.invalid import enough_to_delete, reconcile_invalid
+from delayed_topics_operator.reconcile.quota import hard
 from delayed_topics_operator.reconcile.status import OWN_CONDITIONS
 from delayed_topics_operator.reconcile.transitions import notices
 from delayed_topics_operator.reconcile.workers import all_ready
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest, Store, owner_uids
 from delayed_topics_operator.translate import status_of, subject, wanted
+from delayed_topics_operator.usage import Usage, Use
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +66,7 @@ class DelayedTopics:
         store: Store,
         recorder: Recorder,
         connections: Connections,
+        usage: Usage,
         cluster: str,
     ) -> None:
         """`cluster`: the UID of the kube-system namespace."""
@@ -71,6 +75,7 @@ class DelayedTopics:
         self._store = store
         self._recorder = recorder
         self._connections = connections
+        self._usage = usage
         self._cluster = cluster
         self._executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
         self._failing_since: dict[Key, datetime] = {}
@@ -83,6 +88,7 @@ class DelayedTopics:
             raw = self._store.get(*key)
             if raw is None:
                 self._failing_since.pop(key, None)
+                self._usage.forget(key)
                 return None
             if not serves(self._store, connection_of(raw), namespace=self._settings.namespace):
                 await self._elsewhere.say_if_unserved(raw)
@@ -112,6 +118,8 @@ class DelayedTopics:
         try:
             o, link = await self._observe(key, _parse(raw))
             plan = reconcile(o)
+            if plan.takes is not None:  # nothing was waited for since it was looked at what others have
+                self._usage.note(Use(key, o.wanted.names.front), o.wanted.connection, plan.takes)
         except (ValidationError, SpecInvalid) as e:
             plan = reconcile_invalid(raw, e, _now())
         except KubeRefused as e:
@@ -168,6 +176,7 @@ class DelayedTopics:
         name = manifests.object_name(namespace=key.namespace, name=key.name, home=home)
         allowed = self._settings.may_use(home)
         live = {}
+        workers: Manifest | None = None
         pods: tuple[Manifest, ...] = ()
         warnings: tuple[Manifest, ...] = ()
         # A namespace that is being deleted takes its objects, and the operator's rights on them, along by itself.
@@ -176,9 +185,10 @@ class DelayedTopics:
             try:
                 live = dict(await children(self._kube, self._store, home=home, name=name, secret_age_seconds=age))
                 workers = live.get(("StatefulSet", name))
-                if workers is not None and not about.deleting and not all_ready(workers, asked.replicas):
+                expected = _expected(workers, asked)
+                if workers is not None and not about.deleting and not all_ready(workers, expected):
                     pods, warnings = await pods_and_warnings(
-                        self._kube, workers, labels=manifests.selector(about), expected=asked.replicas
+                        self._kube, workers, labels=manifests.selector(about), expected=expected
                     )
             except Forbidden:
                 # Of a namespace that is being deleted our RoleBinding goes early, and everything in it goes without us.
@@ -211,10 +221,21 @@ class DelayedTopics:
             worker_pods=pods,
             warnings=warnings,
             vanished=self._pod_counts.vanished(
-                home, name, live.get(("StatefulSet", name)), wanted=0 if about.deleting else asked.replicas
+                home, name, workers, wanted=0 if about.deleting else _expected(workers, asked)
             ),
+            others=self._others(Use(key, asked.names.front), state, about, asked.connection, link),
+            own=self._usage.noted(key),
         )
         return observation, link
+
+    def _others(
+        self, use: Use, state: Usable | Unusable, about: Subject, connection: Key, link: KafkaLink | None
+    ) -> Amount:
+        """What the rest of the namespace has, if that is limited."""
+        grants = state.grants if isinstance(state, Usable) else None
+        if link is None or not grants or hard(grants, about.namespace_labels) == Quota():
+            return Amount()
+        return self._usage.others(use, connection, link.registry_read)
 
     def _scheduled_audits(self, about: Subject) -> tuple[Manifest, ...]:
         return tuple(
@@ -247,6 +268,11 @@ class DelayedTopics:
         if isinstance(error, KafkaUnreachable) and (first or unusable):
             raise error
         return since
+
+
+def _expected(workers: Manifest | None, asked: Wanted) -> int:
+    """How many pods there should be: fewer than asked for, where no more are granted."""
+    return min(asked.replicas, workers["spec"].get("replicas", 1)) if workers is not None else asked.replicas
 
 
 def _parse(raw: Manifest) -> DelayedTopic:

@@ -80,6 +80,7 @@ class KafkaLink:
         self._registry_in_sync = True
         self.failure: KafkaDoorError | None = None
         """Set when registry or events can't be followed any more: the link is to be made anew."""
+        self.registry_read = RegistryState()  # as it was last
         self.event_log = EventLog()
         self._registry_thread = RegistryThread(
             connection,
@@ -297,7 +298,8 @@ class KafkaLink:
 
     async def _catch_up(self, items: dict[None, None]) -> Mapping[None, RegistryState]:
         self._begin("read_registry", 1)
-        return dict.fromkeys(items, await self._registry_thread.read())
+        self.registry_read = await self._registry_thread.read()
+        return dict.fromkeys(items, self.registry_read)
 
     async def _write_registry(self, items: dict[str, RegistryRecord | None]) -> Mapping[str, None]:
         self._begin("write_registry", len(items))

@@ -17,6 +17,7 @@ from delayed_topics_operator.reconcile import (
     claim,
     deletion,
     layout,
+    quota,
     status,
     take_over,
     topics,
@@ -30,6 +31,7 @@ CHECKS: tuple[Callable[[Observation], Finding], ...] = (
     verdict.check,
     take_over.stop_serving,
     access.check,
+    quota.check,
     claim.check,
     topics.check,
     layout.check,
@@ -43,6 +45,7 @@ def reconcile(o: Observation) -> Plan:
     """What is to be done next, and the status as it is before that."""
     if o.subject.deleting:
         return deletion.plan(o)
+    o = quota.limited(o)
     found = _found(o)
     if o.subject.plan_only:
         planned = Said(
@@ -54,6 +57,7 @@ def reconcile(o: Observation) -> Plan:
         status=status.of(o, found.conditions),
         notices=found.notices,
         wake_seconds=found.wake_seconds,
+        takes=quota.takes(o, found.actions),
     )
 
 

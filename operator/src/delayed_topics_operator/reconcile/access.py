@@ -1,6 +1,6 @@
 """May this resource use this connection, and can the connection be used?"""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import Grant
@@ -37,34 +37,36 @@ def refused(o: Observation, connection: Usable) -> str | None:
         )
     if connection.grants is None:
         return None
-    topic, where = o.wanted.names.front, _where(o)
+    topic = o.wanted.names.front
     of_namespace = [
         grant for grant in connection.grants if selects(grant.namespace_selector, o.subject.namespace_labels)
     ]
     if not of_namespace:
-        return f"{where} allows namespace {o.subject.namespace} nothing: ask its owner for an entry of spec.allow"
+        return f"{where(o)} allows namespace {o.subject.namespace} nothing: ask its owner for an entry of spec.allow"
     of_topic = [grant for grant in of_namespace if topic.startswith(tuple(grant.topic_prefixes))]
     if not of_topic:
         prefixes = sorted({prefix for grant in of_namespace for prefix in grant.topic_prefixes})
         return (
-            f"{where} allows namespace {o.subject.namespace} topics that begin with {', '.join(prefixes)}, and {topic} does not: "
+            f"{where(o)} allows namespace {o.subject.namespace} topics that begin with {', '.join(prefixes)}, and {topic} does not: "
             "name the topic accordingly, or ask the connection's owner"
         )
-    return _too_much(o, of_topic, _partitions(o)) or _template_refused(o, of_topic)
+    return _template_refused(o, connection.grants)
 
 
-def growth_refused(o: Observation, connection: Usable, partitions: int) -> str | None:
-    """Why a topic may not become as large as that: what has come together over many edits counts, not only the last one."""
-    if connection.grants is None:
-        return None
-    return _too_much(o, [grant for grant in connection.grants if _covers(grant, o)], partitions)
+def covering(o: Observation, grants: Iterable[Grant]) -> list[Grant]:
+    """Those for its namespace and topic."""
+    return [grant for grant in grants if covers(grant, o.wanted.names.front, o.subject.namespace_labels)]
+
+
+def roomy(o: Observation, grants: Iterable[Grant]) -> list[Grant]:
+    """Of those that cover it the ones that allow its partitions; all of them if none does, and its topics stay as they are."""
+    found = covering(o, grants)
+    return [grant for grant in found if _fits(grant, o)] or found
 
 
 def may_adopt(o: Observation, connection: Usable) -> bool:
     """Whether a front topic that exists already may be taken over; a connection of the own namespace has nobody to grant it."""
-    return any(
-        grant.adopt and _covers(grant, o) and _within(grant, o, _partitions(o)) for grant in connection.grants or ()
-    )
+    return any(grant.adopt and _fits(grant, o) for grant in covering(o, connection.grants or ()))
 
 
 def may_take_over(o: Observation, connection: Usable) -> bool:
@@ -75,9 +77,7 @@ def may_take_over(o: Observation, connection: Usable) -> bool:
     if connection.grants is None:
         holder = o.kafka.registered.holder if o.kafka is not None else None
         return holder is not None and holder.owner[1:] == o.subject.owner[1:]
-    return any(
-        grant.take_over and _covers(grant, o) and _within(grant, o, _partitions(o)) for grant in connection.grants
-    )
+    return any(grant.take_over and _fits(grant, o) for grant in covering(o, connection.grants))
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
@@ -99,7 +99,8 @@ def _holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> 
             return requirement.key not in labels
 
 
-def _where(o: Observation) -> str:
+def where(o: Observation) -> str:
+    """The connection, for people."""
     return f"{o.wanted.connection.kind} {o.wanted.connection.name}"
 
 
@@ -107,43 +108,19 @@ def covers(grant: Grant, topic: str, namespace_labels: Mapping[str, str]) -> boo
     return selects(grant.namespace_selector, namespace_labels) and topic.startswith(tuple(grant.topic_prefixes))
 
 
-def _covers(grant: Grant, o: Observation) -> bool:
-    return covers(grant, o.wanted.names.front, o.subject.namespace_labels)
-
-
-def _too_much(o: Observation, grants: list[Grant], partitions: int) -> str | None:
-    if any(_within(grant, o, partitions) for grant in grants):
-        return None
-    limits = "; or ".join(_limits(grant) for grant in grants)
-    return (
-        f"{_where(o)} allows namespace {o.subject.namespace} {limits}, and this asks for {partitions} partitions and "
-        f"{o.wanted.replicas} workers: ask for less, or ask the connection's owner"
-    )
-
-
-def _template_refused(o: Observation, grants: list[Grant]) -> str | None:
+def _template_refused(o: Observation, grants: Iterable[Grant]) -> str | None:
     """Of several grants that would do otherwise, the one that lacks the least is told of."""
-    lacking = [not_granted(o.wanted.template, g.template) for g in grants if _within(g, o, _partitions(o))]
+    lacking = [not_granted(o.wanted.template, grant.template) for grant in roomy(o, grants)]
     least = min(lacking, key=len)
     if not least:
         return None
     return (
-        f"{_where(o)} does not allow namespace {o.subject.namespace} {', '.join(least)}, since these pods run in namespace "
+        f"{where(o)} does not allow namespace {o.subject.namespace} {', '.join(least)}, since these pods run in namespace "
         f"{o.pods.home}: leave it out, or ask the connection's owner for an entry of spec.allow[].template"
     )
 
 
-def _within(grant: Grant, o: Observation, partitions: int) -> bool:
-    fits_partitions = grant.max_partitions is None or partitions <= grant.max_partitions
-    return fits_partitions and (grant.max_workers is None or o.wanted.replicas <= grant.max_workers)
-
-
-def _partitions(o: Observation) -> int:
-    """Of the delays topic, and of front and ready: a limit would not be one if it could be passed by there."""
-    return max(sum(o.wanted.layout.wanted().values()), o.wanted.front_partitions)
-
-
-def _limits(grant: Grant) -> str:
-    partitions = "any number of" if grant.max_partitions is None else f"at most {grant.max_partitions}"
-    workers = "any number of" if grant.max_workers is None else f"at most {grant.max_workers}"
-    return f"{partitions} partitions and {workers} workers"
+def _fits(grant: Grant, o: Observation) -> bool:
+    """A limit on the delays topic would not be one if it could be passed by the front and ready topics."""
+    partitions = max(sum(o.wanted.layout.wanted().values()), o.wanted.front_partitions)
+    return grant.max_partitions is None or partitions <= grant.max_partitions

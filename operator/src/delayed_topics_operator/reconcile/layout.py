@@ -58,7 +58,7 @@ def _started(o: Observation, kafka: KafkaView, t: Target, before: TopicsRecord) 
         info = kafka.topics[name]
         assert info is not None, "the topics are complete"
         # partitions beyond the layout's are somebody else's doing
-        count = min(info.partitions, t.layout.partition_count) if name == o.wanted.names.delays else info.partitions
+        count = min(info.partitions, t.partitions["delays" if name == o.wanted.names.delays else "front"])
         starts[name] = (*known, *(kafka.earliest[name, p] for p in range(len(known), count)))
     return replace(before, start_offsets=starts, begun={**dict.fromkeys(starts, 0), **before.begun})
 
@@ -89,6 +89,8 @@ def _begun(kafka: KafkaView, record: TopicsRecord, commits: CommitOffsets | None
 
 
 def _clamped(o: Observation, t: Target) -> Said:
+    if o.beyond.topics is not None:
+        return replace(o.beyond.topics, status="True")
     asked = o.wanted.layout.partitions
     needed = sum(o.wanted.layout.wanted().values())
     extra = surplus(t.layout, o.wanted.layout)

@@ -106,6 +106,8 @@ def _ready(o: Observation, said: Mapping[Condition, Said]) -> Said:
         return Said(
             status="True", reason=Reason.PAUSED, message="spec.paused: nothing is released, records stay where they are"
         )
+    if o.beyond.workers is not None:
+        return Said(status="True", reason=Reason.GRANT_EXCEEDED, message=said[Condition.WORKERS_READY].message)
     return Said(
         status="True",
         reason=Reason.AS_DECLARED,

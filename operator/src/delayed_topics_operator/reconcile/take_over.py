@@ -30,7 +30,8 @@ def held_by_other(o: Observation, holder: Claim, own: Claim | None) -> Finding:
     assert isinstance(o.connection, Usable), "access is checked first"
     names = _names(holder, o.subject.owner)
     asked = holder.topic == o.wanted.names.front and o.subject.take_over_from in names
-    granted = asked and may_take_over(o, o.connection)
+    allowed = asked and may_take_over(o, o.connection)
+    granted = allowed and o.beyond.topics is None
     if granted and (own is None or _succeeds(own, holder)):
         return _take_over(o, holder, own)
     withdraw: tuple[Action, ...] = ()
@@ -40,7 +41,9 @@ def held_by_other(o: Observation, holder: Claim, own: Claim | None) -> Finding:
                 keys=(own.key,), why=f"withdraw the claim on {own.topic}, {who(holder.owner)} was first"
             ),
         )
-    said = _not_granted(o, holder) if asked and not granted else _held_by(o, holder, names)
+    said = _not_granted(o, holder) if asked and not allowed else _held_by(o, holder, names)
+    if allowed and o.beyond.topics is not None:
+        said = o.beyond.topics
     return Finding(actions=withdraw, conditions={Condition.CLAIMED: said}, proceed=False)
 
 

@@ -25,7 +25,7 @@ ROLLED_MS = 600_000
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """`layout` and `partitions` (by role) as they are to be.
+    """`layout` and `partitions` (by role) as they are to be; those that are noted if no more are granted.
 
     `lost`: front or delays topics that were noted and are gone, or made again. `foreign`: topics that somebody else has made.
     """
@@ -41,10 +41,15 @@ class Target:
 def target(o: Observation, kafka: KafkaView) -> Target:
     names = names_of(o)
     previous = kafka.registered.layout
-    served = previous if previous is not None and previous.state == "serving" else None
-    front = max(o.wanted.front_partitions, _known(o, kafka, names["front"]), served.front_partitions if served else 0)
-    ready = max(front, present(kafka, names["ready"]), served.ready_partitions if served else 0)
-    layout = _layout(previous, o.wanted.layout, _known(o, kafka, names["delays"]))
+    if o.beyond.topics is not None and previous is not None:
+        front, ready, layout = previous.front_partitions, previous.ready_partitions, previous.layout
+    else:
+        served = previous if previous is not None and previous.state == "serving" else None
+        front = max(
+            o.wanted.front_partitions, _known(o, kafka, names["front"]), served.front_partitions if served else 0
+        )
+        ready = max(front, present(kafka, names["ready"]), served.ready_partitions if served else 0)
+        layout = _layout(previous, o.wanted.layout, _known(o, kafka, names["delays"]))
     brokers = o.connection.brokers if isinstance(o.connection, Usable) else 1
     ids = noted(o, kafka).ids
     return Target(

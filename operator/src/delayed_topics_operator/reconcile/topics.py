@@ -2,10 +2,9 @@
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.settings import DURABLE, MARK_SETTING, NEEDED, TopicRole
-from delayed_topics_crds.delayed_topic import MAX_PARTITIONS
 from delayed_topics_kafka.model import NewTopicSpec
 
-from delayed_topics_operator.observation import KafkaView, Observation, Usable
+from delayed_topics_operator.observation import KafkaView, Observation
 from delayed_topics_operator.plan import (
     Action,
     AlterSettings,
@@ -16,7 +15,6 @@ from delayed_topics_operator.plan import (
     Said,
     WriteRegistry,
 )
-from delayed_topics_operator.reconcile.access import growth_refused
 from delayed_topics_operator.reconcile.enforced import RETENTION, differing, enforced, is_refused, missing
 from delayed_topics_operator.reconcile.target import (
     ROLES,
@@ -41,9 +39,9 @@ def check(o: Observation) -> Finding:
         return Finding(conditions={Condition.TOPICS_READY: _lost(o, o.kafka, t)})
     if t.foreign:
         return Finding(conditions={Condition.TOPICS_READY: _foreign(t)})
-    refusal = _growth_refused(o, o.kafka, t)
-    if refusal is not None:
-        return Finding(conditions={Condition.TOPICS_READY: refusal})
+    refused = o.beyond.topics
+    if refused is not None and o.kafka.registered.layout is None:
+        return Finding(conditions={Condition.TOPICS_READY: refused})
     created = tuple(spec for role in ROLES if (spec := _created(o, o.kafka, t, role)))
     grown = tuple(growth for role in ROLES if (growth := _grown(o.kafka, t, role)))
     made = (*((CreateTopics(specs=created, record=identified(o, o.kafka)),) if created else ()), *grown)
@@ -55,7 +53,7 @@ def check(o: Observation) -> Finding:
     lacking = any(setting in NEEDED for role in ROLES for setting in differing(o, o.kafka, t, role))
     return Finding(
         actions=(*_identified(o, o.kafka), *planned, *made, *repaired),
-        conditions={Condition.TOPICS_READY: _said(o, o.kafka, t, names, leaderless)},
+        conditions={Condition.TOPICS_READY: refused or _said(o, o.kafka, t, names, leaderless)},
         notices=_made_again(o, o.kafka, t),
         wake_seconds=NO_LEADER_WAKE_SECONDS if leaderless else None,
         proceed=not lacking,
@@ -98,38 +96,6 @@ def _grown(kafka: KafkaView, t: Target, role: TopicRole) -> GrowTopic | None:
     name, total = t.names[role], t.partitions[role]
     have = present(kafka, name)
     return GrowTopic(topic=name, present=have, total=total) if 0 < have < total else None
-
-
-def _growth_refused(o: Observation, kafka: KafkaView, t: Target) -> Said | None:
-    """The spec alone was judged before; partitions of former specs, and of a topic that its users grew, count too."""
-    assert isinstance(o.connection, Usable), "access is checked first"
-    before = kafka.registered.layout
-    had = dict[TopicRole, int]()
-    if before is not None and before.state == "serving":
-        had = {
-            "front": before.front_partitions,
-            "ready": before.ready_partitions,
-            "delays": before.layout.partition_count,
-        }
-    roles: tuple[TopicRole, ...] = ("front", "ready", "delays")
-    growing = [
-        t.partitions[role]
-        for role in roles
-        if t.partitions[role] > max(present(kafka, t.names[role]), had.get(role, 0))
-    ]
-    if not growing:
-        return None
-    if max(growing) > MAX_PARTITIONS:
-        message = (
-            f"a topic must have at most {MAX_PARTITIONS} partitions, this makes {max(growing)}, those of delays that left the "
-            "list included: use fewer lanes or delays"
-        )
-        return Said(status="False", reason=Reason.SPEC_INVALID, message=message)
-    refusal = growth_refused(o, o.connection, max(growing))
-    if refusal is None:
-        return None
-    message = f"{refusal} (partitions are never taken away: those of delays that left the list count)"
-    return Said(status="False", reason=Reason.NOT_ALLOWED, message=message)
 
 
 def _repaired(o: Observation, kafka: KafkaView, t: Target, role: TopicRole) -> Action | None:

@@ -14,6 +14,7 @@ WARNED = frozenset(
         Reason.KAFKA_UNREACHABLE,
         Reason.KAFKA_REFUSED,
         Reason.NOT_ALLOWED,
+        Reason.GRANT_EXCEEDED,
         Reason.CLUSTER_CHANGED,
         Reason.REGISTRY_LOST,
         Reason.REGISTRY_TOO_LARGE,

@@ -154,11 +154,16 @@ def _waits(o: Observation) -> Said:
 
 def _said(o: Observation, live: Manifest | None) -> Said:
     wanted = o.wanted.replicas
+    if wanted == 0 and o.beyond.workers is not None:
+        return Said(status="False", reason=Reason.GRANT_EXCEEDED, message=o.beyond.workers)
     if wanted == 0:
         message = "spec.workers.replicas is 0: records stay where they are; kubectl scale brings workers back"
         return Said(status="False", reason=Reason.SCALED_TO_ZERO, message=message)
     if live is not None and all_ready(live, wanted):
-        return Said(status="True", reason=Reason.AS_DECLARED, message=f"{wanted} of {wanted} workers are ready")
+        message = f"{wanted} of {wanted} workers are ready"
+        if o.beyond.workers is not None:
+            return Said(status="True", reason=Reason.GRANT_EXCEEDED, message=f"{message}; {o.beyond.workers}")
+        return Said(status="True", reason=Reason.AS_DECLARED, message=message)
     status = (live or {}).get("status") or {}
     ready = status.get("readyReplicas", 0) if live is not None and _current(live) else 0
     counts = f"{ready} of {wanted} workers are ready, {status.get('updatedReplicas', 0)} of the wanted revision"

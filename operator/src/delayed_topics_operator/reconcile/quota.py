@@ -1,0 +1,177 @@
+"""How much of what is asked for does the connection's owner grant? What is there stays, whatever becomes of the grants; only growth is
+refused. Topics get all that is asked for or stay as they are; of workers there are as many as are granted.
+
+A limit for one DelayedTopic (`maxPartitions`, `maxWorkers`) is one of an entry of `allow` that covers its topic. A quota is for the
+whole namespace, whatever its topics are called.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_core.registry import Claim, LayoutRecord
+from delayed_topics_core.settings import TopicRole
+from delayed_topics_crds import Grant, Quota
+from delayed_topics_crds.delayed_topic import MAX_PARTITIONS
+
+from delayed_topics_operator.amount import Amount
+from delayed_topics_operator.observation import Beyond, KafkaView, Observation, Usable
+from delayed_topics_operator.plan import Action, Finding, Said, WriteRegistry
+from delayed_topics_operator.reconcile.access import covering, roomy, selects, where
+from delayed_topics_operator.reconcile.target import present, target
+from delayed_topics_operator.reconcile.workers import workers_name
+
+_GROWING: tuple[TopicRole, ...] = ("front", "ready", "delays")
+
+
+def hard(grants: Iterable[Grant], namespace_labels: Mapping[str, str]) -> Quota:
+    """What a namespace may have in sum: number by number the highest that an entry for it says."""
+    said = [
+        dict(grant.quota) for grant in grants if grant.quota and selects(grant.namespace_selector, namespace_labels)
+    ]
+    highest = {name: max((q[name] for q in said if q[name] is not None), default=None) for name in Quota.model_fields}
+    return Quota.model_validate(highest)
+
+
+def partitions_of(record: LayoutRecord) -> int:
+    """Of all four topics, as quotas count them."""
+    return _count(record.front_partitions, record.layout.partition_count, record.ready_partitions)
+
+
+def limited(o: Observation) -> Observation:
+    """The same, with as many workers wanted as are granted, and with what is asked for beyond that."""
+    if not isinstance(o.connection, Usable) or o.kafka is None:
+        return o
+    topics = _topics_refused(o, o.kafka, o.connection)
+    replicas, why = _workers(o, o.connection.grants or ())
+    return replace(o, wanted=replace(o.wanted, replicas=replicas), beyond=Beyond(topics=topics, workers=why))
+
+
+def check(o: Observation) -> Finding:
+    """Before anything is claimed. What is claimed already is served as far as it was made."""
+    assert o.kafka is not None, "access is checked first"
+    registered = o.kafka.registered
+    if o.beyond.topics is None or registered.own is not None or registered.holder is not None:
+        return Finding()
+    return Finding(conditions={Condition.CLAIMED: o.beyond.topics}, proceed=False)
+
+
+def takes(o: Observation, actions: Iterable[Action]) -> Amount | None:
+    """What the resource has when these actions are done; None: that can't be said now. `o`: as limited."""
+    if o.kafka is None or o.subject.plan_only:
+        return None
+    claims = any(isinstance(action, WriteRegistry) and isinstance(action.record, Claim) for action in actions)
+    if o.kafka.registered.own is None and not claims:
+        return Amount()
+    refused = o.beyond.topics is not None
+    partitions = _have(o, o.kafka) if refused else _asked(o, o.kafka)
+    return Amount(delayed_topics=1, partitions=partitions, workers=o.wanted.replicas)
+
+
+def _topics_refused(o: Observation, kafka: KafkaView, connection: Usable) -> Said | None:
+    growing = _growing(o, kafka)
+    if growing > MAX_PARTITIONS:
+        message = (
+            f"a topic must have at most {MAX_PARTITIONS} partitions, this makes {growing}, those of delays that left the list "
+            "included: use fewer lanes or delays"
+        )
+        return Said(status="False", reason=Reason.SPEC_INVALID, message=message)
+    refusal = _too_large(o, growing, connection.grants or ()) or _too_much(o, kafka, connection.grants or ())
+    return Said(status="False", reason=Reason.GRANT_EXCEEDED, message=refusal) if refusal is not None else None
+
+
+def _growing(o: Observation, kafka: KafkaView) -> int:
+    """Partitions of the largest topic that is to be made or grown beyond what was granted before, 0 if none is."""
+    t, had = target(o, kafka), dict[TopicRole, int]()
+    record = _noted(o, kafka)
+    if record is not None:
+        had = {
+            "front": record.front_partitions,
+            "ready": record.ready_partitions,
+            "delays": record.layout.partition_count,
+        }
+    growing = (
+        t.partitions[role]
+        for role in _GROWING
+        if t.partitions[role] > max(present(kafka, t.names[role]), had.get(role, 0))
+    )
+    return max(growing, default=0)
+
+
+def _too_large(o: Observation, growing: int, grants: Iterable[Grant]) -> str | None:
+    """Partitions of former specs, and of a topic that its users grew, count too."""
+    limits = [grant.max_partitions for grant in covering(o, grants)]
+    most = max((limit for limit in limits if limit is not None), default=0)
+    if not limits or None in limits or growing <= most:
+        return None
+    return (
+        f"{where(o)} allows namespace {o.subject.namespace} at most {most} partitions for a topic (spec.allow[].maxPartitions), and this "
+        f"asks for {growing} partitions (those of delays that left the list count): {_REMEDY}"
+    )
+
+
+def _too_much(o: Observation, kafka: KafkaView, grants: Iterable[Grant]) -> str | None:
+    quota = hard(grants, o.subject.namespace_labels)
+    asked, have = _asked(o, kafka), _have(o, kafka)
+    new = kafka.registered.own is None
+    if new and quota.delayed_topics is not None and o.others.delayed_topics + 1 > quota.delayed_topics:
+        return (
+            f"{_quota(o, 'delayedTopics', quota.delayed_topics)}, and has {o.others.delayed_topics}: {_REMEDY_TOPICS}"
+        )
+    if asked > have and quota.partitions is not None and o.others.partitions + asked > quota.partitions:
+        return (
+            f"{_quota(o, 'partitions', quota.partitions)}; its other topics have {o.others.partitions}, and this asks for {asked} in its "
+            f"four topics: {_REMEDY_TOPICS}"
+        )
+    return None
+
+
+def _workers(o: Observation, grants: Iterable[Grant]) -> tuple[int, str | None]:
+    """How many there are to be, and why no more. Those that there are stay, as long as they are asked for."""
+    asked = o.wanted.replicas
+    live = o.children.get(("StatefulSet", workers_name(o)))
+    have = max(live["spec"].get("replicas", 1) if live is not None else 0, o.own.workers)
+    limits = [grant.max_workers for grant in roomy(o, grants)]
+    most = None if not limits or None in limits else max(limit for limit in limits if limit is not None)
+    quota = hard(grants, o.subject.namespace_labels).workers
+    room = None if quota is None else max(0, quota - o.others.workers)
+    replicas = min(asked, max(have, min(n for n in (asked, most, room) if n is not None)))
+    if replicas == asked:
+        return asked, None
+    if most is not None and (room is None or most <= room):
+        why = f"{where(o)} allows namespace {o.subject.namespace} at most {most} workers for a DelayedTopic (spec.allow[].maxWorkers)"
+    else:
+        why = f"{_quota(o, 'workers', quota or 0)}, and its other DelayedTopics have {o.others.workers}"
+    return replicas, f"spec.workers.replicas is {asked}, and there are {replicas}, since {why}: {_REMEDY}"
+
+
+def _asked(o: Observation, kafka: KafkaView) -> int:
+    wanted = target(o, kafka).partitions
+    return _count(wanted["front"], wanted["delays"], wanted["ready"])
+
+
+def _have(o: Observation, kafka: KafkaView) -> int:
+    record = _noted(o, kafka)
+    return partitions_of(record) if record is not None else 0
+
+
+def _noted(o: Observation, kafka: KafkaView) -> LayoutRecord | None:
+    """Its layout. One that is only planned counts, too: it was granted."""
+    record = kafka.registered.layout
+    return record if record is not None and record.owner == o.subject.owner else None
+
+
+def _count(front: int, delays: int, ready: int) -> int:
+    """The dead-letter topic is made with as many as the ready topic, and does not grow with it."""
+    return front + delays + 2 * ready
+
+
+def _quota(o: Observation, what: str, number: int) -> str:
+    return f"{where(o)} allows namespace {o.subject.namespace} {number} in sum (spec.allow[].quota.{what})"
+
+
+_REMEDY = "ask for less, or ask the connection's owner"
+_REMEDY_TOPICS = (
+    "ask for less, delete a DelayedTopic with deletionPolicy Delete (its topics count for as long as they are kept), or ask the "
+    "connection's owner"
+)

@@ -1,0 +1,122 @@
+"""The DelayedTopics of one namespace, on values: passes that overlap, and one operator that adds up what they have."""
+
+from typing import Any
+
+from delayed_topics_core.reasons import Condition
+from delayed_topics_crds import Grant, to_dict
+from delayed_topics_operator.amount import Amount
+from delayed_topics_operator.installation import connection_of, front_topic
+from delayed_topics_operator.observation import Usable
+from delayed_topics_operator.plan import Plan
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.settings import Settings
+from delayed_topics_operator.store import Store
+from delayed_topics_operator.usage import Usage, Use
+
+from delayed_topics_operator_testing.world import CLUSTER, OPERATOR_NAMESPACE, Kafka, World, resource, usable
+
+DEFAULT = Key("ClusterKafkaConnection", "", "default")
+
+
+def grant(**fields: object) -> Grant:
+    """To every namespace, of every topic."""
+    return Grant.model_validate({"namespaceSelector": {}, "topicPrefixes": [""], **fields})
+
+
+def with_quota(**quota: int) -> Usable:
+    """A connection that grants that much in sum."""
+    return usable(grant(quota=quota))
+
+
+def workers(replicas: int) -> dict[str, Any]:
+    """The part of a spec that asks for so many."""
+    return {"workers": {"replicas": replicas}}
+
+
+def live_workers(world: World) -> int:
+    """How many its StatefulSet has."""
+    live = world.children.get(("StatefulSet", world.name))
+    return int(live["spec"]["replicas"]) if live is not None else 0
+
+
+def partitions(kafka: Kafka, topic: str = "orders") -> int:
+    """Of all its four topics."""
+    return sum(
+        found.partitions for name, found in kafka.topics.items() if name == topic or name.startswith(f"{topic}.")
+    )
+
+
+class Team:
+    """The DelayedTopics of one namespace, with one operator. A pass can be stopped between its plan and what it does."""
+
+    def __init__(self, connection: Usable) -> None:
+        self.connection = connection
+        self.kafka = Kafka()
+        self.store = Store()
+        self.worlds: dict[str, World] = {}
+        self.asked: dict[str, int] = {}
+        made = Settings(namespace=OPERATOR_NAMESPACE, audit_namespace="audits", worker_image="w", audit_image="a")
+        self.settings = made
+        self.restart()
+
+    def restart(self) -> None:
+        self.usage = Usage(store=self.store, settings=self.settings, cluster=CLUSTER, changed=lambda _: None)
+
+    def add(self, name: str, **spec: Any) -> World:
+        world = self.worlds[name] = World(resource(name, **spec), kafka=self.kafka, connection=self.connection)
+        self.see()
+        return world
+
+    def see(self) -> None:
+        """What the watches tell."""
+        self.store = self.usage._store = Store()
+        for world in self.worlds.values():
+            self.store.put(world.raw)
+            if ("StatefulSet", world.name) in world.children:
+                self.store.put(world.children["StatefulSet", world.name])
+
+    def plan(self, name: str) -> Plan:
+        world, key = self.worlds[name], Key("DelayedTopic", "shop", name)
+        use = Use(key, front_topic(world.raw))
+        world.connection = self.connection
+        world.others = self.usage.others(use, connection_of(world.raw), self.kafka.registry)
+        world.own = self.usage.noted(key)
+        plan = reconcile(world.observe())
+        self.asked[name] = world.observe().wanted.replicas
+        if plan.takes is not None:
+            self.usage.note(use, connection_of(world.raw), plan.takes)
+        return plan
+
+    def do(self, name: str, plan: Plan) -> None:
+        world = self.worlds[name]
+        before = live_workers(world)
+        if plan.status is not None:
+            world.raw["status"] = to_dict(plan.status)
+        for action in plan.actions:
+            world.execute(action)
+        if plan.takes is not None:
+            assert live_workers(world) >= min(before, self.asked[name]), "nobody loses a worker that is asked for"
+        if world.gone:
+            self.forget(name)
+        self.see()
+
+    def forget(self, name: str) -> None:
+        del self.worlds[name]
+        self.usage.forget(Key("DelayedTopic", "shop", name))
+        self.see()
+
+    def settle(self, *names: str) -> None:
+        for name in names or list(self.worlds):
+            for _ in range(30):
+                plan = self.plan(name)
+                self.do(name, plan)
+                if not plan.actions or name not in self.worlds:
+                    break
+
+    def used(self) -> Amount:
+        return self.usage.by_namespace(DEFAULT, self.kafka.registry).get("shop", Amount())
+
+    def reason(self, name: str, condition: Condition) -> tuple[str, str]:
+        found = self.worlds[name].condition(condition)
+        return found.status, found.reason
