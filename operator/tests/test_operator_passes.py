@@ -66,6 +66,25 @@ def test_a_slot_goes_to_whoever_has_waited_longest() -> None:
     asyncio.run(story())
 
 
+def test_a_slot_is_not_lost_when_whoever_waits_for_it_goes_to_another_lane() -> None:
+    """As a resource that is deleted, or edited to use another connection, while its Kafka is slow."""
+    moved: set[Key] = set()
+
+    def lane(key: Key) -> Key:
+        return key if key in moved else lane_of(key)
+
+    async def story() -> None:
+        lanes = WakeQueue(interval_seconds=0, clock=lambda: 100.0, lane_of=lane, lane_slots=1)
+        for number in range(3):
+            lanes.wake(of("slow", number))
+        assert await begun(lanes) == [of("slow", 0)]
+        moved.add(of("slow", 1))
+        lanes.succeeded(of("slow", 0), next_seconds=None)
+        assert await begun(lanes) == [of("slow", 1), of("slow", 2)]
+
+    asyncio.run(story())
+
+
 class Hangs:
     """Passes of the lane `slow` never end."""
 

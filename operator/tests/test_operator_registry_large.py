@@ -39,8 +39,12 @@ def test_a_registry_that_grows_beyond_what_is_held_is_said_and_nothing_is_done_b
         producer.produce(REGISTRY_TOPIC, key=claim.key, value=encode(claim), partition=0)
     assert producer.flush(120) == 0
     scene.wait_for("Ready", "False", "RegistryTooLarge")
+    scene.wait(
+        lambda: scene.connection_status()["conditions"][0]["reason"] == "RegistryTooLarge",
+        "the connection was looked at, too",
+        seen=scene.connection_status,
+    )
     said = scene.connection_status()["conditions"][0]
-    assert said["reason"] == "RegistryTooLarge"
     assert "more than 1 MiB" in said["message"]
     assert "raise operator.registryMebibytes" in said["message"]
     scene.apply(retryCap=9)

@@ -130,7 +130,9 @@ class WakeQueue:
 
     def _takes_slot(self, due: float, key: Key, item: _Item) -> bool:
         """Without a free slot it waits in its lane."""
-        item.lane = self.lane_of(key)
+        former, item.lane = item.lane, self.lane_of(key)
+        if former is not None and former != item.lane:
+            self._offer_slot(former)  # it was offered to this one, which has another lane by now
         lane = self._lanes.setdefault(item.lane, _Lane())
         if lane.running >= self.lane_slots:
             heapq.heappush(lane.waiting, (due, key))
@@ -139,12 +141,16 @@ class WakeQueue:
         return True
 
     def _free_slot(self, item: _Item) -> None:
-        """It goes to whoever has waited longest."""
         assert item.lane is not None, "it has run"
-        lane = self._lanes[item.lane]
-        lane.running -= 1
+        freed, item.lane = item.lane, None
+        self._lanes[freed].running -= 1
+        self._offer_slot(freed)
+
+    def _offer_slot(self, key: Key) -> None:
+        """To whoever has waited longest."""
+        lane = self._lanes[key]
         if lane.waiting:
             heapq.heappush(self._heap, heapq.heappop(lane.waiting))
             self._changed.set()
         elif not lane.running:
-            del self._lanes[item.lane]
+            del self._lanes[key]
