@@ -1,12 +1,13 @@
 """What a DelayedTopic says of its audits."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_operator.observation import Unusable
 from delayed_topics_operator.translate import ACKNOWLEDGED_AUDIT
-from delayed_topics_operator_testing.audit_world import AuditWorld, audit_resource
+from delayed_topics_operator_testing.audit_world import WINDOW, AuditWorld, audit_resource
 from delayed_topics_operator_testing.world import BEGIN, Manifest, World, resource
 
 AT = "2026-01-01T00:00:00Z"
@@ -117,10 +118,9 @@ def test_a_later_verdict_leaves_a_violation_where_it_is_and_a_later_violation_ta
     first.job_reports("Violated")
     first.settle()
     for hour, name, verdict, said in ((2, "second", "Verified", "first"), (3, "third", "Violated", "third")):
-        world = begun(AuditWorld(raw=audit_resource(name), topic=first.topic))
+        later = replace(WINDOW, frozen_at_ms=WINDOW.frozen_at_ms + hour * 3_600_000)
+        world = begun(AuditWorld(raw=audit_resource(name), topic=first.topic, frozen=later))
         world.job_reports(verdict)
-        assert world.job is not None
-        world.job["status"]["completionTime"] = f"2026-01-02T0{hour}:00:00Z"
         world.settle()
         first.settle()
         topic = world.topic_model().status
