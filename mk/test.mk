@@ -41,9 +41,9 @@ api: setup ## the operator, the chart and the CRDs against a real API server and
 	@.venv/bin/devcluster programs
 	@$(call pytest,$(stories) -m "api and not slow and not cluster" $(if $(STORY),$(repeated),-n 4))
 
-slow-api: setup ## as api, but what takes minutes: N=10 to repeat it
+slow-api: setup ## as api, but what takes minutes: STORY=operator_rights for one file, N=10 to repeat it
 	@.venv/bin/devcluster programs
-	@$(call pytest,$(stories) -m "api and slow and not cluster" --keep-duplicates $(foreach n,$(shell seq $(or $(N),1)),operator/tests))
+	@$(call pytest,$(stories) -m "api and slow and not cluster" --keep-duplicates $(foreach n,$(shell seq $(or $(N),1)),$(if $(STORY),$(story),operator/tests)))
 
 # The newest release of each minor version that is supported; images/kafka/pom.xml has the one that everything else runs on.
 KAFKA_VERSIONS ?= 4.0.2 4.1.2 4.2.2 4.3.1 4.4.0

@@ -102,7 +102,9 @@ def test_whoever_may_make_pods_may_do_nothing_else_and_is_only_there_when_asked_
         f"system:serviceaccount:{home}:delayed-topics-audit-driver" for home in ("chart-test-audits", "shop", "bank")
     }
     assert makers_of_pods(objects) == makers
-    for role in of_kind(objects, "Role"):
+    drivers = [role for role in of_kind(objects, "Role") if role["metadata"]["name"] == "delayed-topics-audit-driver"]
+    assert len(drivers) == len(makers)
+    for role in drivers:
         (rule,) = role["rules"]
         assert (rule["apiGroups"], rule["resources"]) == ([""], ["pods"])
         assert set(rule["verbs"]) == {"create", "get", "list", "watch", "delete", "deletecollection"}

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 from delayed_topics_devcluster.api_server import ApiServer
+from delayed_topics_devcluster.audit_log import missed
 from delayed_topics_devcluster.broker import Broker
-from delayed_topics_operator.audits.executors import DRIVER_ACCOUNT, PLAIN_ACCOUNT
-from delayed_topics_operator.manifests import SERVICE_ACCOUNT
 from delayed_topics_operator_testing.kube_api import KubeApi
-from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE, OperatorProcess
+from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
+from delayed_topics_operator_testing.rights import OPERATOR, give_the_rights_of_the_chart
 from delayed_topics_operator_testing.scene import Scene
 
 
@@ -26,22 +26,23 @@ def other_api() -> Iterator[KubeApi]:
 
 
 def installed(api_server: ApiServer) -> KubeApi:
-    """With what the chart makes."""
+    """With the namespaces and the rights that the chart makes."""
     api_server.kubectl("create", "namespace", SYSTEM_NAMESPACE)
-    api_server.kubectl("create", "serviceaccount", SERVICE_ACCOUNT, f"--namespace={SYSTEM_NAMESPACE}")
-    api_server.kubectl("create", "namespace", AUDIT_NAMESPACE)
-    api_server.kubectl("label", "namespace", AUDIT_NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
-    for account in (PLAIN_ACCOUNT, DRIVER_ACCOUNT):
-        api_server.kubectl("create", "serviceaccount", account, f"--namespace={AUDIT_NAMESPACE}")
-    return KubeApi(api_server)
+    return KubeApi(api_server, give_the_rights_of_the_chart(api_server))
 
 
 @pytest.fixture
 def scene(api: KubeApi, broker: Broker) -> Iterator[Scene]:
-    """An operator that runs, a cluster connection `default` to the broker, and a namespace of this test's own."""
+    """An operator that runs, a cluster connection `default` to the broker, and a namespace of this test's own.
+
+    The operator has the rights of the chart, and needs no others.
+    """
     made = Scene(api, broker, OperatorProcess(api, "--resync-seconds=3"))
+    begin = api.server.audit_log.stat().st_size
     try:
         made.open()
         yield made
+        if not made.rights_are_taken:
+            assert set(missed(api.server.audit_log, OPERATOR, begin=begin)) == set()
     finally:
         made.close()

@@ -19,7 +19,7 @@ def tenant(api: KubeApi, broker: Broker) -> Iterator[Scene]:
     made = Scene(api, broker, OperatorProcess(api))
     made.operator = OperatorProcess(api, "--resync-seconds=3", f"--tenant-namespace={made.namespace}")
     try:
-        made.open()
+        made.open(let_in=True)
         yield made
     finally:
         made.close()

@@ -12,6 +12,7 @@ from delayed_topics_operator.queue import Key
 from delayed_topics_operator.store import Store
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
+from delayed_topics_operator_testing.rights import give_the_rights_of_the_chart, take_the_rights_of_the_chart
 from delayed_topics_operator_testing.scene import Manifest, Scene
 
 OTHER_NAMESPACE = "delayed-topics-second"
@@ -61,16 +62,22 @@ def two(api: KubeApi, broker: Broker, tmp_path: Path) -> Iterator[tuple[Scene, O
     ours.write_text(yaml.safe_dump(made.cluster_connection()))
     theirs.write_text(yaml.safe_dump(made.cluster_connection(bootstrap="127.0.0.1:1")))
     made.operator = OperatorProcess(api, "--resync-seconds=3", f"--default-connection={ours}")
-    second = OperatorProcess(
-        api, "--resync-seconds=3", f"--default-connection={theirs}", f"--namespace={OTHER_NAMESPACE}"
-    )
     for namespace in (made.namespace, OTHER_NAMESPACE):
-        api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        api.kubectl("create", "namespace", namespace)
+    second = OperatorProcess(
+        api,
+        "--resync-seconds=3",
+        f"--default-connection={theirs}",
+        f"--namespace={OTHER_NAMESPACE}",
+        f"--audit-namespace={OTHER_NAMESPACE}-audits",
+        kubeconfig=give_the_rights_of_the_chart(api.server, namespace=OTHER_NAMESPACE),
+    )
     try:
         yield made, second
     finally:
         second.close()
         made.close()
+        take_the_rights_of_the_chart(api.server, namespace=OTHER_NAMESPACE)
 
 
 @pytest.mark.api

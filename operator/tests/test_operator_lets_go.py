@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_devcluster.broker import Broker
-from delayed_topics_operator_testing.rights import with_the_rights_of_the_chart
 from delayed_topics_operator_testing.scene import Scene
 
 pytestmark = pytest.mark.api
@@ -92,7 +91,8 @@ def test_a_namespace_that_is_deleted_goes_in_whatever_order_its_parts_go(api_ser
     homes = {f"{scene.namespace}-{n}": order for n, order in enumerate(orders)}
     for home in homes:
         api_server.kubectl("create", "namespace", home)
-    with_the_rights_of_the_chart(scene, tuple(homes))
+    scene.rights_are_taken = True  # with the namespaces
+    scene.replace_operator(tenants=tuple(homes))
     for home in homes:
         scene.api.apply(*everything(scene, home))
     for home in homes:

@@ -144,6 +144,6 @@ def test_an_operator_that_is_stopped_leaves_its_lease_to_the_one_that_waits(
 
 def test_an_operator_whose_lease_another_one_took_ends(pair: tuple[Scene, OperatorProcess]) -> None:
     scene, _ = pair
-    scene.patch("lease", LEASE, {"spec": {"holderIdentity": "somebody"}}, namespace=SYSTEM_NAMESPACE)
+    scene.patch("Lease", LEASE, {"spec": {"holderIdentity": "somebody"}}, namespace=SYSTEM_NAMESPACE)
     scene.wait(scene.operator.ended, "it ends")
     assert "could not be renewed: somebody has it" in scene.operator.log.read_text()

@@ -12,7 +12,6 @@ from delayed_topics_operator.orphans import Sweeper
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE
-from delayed_topics_operator_testing.rights import with_the_rights_of_the_chart
 from delayed_topics_operator_testing.scene import Manifest, Scene
 from delayed_topics_operator_testing.world import resource
 
@@ -42,7 +41,7 @@ def test_workers_and_credentials_of_a_resource_that_was_forced_away_are_removed_
     scene.operator.stop()
     force_away(scene, "DelayedTopic", scene.topic)
 
-    with_the_rights_of_the_chart(scene, (), "--orphans-after-seconds=4")
+    scene.replace_operator("--orphans-after-seconds=4")
     scene.wait_event("OrphansRemoved", f"DelayedTopic {scene.namespace}/{scene.topic} is gone", "StatefulSet", "Secret")
     scene.wait(
         lambda: not any(scene.made(kind) for kind in KINDS), "all is gone", seen=lambda: scene.made("StatefulSet")
@@ -62,7 +61,7 @@ def test_the_job_of_an_audit_that_was_forced_away_is_removed_with_its_window_and
     scene.operator.stop()
     force_away(scene, "DelayedTopicAudit", "gone")
 
-    with_the_rights_of_the_chart(scene, (), "--orphans-after-seconds=4")
+    scene.replace_operator("--orphans-after-seconds=4")
     scene.api.apply(audit(scene, "stays"))
     scene.wait_event("OrphansRemoved", f"DelayedTopicAudit {scene.namespace}/gone is gone", job["metadata"]["name"])
 

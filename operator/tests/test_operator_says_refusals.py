@@ -5,7 +5,7 @@ import re
 
 import pytest
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
-from delayed_topics_operator_testing.rights import give_the_rights_of_the_chart, with_the_rights_of_the_chart
+from delayed_topics_operator_testing.rights import give_the_rights_of_the_chart
 from delayed_topics_operator_testing.scene import Manifest, Scene
 
 pytestmark = pytest.mark.api
@@ -35,7 +35,8 @@ def complete(scene: Scene) -> Manifest:
 
 
 def test_rights_that_were_taken_away_are_named_until_they_are_back(scene: Scene) -> None:
-    with_the_rights_of_the_chart(scene, [scene.namespace])
+    scene.rights_are_taken = True
+    scene.replace_operator(tenants=[scene.namespace])
     scene.api.apply(kafka_connection(scene))
     scene.apply(connectionRef=OWN)
     scene.wait_until_served()
@@ -51,7 +52,7 @@ def test_rights_that_were_taken_away_are_named_until_they_are_back(scene: Scene)
     scene.wait(lambda: complete(scene)["reason"] == "KubernetesRefused", "the audit says so, too")
     scene.wait_event("KubernetesRefused", 'cannot get resource "configmaps"')
 
-    give_the_rights_of_the_chart(scene, [scene.namespace])
+    give_the_rights_of_the_chart(scene.api.server, tenants=[scene.namespace])
     scene.wait(lambda: scene.condition("Ready")["reason"].startswith("Workers"), "it goes on")
     scene.wait(lambda: complete(scene)["reason"] == "AuditRunning", "the audit goes on")
 
@@ -100,11 +101,12 @@ def test_a_connection_tells_by_events_what_keeps_it_from_kafka_and_that_it_is_ba
 
 
 def test_a_secret_that_the_operator_may_not_read_is_no_secret_that_is_missing(scene: Scene) -> None:
-    with_the_rights_of_the_chart(scene, [scene.namespace])
+    scene.rights_are_taken = True
+    scene.replace_operator(tenants=[scene.namespace])
     connection = kafka_connection(scene)
     connection["spec"]["sasl"] = {"secretRef": {"name": "login"}}
     scene.api.kubectl("delete", "rolebinding", "--all", f"--namespace={scene.namespace}")
     scene.api.apply(connection)
     scene.wait_event("KubernetesRefused", 'cannot get resource "secrets"')
-    give_the_rights_of_the_chart(scene, [scene.namespace])
+    give_the_rights_of_the_chart(scene.api.server, tenants=[scene.namespace])
     scene.wait_event("CredentialsMissing", f"Secret {scene.namespace}/login does not exist")

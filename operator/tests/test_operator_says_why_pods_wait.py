@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE
-from delayed_topics_operator_testing.rights import with_the_rights_of_the_chart
 from delayed_topics_operator_testing.scene import Manifest, Scene
 
 pytestmark = pytest.mark.api
@@ -18,8 +17,7 @@ pytestmark = pytest.mark.api
 
 @pytest.fixture
 def served(scene: Scene) -> Scene:
-    """With workers, by an operator that has no more rights than the chart gives it."""
-    with_the_rights_of_the_chart(scene)
+    """With workers."""
     scene.apply()
     scene.wait_until_served()
     scene.wait(lambda: bool(scene.made("Pod")), "there is a pod")
@@ -119,7 +117,6 @@ def no_room_for_pods(scene: Scene, namespace: str) -> Iterator[None]:
 
 
 def test_a_quota_that_has_no_room_for_workers_is_said(scene: Scene) -> None:
-    with_the_rights_of_the_chart(scene)
     with no_room_for_pods(scene, SYSTEM_NAMESPACE):
         scene.apply()
         wait_until_said(scene, "QuotaExceeded", "FailedCreate", "exceeded quota: no-room")

@@ -147,7 +147,9 @@ def test_topics_that_were_mirrored_to_another_kafka_are_served_there_from_the_of
     offsets = {
         (name, p): CommittedOffset(0, "translated") for name in (names.front, names.delays) for p in range(counts[name])
     }
-    there.kafka.commit(names.group, offsets)
+    there.wait(  # a broker may learn of its topics, and of what coordinates a group, a moment later
+        lambda: set(there.kafka.commit(names.group, offsets).values()) == {None}, "the offsets are committed"
+    )
     done = import_registry(Connection(bootstrap_servers=mirror.bootstrap), exported)
     assert done.rebased.count(scene.topic) == 1
     try:

@@ -114,7 +114,7 @@ def test_somebody_who_fights_over_the_workers_is_answered_at_most_once_a_second(
     before = scene.operator.counted("delayed_topics_operator_kube_calls_total", verb="APPLY", kind="StatefulSet")
     began = time.monotonic()
     for replicas in range(3, 23):
-        scene.patch("statefulset", name, {"spec": {"replicas": replicas}}, namespace=SYSTEM_NAMESPACE)
+        scene.patch("StatefulSet", name, {"spec": {"replicas": replicas}}, namespace=SYSTEM_NAMESPACE)
     scene.wait(lambda: (scene.stateful_set() or {})["spec"]["replicas"] == 1, "the last word is the operator's")
     writes = (
         scene.operator.counted("delayed_topics_operator_kube_calls_total", verb="APPLY", kind="StatefulSet") - before

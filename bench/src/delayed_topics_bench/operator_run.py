@@ -75,7 +75,7 @@ class Stand:
             with step("starting an API server, a broker and an operator"):
                 server = stack.enter_context(ApiServer(controllers=False))
                 broker = stack.enter_context(Broker(settings=PATIENT, heap_megabytes=HEAP_MEGABYTES, java_options=()))
-                api = KubeApi(server)
+                api = KubeApi(server, server.kubeconfig)
                 for namespace in (SYSTEM_NAMESPACE, AUDIT_NAMESPACE):
                     api.kubectl("create", "namespace", namespace)
                 self.scene = Scene(api, broker, OperatorProcess(api))

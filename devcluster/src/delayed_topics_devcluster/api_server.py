@@ -41,6 +41,15 @@ contexts: [{{name: test, context: {{cluster: test, user: admin}}}}]
 clusters: [{{name: test, cluster: {{server: "{url}", certificate-authority: {certificate}}}}}]
 users: [{{name: admin, user: {{token: {token}}}}}]
 """
+AUDIT_POLICY = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - {level: None, userGroups: ["system:serviceaccounts:kube-system"]}
+  - {level: Metadata, userGroups: ["system:serviceaccounts"]}
+"""
+"""What service accounts ask for, but not those of the controllers."""
 
 
 class ApiServer(WithTools):
@@ -73,6 +82,11 @@ class ApiServer(WithTools):
     def kubeconfig(self) -> Path:
         return self.folder / "kubeconfig"
 
+    @property
+    def audit_log(self) -> Path:
+        """What service accounts asked for and how it was answered, for `audit_log.used` and `missed`."""
+        return self.folder / "audit.log"
+
     def __enter__(self) -> "ApiServer":
         try:
             self.start()
@@ -87,6 +101,8 @@ class ApiServer(WithTools):
     def start(self) -> None:
         folder = self.folder
         (folder / "tokens").write_text(f'{TOKEN},admin,1,"system:masters"\n')
+        (folder / "audit-policy.yaml").write_text(AUDIT_POLICY)
+        self.audit_log.touch()
         write_key_pair(folder, "accounts")
         client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
         self._run(
@@ -152,15 +168,17 @@ class ApiServer(WithTools):
         stop=tenacity.stop_after_delay(ANSWER_SECONDS),
         reraise=True,
     )
-    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    def call(
+        self, method: str, path: str, body: dict[str, Any] | None = None, *, content_type: str = "application/json"
+    ) -> dict[str, Any]:
         """A request that may be made twice, and its answer: a hundred times faster than kubectl, and as patient with a server that
-        can't serve at the moment. Raises HTTPError.
+        can't serve at the moment. `content_type`: of a PATCH it says which kind it is. Raises HTTPError.
         """
         request = urllib.request.Request(
             f"{self.url}{path}",
             method=method,
             data=json.dumps(body).encode() if body else None,
-            headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/apply-patch+yaml"},
+            headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": content_type},
         )
         context = ssl.create_default_context(cafile=str(self.certificate))
         with urllib.request.urlopen(request, timeout=ANSWER_SECONDS, context=context) as answer:
@@ -179,6 +197,9 @@ class ApiServer(WithTools):
             f"--token-auth-file={folder}/tokens", "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={folder}/accounts.pub", f"--service-account-signing-key-file={folder}/accounts.key",
             "--service-cluster-ip-range=10.97.0.0/24", "--profiling=false",
+            f"--audit-policy-file={folder}/audit-policy.yaml", f"--audit-log-path={self.audit_log}",
+            # As on OpenShift: whoever changes the owners of an object, or blocks an owner's deletion, needs rights for that.
+            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         )  # fmt: skip
 
     def _run(self, name: str, *arguments: str) -> None:

@@ -2,14 +2,13 @@
 
 from delayed_topics_operator.errors import Conflict, NotFound, NotYet
 from delayed_topics_operator.gateways.kube import Kube
-from delayed_topics_operator.observe.children import refresh
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.store import Store
 from delayed_topics_operator.translate import FINALIZER
 
 
 async def set_finalizer(kube: Kube, store: Store, key: Key, *, present: bool) -> None:
-    """Raises KubeError, NotYet if somebody else changed the resource meanwhile."""
+    """Raises KubeError, NotYet if somebody else changed the resource meanwhile: the watch tells how it is now."""
     resource = store.get(*key)
     if resource is None:
         return
@@ -24,7 +23,6 @@ async def set_finalizer(kube: Kube, store: Store, key: Key, *, present: bool) ->
     try:
         store.put(await kube.merge(*key, patch))
     except Conflict as e:
-        await refresh(kube, store, *key)
         raise NotYet(f"{key} was changed meanwhile") from e
     except NotFound:
         store.gone(resource)

@@ -2,17 +2,21 @@
 
 import urllib.error
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_operator.gateways.kube import APIS
 
+APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+
 
 @dataclass(frozen=True)
 class KubeApi:
-    """What tests ask a hundred times goes over HTTP; the rest is kubectl's."""
+    """What tests ask a hundred times goes over HTTP; the rest is kubectl's. `operators_kubeconfig`: with the rights of the chart."""
 
     server: ApiServer
+    operators_kubeconfig: Path
 
     def kubectl(self, *arguments: str, text_in: str | None = None) -> str:
         return self.server.kubectl(*arguments, text_in=text_in)
@@ -21,7 +25,24 @@ class KubeApi:
         for manifest in manifests:
             meta = manifest["metadata"]
             path = APIS[manifest["kind"]].path(meta.get("namespace"), meta["name"], subresource)
-            self.server.call("PATCH", f"{path}?fieldManager=test&force=true&fieldValidation=Strict", manifest)
+            path = f"{path}?fieldManager=test&force=true&fieldValidation=Strict"
+            self.server.call("PATCH", path, manifest, content_type=APPLY)
+
+    def merge(self, kind: str, name: str, patch: dict[str, Any], namespace: str = "") -> None:
+        """As `kubectl patch --type=merge`."""
+        self.server.call("PATCH", APIS[kind].path(namespace, name), patch, content_type=MERGE)
+
+    def delete(self, kind: str, name: str, namespace: str = "") -> None:
+        """As `kubectl delete --wait=false --ignore-not-found`."""
+        try:
+            self.server.call("DELETE", APIS[kind].path(namespace, name))
+        except urllib.error.HTTPError as e:
+            if e.code != 404:
+                raise
+
+    def delete_all(self, kind: str, namespace: str, labels: str) -> None:
+        """Those that have these labels."""
+        self.server.call("DELETE", f"{APIS[kind].path(namespace)}?labelSelector={labels}")
 
     def get(self, kind: str, name: str, namespace: str = "") -> dict[str, Any] | None:
         try:

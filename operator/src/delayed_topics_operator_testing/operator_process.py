@@ -4,16 +4,16 @@ import itertools
 import os
 import re
 import signal
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 from delayed_topics_devcluster.ports import free_ports
-from delayed_topics_devcluster.processes import Process, died, start_detached
+from delayed_topics_devcluster.processes import Process, died
 from delayed_topics_devcluster.waiting import wait_until
 
 from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.nursery import start_operator
 
 SYSTEM_NAMESPACE = "delayed-topics-system"
 AUDIT_NAMESPACE = "delayed-topics-system-audits"
@@ -30,9 +30,9 @@ class OperatorProcess:
     """`start`, `kill` and `stop` as often as wanted; all its output is in `log`."""
 
     def __init__(self, api: KubeApi, *arguments: str, kubeconfig: Path | None = None) -> None:
-        """`kubeconfig`: unless given, the one that may do everything."""
+        """`kubeconfig`: unless given, the one that has the rights that the chart gives, and no others."""
         self._api = api
-        self._kubeconfig = kubeconfig or api.server.kubeconfig
+        self._kubeconfig = kubeconfig or api.operators_kubeconfig
         self._arguments = arguments
         self._port = free_ports(1)[0]
         self._name = f"operator-{next(_numbers)}"
@@ -41,18 +41,28 @@ class OperatorProcess:
 
     def start(self) -> None:
         """Returns when it has listed everything."""
-        self._process = start_detached(
+        self.launch()
+        wait_until(self.ready, what=f"the operator is ready (see {self.log})", timeout_seconds=START_SECONDS)
+
+    def launch(self, *arguments: str) -> None:
+        """Returns at once. `arguments`: further ones, for this time."""
+        self._process = start_operator(
             [
-                sys.executable, "-m", "delayed_topics_operator", "run", f"--namespace={SYSTEM_NAMESPACE}",
+                "run",
+                f"--namespace={SYSTEM_NAMESPACE}",
                 f"--audit-namespace={AUDIT_NAMESPACE}",
-                "--worker-image=worker:1", "--audit-image=audit:1", f"--http-port={self._port}",
-                f"--identity={self._name}", f"--lease-seconds={LEASE_SECONDS}", *self._arguments,
+                "--worker-image=worker:1",
+                "--audit-image=audit:1",
+                f"--http-port={self._port}",
+                f"--identity={self._name}",
+                f"--lease-seconds={LEASE_SECONDS}",
+                *self._arguments,
+                *arguments,
             ],
             log=self.log,
             environment={"KUBECONFIG": str(self._kubeconfig), **_without_cluster()},
-        )  # fmt: skip
+        )
         self._process.write(self._api.server.folder / f"{self._name}.json")
-        wait_until(self._ready, what=f"the operator is ready (see {self.log})", timeout_seconds=START_SECONDS)
 
     def stop(self) -> None:
         """SIGTERM."""
@@ -112,11 +122,8 @@ class OperatorProcess:
             below, added = below | further, len(further)
         return {pid: _private_bytes(pid) for pid in below - {self._process.pid}}
 
-    def _get(self, path: str) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=ANSWER_SECONDS) as answer:
-            return str(answer.read().decode())
-
-    def _ready(self) -> bool:
+    def ready(self) -> bool:
+        """Whether it has listed everything. Raises if it has ended."""
         if self._process is None or not self._process.alive():
             raise died("the operator", self.log)
         try:
@@ -124,6 +131,10 @@ class OperatorProcess:
         except (urllib.error.URLError, OSError):
             return False
         return True
+
+    def _get(self, path: str) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=ANSWER_SECONDS) as answer:
+            return str(answer.read().decode())
 
 
 def _parent(pid: int) -> int:

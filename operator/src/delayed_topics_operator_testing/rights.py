@@ -1,34 +1,123 @@
-"""An operator that has the rights that the chart gives it, and no others."""
+"""The rights that the chart gives, on a real API server: to operators as processes, and taken away one at a time."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import yaml
+from delayed_topics_devcluster.api_server import ApiServer
+from delayed_topics_devcluster.audit_log import Right
 from delayed_topics_devcluster.paths import REPOSITORY
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_operator.lease import LEASE
 
-from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
-from delayed_topics_operator_testing.scene import Scene
+from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
 
 CHART = REPOSITORY / "charts" / "delayed-topics"
-RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+ROLES = {"ClusterRole": "clusterroles", "Role": "roles"}
+RIGHTS = ("Namespace", "ServiceAccount", *ROLES, "ClusterRoleBinding", "RoleBinding")
+OPERATOR = f"system:serviceaccount:{SYSTEM_NAMESPACE}:delayed-topics-operator"
+
+Manifest = dict[str, Any]
 
 
-def with_the_rights_of_the_chart(scene: Scene, tenants: Sequence[str] = (), *arguments: str) -> None:
-    """The scene's operator is another from now on. `tenants`: namespaces that let it in."""
-    give_the_rights_of_the_chart(scene, tenants)
-    kubeconfig = scene.api.server.kubeconfig_of(SYSTEM_NAMESPACE, "delayed-topics-operator")
-    flags = (f"--tenant-namespace={tenant}" for tenant in tenants)
-    scene.operator.stop()
-    scene.operator = OperatorProcess(scene.api, "--resync-seconds=3", *flags, *arguments, kubeconfig=kubeconfig)
-    scene.operator.start()
+class Grant(NamedTuple):
+    """A verb of a rule of one of the chart's roles. `role`: without what depends on the release."""
+
+    role: str
+    right: Right
+
+    def __str__(self) -> str:
+        return f"{self.role}: {self.right.verb} {self.right.resource}"
 
 
-def give_the_rights_of_the_chart(scene: Scene, tenants: Sequence[str]) -> None:
-    """Also to an operator that runs already."""
-    server = scene.api.server
-    values = {"tenantNamespaces": list(tenants), "crds": {"install": False}, "audits": {"createNamespace": False}}
+def rights_of_the_chart(
+    server: ApiServer, *, namespace: str = SYSTEM_NAMESPACE, tenants: Sequence[str] = ()
+) -> list[Manifest]:
+    """What the chart makes of a release in `namespace` so that its parts have rights. `tenants`: namespaces that let it in."""
     file = server.folder / "values.json"
+    values = {"tenantNamespaces": list(tenants), "crds": {"install": False}, "audits": {"executors": {"enabled": True}}}
     file.write_text(json.dumps(values))
-    printed = server.helm("template", "delayed-topics", CHART, "--namespace", SYSTEM_NAMESPACE, "--values", file)
-    objects = [found for found in yaml.safe_load_all(printed) if found and found["kind"] in RIGHTS]
+    printed = server.helm("template", "delayed-topics", CHART, "--namespace", namespace, "--values", file)
+    return [found for found in yaml.load_all(printed, Loader=yaml.CSafeLoader) if found and found["kind"] in RIGHTS]
+
+
+def give_the_rights_of_the_chart(
+    server: ApiServer, *, namespace: str = SYSTEM_NAMESPACE, tenants: Sequence[str] = ()
+) -> Path:
+    """Also to an operator that runs already. Returns the kubeconfig of one in `namespace`, which may do nothing else."""
+    objects = rights_of_the_chart(server, namespace=namespace, tenants=tenants)
     server.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text_in=yaml.safe_dump_all(objects))
+    return server.kubeconfig_of(namespace, "delayed-topics-operator")
+
+
+def take_the_rights_of_the_chart(server: ApiServer, *, namespace: str) -> None:
+    """All that was given to a release in `namespace`."""
+    objects = yaml.safe_dump_all(rights_of_the_chart(server, namespace=namespace))
+    server.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", text_in=objects)
+
+
+def granted(roles: Sequence[Manifest]) -> set[Grant]:
+    """By all rules of these roles."""
+    return {
+        Grant(short_name(role["metadata"]["name"]), Right(group, resource, verb))
+        for role in roles
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def short_name(role: str) -> str:
+    return role.rpartition(":")[2].removeprefix("delayed-topics-")
+
+
+@contextmanager
+def without(server: ApiServer, grant: Grant, *, user: str, namespace: str) -> Iterator[None]:
+    """The role has this verb no more, and so `user` can't do it in `namespace`; afterwards everything is as before."""
+    roles = [found for found in rights_of_the_chart(server) if found["kind"] in ROLES]
+    (role,) = (found for found in roles if short_name(found["metadata"]["name"]) == grant.role)
+    _put(server, {**role, "rules": list(_rules_without(role, grant.right))})
+    try:
+        _wait_until_allowed(server, grant.right, user, namespace, allowed=False)
+        yield
+    finally:
+        _put(server, role)
+        _wait_until_allowed(server, grant.right, user, namespace, allowed=True)
+
+
+def _rules_without(role: Manifest, taken: Right) -> Iterator[Manifest]:
+    for rule in role["rules"]:
+        for _, right in granted([{**role, "rules": [rule]}]):
+            if right != taken:
+                yield {**rule, "apiGroups": [right.group], "resources": [right.resource], "verbs": [right.verb]}
+
+
+def _put(server: ApiServer, role: Manifest) -> None:
+    meta = role["metadata"]
+    scope = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
+    path = f"{RBAC}{scope}/{ROLES[role['kind']]}/{meta['name']}?fieldManager=kubectl&force=true"
+    server.call("PATCH", path, role, content_type="application/apply-patch+yaml")
+
+
+def _wait_until_allowed(server: ApiServer, right: Right, user: str, namespace: str, *, allowed: bool) -> None:
+    resource, _, subresource = right.resource.partition("/")
+    asked = {
+        "namespace": namespace, "verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource,
+        "name": LEASE if resource == "leases" and right.verb != "create" else "",
+    }  # fmt: skip
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "resourceAttributes": asked},
+    }
+
+    def answered() -> bool:
+        answer = server.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return bool(answer["status"]["allowed"]) == allowed
+
+    wait_until(answered, what=f"{user} may {right.verb} {right.resource} in {namespace}: {allowed}")

@@ -1,8 +1,7 @@
 """API server, broker and operator together, and the questions that tests ask most."""
 
 import itertools
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from delayed_topics_core.names import TopicNames
@@ -17,6 +16,7 @@ from delayed_topics_operator.lease import LEASE
 
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
+from delayed_topics_operator_testing.rights import give_the_rights_of_the_chart
 
 Manifest = dict[str, Any]
 _numbers = itertools.count(1)
@@ -35,29 +35,41 @@ class Scene:
         self.topic = f"orders-{number}"
         self.connection = Connection(bootstrap_servers=broker.bootstrap)
         self.kafka = KafkaAdmin(self.connection, timeout_seconds=60)
+        self.rights_are_taken = False
+        """Whether the operator may be refused what it asks for."""
 
-    def open(self, *, allow: list[Manifest] | None = None) -> None:
-        self.api.kubectl("create", "namespace", self.namespace)
+    def open(self, *, allow: list[Manifest] | None = None, let_in: bool = False) -> None:
+        """`let_in`: the operator has rights in the namespace of this test."""
+        self.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
+        if let_in:
+            give_the_rights_of_the_chart(self.api.server, tenants=[self.namespace])
         self.api.apply(self.cluster_connection(allow=allow))
+        self.operator.start()
+
+    def replace_operator(self, *arguments: str, tenants: Sequence[str] = ()) -> None:
+        """By one with further arguments. `tenants`: namespaces that let it in."""
+        if tenants:
+            give_the_rights_of_the_chart(self.api.server, tenants=tenants)
+        flags = (f"--tenant-namespace={tenant}" for tenant in tenants)
+        self.operator.stop()
+        self.operator = OperatorProcess(self.api, "--resync-seconds=3", *flags, *arguments)
         self.operator.start()
 
     def close(self) -> None:
         """Takes back what the test made, without asking an operator that may be dead."""
         self.operator.kill()
         for kind in ("DelayedTopicAudit", "DelayedTopic", "KafkaConnection", "ClusterKafkaConnection"):
-            found = [o["metadata"] for o in self.api.list_all(kind)]
-            for namespace in {meta.get("namespace") for meta in found}:
-                here = [meta for meta in found if meta.get("namespace") == namespace]
-                where = ("--namespace", namespace) if namespace else ()
-                if held := [meta["name"] for meta in here if meta.get("finalizers")]:
-                    let_go = ("--type=merge", "-p", json.dumps({"metadata": {"finalizers": None}}))
-                    self.api.kubectl("patch", kind, *held, *where, *let_go)
-                names = [meta["name"] for meta in here]
-                self.api.kubectl("delete", kind, *names, *where, "--ignore-not-found", "--wait=false")
-        kinds = "statefulset,service,poddisruptionbudget,configmap,secret"
-        labels = "app.kubernetes.io/name=delayed-topics-worker"
-        self.api.kubectl("delete", kinds, f"--namespace={SYSTEM_NAMESPACE}", f"--selector={labels}", "--wait=false")
-        self.api.kubectl("delete", "lease", "--all-namespaces", f"--field-selector=metadata.name={LEASE}")
+            for found in self.api.list_all(kind):
+                meta = found["metadata"]
+                name, namespace = meta["name"], meta.get("namespace", "")
+                if meta.get("finalizers"):
+                    self.api.merge(kind, name, {"metadata": {"finalizers": None}}, namespace)
+                self.api.delete(kind, name, namespace)
+        for kind in ("StatefulSet", "Service", "PodDisruptionBudget", "ConfigMap", "Secret"):
+            self.api.delete_all(kind, SYSTEM_NAMESPACE, "app.kubernetes.io/name=delayed-topics-worker")
+        for lease in self.api.list_all("Lease"):
+            if lease["metadata"]["name"] == LEASE:
+                self.api.delete("Lease", LEASE, lease["metadata"]["namespace"])
         self.operator.close()
 
     def cluster_connection(
@@ -201,5 +213,4 @@ class Scene:
         self.api.kubectl("delete", "delayedtopic", name or self.topic, where, f"--timeout={DELETE_SECONDS}s")
 
     def patch(self, kind: str, name: str, patch: Manifest, *, namespace: str = "") -> None:
-        where = ("--namespace", namespace) if namespace else ()
-        self.api.kubectl("patch", kind, name, *where, "--type=merge", "-p", json.dumps(patch))
+        self.api.merge(kind, name, patch, namespace)

@@ -41,6 +41,8 @@ def settings(o: AuditObservation, *, folder: str, overhead: str) -> dict[str, st
         # what it would need further rights for
         "spark.kubernetes.executor.disableConfigMap": "true",
         "spark.kubernetes.driver.service.deleteOnTermination": "false",
+        "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+        "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
         # whoever reaches the driver's ports could have it run anything otherwise
         "spark.authenticate": "true",
         "spark.network.crypto.enabled": "true",

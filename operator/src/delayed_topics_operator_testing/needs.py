@@ -1,0 +1,373 @@
+"""What each right of the operator is for: a story that comes to its end with it and not without it."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from delayed_topics_devcluster.audit_log import Right, used
+from delayed_topics_operator.audits.manifests import AUDIT_LABEL, SELECTOR_LABELS
+from delayed_topics_operator.gateways.kube import APIS
+from delayed_topics_operator.lease import LEASE
+from delayed_topics_operator.observe.children import WATCHED
+from delayed_topics_operator.runtime import CLUSTER_WIDE
+
+from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE
+from delayed_topics_operator_testing.rights import OPERATOR, Grant
+from delayed_topics_operator_testing.scene import Manifest, Scene
+
+CHILDREN = (*WATCHED, "Secret")
+
+
+class Act(NamedTuple):
+    """`do`: what the right is needed for. `done`: whether it has had its effect. `again`: `do` is to be repeated when the right is
+    back, since the operator tries it only once."""
+
+    do: Callable[[], object]
+    done: Callable[[], bool]
+    again: bool = False
+
+
+Story = Callable[[Scene, str], Act]
+"""Prepares, with all rights, what the act needs. The name belongs to this story alone; so do names that begin with it."""
+
+
+def the_operator_starts(scene: Scene, name: str) -> Act:
+    def start() -> None:
+        scene.operator.kill()
+        scene.operator.launch()
+
+    return Act(start, scene.operator.ready)
+
+
+def the_first_operator_starts(scene: Scene, name: str) -> Act:
+    def start() -> None:
+        scene.operator.kill()
+        scene.api.delete("Lease", LEASE, SYSTEM_NAMESPACE)
+        scene.operator.launch()
+
+    return Act(start, scene.operator.ready)
+
+
+def changes_are_followed_by_watches(scene: Scene, name: str) -> Act:
+    """And not by looking again every few seconds."""
+    watches = {right(kind, "watch") for kind in (*CLUSTER_WIDE, *WATCHED)}
+    log = scene.api.server.audit_log
+    begin = 0
+
+    def start() -> None:
+        nonlocal begin
+        scene.operator.kill()
+        begin = log.stat().st_size
+        scene.operator.launch()
+
+    return Act(start, lambda: watches <= set(used(log, OPERATOR, begin=begin)) and scene.operator.ready())
+
+
+def a_default_connection_is_made(scene: Scene, name: str) -> Act:
+    file = scene.api.server.folder / f"{name}.json"
+    file.write_text(json.dumps(scene.cluster_connection(name)))
+
+    def start() -> None:
+        scene.operator.kill()
+        scene.operator.launch(f"--default-connection={file}")
+
+    return Act(start, lambda: scene.api.get("ClusterKafkaConnection", name) is not None and scene.operator.ready())
+
+
+def a_cluster_connection_is_looked_at(scene: Scene, name: str) -> Act:
+    made = scene.cluster_connection(name)
+    return Act(lambda: scene.api.apply(made), lambda: bool(words(scene, "ClusterKafkaConnection", name)))
+
+
+def a_connection_of_a_namespace_is_looked_at(scene: Scene, name: str) -> Act:
+    made = own_connection(scene, name)
+    return Act(lambda: scene.api.apply(made), lambda: bool(words(scene, "KafkaConnection", name)))
+
+
+def a_cluster_connection_stays_while_it_is_used(scene: Scene, name: str) -> Act:
+    scene.api.apply(scene.cluster_connection(name))
+    topic = scene.delayed_topic(name, connectionRef={"name": name})
+    return Act(lambda: scene.api.apply(topic), lambda: held(scene, "ClusterKafkaConnection", name))
+
+
+def a_connection_of_a_namespace_stays_while_it_is_used(scene: Scene, name: str) -> Act:
+    scene.api.apply(own_connection(scene, name))
+    topic = scene.delayed_topic(name, connectionRef={"kind": "KafkaConnection", "name": name})
+    return Act(lambda: scene.api.apply(topic), lambda: held(scene, "KafkaConnection", name, scene.namespace))
+
+
+def a_resource_has_topics_and_workers(scene: Scene, name: str) -> Act:
+    def served() -> bool:
+        there = all(scene.made(kind, name) for kind in CHILDREN)
+        return there and scene.condition("TopicsReady", name).get("status") == "True"
+
+    return Act(lambda: scene.api.apply(scene.delayed_topic(name)), served)
+
+
+def workers_of_a_deleted_resource_go(scene: Scene, name: str) -> Act:
+    has_workers(scene, name)
+    return Act(
+        lambda: delete(scene, "DelayedTopic", name),
+        lambda: scene.resource(name) is None and not any(scene.made(kind, name) for kind in CHILDREN),
+    )
+
+
+def why_a_worker_does_not_start_is_said(scene: Scene, name: str) -> Act:
+    has_workers(scene, name)
+    scene.wait(lambda: bool(scene.made("Pod", name)), "there is a pod")
+    (pod,) = scene.made("Pod", name)
+    return Act(lambda: image_is_missing(scene, pod), lambda: "ImagePullBackOff" in words(scene, "DelayedTopic", name))
+
+
+def what_events_say_of_a_worker_is_said(scene: Scene, name: str) -> Act:
+    has_workers(scene, name)
+    scene.wait(lambda: bool(scene.made("Pod", name)), "there is a pod")
+    (pod,) = scene.made("Pod", name)
+    return Act(lambda: sandbox_is_missing(scene, pod), lambda: "no sandbox" in words(scene, "DelayedTopic", name))
+
+
+def what_happens_is_told_by_events(scene: Scene, name: str) -> Act:
+    """Each once, so another resource tells of it when the right is back."""
+    names = [f"{name}-{number}" for number in range(2)]
+
+    def told() -> bool:
+        events = scene.api.list_all("Event", scene.namespace)
+        return any(e["involvedObject"]["name"].startswith(name) and e["reason"] == "Claimed" for e in events)
+
+    return Act(lambda: scene.api.apply(scene.delayed_topic(names.pop())), told, again=True)
+
+
+def audits_are_made_on_schedule(scene: Scene, name: str) -> Act:
+    """The schedule counts from when the resource was made, so one that is older than a minute is due at once."""
+    has_workers(scene, name)
+    every_minute = scene.delayed_topic(name, audit={"schedule": "* * * * *"})
+    return Act(lambda: scene.api.apply(every_minute), lambda: bool(audits_of(scene, name)))
+
+
+def the_oldest_audits_of_a_schedule_go(scene: Scene, name: str) -> Act:
+    has_workers(scene, name)
+    owner = {"apiVersion": "delayedtopics.io/v1alpha1", "kind": "DelayedTopic", "name": name}
+    owner["uid"] = (scene.resource(name) or {})["metadata"]["uid"]
+    names = [f"{name}-{number}" for number in range(2)]
+    for each in names:
+        made = audit(scene, name, each)
+        made["metadata"]["ownerReferences"] = [owner]
+        scene.api.apply(made)
+        verdict = {key: made[key] for key in ("apiVersion", "kind")} | {"status": {"verdict": "Verified"}}
+        scene.api.apply({**verdict, "metadata": {"name": each, "namespace": scene.namespace}}, subresource="status")
+    asked = {"schedule": "0 0 1 1 *", "historyLimit": 1}
+    return Act(
+        lambda: scene.api.apply(scene.delayed_topic(name, audit=asked)), lambda: len(audits_of(scene, name)) == 1
+    )
+
+
+def an_audit_runs(scene: Scene, name: str) -> Act:
+    has_workers(scene, name)
+
+    def runs() -> bool:
+        there = all(audit_children(scene, kind, name) for kind in ("Job", "Secret", "ConfigMap"))
+        return there and "AuditRunning" in words(scene, "DelayedTopicAudit", name)
+
+    return Act(lambda: scene.api.apply(audit(scene, name)), runs)
+
+
+def what_a_deleted_audit_had_goes(scene: Scene, name: str) -> Act:
+    is_audited(scene, name)
+
+    def gone() -> bool:
+        left = any(audit_children(scene, kind, name) for kind in ("Job", "Secret", "ConfigMap"))
+        return not left and scene.api.get("DelayedTopicAudit", name, scene.namespace) is None
+
+    return Act(lambda: delete(scene, "DelayedTopicAudit", name), gone)
+
+
+def why_an_audit_does_not_start_is_said(scene: Scene, name: str) -> Act:
+    is_audited(scene, name)
+    scene.wait(lambda: bool(audit_children(scene, "Pod", name)), "there is a pod")
+    (pod,) = audit_children(scene, "Pod", name)
+    return Act(
+        lambda: image_is_missing(scene, pod), lambda: "ImagePullBackOff" in words(scene, "DelayedTopicAudit", name)
+    )
+
+
+def what_events_say_of_an_audit_is_said(scene: Scene, name: str) -> Act:
+    is_audited(scene, name)
+    scene.wait(lambda: bool(audit_children(scene, "Pod", name)), "there is a pod")
+    (pod,) = audit_children(scene, "Pod", name)
+    return Act(lambda: sandbox_is_missing(scene, pod), lambda: "no sandbox" in words(scene, "DelayedTopicAudit", name))
+
+
+def what_is_left_of_an_audit_goes(scene: Scene, name: str) -> Act:
+    labels = dict(pair.split("=") for pair in SELECTOR_LABELS.split(",")) | {AUDIT_LABEL: name}
+    window = {"apiVersion": "v1", "kind": "ConfigMap", "data": {}}
+    window["metadata"] = {"name": f"{name}-window", "namespace": AUDIT_NAMESPACE, "labels": labels}
+    return Act(
+        lambda: scene.api.apply(window),
+        lambda: scene.api.get("ConfigMap", f"{name}-window", AUDIT_NAMESPACE) is None,
+    )
+
+
+def has_workers(scene: Scene, name: str) -> None:
+    scene.api.apply(scene.delayed_topic(name))
+    scene.wait_until_served(name)
+
+
+def is_audited(scene: Scene, name: str) -> None:
+    has_workers(scene, name)
+    scene.api.apply(audit(scene, name))
+    scene.wait(lambda: bool(audit_children(scene, "Job", name)), "the audit has a Job")
+
+
+def own_connection(scene: Scene, name: str) -> Manifest:
+    metadata = {"name": name, "namespace": scene.namespace}
+    spec = {"bootstrapServers": [scene.broker.bootstrap]}
+    return {**scene.cluster_connection(), "kind": "KafkaConnection", "metadata": metadata, "spec": spec}
+
+
+def audit(scene: Scene, topic: str, name: str = "") -> Manifest:
+    return {
+        "apiVersion": "delayedtopics.io/v1alpha1",
+        "kind": "DelayedTopicAudit",
+        "metadata": {"name": name or topic, "namespace": scene.namespace},
+        "spec": {"delayedTopicRef": {"name": topic}},
+    }
+
+
+def audits_of(scene: Scene, topic: str) -> list[Manifest]:
+    found = scene.api.list_all("DelayedTopicAudit", scene.namespace)
+    return [a for a in found if a["spec"]["delayedTopicRef"]["name"] == topic and not leaving(a)]
+
+
+def leaving(found: Manifest) -> bool:
+    return "deletionTimestamp" in found["metadata"]
+
+
+def audit_children(scene: Scene, kind: str, name: str) -> list[Manifest]:
+    """What the audit of this name has in the namespace of audits."""
+    labels = {"delayedtopics.io/namespace": scene.namespace, "delayedtopics.io/name": name}
+    found = scene.api.list_all(kind, AUDIT_NAMESPACE)
+    return [o for o in found if labels.items() <= o["metadata"].get("labels", {}).items()]
+
+
+def held(scene: Scene, kind: str, name: str, namespace: str = "") -> bool:
+    return bool((scene.api.get(kind, name, namespace) or {})["metadata"].get("finalizers"))
+
+
+def words(scene: Scene, kind: str, name: str) -> str:
+    """The reasons and messages of its conditions."""
+    status = (scene.api.get(kind, name, scene.namespace) or {}).get("status", {})
+    return "\n".join(f"{condition['reason']}: {condition['message']}" for condition in status.get("conditions", ()))
+
+
+def delete(scene: Scene, kind: str, name: str) -> None:
+    scene.api.kubectl("delete", kind, name, f"--namespace={scene.namespace}", "--wait=false")
+
+
+def image_is_missing(scene: Scene, pod: Manifest) -> None:
+    (container,) = pod["spec"]["containers"]
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    known = {"name": container["name"], "image": "-", "imageID": "", "ready": False, "restartCount": 0}
+    patch = json.dumps({"status": {"containerStatuses": [{**known, "state": waiting}]}})
+    meta = pod["metadata"]
+    where = (f"--namespace={meta['namespace']}", "--subresource=status", "--type=merge")
+    scene.api.kubectl("patch", "pod", meta["name"], *where, "-p", patch)
+
+
+def sandbox_is_missing(scene: Scene, pod: Manifest) -> None:
+    about = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
+    event: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": about["name"], "namespace": about["namespace"]},
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", **about},
+        "type": "Warning",
+        "reason": "FailedCreatePodSandBox",
+        "message": "no sandbox",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+    }
+    scene.api.apply(event)
+
+
+LOOKED_AT: Mapping[str, Story] = {"list": the_operator_starts, "watch": changes_are_followed_by_watches}
+WORKERS: Mapping[str, Story] = {
+    **dict.fromkeys(("get", "create", "patch"), a_resource_has_topics_and_workers),
+    "delete": workers_of_a_deleted_resource_go,
+}
+AUDITS: Mapping[str, Story] = {
+    **dict.fromkeys(("get", "create", "patch"), an_audit_runs),
+    "delete": what_a_deleted_audit_had_goes,
+}
+_BY_ROLE: Mapping[str, Mapping[str, Mapping[str, Story]]] = {
+    "operator": {
+        "DelayedTopic": {**LOOKED_AT, "patch": a_resource_has_topics_and_workers},
+        "DelayedTopic/status": {"patch": a_resource_has_topics_and_workers},
+        "DelayedTopicAudit": {
+            **LOOKED_AT,
+            **dict.fromkeys(("get", "create"), audits_are_made_on_schedule),
+            "patch": an_audit_runs,
+            "delete": the_oldest_audits_of_a_schedule_go,
+        },
+        "DelayedTopicAudit/status": {"patch": an_audit_runs},
+        "ClusterKafkaConnection": {
+            **LOOKED_AT,
+            **dict.fromkeys(("get", "create"), a_default_connection_is_made),
+            "patch": a_cluster_connection_stays_while_it_is_used,
+        },
+        "ClusterKafkaConnection/status": {"patch": a_cluster_connection_is_looked_at},
+        "KafkaConnection": {**LOOKED_AT, "patch": a_connection_of_a_namespace_stays_while_it_is_used},
+        "KafkaConnection/status": {"patch": a_connection_of_a_namespace_is_looked_at},
+        "Namespace": {**LOOKED_AT, "get": the_operator_starts},
+        "Event": {"create": what_happens_is_told_by_events},
+    },
+    "operator-lease": {
+        "Lease": {**dict.fromkeys(("get", "patch"), the_operator_starts), "create": the_first_operator_starts},
+    },
+    "operator-namespace": {
+        "Secret": WORKERS,
+        **{kind: {**LOOKED_AT, **WORKERS} for kind in WATCHED},
+        "Pod": {"list": why_a_worker_does_not_start_is_said},
+        "Event": {"list": what_events_say_of_a_worker_is_said},
+    },
+    "audits": {"Job": AUDITS},
+    "audits-namespace": {
+        "Secret": AUDITS,
+        "ConfigMap": {**AUDITS, "list": what_is_left_of_an_audit_goes},
+        "Job": {"list": what_is_left_of_an_audit_goes},
+        "Pod": {"list": why_an_audit_does_not_start_is_said},
+        "Event": {"list": what_events_say_of_an_audit_is_said},
+    },
+}
+
+
+def right(kind: str, verb: str) -> Right:
+    """`kind` may have a subresource: `DelayedTopic/status`."""
+    of, _, subresource = kind.partition("/")
+    group = APIS[of].group_version.rpartition("/")[0]
+    return Right(group, "/".join(part for part in (APIS[of].plural, subresource) if part), verb)
+
+
+NEEDS: Mapping[Grant, Story] = {
+    Grant(role, right(kind, verb)): story
+    for role, kinds in _BY_ROLE.items()
+    for kind, verbs in kinds.items()
+    for verb, story in verbs.items()
+}
+"""Of the operator's roles."""
+WHERE = {"audits": AUDIT_NAMESPACE, "audits-namespace": AUDIT_NAMESPACE}
+"""Where the stories need the rights of these roles; those of the others, where the operator is."""
+_WRITE = ("create", "update", "patch", "delete", "deletecollection")
+_DRIVES = ("create", "get", "list", "watch", "delete", "deletecollection")
+PEOPLE = tuple(
+    Grant(role, right(kind, verb))
+    for role, kinds, verbs in (
+        ("edit", ("DelayedTopic", "DelayedTopicAudit", "KafkaConnection"), _WRITE),
+        ("edit", ("DelayedTopic/scale",), ("get", "update", "patch")),
+        ("view", ("DelayedTopic", "DelayedTopicAudit", "KafkaConnection"), ("get", "list", "watch")),
+    )
+    for kind in kinds
+    for verb in verbs
+)
+"""Of the roles that are added to the usual ones, edit and view."""
+DRIVER = tuple(Grant("audit-driver", right("Pod", verb)) for verb in _DRIVES)
+"""Of the Job of an audit with executors."""
+EVERY = (*NEEDS, *PEOPLE, *DRIVER)

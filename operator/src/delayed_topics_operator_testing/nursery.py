@@ -1,0 +1,77 @@
+"""Operators as processes, forked from one that has imported everything: imports take longer than most of what tests do with them.
+
+As a program it reads what is to run as lines of JSON, and answers with a process id each.
+"""
+
+import functools
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from delayed_topics_devcluster.processes import Process
+
+
+def start_operator(arguments: Sequence[str], *, log: Path, environment: Mapping[str, str]) -> Process:
+    """In a session of its own, its output appended to `log`."""
+    nursery = _nursery(frozenset(environment.items()))
+    assert nursery.stdin is not None
+    assert nursery.stdout is not None
+    nursery.stdin.write(json.dumps({"arguments": list(arguments), "log": str(log)}) + "\n")
+    nursery.stdin.flush()
+    return Process.of(int(nursery.stdout.readline()))
+
+
+@functools.cache
+def _nursery(environment: frozenset[tuple[str, str]]) -> subprocess.Popen[str]:
+    """Ends with this process; what it has started doesn't. One for each environment, which some modules read when they are imported."""
+    return subprocess.Popen(
+        [sys.executable, "-m", __name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **dict(environment)},
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _serve() -> None:
+    import delayed_topics_operator.cli  # noqa: F401  not in the tests' own process
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries them
+    for line in sys.stdin:
+        asked = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            _run(**asked)
+        print(pid, flush=True)
+
+
+def _run(arguments: list[str], log: str) -> None:
+    """The operator, in place of this process."""
+    from delayed_topics_operator.cli import main
+
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    os.chdir("/")
+    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    for number in (1, 2):
+        os.dup2(output, number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    code = 1
+    try:
+        main(arguments, standalone_mode=False)
+        code = 0
+    except BaseException:
+        logging.exception("the operator ended")
+    finally:
+        logging.shutdown()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    _serve()

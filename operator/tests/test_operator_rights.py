@@ -1,0 +1,67 @@
+"""The operator has the rights that it needs and no others: without any one of them something does not happen that it is there for."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+import yaml
+from delayed_topics_devcluster.audit_log import Right, missed
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.needs import EVERY, NEEDS, WHERE, Story
+from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
+from delayed_topics_operator_testing.rights import CHART, OPERATOR, Grant, without
+from delayed_topics_operator_testing.scene import Scene
+
+STORIES = [pytest.param(grant, story, id=str(grant)) for grant, story in NEEDS.items()]
+
+
+def test_no_template_of_the_chart_has_a_rule_that_nobody_has_said_the_need_of() -> None:
+    """test_chart_rights.py asks Helm; this needs no program."""
+    templates = [file.read_text() for file in (CHART / "templates").glob("*.yaml")]
+    blocks = [block for text in templates for block in re.findall(r"^rules:\n((?:  .*\n)+)", text, re.MULTILINE)]
+    assert len(blocks) == 8, "roles"
+    found = {
+        Right(group, resource, verb)
+        for block in blocks
+        for rule in yaml.safe_load(block)
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert found == {grant.right for grant in EVERY}
+
+
+@pytest.fixture(scope="module")
+def stage(api: KubeApi, broker: Broker) -> Iterator[Scene]:
+    """A scene for all stories, whose namespace lets the operator in."""
+    made = Scene(api, broker, OperatorProcess(api))
+    arguments = ("--resync-seconds=3", "--orphans-after-seconds=4", f"--tenant-namespace={made.namespace}")
+    made.operator = OperatorProcess(api, *arguments)
+    try:
+        made.open(let_in=True)
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.api
+@pytest.mark.slow
+@pytest.mark.parametrize(("grant", "story"), STORIES)
+def test_a_right_of_the_operator_is_missed_when_it_is_taken_away(stage: Scene, grant: Grant, story: Story) -> None:
+    server = stage.api.server
+    act = story(stage, re.sub("[^a-z]+", "-", str(grant)))
+    begin = server.audit_log.stat().st_size
+
+    def refused() -> list[Right]:
+        return list(missed(server.audit_log, OPERATOR, begin=begin))
+
+    tries = 1 if act.again else 2  # it does not get past it by trying again
+    with without(server, grant, user=OPERATOR, namespace=WHERE.get(grant.role, SYSTEM_NAMESPACE)):
+        act.do()
+        stage.wait(lambda: len(refused()) >= tries, f"the API server refuses: {grant}")
+        assert not act.done()
+        assert set(refused()) == {grant.right}
+    if act.again:
+        act.do()
+    stage.wait(act.done, "with the right it is done")
