@@ -63,7 +63,7 @@ def two(api: KubeApi, broker: Broker, tmp_path: Path) -> Iterator[tuple[Scene, O
     theirs.write_text(yaml.safe_dump(made.cluster_connection(bootstrap="127.0.0.1:1")))
     made.operator = OperatorProcess(api, "--resync-seconds=3", f"--default-connection={ours}")
     for namespace in (made.namespace, OTHER_NAMESPACE):
-        api.kubectl("create", "namespace", namespace)
+        api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     second = OperatorProcess(
         api,
         "--resync-seconds=3",

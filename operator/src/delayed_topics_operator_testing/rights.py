@@ -55,9 +55,9 @@ def give_the_rights_of_the_chart(
 
 
 def take_the_rights_of_the_chart(server: ApiServer, *, namespace: str) -> None:
-    """All that was given to a release in `namespace`."""
-    objects = yaml.safe_dump_all(rights_of_the_chart(server, namespace=namespace))
-    server.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", text_in=objects)
+    """All that was given to a release in `namespace`. Namespaces stay."""
+    given = [found for found in rights_of_the_chart(server, namespace=namespace) if found["kind"] != "Namespace"]
+    server.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", text_in=yaml.safe_dump_all(given))
 
 
 def granted(roles: Sequence[Manifest]) -> set[Grant]:
