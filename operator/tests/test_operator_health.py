@@ -11,7 +11,7 @@ from delayed_topics_crds import KINDS, to_dict
 from delayed_topics_crds.connection import Grant
 from delayed_topics_crds.pods import LabelSelector
 from delayed_topics_crds.schema import structural
-from delayed_topics_operator.controllers.connection import _Entry, _status
+from delayed_topics_operator.controllers.connection_status import connection_status
 from delayed_topics_operator.observation import Unusable
 from delayed_topics_operator_testing.audit_world import AuditWorld
 from delayed_topics_operator_testing.world import BEGIN, World, resource, usable
@@ -104,7 +104,7 @@ def waiting_audit() -> Manifest:
 def connection(reason: Reason) -> Manifest:
     raw = {"kind": "KafkaConnection", "metadata": {"generation": 1}}
     unusable = Unusable(reason=reason, message="a sentence", since=BEGIN)
-    return {**raw, "status": to_dict(_status(raw, _Entry(unusable), None, []))}
+    return {**raw, "status": to_dict(connection_status(raw, unusable, found=None, users=[], namespaces=None))}
 
 
 CASES: dict[str, tuple[Callable[[], Manifest], str, str]] = {

@@ -51,6 +51,13 @@ def elsewhere(scene: Scene, connection: str) -> str:
     return next((c["message"] for c in conditions if c["type"] == "ServedElsewhere"), "")
 
 
+def of_the_other_installation(api: KubeApi, *arguments: str) -> OperatorProcess:
+    """With the rights that the chart gives it there."""
+    namespaces = (f"--namespace={OTHER_NAMESPACE}", f"--audit-namespace={OTHER_NAMESPACE}-audits")
+    kubeconfig = give_the_rights_of_the_chart(api.server, namespace=OTHER_NAMESPACE)
+    return OperatorProcess(api, "--resync-seconds=3", *namespaces, *arguments, kubeconfig=kubeconfig)
+
+
 @pytest.fixture
 def two(api: KubeApi, broker: Broker, tmp_path: Path) -> Iterator[tuple[Scene, OperatorProcess]]:
     """A scene whose operator comes with the default connection, and an operator of another installation with one to nowhere.
@@ -64,14 +71,7 @@ def two(api: KubeApi, broker: Broker, tmp_path: Path) -> Iterator[tuple[Scene, O
     made.operator = OperatorProcess(api, "--resync-seconds=3", f"--default-connection={ours}")
     for namespace in (made.namespace, OTHER_NAMESPACE):
         api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    second = OperatorProcess(
-        api,
-        "--resync-seconds=3",
-        f"--default-connection={theirs}",
-        f"--namespace={OTHER_NAMESPACE}",
-        f"--audit-namespace={OTHER_NAMESPACE}-audits",
-        kubeconfig=give_the_rights_of_the_chart(api.server, namespace=OTHER_NAMESPACE),
-    )
+    second = of_the_other_installation(api, f"--default-connection={theirs}")
     try:
         yield made, second
     finally:
@@ -128,9 +128,9 @@ def test_of_two_installations_that_begin_at_once_one_has_the_default_connection_
 @pytest.mark.api
 def test_a_connection_that_names_nobody_is_served_by_one_of_two_installations(api: KubeApi, broker: Broker) -> None:
     scene = Scene(api, broker, OperatorProcess(api, "--resync-seconds=3"))
-    second = OperatorProcess(api, "--resync-seconds=3", f"--namespace={OTHER_NAMESPACE}")
     for namespace in (scene.namespace, OTHER_NAMESPACE):
         api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    second = of_the_other_installation(api)
     try:
         for operator in (scene.operator, second):
             operator.start()
@@ -152,6 +152,7 @@ def test_a_connection_that_names_nobody_is_served_by_one_of_two_installations(ap
     finally:
         second.close()
         scene.close()
+        take_the_rights_of_the_chart(api.server, namespace=OTHER_NAMESPACE)
 
 
 @pytest.mark.api

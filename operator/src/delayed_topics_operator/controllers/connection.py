@@ -6,16 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_core.reasons import Reason
 from delayed_topics_crds import (
-    MAX_NAMESPACES,
-    ClusterKafkaConnectionStatus,
     KafkaConnectionSpec,
     KafkaConnectionStatus,
     NamespaceQuota,
     parse,
 )
-from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import (
     ConnectionInvalid,
@@ -26,6 +23,7 @@ from delayed_topics_kafka.errors import (
 )
 from pydantic import ValidationError
 
+from delayed_topics_operator.controllers.connection_status import connection_status
 from delayed_topics_operator.controllers.found import (
     Found,
     Resource,
@@ -60,7 +58,6 @@ log = logging.getLogger(__name__)
 QUIET = {"log_level": 2}
 """The client library would tell of every try to reach a broker; what matters comes back from the calls."""
 KINDS = ("ClusterKafkaConnection", "KafkaConnection")
-SHOWN_USERS = 5
 _WITHDRAWN = (Reason.CREDENTIALS_MISSING, Reason.NOT_ALLOWED, Reason.KUBERNETES_REFUSED)
 """What a connection lacks first when its namespace is deleted: the Secret, or the operator's rights there."""
 
@@ -216,7 +213,8 @@ class Connections:
         if entry.state != before or waited_for:
             self._changed(key)
         try:
-            said = _status(raw, entry, found, users, await self._namespaces(key, entry))
+            namespaces = await self._namespaces(key, entry)
+            said = connection_status(raw, entry.said, found=found, users=users, namespaces=namespaces)
             if await write_status(self._kube, self._store, raw, said):
                 await self._recorder.tell(raw, notices(status_of(KafkaConnectionStatus, raw), said))
             await self._elsewhere.unsay(key)
@@ -362,58 +360,6 @@ def _held(raw: Manifest) -> bool:
 
 def _deleting(raw: Manifest) -> bool:
     return bool(raw["metadata"].get("deletionTimestamp"))
-
-
-def _status(
-    raw: Manifest,
-    entry: _Entry,
-    found: Found | None,
-    users: list[str],
-    namespaces: tuple[NamespaceQuota, ...] | None = None,
-) -> KafkaConnectionStatus:
-    """`users`: what uses it, as namespace/name. `namespaces`: all that use it; None: as they were said before."""
-    if _deleting(raw):
-        ready, reason = "False", Reason.DELETING
-        shown = ", ".join(users[:SHOWN_USERS]) + (
-            f" and {len(users) - SHOWN_USERS} more" if users[SHOWN_USERS:] else ""
-        )
-        message = f"being deleted: it goes when the DelayedTopics that use it are gone, {shown}; delete them"
-    elif found is not None and isinstance(entry.state, Usable):
-        ready, reason = "True", Reason.AS_DECLARED
-        message = f"Kafka cluster {found.cluster.cluster_id} with {len(found.cluster.brokers)} brokers answers"
-    else:
-        assert isinstance(entry.state, Unusable), "nothing was found"
-        ready, reason, message = "False", entry.state.reason, entry.state.message
-    generation = raw["metadata"].get("generation")
-    before = next((c for c in (raw.get("status") or {}).get("conditions", ()) if c["type"] == Condition.READY), None)
-    since = before["lastTransitionTime"] if before and before["status"] == ready else _now()
-    condition = StatusCondition.model_validate(
-        {
-            "type": Condition.READY,
-            "status": ready,
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": since,
-            "observedGeneration": generation,
-        }
-    )
-    live = raw.get("status") or {}
-    status = KafkaConnectionStatus(
-        observed_generation=generation,
-        conditions=(condition,),
-        cluster_id=found.cluster.cluster_id if found else live.get("clusterId"),
-        brokers=len(found.cluster.brokers) if found else live.get("brokers"),
-        brokers_seen=found.brokers_seen if found else live.get("brokersSeen"),
-        registry_topic_id=found.registry_id if found else live.get("registryTopicId"),
-    )
-    if raw["kind"] == "KafkaConnection":
-        return status
-    before = status_of(ClusterKafkaConnectionStatus, raw)
-    return ClusterKafkaConnectionStatus(
-        **dict(status),
-        namespaces=before.namespaces if namespaces is None else namespaces[:MAX_NAMESPACES],
-        namespace_count=before.namespace_count if namespaces is None else len(namespaces),
-    )
 
 
 def _unusable(error: ConnectionUnusable, before: Usable | Unusable, *, as_before: bool) -> Unusable:
