@@ -49,7 +49,8 @@ def serve(scene: Scene, wire: SlowWire, *, slow: int, others: int) -> tuple[list
     """So many DelayedTopics by each connection. Returns their names when all are served."""
     scene.api.apply(scene.cluster_connection(SLOW, bootstrap=wire.bootstrap))
     by_slow = {"kind": "ClusterKafkaConnection", "name": SLOW}
-    names = [f"{SLOW}-{n}" for n in range(slow)], [f"other-{n}" for n in range(others)]
+    # the broker keeps what other tests have claimed
+    names = [f"{scene.topic}-slow-{n}" for n in range(slow)], [f"{scene.topic}-other-{n}" for n in range(others)]
     scene.api.apply(*(scene.delayed_topic(name, partitions=2, connectionRef=by_slow) for name in names[0]))
     scene.api.apply(*(scene.delayed_topic(name, partitions=2) for name in names[1]))
     for name in (*names[0], *names[1]):

@@ -16,17 +16,20 @@ public class RefusingPolicy implements CreateTopicPolicy, AlterConfigPolicy {
 
   @Override
   public void validate(CreateTopicPolicy.RequestMetadata request) {
-    refuse(request.configs());
+    refuse(request.topic(), request.configs());
   }
 
   @Override
   public void validate(AlterConfigPolicy.RequestMetadata request) {
     if (request.resource().type() == ConfigResource.Type.TOPIC) {
-      refuse(request.configs());
+      refuse(request.resource().name(), request.configs());
     }
   }
 
-  private void refuse(Map<String, String> settings) {
+  private void refuse(String topic, Map<String, String> settings) {
+    if (topic.startsWith("__")) {
+      return; // a broker makes its internal topics, such as __transaction_state, in the same way, with settings of its own
+    }
     for (String name : refused) {
       if (settings.containsKey(name)) {
         throw new PolicyViolationException("Altering topic config property '" + name + "' is disallowed");
