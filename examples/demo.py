@@ -126,7 +126,7 @@ def console_producer(lines: str) -> None:
     pod = kubectl("get", "pods", f"--namespace={INSTALLATION}", selector, "-o", "name").strip()
     if not pod:
         raise click.ClickException(f"there is no evaluation Kafka in namespace {INSTALLATION}: run `make cluster`")
-    properties = [f"--property={p}" for p in ("parse.headers=true", "parse.key=true", "key.separator=:")]
+    properties = [f"--reader-property={p}" for p in ("parse.headers=true", "parse.key=true", "key.separator=:")]
     java = ("java", "-Xmx128m", "-cp", "/opt/kafka/jars/*", "org.apache.kafka.tools.ConsoleProducer")
     where = ("--bootstrap-server=localhost:9092", "--topic=orders")
     kubectl("exec", "-i", pod, f"--namespace={INSTALLATION}", "--", *java, *where, *properties, text_in=lines)

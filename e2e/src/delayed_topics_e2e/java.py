@@ -15,10 +15,10 @@ def console_produce(bootstrap: str, topic: str, lines: Iterable[str]) -> None:
     """Returns when every line is acknowledged by all in-sync replicas."""
     java_tool(
         "org.apache.kafka.tools.ConsoleProducer",
-        *("--bootstrap-server", bootstrap, "--topic", topic, "--producer-property", "acks=all"),
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--command-property", "acks=all"),
         # The tool's own 1.5 s and three retries give up on a busy machine, with a log line and exit code 0.
         *("--request-timeout-ms", "30000", "--message-send-max-retries", "100"),
-        *("--property", "parse.headers=true", "--property", "parse.key=true"),
+        *("--reader-property", "parse.headers=true", "--reader-property", "parse.key=true"),
         text_in="".join(line + "\n" for line in lines),
     )
 
@@ -29,6 +29,6 @@ def console_consume(bootstrap: str, topic: str, *, group: str, count: int, timeo
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--from-beginning"),
         *("--max-messages", str(count), "--timeout-ms", str(int(timeout_seconds * 1000))),
-        *("--property", "print.headers=true", "--property", "print.key=true"),
+        *("--formatter-property", "print.headers=true", "--formatter-property", "print.key=true"),
     )
     return printed.splitlines()
