@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from delayed_topics_operator.audits.manifests import job_name
-from delayed_topics_operator.errors import NotFound
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.manifests import MANAGED_BY, object_name
 from delayed_topics_operator.orphans import Sweeper
@@ -101,10 +100,8 @@ class Kubernetes:
             o for (found, _), o in self.objects.items() if found == kind and namespace == o["metadata"]["namespace"]
         ]
 
-    async def get(self, kind: str, namespace: str, name: str) -> Manifest:
-        if (kind, name) not in self.objects:
-            raise NotFound(f"{kind} {name}", status=404)
-        return self.objects[kind, name]
+    async def find(self, kind: str, namespace: str, name: str) -> Manifest | None:
+        return self.objects.get((kind, name))
 
     async def delete(self, kind: str, namespace: str, name: str, **_: Any) -> None:
         self.deleted.append((kind, name))

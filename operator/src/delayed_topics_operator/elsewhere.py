@@ -10,12 +10,15 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import DelayedTopicStatus, KafkaConnectionStatus
 
+from delayed_topics_operator.conditions import condition
 from delayed_topics_operator.errors import NotFound
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.status import write_status
 from delayed_topics_operator.installation import INSTALLATION, connection_of, server_of
+from delayed_topics_operator.plan import Said
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.translate import status_of
 
 FIELD_MANAGER = "delayed-topics-elsewhere"
 UNSERVED_SECONDS = 60.0
@@ -69,29 +72,27 @@ class Elsewhere:
         said = _said(resource)
         if message == said:
             return
-        before = next((c for c in _conditions(resource) if c["type"] == Condition.SERVED_ELSEWHERE), {})
-        condition = StatusCondition.model_validate(
-            {
-                "type": Condition.SERVED_ELSEWHERE,
-                "status": "True",
-                "reason": Reason.OTHER_INSTALLATION,
-                "message": message or "",
-                "lastTransitionTime": before.get("lastTransitionTime") or datetime.now(UTC),
-                "observedGeneration": resource["metadata"].get("generation"),
-            }
-        )
         kind = DelayedTopicStatus if resource["kind"] == "DelayedTopic" else KafkaConnectionStatus
-        status = kind(conditions=(condition,) if message is not None else ())
+        status = kind(conditions=() if message is None else (_served_elsewhere(resource, kind, message),))
         try:
             await write_status(self._kube, self._store, resource, status, field_manager=FIELD_MANAGER)
         except NotFound:
             self._store.gone(resource)
 
 
-def _conditions(resource: Manifest) -> list[Manifest]:
-    return list((resource.get("status") or {}).get("conditions", ()))
-
-
 def _said(resource: Manifest) -> str | None:
-    found = (c["message"] for c in _conditions(resource) if c["type"] == Condition.SERVED_ELSEWHERE)
-    return next(found, None)
+    conditions = (resource.get("status") or {}).get("conditions", ())
+    return next((c["message"] for c in conditions if c["type"] == Condition.SERVED_ELSEWHERE), None)
+
+
+def _served_elsewhere(
+    resource: Manifest, kind: type[DelayedTopicStatus] | type[KafkaConnectionStatus], message: str
+) -> StatusCondition:
+    said = Said(status="True", reason=Reason.OTHER_INSTALLATION, message=message)
+    return condition(
+        Condition.SERVED_ELSEWHERE,
+        said,
+        known=status_of(kind, resource).conditions,
+        now=datetime.now(UTC),
+        generation=resource["metadata"].get("generation"),
+    )

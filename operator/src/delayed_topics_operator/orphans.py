@@ -14,7 +14,7 @@ from delayed_topics_crds import API_VERSION
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.audits import manifests as audits
-from delayed_topics_operator.errors import KubeError, NotFound
+from delayed_topics_operator.errors import KubeError
 from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
@@ -112,7 +112,7 @@ class Sweeper:
 
     async def _remove(self, orphans: Orphans) -> None:
         """Raises KubeError."""
-        live = [await self._get(kind, orphans.home, name) for kind, name in orphans.objects]
+        live = [await self._kube.find(kind, orphans.home, name) for kind, name in orphans.objects]
         actions = tuple(
             DeleteChild(kind=kind, namespace=orphans.home, name=name, uid=found["metadata"]["uid"])
             for (kind, name), found in zip(orphans.objects, live, strict=True)
@@ -126,12 +126,6 @@ class Sweeper:
         for failure in outcome.failures:
             raise failure.error
         await self._recorder.record(_gone(orphans.owner), _notice(orphans, actions))
-
-    async def _get(self, kind: str, namespace: str, name: str) -> Manifest | None:
-        try:
-            return await self._kube.get(kind, namespace, name)
-        except NotFound:
-            return None
 
 
 def _owner(kind: str, child: Manifest) -> Key:

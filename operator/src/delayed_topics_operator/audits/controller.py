@@ -121,9 +121,9 @@ class Audits:
         # A namespace that is being deleted takes what is in it along, and the operator's rights on it.
         gone = home == key.namespace and self._terminating(key.namespace)
         if FINALIZER in audit.metadata.finalizers and self._settings.may_audit(home) and not gone:
-            config_map = await self._get("ConfigMap", home, window_name(name))
-            secret = await self._get("Secret", home, secret_name(name)) if home != key.namespace else None
-            job = await self._get("Job", home, name)
+            config_map = await self._kube.find("ConfigMap", home, window_name(name))
+            secret = await self._kube.find("Secret", home, secret_name(name)) if home != key.namespace else None
+            job = await self._kube.find("Job", home, name)
             if job is not None:
                 pods, warnings = await pods_and_warnings(self._kube, job, labels=f"{AUDIT_LABEL}={name}", expected=1)
         undecided = audit.status.verdict is None and not deleting
@@ -169,12 +169,6 @@ class Audits:
             labels=self._settings.pod_labels,
             annotations=self._settings.pod_annotations,
         )
-
-    async def _get(self, kind: str, namespace: str, name: str) -> Manifest | None:
-        try:
-            return await self._kube.get(kind, namespace, name)
-        except NotFound:
-            return None
 
     def _forget(self, o: AuditObservation) -> None:
         """Kubernetes removes them; nobody watches them for us."""

@@ -23,6 +23,7 @@ from delayed_topics_operator.audits.observation import AuditObservation, Blind, 
 from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
 from delayed_topics_operator.audits.pods import Failed, Reported, Running, outcome
 from delayed_topics_operator.audits.storage import storage
+from delayed_topics_operator.conditions import condition
 from delayed_topics_operator.errors import KubeRefused
 from delayed_topics_operator.gateways.kube import of_quota
 from delayed_topics_operator.plan import (
@@ -263,25 +264,12 @@ def _conditions(
 ) -> tuple[StatusCondition, ...]:
     if verified is None:
         verified = Said(status="Unknown", reason=complete.reason, message=complete.message)
-    before = {c.type: c for c in known.conditions}
     ready = replace(verified, status="True" if verified.status == "True" else "False")
     # A verdict stays: nobody need wait for another.
     stalled = {Condition.STALLED: complete} if complete.status == "True" and ready.status == "False" else {}
     said = {Condition.READY: ready, Condition.COMPLETE: complete, Condition.VERIFIED: verified, **stalled}
-    return tuple(_condition(kind, what, before.get(kind), now, generation) for kind, what in said.items())
-
-
-def _condition(
-    kind: Condition, said: Said, before: StatusCondition | None, now: datetime, generation: int | None
-) -> StatusCondition:
-    same = before is not None and before.status == said.status
-    return StatusCondition(
-        type=kind,
-        status=said.status,
-        reason=said.reason,
-        message=said.message,
-        last_transition_time=before.last_transition_time if same and before is not None else now,
-        observed_generation=generation,
+    return tuple(
+        condition(kind, what, known=known.conditions, now=now, generation=generation) for kind, what in said.items()
     )
 
 

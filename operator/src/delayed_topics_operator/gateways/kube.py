@@ -100,6 +100,13 @@ class Kube:
         """Raises NotFound."""
         return await self._call("GET", kind, namespace, name)
 
+    async def find(self, kind: str, namespace: str | None, name: str) -> Manifest | None:
+        """None where there is none."""
+        try:
+            return await self.get(kind, namespace, name)
+        except NotFound:
+            return None
+
     async def list_all(
         self, kind: str, namespace: str | None = None, *, labels: str = "", fields: str = ""
     ) -> list[Manifest]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from delayed_topics_operator.errors import NotFound
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.store import Manifest, Store
 
@@ -55,12 +54,11 @@ class PodCounts:
 
 async def refresh(kube: Kube, store: Store, kind: str, namespace: str, name: str) -> Manifest | None:
     """The object as it is now. Raises KubeError."""
-    try:
-        manifest = await kube.get(kind, namespace, name)
-    except NotFound:
+    manifest = await kube.find(kind, namespace, name)
+    if manifest is None:
         store.absent(kind, namespace, name)
-        return None
-    store.put(manifest)
+    else:
+        store.put(manifest)
     return manifest
 
 

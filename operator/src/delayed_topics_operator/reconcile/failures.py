@@ -11,6 +11,7 @@ from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import DelayedTopicStatus
 from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, RegistryLost, RegistryTooLarge
 
+from delayed_topics_operator.conditions import condition
 from delayed_topics_operator.errors import Conflict, Invalid, KubeRefused, QuotaExceeded
 from delayed_topics_operator.explain import in_words
 from delayed_topics_operator.plan import (
@@ -27,6 +28,7 @@ from delayed_topics_operator.plan import (
     GrowTopic,
     RemoveFinalizer,
     RemoveFromRegistry,
+    Said,
     ScaleWorkers,
     WriteRegistry,
 )
@@ -92,15 +94,8 @@ def not_ready(raw: Mapping[str, Any], reason: Reason, message: str, now: datetim
 def _failed(
     status: DelayedTopicStatus, kind: Condition, reason: Reason, message: str, now: datetime
 ) -> StatusCondition:
-    before = next((c for c in status.conditions if c.type == kind), None)
-    return StatusCondition(
-        type=kind,
-        status="False",
-        reason=reason,
-        message=message,
-        last_transition_time=before.last_transition_time if before and before.status == "False" else now,
-        observed_generation=status.observed_generation,
-    )
+    said = Said(status="False", reason=reason, message=message)
+    return condition(kind, said, known=status.conditions, now=now, generation=status.observed_generation)
 
 
 def _condition(action: Action) -> Condition:

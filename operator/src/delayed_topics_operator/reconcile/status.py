@@ -24,6 +24,7 @@ from delayed_topics_crds.delayed_topic_status import GroupState
 from delayed_topics_kafka import model
 
 from delayed_topics_operator import manifests
+from delayed_topics_operator.conditions import condition
 from delayed_topics_operator.eventlog import Rebalance
 from delayed_topics_operator.observation import KafkaView, Observation
 from delayed_topics_operator.plan import Conditions, Said
@@ -69,8 +70,8 @@ def of(o: Observation, said: Conditions) -> DelayedTopicStatus:
 
 def conditions(o: Observation, said: Conditions) -> tuple[StatusCondition, ...]:
     """Those that nothing was said of stay as they are, with the generation that they were said of."""
-    before = {c.type: c for c in o.subject.status.conditions}
-    stays = {Condition(c.type): c for c in before.values() if c.type in OWN_CONDITIONS and c.type != Condition.PLANNED}
+    before = o.subject.status.conditions
+    stays = {Condition(c.type): c for c in before if c.type in OWN_CONDITIONS and c.type != Condition.PLANNED}
     known = {
         kind: Said(status=c.status, reason=REASONS[c.reason], message=c.message)
         for kind, c in stays.items()
@@ -78,7 +79,9 @@ def conditions(o: Observation, said: Conditions) -> tuple[StatusCondition, ...]:
     }
     all_said: dict[Condition, Said] = {**known, **said}
     fresh = {**said, Condition.READY: _ready(o, all_said)}
-    made = {kind: _condition(o, kind, s, before.get(kind)) for kind, s in fresh.items()}
+    made = {
+        kind: condition(kind, s, known=before, now=o.now, generation=o.subject.generation) for kind, s in fresh.items()
+    }
     return tuple(found for kind in OWN_CONDITIONS if (found := made.get(kind) or stays.get(kind)) is not None)
 
 
@@ -112,18 +115,6 @@ def _ready(o: Observation, said: Mapping[Condition, Said]) -> Said:
         status="True",
         reason=Reason.AS_DECLARED,
         message=f"produce to {o.wanted.names.front}, consume {o.wanted.names.ready}",
-    )
-
-
-def _condition(o: Observation, kind: Condition, said: Said, before: StatusCondition | None) -> StatusCondition:
-    same = before is not None and before.status == said.status
-    return StatusCondition(
-        type=kind,
-        status=said.status,
-        reason=said.reason,
-        message=said.message,
-        last_transition_time=before.last_transition_time if same and before is not None else o.now,
-        observed_generation=o.subject.generation,
     )
 
 
