@@ -22,6 +22,7 @@ broker's, in milliseconds. What doesn't parse is null.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
 from delayed_topics_core import headers as own
@@ -293,10 +294,12 @@ def _facts(rows: DataFrame, **columns: Column | str | None) -> DataFrame:
     return rows.select(*(column(name).cast(kind).alias(name) for name, kind in _TYPES.items()))
 
 
+@cache
 def _at(door: int) -> Column:
     return pack(door, sf.col("partition"), sf.col("offset"))
 
 
+@cache
 def _itself(door: int) -> tuple[Column, ...]:
     return (
         _at(door).alias("at"),
@@ -321,6 +324,7 @@ def _as_record(bounds: Bounds) -> tuple[Column, ...]:
     )
 
 
+@cache
 def _least_attempt() -> Column:
     """One more than the highest attempt that any `dt-released` tells of, as the engine reads it."""
     released = sf.filter("headers", lambda header: header["key"] == own.RELEASED)
@@ -349,10 +353,12 @@ def _record_bits(bounds: Bounds) -> Column:
     )
 
 
+@cache
 def _believed_ms() -> Column:
     return sf.when(sf.col("log_append"), sf.col("at_ms"))
 
 
+@cache
 def _misplaced(ready_partitions: tuple[int, int]) -> Column:
     """A direct write's partition is its key's, by a hash that Spark doesn't have. Partitions grow: any count that there was is right."""
     least, most = ready_partitions
@@ -367,18 +373,22 @@ def _from_front(place: Column) -> Column:
     return place < pack(DELAYS, sf.lit(0), sf.lit(0))
 
 
+@cache
 def _untimed() -> Column:
     return _bit(UNTIMED, ~sf.col("log_append"))
 
 
+@cache
 def _is_workers() -> Column:
     return (headers.position(own.REASON) > 0) & (headers.position(own.RELEASED) == 0)
 
 
+@cache
 def _chain() -> Column:
     return sf.when(headers.position(own.ID) > 0, sf.xxhash64(headers.text(own.ID), headers.text(own.GROUP)))
 
 
+@cache
 def _content(door: str, topic_id: str) -> Column:
     """Of a record that is its own root."""
     root = sf.concat_ws(":", sf.lit(door), "partition", "offset", sf.lit(topic_id))
@@ -386,11 +396,13 @@ def _content(door: str, topic_id: str) -> Column:
     return sf.when(~refusals.garbled(), headers.content(root, unread=unread))
 
 
+@cache
 def _may_be_cut() -> Column:
     """What is too large for the dead-letter topic too goes there without its value, or without anything but our headers."""
     return headers.true(headers.text(own.REASON) == DeadLetterReason.TOO_LARGE.value) & sf.col("value").isNull()
 
 
+@cache
 def _copies(*which: int) -> Column:
     return sf.array(*map(sf.lit, which)).cast("array<int>")
 

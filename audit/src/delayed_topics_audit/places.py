@@ -21,7 +21,7 @@ flaws                  what is wrong, as bits
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from typing import Final
 
 from delayed_topics_core.reasons import DeadLetterReason
@@ -114,16 +114,23 @@ COLUMNS: Final = (
 )  # fmt: skip
 
 
+@cache
 def has(bits: int) -> Column:
     """Whether one of them is set in `bits`."""
     return sf.col("bits").bitwiseAND(sf.lit(bits)) != 0
 
 
+@cache
 def flawed(flaw: str) -> Column:
     return sf.col("flaws").bitwiseAND(sf.lit(1 << FLAWS.index(flaw))) != 0
 
 
 def _gather(near: DataFrame) -> DataFrame:
+    return near.groupBy(chunk_of(sf.col("place")).alias("chunk"), "place").agg(*_gathered())
+
+
+@cache
+def _gathered() -> tuple[Column, ...]:
     record, end, outcome = has(facts.ROOT), has(facts.END), has(facts.OUTCOMES)
     again = has(facts.AGAIN | facts.HOPPED_AGAIN)
 
@@ -131,7 +138,7 @@ def _gather(near: DataFrame) -> DataFrame:
         return sf.when(condition, sf.col(column))
 
     root = of(outcome, "link")  # where one fact is outcome and end, origin and root are the same
-    return near.groupBy(chunk_of(sf.col("place")).alias("chunk"), "place").agg(
+    return (
         sf.bit_or("bits").alias("bits"),
         sf.max(of(record, "at_ms")).alias("appended_ms"),
         sf.max(of(record, "due_ms")).alias("hop_due_ms"),
@@ -204,6 +211,7 @@ def _within_cap(promise: Promise) -> Column:
     return sf.col("attempt") <= _cap(promise, sf.least)
 
 
+@cache
 def _attempt() -> Column:
     """That the worker makes of it; null: it is not known. Of a record that is refused since its own headers can't be read, 0."""
     unread = sf.col("least_reason").isNotNull() & refusals.one_of("record_reason", refusals.UNREADABLE)
@@ -238,12 +246,14 @@ def _least_fulfilling(kinds_ms: Sequence[int]) -> Column:
     return front
 
 
+@cache
 def _due() -> Column:
     """What the release itself says is believed only where its root can't be seen."""
     own_due = sf.when(has(facts.HOP), sf.col("hop_due_ms")).otherwise(sf.col("appended_ms") + sf.col("delay_ms"))
     return sf.coalesce(own_due, "least_due_ms")
 
 
+@cache
 def _late() -> Column:
     first_is_ours = (sf.col("judged_ends") > 0) & (sf.col("judged_ends") == sf.col("ends")) & ~has(facts.AGAIN)
     believed = has(facts.END_RELEASED) & ~has(facts.UNTIMED) & first_is_ours
@@ -256,6 +266,7 @@ def _in_time(promise: Promise) -> Column:
     return sf.coalesce(delay_ms, sf.lit(0)) == sf.col("delay_ms")
 
 
+@cache
 def _extra() -> Column:
     """The first end may lie below the window, where it is not always read; what hopped again has ended, or will end, again."""
     ended = sf.least("judged_ends", sf.greatest(sf.col("ends") - 1, sf.col("again")))

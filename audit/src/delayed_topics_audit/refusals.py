@@ -5,7 +5,7 @@ CLIENTS, and of a hop those in HOPS too.
 """
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import cache, reduce
 from typing import Final
 
 from delayed_topics_core import headers as own
@@ -43,6 +43,7 @@ def one_of(column: str, reasons: Sequence[DeadLetterReason]) -> Column:
     return sf.col(column).isin(*map(number, reasons))
 
 
+@cache
 def told() -> Column:
     """The reason that a dead letter tells; a number of its own for a word that no worker writes."""
     known = reduce(
@@ -53,6 +54,7 @@ def told() -> Column:
     return known.otherwise(len(_REASONS))
 
 
+@cache
 def of_client() -> Column:
     """Of a record of the front topic, or of one that a client wrote into the delays topic; null: it is not refused. The retry cap
     is looked at elsewhere: what it was is not in the record."""
@@ -65,6 +67,7 @@ def of_client() -> Column:
     return sf.when(sf.arrays_overlap("keys", sf.array(*map(sf.lit, CLIENTS))), refused)
 
 
+@cache
 def of_hop() -> Column:
     """The same of a record that looks like a worker's hop."""
     damaged = _no_number(own.DUE_AT) | _no_number(own.HOPS)
@@ -75,12 +78,14 @@ def of_hop() -> Column:
     )
 
 
+@cache
 def garbled() -> Column:
     """A header's key may be no UTF-8, for which a worker refuses the record too. Java replaces what it can't read, and there are
     keys that have that character anyway."""
     return headers.true(sf.array_join("keys", "").contains("\ufffd"))
 
 
+@cache
 def size() -> Column:
     """Bytes of key, value and headers."""
     joined = [sf.array_join("keys", ""), sf.array_join(sf.col("values").cast("array<string>"), "")]
@@ -114,10 +119,12 @@ def _twice(names: Sequence[str]) -> Column:
     return sf.when(some, sf.size(sf.array_distinct(these)) < sf.size(these)).otherwise(False)
 
 
+@cache
 def _no_number(name: str) -> Column:
     return headers.there(name) & headers.number(name).isNull()
 
 
+@cache
 def _no_text(name: str, most: int) -> Column:
     legible = headers.text(name).rlike(rf"^[\x00-\x7F]{{1,{most}}}\z")
     return headers.there(name) & ~headers.true(legible)
