@@ -1,8 +1,10 @@
 """The Spark session of an audit: small, quiet, with the jars that it needs; and small tables in it."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
@@ -22,6 +24,10 @@ _OUT_OF_MEMORY = (52, -9)
 _MORE_HEAP = "give it more heap: spec.spark.memory"
 _END_SECONDS = 20.0
 
+_TASK_TRIES: Final = "spark.task.maxFailures"
+_DEFAULT_TASK_TRIES: Final = "4"
+"""Spark's own, where it has executors."""
+
 
 def _exit_code() -> int:
     """Of the Java machine, which has stopped answering. Raises subprocess.TimeoutExpired if it goes on regardless."""
@@ -31,7 +37,9 @@ def _exit_code() -> int:
 
 
 def start(*, master: str, jars: Path, memory: str = "1g", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """`memory`: heap of the Java machine, as 1g. `jars`: the folder that `make spark-jars` prints. Raises AuditFailed."""
+    """`master`: as local[2] or k8s://…; in both, a task that fails is tried again as often as spark.task.maxFailures says.
+    `memory`: heap of the Java machine, as 1g. `jars`: the folder that `make spark-jars` prints. Raises AuditFailed.
+    """
     if not any(jars.glob("spark-sql-kafka-*.jar")):
         raise AuditFailed(
             f"{jars} must hold Spark's jars for Kafka and S3: `make spark-jars` fetches them and prints their folder"
@@ -51,10 +59,16 @@ def start(*, master: str, jars: Path, memory: str = "1g", settings: Mapping[str,
         "spark.ui.showConsoleProgress": "false",
         **(settings or {}),
     }
-    builder = SparkSession.builder.master(master).appName("delayed-topics-audit")
+    tries = every.get(_TASK_TRIES, _DEFAULT_TASK_TRIES)
+    builder = SparkSession.builder.master(_with_tries(master, tries)).appName("delayed-topics-audit")
     for name, value in every.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _with_tries(master: str, tries: str) -> str:
+    """In one pod Spark heeds no setting, only what its master says, and with none it gives up at the first failed task."""
+    return re.sub(r"^local\[([0-9]+|\*)\]$", rf"local[\1,{tries}]", master)
 
 
 def reason(error: Exception, remedies: Mapping[str, str]) -> str:
