@@ -55,20 +55,23 @@ def wait_for_job(scene: Scene, name: str = "first") -> None:
     scene.wait(lambda: child(scene, "Job", "jobName", name) is not None, "the audit's Job is there")
 
 
-def end_pod(scene: Scene, phase: str, terminated: Manifest, name: str = "first") -> None:
-    """As a kubelet would, when the container has ended."""
+def end_pod(
+    scene: Scene, phase: str, terminated: Manifest, name: str = "first", conditions: tuple[Manifest, ...] = ()
+) -> None:
+    """As a kubelet would, when the container has ended. `conditions`: of the pod."""
     job = status(scene, name)["jobName"].partition("/")[2]
 
     def pods() -> list[Manifest]:
         found = scene.api.list_all("Pod", AUDIT_NAMESPACE)
-        return [p for p in found if p["metadata"].get("labels", {}).get("batch.kubernetes.io/job-name") == job]
+        of_job = [p for p in found if p["metadata"].get("labels", {}).get("batch.kubernetes.io/job-name") == job]
+        return [p for p in of_job if p["status"].get("phase") not in ("Succeeded", "Failed")]
 
-    scene.wait(lambda: bool(pods()), "the Job has a pod")
+    scene.wait(lambda: bool(pods()), "the Job has a pod that has not ended")
     container = {
         "name": "audit", "image": "audit:1", "imageID": "", "ready": False, "restartCount": 0,
         "state": {"terminated": {"finishedAt": "2026-01-01T00:00:00Z", **terminated}},
     }  # fmt: skip
-    patch = {"status": {"phase": phase, "containerStatuses": [container]}}
+    patch = {"status": {"phase": phase, "containerStatuses": [container], "conditions": list(conditions)}}
     pod = pods()[0]["metadata"]["name"]
     where = (f"--namespace={AUDIT_NAMESPACE}", "--subresource=status", "--type=merge")
     scene.api.kubectl("patch", "pod", pod, *where, "-p", json.dumps(patch))
@@ -175,6 +178,20 @@ def test_an_audit_deleted_while_it_runs_leaves_nothing(scene: Scene) -> None:
     scene.wait(
         lambda: scene.api.get("Secret", f"{job}-connection", AUDIT_NAMESPACE) is None, "its credentials are gone"
     )
+
+
+def test_an_eviction_is_no_try_of_the_audit_and_a_failure_of_its_own_is_one(scene: Scene) -> None:
+    scene.apply()
+    apply_audit(scene)
+    wait_for_job(scene)
+    killed = {"exitCode": 137, "reason": "Error"}
+    disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    end_pod(scene, "Failed", killed, conditions=(disrupted,))
+    end_pod(scene, "Failed", {"exitCode": 1, "reason": "Error"})
+    report(scene, "Verified")
+    scene.wait_for("DeliveryVerified", "True", "EveryRecordAccounted")
+    job = child(scene, "Job", "jobName") or {}
+    assert job["status"]["failed"] == 1, "two pods ended before, and one of them was evicted"
 
 
 def test_topics_made_again_and_offsets_that_are_gone_can_not_be_judged(scene: Scene) -> None:

@@ -35,6 +35,9 @@ MAX_NAME = 54
 OVERHEAD_MIB = 512
 """Beside the heap: Python, Spark's and Kafka's buffers outside the heap, code."""
 RETRIES = 2
+NO_TRY = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+"""A pod that had to make room, or whose node went, says nothing about the audit. One that takes more memory or disk than it was given
+has no such condition, and is a try."""
 TERMINATION_LOG = "/dev/termination-log"
 FROZEN = "/etc/delayed-topics/audit"
 
@@ -84,7 +87,8 @@ def job(o: AuditObservation) -> Manifest:
     """Without a time to live: it is given one when its verdict was read."""
     name = o.job_name
     template = {"metadata": _pod_metadata(o), "spec": _pod(o, name)}
-    return {**_object("batch/v1", "Job", name, o), "spec": {"backoffLimit": RETRIES, "template": template}}
+    spec = {"backoffLimit": RETRIES, "podFailurePolicy": NO_TRY, "template": template}
+    return {**_object("batch/v1", "Job", name, o), "spec": spec}
 
 
 def _pod(o: AuditObservation, name: str) -> Manifest:
