@@ -240,6 +240,28 @@ def test_an_evicted_pod_is_told() -> None:
     assert "low on resource: ephemeral-storage" in failed(world)
 
 
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        ({"running": {}}, "spec.spark.cores or executors"),
+        ({"waiting": {"reason": "ErrImagePull", "message": "no such image"}}, "it last waited: pod"),
+    ],
+)
+def test_a_job_that_ran_out_of_time_says_how_much_it_had_and_whether_it_only_waited(
+    pod: dict[str, dict[str, str]], words: str
+) -> None:
+    world = running(AuditWorld(raw=audit_resource(activeDeadlineSeconds=60)))
+    world.pod(pod)
+    world.settle()
+    world.pods.clear()
+    world.job_ends("Failed", "Job was active longer than specified deadline", reason="DeadlineExceeded")
+    world.settle()
+    message = str(world.status["message"])
+    assert "was not done in 60 seconds: make a new DelayedTopicAudit" in message
+    assert words in message
+    assert ("no such image" in message) == ("waiting" in pod)
+
+
 def test_a_job_without_pods_says_what_kubernetes_says() -> None:
     assert failed(running()) == "Job has reached the specified backoff limit"
 

@@ -194,6 +194,15 @@ def test_an_eviction_is_no_try_of_the_audit_and_a_failure_of_its_own_is_one(scen
     assert job["status"]["failed"] == 1, "two pods ended before, and one of them was evicted"
 
 
+def test_an_audit_that_is_not_done_in_time_ends_and_holds_up_no_other(scene: Scene) -> None:
+    scene.apply()
+    apply_audit(scene, activeDeadlineSeconds=1)
+    wait_said(scene, Reason.AUDIT_FAILED, "was not done in 1 seconds", "spec.activeDeadlineSeconds")
+    assert status(scene)["verdict"] == "Unknown"
+    apply_audit(scene, "second")
+    wait_for_job(scene, "second")
+
+
 def test_topics_made_again_and_offsets_that_are_gone_can_not_be_judged(scene: Scene) -> None:
     scene.apply()
     scene.wait_until_served()

@@ -45,6 +45,7 @@ def test_an_audit_is_made_when_its_time_has_come_and_not_before() -> None:
     assert audit["metadata"]["annotations"]["delayedtopics.io/scheduled-for"] == "2026-01-02T13:00:00Z"
     assert audit["spec"]["window"] == {"sinceLast": True}
     assert (audit["spec"]["maxLatenessMs"], audit["spec"]["spark"]["memory"]) == (50, "2g")
+    assert audit["spec"]["activeDeadlineSeconds"] == 86_400
     assert parse("DelayedTopicAudit", audit).spec.delayed_topic_ref.name == world.raw["metadata"]["name"]
 
 

@@ -6,7 +6,7 @@ from pydantic import Field, Strict
 
 from delayed_topics_crds.base import Limits, ListMap, Matches, Resource, Rule, Spec, Status, Time
 from delayed_topics_crds.common import ObjectName, StatusBase, Verdict
-from delayed_topics_crds.schedule import MaxLatenessMs, Spark
+from delayed_topics_crds.schedule import DEADLINE_SECONDS, ActiveDeadlineSeconds, MaxLatenessMs, Spark
 
 MAX_OFFENDERS = 10
 
@@ -130,6 +130,9 @@ class DelayedTopicAuditSpec(Spec):
     """What the Spark job gets."""
     output: Output | None = None
     """Where the whole account is kept; nowhere unless set."""
+    active_deadline_seconds: ActiveDeadlineSeconds = DEADLINE_SECONDS
+    """For how long the Job may run, in seconds, all its tries and the time in which its pod waits for room included; 1 day unless set.
+    Then it is ended, and the verdict is `Unknown`."""
     ttl_seconds_after_finished: Annotated[int, Limits(0, 31_536_000, "seconds (365 days)")] = 86_400
     """For how long the Job and its pod are kept after the audit, in seconds; 1 day unless set. The verdict stays."""
 

@@ -7,6 +7,8 @@ from pydantic import Field
 
 from delayed_topics_crds.base import Keys, Limits, Matches, Spec
 
+DEADLINE_SECONDS = 86_400
+ActiveDeadlineSeconds = Annotated[int, Limits(1, 31_536_000, "seconds (365 days)")]
 MaxLatenessMs = Annotated[int, Limits(0, 86_400_000, "milliseconds (1 day)")]
 
 CRON_FIELD = r"[0-9A-Za-z*,/L#-]+"
@@ -81,3 +83,5 @@ class ScheduledAudit(Spec):
     """As `spec.maxLatenessMs` of a DelayedTopicAudit."""
     spark: Spark = Spark()
     """As `spec.spark` of a DelayedTopicAudit."""
+    active_deadline_seconds: ActiveDeadlineSeconds = DEADLINE_SECONDS
+    """As `spec.activeDeadlineSeconds` of a DelayedTopicAudit."""

@@ -191,9 +191,10 @@ class AuditWorld:
             }
         )
 
-    def job_ends(self, kind: str = "Complete", message: str = "") -> None:
+    def job_ends(self, kind: str = "Complete", message: str = "", **condition_fields: str) -> None:
         assert self.job is not None
         condition = {"type": kind, "status": "True", "message": message, "lastTransitionTime": "2026-01-02T01:00:00Z"}
+        condition |= condition_fields
         done = {"completionTime": "2026-01-02T01:00:00Z"} if kind == "Complete" else {}
         self.job["status"] = {"conditions": [condition], **done}
 

@@ -87,7 +87,12 @@ def job(o: AuditObservation) -> Manifest:
     """Without a time to live: it is given one when its verdict was read."""
     name = o.job_name
     template = {"metadata": _pod_metadata(o), "spec": _pod(o, name)}
-    spec = {"backoffLimit": RETRIES, "podFailurePolicy": NO_TRY, "template": template}
+    spec = {
+        "activeDeadlineSeconds": o.audit.spec.active_deadline_seconds,
+        "backoffLimit": RETRIES,
+        "podFailurePolicy": NO_TRY,
+        "template": template,
+    }
     return {**_object("batch/v1", "Job", name, o), "spec": spec}
 
 

@@ -31,9 +31,10 @@ class Running:
 
 @dataclass(frozen=True, kw_only=True)
 class Failed:
-    """The Job ended without a verdict."""
+    """The Job ended without a verdict. `out_of_time`: it was ended, perhaps while it waited for something."""
 
     message: str
+    out_of_time: bool = False
 
 
 class Reported(BaseModel):
@@ -60,6 +61,8 @@ def outcome(
     if "Complete" in conditions:
         reported = next((r for pod in newest if (r := _reported(pod)) is not None), None)
         return reported or Failed(message="the Job succeeded, but its pod is gone before its verdict was read")
+    if "Failed" in conditions and conditions["Failed"].get("reason") == "DeadlineExceeded":
+        return Failed(message=_out_of_time(job), out_of_time=True)
     if "Failed" in conditions:
         why = next((why for pod in newest if (why := _failure(pod)) is not None), None)
         return Failed(message=why or str(conditions["Failed"].get("message") or "the Job failed"))
@@ -68,6 +71,14 @@ def outcome(
         return Running(obstacle=said.message if said is not None else _without_pod(job, now))
     of_pods = next((what for pod in (newest[0], *executors) if (what := _obstacle(pod))), None)
     return Running(obstacle=of_pods or (said.message if said is not None else None))
+
+
+def _out_of_time(job: Manifest) -> str:
+    """Its pods are gone, and what they could have said."""
+    return (
+        f"the Job was not done in {job['spec']['activeDeadlineSeconds']} seconds: make a new DelayedTopicAudit with more of "
+        "spec.activeDeadlineSeconds, or with more of spec.spark.cores or executors"
+    )
 
 
 def _without_pod(job: Manifest, now: datetime) -> str | None:

@@ -132,7 +132,8 @@ def _running(o: AuditObservation, job: Manifest) -> AuditPlan:
         case Reported(verdict=verdict, message=message, account=account) as reported:
             plan = _conclude(o, verdict, message, account=account, offenders=_offenders(reported), at=_ended(job))
             return replace(plan, actions=_go_on_from_here(o, reported))
-        case Failed(message=message):
+        case Failed(message=message, out_of_time=out_of_time):
+            message += _waited_for(o) if out_of_time else ""
             return _conclude(o, "Unknown", message, reason=Reason.AUDIT_FAILED, at=_ended(job))
         case Running(obstacle=None):
             message = f"Job {o.job_settings.home}/{job['metadata']['name']} accounts for the records"
@@ -146,6 +147,12 @@ def _running(o: AuditObservation, job: Manifest) -> AuditPlan:
             message = obstacle or ""
             stuck = _not_yet(Reason.QUOTA_EXCEEDED if of_quota(message) else Reason.AUDIT_WAITING, message)
             return AuditPlan(status=_status(o, stuck), notices=(_warning(stuck),), wake_seconds=POLL_SECONDS)
+
+
+def _waited_for(o: AuditObservation) -> str:
+    """More time would not help against that."""
+    last = next((c for c in o.audit.status.conditions if c.type == Condition.COMPLETE), None)
+    return f"; it last waited: {last.message}" if last is not None and last.reason != Reason.AUDIT_RUNNING else ""
 
 
 def _conclude(

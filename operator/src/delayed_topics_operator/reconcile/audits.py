@@ -72,6 +72,7 @@ def _audit(o: Observation, asked: ScheduledAudit, at: datetime) -> Manifest:
             "window": {"sinceLast": True},
             "maxLatenessMs": asked.max_lateness_ms,
             "spark": to_dict(asked.spark),
+            "activeDeadlineSeconds": asked.active_deadline_seconds,
         },
     }
 
