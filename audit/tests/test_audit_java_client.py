@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_audit.errors import AuditFailed
-from delayed_topics_audit.sources import java_client
+from delayed_topics_audit.sources import java_client, offsets_in_a_task
 from delayed_topics_kafka.connection import Connection
 
 
@@ -47,3 +47,13 @@ def test_what_java_can_not_use_is_said_with_what_to_do() -> None:
         java_client(secure(security_protocol="SSL", certificate_pem="C", key_pem="-----BEGIN RSA PRIVATE KEY-----"))
     with pytest.raises(AuditFailed, match="OAUTHBEARER must be one of PLAIN"):
         java_client(secure(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER"))
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "most"),
+    [((0,), (0,), 2_000_000), ((0, 7), (10**9, 7), 2_000_000), ((0, 10**12), (8 * 10**11, 10**12), 80_000_000)],
+)
+def test_tasks_are_small_until_there_are_too_many_of_them(
+    starts: tuple[int, ...], ends: tuple[int, ...], most: int
+) -> None:
+    assert offsets_in_a_task(starts, ends) == most

@@ -14,6 +14,7 @@ from typing import cast
 import pytest
 from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from delayed_topics_audit import sources
 from delayed_topics_audit.account import Account, Result
 from delayed_topics_audit.job import audit
 from delayed_topics_audit_testing.topics import whole_window
@@ -233,6 +234,11 @@ def test_a_clean_run_is_called_clean_and_one_lost_and_one_doubled_are_found(
     ready_partition, first = place(doubled)
     second = relayed.ends(relayed.names.ready)[ready_partition] - 1
     assert double == f"f:{root.partition}:{root.offset} r:{ready_partition}:{first} r:{ready_partition}:{second}"
+
+
+def test_a_partition_of_many_records_is_read_by_many_tasks(relayed: Relayed, spark: SparkSession) -> None:
+    rows = sources.read(spark, relayed.connection, relayed.names.front, (0, 0), (160_000_000, RECORDS))
+    assert rows.rdd.getNumPartitions() == 80 + 1
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from delayed_topics_kafka.connection import Connection
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +14,16 @@ _LOGIN_MODULES: Mapping[str, str] = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+
+OFFSETS_IN_A_TASK: Final = 2_000_000
+"""Half a minute of a core: what is read again when a task fails."""
+MOST_TASKS: Final = 10_000
+"""Of one topic. The driver keeps a few kilobytes of each until the audit ends."""
+
+
+def offsets_in_a_task(starts: Sequence[int], ends: Sequence[int]) -> int:
+    """At most, of a topic with these offsets by partition. With more than 2 * 10^10 of them tasks grow, not their number."""
+    return max(OFFSETS_IN_A_TASK, -(-(sum(ends) - sum(starts)) // MOST_TASKS))
 
 
 def read(
@@ -30,6 +41,7 @@ def read(
         "failOnDataLoss": "true",
         # a topic of one partition still uses all cores
         "minPartitions": str(spark.sparkContext.defaultParallelism),
+        "maxRecordsPerPartition": str(offsets_in_a_task(starts, ends)),
     }
     return spark.read.format("kafka").options(**options).load()
 
