@@ -43,6 +43,7 @@ def quick_java() -> dict[str, str]:
 def spark(spark_jars: Path) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC")
+        environment.setenv("KAFKA_CLIENT_RACK", "zone-b")
         started = session.start(
             master="local[2]",
             jars=spark_jars,

@@ -1,9 +1,29 @@
 """An audit with executors: what Spark is told, the template of their pods, and that they are told of when they are stuck."""
 
 import json
+from typing import Any
 
+import pytest
 from delayed_topics_core.reasons import Condition
 from delayed_topics_operator_testing.audit_world import AUDIT_NAMESPACE, AuditWorld, audit_resource
+
+ZONE = {"fieldRef": {"fieldPath": "metadata.labels['topology.kubernetes.io/zone']"}}
+
+
+@pytest.mark.parametrize(
+    ("spark", "rack"), [({}, {"valueFrom": ZONE}), ({"clientRack": "eu-central-1a"}, {"value": "eu-central-1a"})]
+)
+def test_every_pod_reads_from_the_replica_in_its_own_zone_or_in_one_that_is_named(
+    spark: dict[str, str], rack: dict[str, Any]
+) -> None:
+    world = AuditWorld(raw=audit_resource(spark={"executors": 2, **spark}))
+    world.settle()
+    assert world.job is not None
+    assert world.config_map is not None
+    driver = world.job["spec"]["template"]
+    executor = json.loads(world.config_map["data"]["executor.json"])
+    for pod in (driver, executor):
+        assert {"name": "KAFKA_CLIENT_RACK", **rack} in pod["spec"]["containers"][0]["env"]
 
 
 def test_with_executors_spark_makes_restricted_pods_by_the_operators_template_and_rights() -> None:

@@ -53,7 +53,7 @@ def test_the_account_is_kept_in_the_bucket_that_it_is_given() -> None:
     (container,) = pod["containers"]
     (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "output"]
     assert mount["readOnly"] is True
-    environment = {variable["name"]: variable["value"] for variable in container["env"]}
+    environment = {variable["name"]: variable.get("value") for variable in container["env"]}
     assert environment["AWS_SHARED_CREDENTIALS_FILE"] == f"{mount['mountPath']}/credentials"
     assert {
         f"--output=s3a://accounts/some/folder/{world.job_name}",

@@ -55,7 +55,7 @@ def audit(
     output: Output | None = None,
 ) -> Audited:
     """Raises AuditFailed if no verdict was reached. `started` is asked for a session only if there is something to read."""
-    admin = KafkaAdmin(connection, client_id="delayed-topics-audit")
+    admin = KafkaAdmin(connection, client_id=sources.CLIENT_ID)
     before = look(admin, window)
     if not before.readable:
         return Audited(result=unseen(before.spots))

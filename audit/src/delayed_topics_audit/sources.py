@@ -15,6 +15,18 @@ _LOGIN_MODULES: Mapping[str, str] = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 
+CLIENT_ID: Final = "delayed-topics-audit"
+"""Of all that an audit reads, on all its pods: brokers' quotas go by it."""
+RACK: Final = "KAFKA_CLIENT_RACK"
+"""Environment variable of the Job's container and of executors, each of which is in a zone of its own."""
+_RACK_OF_THIS_POD: Final = {
+    "client.rack": f"${{env:{RACK}}}",
+    "config.providers": "env",
+    "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+    # or a password with ${env:HOME} in it would be another one
+    "config.providers.env.param.allowlist.pattern": RACK,
+}
+"""Kafka's client looks it up where it reads, Spark's options are the same everywhere. Where it isn't set, no replica is nearer."""
 OFFSETS_IN_A_TASK: Final = 2_000_000
 """Half a minute of a core: what is read again when a task fails."""
 MOST_TASKS: Final = 10_000
@@ -31,7 +43,7 @@ def read(
 ) -> DataFrame:
     """The rows of `topic` from `starts` up to, not including, `ends`, by partition. Records that went meanwhile fail the read."""
     options = {
-        **{f"kafka.{name}": value for name, value in java_client(connection).items()},
+        **{f"kafka.{name}": value for name, value in reader(connection).items()},
         "kafka.isolation.level": "read_committed",
         "kafka.max.poll.records": "5000",
         "assign": json.dumps({topic: list(range(len(ends)))}),
@@ -44,6 +56,11 @@ def read(
         "maxRecordsPerPartition": str(offsets_in_a_task(starts, ends)),
     }
     return spark.read.format("kafka").options(**options).load()
+
+
+def reader(connection: Connection) -> dict[str, str]:
+    """Properties of the Java consumers that read for an audit. Raises AuditFailed for what Java can't use."""
+    return {**java_client(connection), "client.id": CLIENT_ID, **_RACK_OF_THIS_POD}
 
 
 def java_client(connection: Connection) -> dict[str, str]:

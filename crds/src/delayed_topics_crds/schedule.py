@@ -55,6 +55,15 @@ class Spark(Spec):
     """CPU cores, of each executor if there are any."""
     memory: SparkMemory = "1g"
     """Heap of each Java machine, in MiB (`m`) or GiB (`g`); Spark does not start with less than 512m."""
+    client_rack: (
+        Annotated[
+            str,
+            Matches(r"[a-zA-Z0-9._-]+", "must be letters, digits, '.', '_' and '-', as broker.rack of a broker", 63),
+        ]
+        | None
+    ) = None
+    """`client.rack` of what reads Kafka, where brokers let consumers read from the nearest replica. Unless set, the zone of each pod's
+    node, which pods know since Kubernetes 1.35."""
     conf: (
         Annotated[
             Mapping[str, Annotated[str, Field(max_length=100)]],

@@ -21,6 +21,10 @@ CONTAINER = "executor"
 TEMPLATE_KEY = "executor.json"
 POD = {"POD_NAME": "metadata.name", "POD_IP": "status.podIP"}
 """Environment of the Job's container, and where Kubernetes has it from."""
+RACK = "KAFKA_CLIENT_RACK"
+"""Environment of every container that reads Kafka."""
+ZONE = "metadata.labels['topology.kubernetes.io/zone']"
+"""Where Kubernetes has it from. Since 1.35 a pod has this label of its node; a pod without it gets an empty value."""
 
 
 def settings(o: AuditObservation, *, folder: str, overhead: str) -> dict[str, str]:
@@ -52,11 +56,18 @@ def settings(o: AuditObservation, *, folder: str, overhead: str) -> dict[str, st
     return chosen
 
 
-def template(metadata: Manifest, kept: Storage | None) -> str:
+def rack(o: AuditObservation) -> Manifest:
+    """An environment variable: the zone of the pod that has it, unless the user names another."""
+    named = o.audit.spec.spark.client_rack
+    return {"name": RACK, **({"value": named} if named else {"valueFrom": {"fieldRef": {"fieldPath": ZONE}}})}
+
+
+def template(o: AuditObservation, metadata: Manifest, kept: Storage | None) -> str:
     """A pod, as JSON. `metadata`: as that of the Job's. `kept`: where the executors write parts of the account."""
-    container: Manifest = {"name": CONTAINER, "securityContext": CONTAINER_SECURITY}
+    environment = [rack(o), *(kept.environment if kept is not None else ())]
+    container: Manifest = {"name": CONTAINER, "securityContext": CONTAINER_SECURITY, "env": environment}
     if kept is not None:
-        container |= {"env": kept.environment, "volumeMounts": [kept.mount]}
+        container["volumeMounts"] = [kept.mount]
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -65,7 +65,7 @@ def config_map(o: AuditObservation, window: AuditWindow) -> Manifest:
     if o.audit.spec.spark.executors:
         output = o.audit.spec.output
         shared = storage(o) if output and output.parquet else None
-        data[executors.TEMPLATE_KEY] = executors.template(_pod_metadata(o), shared)
+        data[executors.TEMPLATE_KEY] = executors.template(o, _pod_metadata(o), shared)
     return {**_object("v1", "ConfigMap", name, o), "immutable": True, "data": data}
 
 
@@ -147,6 +147,7 @@ def _container(o: AuditObservation) -> Manifest:
         "env": [
             {"name": "SPARK_LOCAL_DIRS", "value": "/tmp"},
             {"name": "HOME", "value": "/tmp"},
+            executors.rack(o),
             *place,
             *(kept.environment if kept else ()),
         ],
