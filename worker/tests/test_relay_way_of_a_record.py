@@ -1,9 +1,14 @@
 """One record's way through a real worker process and a real broker."""
 
+import json
+import subprocess
+import sys
+from typing import Any
+
 import pytest
 from delayed_topics_core.headers import Header
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_worker_testing.world import Seen, World
+from delayed_topics_worker_testing.world import Declared, Seen, World
 
 pytestmark = pytest.mark.broker
 
@@ -14,6 +19,16 @@ busy machine that is true of a delay of one second now and then."""
 
 def level(number: int) -> Header:
     return ("dt-delay-level", b"%d" % number)
+
+
+def why(orders: Declared, *which: str) -> list[dict[str, Any]]:
+    """What the command line of the client says about a record's way, by attempt."""
+    kafka = ("--bootstrap", orders.world.connection.bootstrap_servers)
+    command = [sys.executable, "-m", "delayed_topics", *kafka, "why", orders.names.front, *which, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    attempts: list[dict[str, Any]] = json.loads(done.stdout)["attempts"]
+    return attempts
 
 
 def test_a_record_comes_out_at_its_time_at_each_level(world: World) -> None:
@@ -108,6 +123,16 @@ def test_own_headers_tell_a_records_way(world: World) -> None:
         "dt-root": f"f:1:0:{topic_id}".encode(),
         "dt-hops": b"1",
     }
+    lane = orders.record.layout.partition_for(HOPS_ONCE, 1)
+    ways = [why(orders, *which) for which in (("1@0",), (f"{orders.names.ready}-1@0",), ("--id", "order-17"))]
+    assert ways == [ways[0]] * 3, "from wherever one begins"
+    ((way,),) = ways[:1]
+    assert (way["state"], way["attempt"], way["id"]) == ("Released", 0, "order-17")
+    assert [(r["what"], r["topic"], r["partition"], r["offset"]) for r in way["records"]] == [
+        ("came in", orders.names.front, 1, 0),
+        ("hopped", orders.names.delays, lane, 0),
+        ("released", orders.names.ready, 1, 0),
+    ]
 
 
 def test_a_plain_retry_goes_up_the_delays_and_ends_at_the_cap(world: World) -> None:
@@ -129,7 +154,13 @@ def test_a_plain_retry_goes_up_the_delays_and_ends_at_the_cap(world: World) -> N
     assert (dead.key, dead.value, dead.foreign) == (b"k", b"poison", [("trace", b"x")])
     assert dead.partition == 0
     assert len(orders.ready(3)) == 3
-    assert len({r.header("dt-id") for r in orders.ready(3)}) == 1, "one identity over all attempts"
+    (record_id,) = {r.header("dt-id") for r in orders.ready(3)}  # one identity over all attempts
+    ways = why(orders, "--id", (record_id or b"").decode())
+    assert [(way["attempt"], way["state"]) for way in ways] == [
+        *((attempt, "Released") for attempt in range(3)),
+        (3, "DeadLettered"),
+    ]
+    assert ways[-1]["records"][-1]["headers"]["dt-reason"] == "RetryCapExceeded"
 
 
 def test_direct_writes_into_a_delays_partition_wait_its_delay(world: World) -> None:

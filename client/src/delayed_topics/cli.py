@@ -1,7 +1,8 @@
-"""The command line, for people: look at a delayed topic, send to it, consume from it, print a handler's manifest, keep the registry."""
+"""The command line, for people: look at a delayed topic and at its records, send, consume, keep the registry."""
 
 import importlib
 import sys
+import time
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -12,16 +13,24 @@ from delayed_topics_core.errors import DelayedTopicsError
 from delayed_topics_core.names import TopicNames
 from delayed_topics_kafka.connection import Connection
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from delayed_topics.declaration import DeclaredHandler
+from delayed_topics.moments import parse_moment, shown_moment
 from delayed_topics.record import Record
 from delayed_topics.registry_copy import export_registry, import_registry
+from delayed_topics.scan import Scanner
 from delayed_topics.status import Backlog, TopicStatus, read_status
 from delayed_topics.topic import DelayedTopic
+from delayed_topics.way import Place, Ways
+from delayed_topics.way_shown import as_json, lines, shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+LONG_SCAN_OFFSETS = 20_000
+"""From so many on a bar shows how far reading has got."""
 
 
 def _one_line(command: Callable[P, R]) -> Callable[P, R]:
@@ -117,7 +126,7 @@ def consume(properties: dict[str, Any], topic: str, group: str, count: int | Non
         seen += 1
         click.echo(
             f"{record.topic} [{record.partition}] {record.offset}  attempt {record.attempt}  late {record.late_ms} ms  "
-            f"id {record.id or '-'}  key {_shown(record.key)}  value {_shown(record.value)}"
+            f"id {record.id or '-'}  key {shown(record.key)}  value {shown(record.value)}"
         )
         if count is not None and seen >= count:
             consumer.stop()
@@ -125,6 +134,84 @@ def consume(properties: dict[str, Any], topic: str, group: str, count: int | Non
     with DelayedTopic.connect(_reachable(properties), topic) as delayed:
         consumer = delayed.consumer(group, show)
         consumer.run_until_signal()
+
+
+class _Moment(click.ParamType[int]):
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_moment(value, now_ms=int(time.time() * 1000))
+        except ValueError as e:
+            self.fail(str(e), param, ctx)
+
+
+@main.command()
+@click.argument("topic")
+@click.argument("place", metavar="[RECORD]", required=False)
+@click.option("--id", "record_id", metavar="DT-ID", help="All attempts of this dt-id: reads the front topic.")
+@click.option(
+    "--since", "since_ms", type=_Moment(), help="With --id: what came in from then on, as 2h or 2026-11-25T04:00:00Z."
+)
+@click.option("--until", "until_ms", type=_Moment(), help="With --id: what came in before then.")
+@click.option("--all-copies", is_flag=True, help="Read on after the first copy, to the end: shows what came out twice.")
+@click.option("--show-value", is_flag=True, help="Also show keys and values.")
+@click.option("--json", "json_wanted", is_flag=True, help="One JSON object on the standard output.")
+@click.pass_obj
+@_one_line
+def why(
+    properties: dict[str, Any],
+    topic: str,
+    place: str | None,
+    record_id: str | None,
+    since_ms: int | None,
+    until_ms: int | None,
+    all_copies: bool,
+    show_value: bool,
+    json_wanted: bool,
+) -> None:
+    """The way of a record of TOPIC: when it came in, its hops, releases and dead letters, or until when it is pending.
+
+    RECORD is where it lies, in any of the four topics: orders.ready-0@42, 0@42 for offset 42 of partition 0 of the front topic, or
+    what dt-root or dt-origin has. It takes few reads, since the times say where its copies have to be. How many offsets each of them
+    is at most is said before, on the standard error. Only committed records are read.
+    """
+    if (place is None) == (record_id is None):
+        raise click.UsageError("say which record: where it lies, as 0@42, or its --id")
+    if place is not None and (since_ms is not None or until_ms is not None):
+        raise click.UsageError("--since and --until go with --id: where a record lies says when it came in")
+    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
+        raise click.UsageError("--since must be before --until")
+    names = TopicNames.of(topic)
+    try:
+        start = Place.parse(place, names) if place is not None else None
+    except ValueError as e:
+        raise click.UsageError(str(e)) from e
+    connection = Connection.from_properties(_reachable(properties))
+    with DelayedTopic.connect(connection, topic) as delayed:
+        layout = delayed.layout
+    bar = Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    task = bar.add_task("reading", visible=False)
+
+    def progress(done: int, total: int) -> None:
+        bar.update(task, completed=done, total=total, visible=total >= LONG_SCAN_OFFSETS)
+
+    def announce(text: str) -> None:
+        bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    with bar, Scanner(connection, progress) as scanner:
+        ways = Ways(connection, layout, scanner, announce=announce, all_copies=all_copies)
+        found = [ways.at(start)] if start else ways.of_id(record_id or "", since_ms=since_ms, until_ms=until_ms)
+    if json_wanted:
+        click.echo(as_json(found, names, show_value=show_value))
+        return
+    for line in lines(found, names, now_ms=int(time.time() * 1000), show_value=show_value):
+        click.echo(line)
+    came_in_at = shown_moment(found[0].records[0].at_ms)
+    further = f" Other attempts: delayed-topics why {topic} --id DT-ID --since {came_in_at}" if start else ""
+    click.echo(f"Committed records only.{further}", err=True)
 
 
 @main.command()
@@ -189,10 +276,6 @@ def _properties(file: Path) -> dict[str, Any]:
         if not separator:
             raise click.UsageError(f"{file}: {name!r} must be name=value")
     return {name.strip(): value.strip() for name, _, value in entries}
-
-
-def _shown(content: bytes | None) -> str:
-    return "null" if content is None else content.decode("utf-8", "backslashreplace")
 
 
 def _print_status(found: TopicStatus) -> None:

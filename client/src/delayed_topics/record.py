@@ -63,13 +63,13 @@ def read_record(message: Message, headers: Sequence[Header]) -> Record:
         key=message.key(),
         value=message.value(),
         headers=tuple(foreign(headers)),
-        attempt=_number(own.get(ATTEMPT)) or 0,
+        attempt=number_in(own.get(ATTEMPT)) or 0,
         id=_text(own.get(ID)),
         group=_text(own.get(GROUP)),
-        due_at_ms=_number(own.get(DUE_AT)) or appended_at_ms,
-        released_at_ms=_number(own.get(RELEASED, b"").partition(b":")[2]) or appended_at_ms,
+        due_at_ms=number_in(own.get(DUE_AT)) or appended_at_ms,
+        released_at_ms=number_in(own.get(RELEASED, b"").partition(b":")[2]) or appended_at_ms,
         appended_at_ms=appended_at_ms,
-        created_at_ms=_number(own.get(CREATED_AT)),
+        created_at_ms=number_in(own.get(CREATED_AT)),
         root=_root(own.get(ROOT)),
         topic=message.topic() or "",
         partition=message.partition() or 0,
@@ -77,7 +77,7 @@ def read_record(message: Message, headers: Sequence[Header]) -> Record:
     )
 
 
-def _number(value: bytes | None) -> int | None:
+def number_in(value: bytes | None) -> int | None:
     return int(value) if value and value.isdigit() and len(value) < 20 else None
 
 

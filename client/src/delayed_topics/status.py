@@ -70,8 +70,8 @@ def read_status(connection: Connection, layout: LayoutRecord) -> TopicStatus:
     }
     sources = list(waits_ms)
     committed = committed_offsets(connection, layout.group, sources)
-    ends = _values(admin.list_offsets(sources, "latest", isolation="read_committed"))
-    not_due = _values(admin.offsets_for_times({key: now_ms - wait_ms for key, wait_ms in waits_ms.items()}))
+    ends = values_of(admin.list_offsets(sources, "latest", isolation="read_committed"))
+    not_due = values_of(admin.offsets_for_times({key: now_ms - wait_ms for key, wait_ms in waits_ms.items()}))
     backlogs = {key: _backlog(committed.get(key), ends[key], not_due[key]) for key in sources}
     starts = {key: at.offset for key, at in committed.items() if backlogs[key].waiting}
     backlogs |= dict.fromkeys(_without_records(connection, starts), Backlog(waiting=0, due=0))
@@ -145,22 +145,22 @@ def _sum(backlogs: list[Backlog]) -> Backlog:
 
 
 def _held(admin: KafkaAdmin, partitions: list[TopicPartitionKey]) -> int:
-    first = _values(admin.list_offsets(partitions, "earliest"))
-    end = _values(admin.list_offsets(partitions, "latest", isolation="read_committed"))
+    first = values_of(admin.list_offsets(partitions, "earliest"))
+    end = values_of(admin.list_offsets(partitions, "latest", isolation="read_committed"))
     return sum(end[key] - first[key] for key in partitions)
 
 
 def _partition_count(admin: KafkaAdmin, topic: str) -> int:
-    info = _values(admin.describe_topics([topic]))[topic]
+    info = values_of(admin.describe_topics([topic]))[topic]
     return 0 if info is None else info.partitions
 
 
 def _workers(admin: KafkaAdmin, group: str) -> str:
-    info = _values(admin.describe_groups([group]))[group]
+    info = values_of(admin.describe_groups([group]))[group]
     return f"{len(info.members)} in group {group}, {info.state}"
 
 
-def _values(outcomes: Mapping[K, V | KafkaDoorError]) -> dict[K, V]:
+def values_of(outcomes: Mapping[K, V | KafkaDoorError]) -> dict[K, V]:
     values: dict[K, V] = {}
     for item, outcome in outcomes.items():
         if isinstance(outcome, KafkaDoorError):

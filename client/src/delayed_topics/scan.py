@@ -1,0 +1,131 @@
+"""Reads ranges of offsets with a plain consumer, committed records only, as far as somebody wants them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from delayed_topics_core.headers import OWN_HEADERS
+from delayed_topics_kafka.closing import Closing
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.deadline import Deadline
+from delayed_topics_kafka.errors import KafkaUnreachable, door_error, making_client
+from delayed_topics_kafka.messages import headers_of
+from delayed_topics_kafka.model import TopicPartitionKey
+from delayed_topics_kafka.reader import FETCHED_AHEAD, MOST_AT_ONCE
+
+SILENT_SECONDS = 30.0
+"""Without a word of Kafka; how much there is to read says nothing about it."""
+_TRANSIENT: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT)
+_PASSED_OVER: Final = frozenset({*_TRANSIENT, KafkaError.GROUP_AUTHORIZATION_FAILED})  # nothing here uses a group
+
+
+class Range(NamedTuple):
+    """Offsets from `start` up to, and without, `end`."""
+
+    start: int
+    end: int
+
+
+Ranges = Mapping[TopicPartitionKey, Range]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """A record and where it lies. `at_ms`: its append time. `own`: those headers that are ours, the last of a name."""
+
+    topic: str
+    partition: int
+    offset: int
+    at_ms: int
+    key: bytes | None
+    value: bytes | None
+    own: Mapping[str, bytes] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}@{self.offset}"
+
+
+Take = Callable[[Found], bool]
+"""Is given each record; True: that was all that was wanted."""
+Progress = Callable[[int, int], object]
+"""Is told how many of how many offsets are read: once before the first, and after each piece."""
+
+
+class Scanner(Closing):
+    def __init__(self, connection: Connection, progress: Progress) -> None:
+        self._bootstrap_servers = connection.bootstrap_servers
+        self._progress = progress
+        config: dict[str, Any] = {
+            **FETCHED_AHEAD,
+            **connection.client_config(),
+            "client.id": "delayed-topics-client",
+            "group.id": "delayedtopics.readers",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "allow.auto.create.topics": False,
+        }
+        with making_client(connection.bootstrap_servers):
+            self._consumer = Consumer(config)
+
+    def read(self, ranges: Ranges, take: Take) -> None:
+        """All ranges side by side; each has to end at or below its partition's last stable offset. Raises KafkaDoorError."""
+        left = {key: span for key, span in ranges.items() if span.start < span.end}
+        if not left:
+            return
+        total = sum(span.end - span.start for span in left.values())
+        missing = {key: span.end - span.start for key, span in left.items()}
+        self._progress(0, total)
+        self._consumer.assign([TopicPartition(*key, span.start) for key, span in left.items()])
+        deadline = Deadline(SILENT_SECONDS)
+        while left:
+            messages = self._consumer.consume(MOST_AT_ONCE, 0.2)
+            if messages:
+                deadline = Deadline(SILENT_SECONDS)
+            elif deadline.over:
+                raise KafkaUnreachable(
+                    f"reading {_places(list(left))}, Kafka at {self._bootstrap_servers} sent nothing for "
+                    f"{SILENT_SECONDS:g} s; check the address, the network and the brokers"
+                )
+            for message in messages:
+                key, position = self._position(message)
+                if key not in left:
+                    continue
+                missing[key] = max(0, left[key].end - position)
+                if message.error() is None and position <= left[key].end and take(_found(message)):
+                    return
+                if not missing[key]:
+                    del left[key]
+            self._progress(total - sum(missing.values()), total)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _position(self, message: Message) -> tuple[TopicPartitionKey, int]:
+        """The offset that comes next in its partition; -1 if the message tells nothing about that."""
+        key, error, offset = (message.topic() or "", message.partition() or 0), message.error(), message.offset()
+        if error is None:
+            return key, (offset or 0) + 1
+        if error.code() == KafkaError._PARTITION_EOF:
+            return key, offset or 0
+        if error.code() in _PASSED_OVER:
+            return ("", 0), -1
+        raise door_error(error, doing=f"reading {key[0]}", bootstrap_servers=self._bootstrap_servers)
+
+
+def _places(keys: list[TopicPartitionKey]) -> str:
+    return ", ".join(f"{topic} [{partition}]" for topic, partition in sorted(keys))
+
+
+def _found(message: Message) -> Found:
+    return Found(
+        topic=message.topic() or "",
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        at_ms=message.timestamp()[1],
+        key=message.key(),
+        value=message.value(),
+        own={name: value for name, value in headers_of(message) or () if name in OWN_HEADERS and value is not None},
+    )

@@ -1,0 +1,302 @@
+"""What became of one record: its hops, releases and dead letters, found by `dt-origin` where and when each copy has to be.
+
+A copy lies in a partition that follows from the record's root, and was appended when the worker had read the record, or when the
+record was due. So little is read from there on. Only if that finds nothing, and the record's offset is committed, is all of it read
+that came after the record.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from delayed_topics_core.commit_metadata import decode_metadata
+from delayed_topics_core.errors import DelayedTopicsError
+from delayed_topics_core.headers import ATTEMPT, DELAY_LEVEL, DUE_AT, ID, ORIGIN, ROOT, Root, origin
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.registry import LayoutRecord
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.commits import committed_offsets
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.model import TopicPartitionKey
+
+from delayed_topics.record import number_in
+from delayed_topics.scan import Found, Range, Ranges, Scanner
+from delayed_topics.status import values_of
+
+State = Literal["Released", "DeadLettered", "Pending", "Missing"]
+_SPELLED: Final = re.compile(
+    r"(?P<door>[fdr]):(?P<p1>\d{1,9}):(?P<o1>\d{1,18})(:(?P<id>[\w-]+))?|((?P<topic>[\w.-]+)-)?(?P<p2>\d{1,9})@(?P<o2>\d{1,18})"
+)
+
+
+class RecordNotFound(DelayedTopicsError):
+    """There is no such record, or none any more."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """`topic_id`: of the topic that it is in, if that is known."""
+
+    topic: str
+    partition: int
+    offset: int
+    topic_id: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, names: TopicNames) -> "Place":
+        """As `dt-root` or `dt-origin` spell it, or `<topic>-<partition>@<offset>`; without a topic it is the front topic.
+
+        Raises ValueError.
+        """
+        said = _SPELLED.fullmatch(text)
+        if said is None:
+            raise ValueError(
+                f"{text!r} is no place of a record: write {names.front}-0@42, 0@42 for the same, or what dt-root has, f:0:42:…"
+            )
+        if said["door"]:
+            topic = {"f": names.front, "d": names.delays, "r": names.ready}[said["door"]]
+            return cls(topic=topic, partition=int(said["p1"]), offset=int(said["o1"]), topic_id=said["id"])
+        topic = said["topic"] or names.front
+        if topic not in names.topics:
+            raise ValueError(f"{topic} is none of the topics {', '.join(names.topics)}")
+        return cls(topic=topic, partition=int(said["p2"]), offset=int(said["o2"]))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Way:
+    """Of one attempt. `records`: the one that came in, and its copies in the order in which they were made.
+
+    `due_at_ms`: of a pending record when it comes out at the earliest.
+    """
+
+    records: tuple[Found, ...]
+    state: State
+    due_at_ms: int | None = None
+
+
+class Ways:
+    """`announce` is told, in words, what is about to be read; what takes no more than one offset is not told."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        layout: LayoutRecord,
+        scanner: Scanner,
+        *,
+        announce: Callable[[str], object],
+        all_copies: bool = False,
+    ) -> None:
+        self._connection = connection
+        self._admin = KafkaAdmin(connection, client_id="delayed-topics-client")
+        self._layout = layout
+        self._names = TopicNames.of(layout.topic)
+        self._scanner = scanner
+        self._announce = announce
+        self._all_copies = all_copies
+        infos = values_of(self._admin.describe_topics(self._names.topics))
+        self._ids = {name: info.id for name, info in infos.items() if info is not None}
+        self._partitions = {name: 0 if info is None else info.partitions for name, info in infos.items()}
+
+    def at(self, place: Place) -> Way:
+        """Of the attempt that the record at this place belongs to; from this place on, if what came in is not there any more.
+
+        Raises RecordNotFound, KafkaDoorError.
+        """
+        record = self._record(place)
+        root = _root(record) if record.topic != self._names.front else None
+        came_in = self._rooted(root) if root is not None else None
+        return self._way(came_in or record)
+
+    def of_id(self, record_id: str, *, since_ms: int | None, until_ms: int | None) -> list[Way]:
+        """Of all attempts that came in by the front topic in that time. Raises RecordNotFound, KafkaDoorError."""
+        first = self._first_of(record_id)
+        found: list[Found] = [first] if first is not None else []
+        if since_ms is None and first is not None:
+            since_ms = first.at_ms
+
+        def take(record: Found) -> bool:
+            if record.own.get(ID) == record_id.encode():
+                found.append(record)
+            return False
+
+        self._read(self._ranges(self._all(self._names.front), since_ms, until_ms), take)
+        if not found:
+            raise RecordNotFound(
+                f"{self._names.front} has no committed record with the dt-id {record_id!r} in the time that was looked at; "
+                "what was written into a delays partition, or got its dt-id from the first worker, is found by its place"
+            )
+        return [self._way(record) for record in sorted(found, key=lambda r: r.at_ms)]
+
+    def _first_of(self, record_id: str) -> Found | None:
+        """A record that came in without an id got its root as its id, which says where it lies."""
+        try:
+            return self._rooted(Root.decode(record_id.encode()))
+        except ValueError:
+            return None
+
+    def _rooted(self, root: Root) -> Found | None:
+        """The record that came in, if it is still there."""
+        topic = self._names.front if root.door == "f" else self._names.delays
+        try:
+            return self._record(
+                Place(topic=topic, partition=root.partition, offset=root.offset, topic_id=root.topic_id)
+            )
+        except RecordNotFound:
+            return None
+
+    def _record(self, place: Place) -> Found:
+        key = (place.topic, place.partition)
+        if place.partition >= self._partitions[place.topic]:
+            raise RecordNotFound(
+                f"{place.topic} has {self._partitions[place.topic]} partitions from 0 on, and no partition {place.partition}"
+            )
+        if place.topic_id not in (None, self._ids[place.topic]):
+            raise RecordNotFound(
+                f"{place.topic} has the id {self._ids[place.topic]}, the record is of a topic {place.topic_id} that had its name before"
+            )
+        (span,) = self._ranges([key], None, None).values()
+        if not span.start <= place.offset < span.end:
+            there = (
+                f"committed records from offset {span.start} to {span.end - 1}, and none"
+                if span.start < span.end
+                else "no committed records, and none"
+            )
+            raise RecordNotFound(
+                f"{place.topic} [{place.partition}] has {there} at {place.offset}: retention removed it, or it is not written, or "
+                "not committed yet"
+            )
+        found: list[Found] = []
+
+        def take(record: Found) -> bool:
+            found.append(record)
+            return True
+
+        self._scanner.read({key: Range(place.offset, place.offset + 1)}, take)
+        if not found:
+            raise RecordNotFound(
+                f"{place.topic} [{place.partition}] has no record at {place.offset}: it is the mark of a transaction, or of "
+                "one that was aborted"
+            )
+        return found[0]
+
+    def _way(self, first: Found) -> Way:
+        records, waits = [first], None
+        for record in records:  # which grows
+            if record.topic in (self._names.front, self._names.delays):
+                settled, due_at_ms = self._settled(record), self._due_at_ms(record)
+                waits = None if settled else due_at_ms
+                not_yet = record.topic == self._names.delays and not settled and due_at_ms > time.time() * 1000
+                copies = [] if not_yet else self._copies(record, due_at_ms, search=settled)
+            else:
+                copies = self._rejections(record) if record.topic == self._names.ready else []
+            records += [copy for copy in copies if copy not in records]
+        topics = {record.topic for record in records}
+        if self._names.dead_letter in topics:
+            return Way(records=tuple(records), state="DeadLettered")
+        if self._names.ready in topics:
+            return Way(records=tuple(records), state="Released")
+        return Way(records=tuple(records), state="Missing" if waits is None else "Pending", due_at_ms=waits)
+
+    def _copies(self, source: Found, due_at_ms: int, *, search: bool) -> list[Found]:
+        """`search`: everywhere, if it is not where it should be."""
+        hops, releases = self._expected(source)
+        due_at_ms = due_at_ms if source.topic == self._names.delays else source.at_ms
+        expected = {
+            **self._ranges(releases, due_at_ms, None),
+            **self._ranges(hops, source.at_ms, None),
+            **self._ranges(self._all(self._names.dead_letter), source.at_ms, None),
+        }
+        copies = self._named(source, expected)
+        if copies or not search:
+            return copies
+        everywhere = [key for name in self._names.topics[1:] for key in self._all(name)]
+        after = self._ranges(everywhere, source.at_ms, None)
+        return self._named(source, {key: _unread(span, expected.get(key)) for key, span in after.items()})
+
+    def _rejections(self, ready: Found) -> list[Found]:
+        """Dead letters that a consumer made of a released record."""
+        return self._named(ready, self._ranges(self._all(self._names.dead_letter), ready.at_ms, None))
+
+    def _named(self, source: Found, ranges: Ranges) -> list[Found]:
+        """The copies that name the record as their origin: the first, or all of them."""
+        door = {self._names.front: "f", self._names.delays: "d", self._names.ready: "r"}[source.topic]
+        named = origin(door, source.partition, source.offset)
+        copies: list[Found] = []
+
+        def take(record: Found) -> bool:
+            if record.own.get(ORIGIN) == named:
+                copies.append(record)
+            return bool(copies) and not self._all_copies
+
+        self._read(ranges, take)
+        return sorted(copies, key=lambda record: record.at_ms)
+
+    def _expected(self, source: Found) -> tuple[list[TopicPartitionKey], list[TopicPartitionKey]]:
+        """The partitions that a hop and a release go to; all of them for what was written into a delays partition."""
+        root = _root(source) if source.topic == self._names.delays else Root("f", source.partition, source.offset, "")
+        if root is None or root.door == "d":
+            return self._all(self._names.delays), self._all(self._names.ready)
+        layout = self._layout.layout
+        lanes = {layout.partition_for(kind.delay_seconds, root.partition) for kind in layout.kinds}
+        ready = root.partition % self._layout.ready_partitions
+        return [(self._names.delays, lane) for lane in sorted(lanes)], [(self._names.ready, ready)]
+
+    def _due_at_ms(self, source: Found) -> int:
+        """Of a record in front or delays: what it says, or what the layout of now makes of it."""
+        said, layout = number_in(source.own.get(DUE_AT)), self._layout.layout
+        if source.topic == self._names.delays:
+            return said or source.at_ms + layout.partition_delays[source.partition] * 1000
+        level, attempt = number_in(source.own.get(DELAY_LEVEL)), number_in(source.own.get(ATTEMPT)) or 0
+        delay_seconds = layout.delay_for_level(level) if level else layout.delay_for_attempt(attempt)
+        return source.at_ms + delay_seconds * 1000
+
+    def _settled(self, source: Found) -> bool:
+        key = (source.topic, source.partition)
+        committed = committed_offsets(self._connection, self._layout.group, [key]).get(key)
+        if committed is None:
+            return False
+        return source.offset < committed.offset or source.offset in decode_metadata(*committed)
+
+    def _all(self, topic: str) -> list[TopicPartitionKey]:
+        return [(topic, partition) for partition in range(self._partitions[topic])]
+
+    def _ranges(
+        self, keys: Iterable[TopicPartitionKey], since_ms: int | None, until_ms: int | None
+    ) -> dict[TopicPartitionKey, Range]:
+        """What lies there from one time to the other. Clocks of brokers may differ by the layout's `broker_skew_ms`."""
+        partitions, skew_ms = list(keys), self._layout.broker_skew_ms
+        stable = values_of(self._admin.list_offsets(partitions, "latest", isolation="read_committed"))
+        starts: Mapping[TopicPartitionKey, int | None]
+        ends: Mapping[TopicPartitionKey, int | None] = stable
+        if since_ms is None:
+            starts = values_of(self._admin.list_offsets(partitions, "earliest"))
+        else:
+            starts = values_of(self._admin.offsets_for_times(dict.fromkeys(partitions, max(0, since_ms - skew_ms))))
+        if until_ms is not None:
+            ends = values_of(self._admin.offsets_for_times(dict.fromkeys(partitions, until_ms + skew_ms)))
+        return {key: _range(starts[key], ends[key], stable[key]) for key in partitions}
+
+    def _read(self, ranges: Ranges, take: Callable[[Found], bool]) -> None:
+        offsets = sum(max(0, span.end - span.start) for span in ranges.values())
+        if offsets > 1:
+            topics = sorted({topic for (topic, _), span in ranges.items() if span.start < span.end})
+            self._announce(f"reading at most {offsets} offsets of {', '.join(topics)}")
+        self._scanner.read(ranges, take)
+
+
+def _range(start: int | None, end: int | None, stable: int) -> Range:
+    """None: the partition has nothing that is so new."""
+    return Range(stable if start is None else start, stable if end is None else min(end, stable))
+
+
+def _unread(span: Range, read: Range | None) -> Range:
+    return span if read is None else Range(span.start, min(span.end, read.start))
+
+
+def _root(record: Found) -> Root | None:
+    try:
+        return Root.decode(record.own.get(ROOT, b""))
+    except ValueError:
+        return None

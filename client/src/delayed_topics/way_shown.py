@@ -1,0 +1,113 @@
+"""A record's way as text for people, and as JSON for programs."""
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from delayed_topics_core.headers import ATTEMPT, DELAY_LEVEL, DUE_AT, ERROR, GROUP, ID, REASON, ROOT
+from delayed_topics_core.names import TopicNames
+
+from delayed_topics.moments import shown_moment
+from delayed_topics.record import number_in
+from delayed_topics.scan import Found
+from delayed_topics.way import Way
+
+_STATES: Final = {
+    "Released": "released",
+    "DeadLettered": "a dead letter",
+    "Missing": "no copy of it is there, and its offset is committed: retention removed its copies, or it is lost. An audit tells which",
+}
+
+
+def lines(ways: Sequence[Way], names: TopicNames, *, now_ms: int, show_value: bool) -> Iterator[str]:
+    for way in ways:
+        first = way.records[0]
+        yield f"{first}, attempt {_attempt(way)}, dt-id {_id(way)}: {_state(way, now_ms)}"
+        for record in way.records:
+            what = _what(record, names)
+            said = "; ".join(_said(record, what, comes_in=record is first))
+            yield f"  {shown_moment(record.at_ms)}  {what:<13} {record}{'  ' if said else ''}{said}"
+            if show_value:
+                yield f"    key {shown(record.key)}  value {shown(record.value)}"
+
+
+def as_json(ways: Sequence[Way], names: TopicNames, *, show_value: bool) -> str:
+    """One object. Times are milliseconds since the epoch; keys and values are base64, and null where the record has none."""
+
+    def record(found: Found) -> dict[str, Any]:
+        content = {"key_base64": _base64(found.key), "value_base64": _base64(found.value)} if show_value else {}
+        return {
+            "what": _what(found, names),
+            "topic": found.topic,
+            "partition": found.partition,
+            "offset": found.offset,
+            "appended_at_ms": found.at_ms,
+            "headers": {name: shown(value) for name, value in sorted(found.own.items())},
+            **content,
+        }
+
+    attempts = [
+        {
+            "attempt": _attempt(way),
+            "id": _id(way),
+            "state": way.state,
+            "due_at_ms": way.due_at_ms,
+            "records": [record(found) for found in way.records],
+        }
+        for way in ways
+    ]
+    return json.dumps({"topic": names.front, "attempts": attempts}, indent=2)
+
+
+def shown(content: bytes | None) -> str:
+    """Nothing in it can steer a terminal: who writes records is not who looks at them."""
+    if content is None:
+        return "null"
+    text = content.decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _what(record: Found, names: TopicNames) -> str:
+    if record.topic == names.delays:
+        return "hopped" if ROOT in record.own else "came in"
+    return {names.front: "came in", names.ready: "released", names.dead_letter: "dead-lettered"}[record.topic]
+
+
+def _state(way: Way, now_ms: int) -> str:
+    if way.due_at_ms is None:
+        return _STATES[way.state]
+    at = shown_moment(way.due_at_ms)
+    return f"pending until {at}" if way.due_at_ms > now_ms else f"pending, and due since {at}"
+
+
+def _said(record: Found, what: str, *, comes_in: bool) -> Iterator[str]:
+    """What the record's own headers say that the line does not have yet."""
+    own, due_at_ms = record.own, number_in(record.own.get(DUE_AT))
+    if what == "hopped" and due_at_ms is not None:
+        yield f"due {shown_moment(due_at_ms)}"
+    if what == "released" and due_at_ms is not None:
+        late_ms = record.at_ms - due_at_ms
+        yield f"{late_ms} ms after its due time" if late_ms >= 0 else f"{-late_ms} ms before its due time"
+    if what == "came in" and DELAY_LEVEL in own:
+        yield f"delay level {shown(own[DELAY_LEVEL])}"
+    if comes_in and GROUP in own:
+        yield f"retry of group {shown(own[GROUP])}"
+    if what == "dead-lettered" and REASON in own:
+        yield shown(own[REASON])
+    if (what == "dead-lettered" or comes_in) and ERROR in own:
+        yield shown(own[ERROR])
+
+
+def _attempt(way: Way) -> int:
+    """As the worker counts, which may be more than the record said when it came in."""
+    said = [number_in(record.own.get(ATTEMPT)) for record in reversed(way.records)]
+    return next((attempt for attempt in said if attempt is not None), 0)
+
+
+def _id(way: Way) -> str:
+    return next((shown(record.own[ID]) for record in reversed(way.records) if ID in record.own), "-")
+
+
+def _base64(content: bytes | None) -> str | None:
+    return None if content is None else base64.b64encode(content).decode()

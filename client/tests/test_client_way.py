@@ -1,0 +1,204 @@
+"""`delayed-topics why` on records that are made by hand; what real workers write is in the worker's tests."""
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import Producer
+from delayed_topics.cli import main
+from delayed_topics.moments import parse_moment
+from delayed_topics.way import Place
+from delayed_topics_client_testing import Served
+from delayed_topics_core.headers import Root
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.reasons import DeadLetterReason
+from delayed_topics_core_testing import copies
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.model import CommittedOffset
+
+FAR_MS = 4_000_000_000_000
+NAMES = TopicNames.of("orders")
+
+
+def why(served: Served, *arguments: str) -> Result:
+    command = ["--bootstrap", served.bootstrap, "why", served.names.front, *arguments]
+    return CliRunner().invoke(main, command, env={"COLUMNS": "200"})
+
+
+def attempts(served: Served, *arguments: str) -> list[dict[str, Any]]:
+    result = why(served, "--json", *arguments)
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, Any]] = json.loads(result.stdout)["attempts"]
+    return found
+
+
+def way(attempt: dict[str, Any]) -> list[str]:
+    return [f"{r['what']} {r['topic'].rpartition('.')[2]} {r['partition']}@{r['offset']}" for r in attempt["records"]]
+
+
+def commit(served: Served, topic: str, offset: int, *, partition: int = 0) -> None:
+    KafkaAdmin(served.connection).commit(served.layout.group, {(topic, partition): CommittedOffset(offset)})
+
+
+def hop(served: Served, root: Root, *, partition: int, due_at_ms: int = FAR_MS) -> None:
+    headers = copies.hop([], root=root, origin=b"f:%d:%d" % root[1:3], due_at_ms=due_at_ms)
+    served.produce(served.names.delays, b"v", partition=partition, headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("0@42", Place(topic="orders", partition=0, offset=42)),
+        ("orders-0@42", Place(topic="orders", partition=0, offset=42)),
+        ("orders.ready-3@1", Place(topic="orders.ready", partition=3, offset=1)),
+        ("f:0:42:AbC-_1", Place(topic="orders", partition=0, offset=42, topic_id="AbC-_1")),
+        ("d:7:1", Place(topic="orders.delays", partition=7, offset=1)),
+        ("r:7:1", Place(topic="orders.ready", partition=7, offset=1)),
+    ],
+)
+def test_a_place_is_spelled_as_headers_and_as_kafka_spell_it(text: str, place: Place) -> None:
+    assert Place.parse(text, NAMES) == place
+
+
+@pytest.mark.parametrize("text", ["", "42", "0@", "0@-1", "x:0:42", "f:0", "other-0@42", "0@42\n", "٣@1x"])
+def test_what_is_no_place_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no place of a record|is none of the topics orders, orders\.delays"):
+        Place.parse(text, NAMES)
+
+
+def test_times_are_moments_or_how_long_ago() -> None:
+    assert parse_moment("1970-01-01T00:00:01Z", now_ms=0) == 1000
+    assert parse_moment("1970-01-01T01:00:01+01:00", now_ms=0) == 1000
+    assert [parse_moment(t, now_ms=10**9) for t in ("9s", "1m", "2h", "3d")] == [
+        10**9 - ms for ms in (9000, 60_000, 7_200_000, 259_200_000)
+    ]
+    for text in ("yesterday", "2026-11-25T04:00:00", "5w"):
+        with pytest.raises(ValueError, match=f"'{text}' is no time: write it as"):
+            parse_moment(text, now_ms=0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "say which record: where it lies, as 0@42, or its --id"),
+        (["0@1", "--id", "x"], "say which record"),
+        (["0@1", "--since", "1h"], "--since and --until go with --id"),
+        (["--id", "x", "--since", "1h", "--until", "2h"], "--since must be before --until"),
+        (["--id", "x", "--since", "soon"], "'soon' is no time"),
+        (["first"], "'first' is no place of a record: write orders-0@42"),
+    ],
+)
+def test_wrong_input_gets_a_sentence(arguments: list[str], says: str) -> None:
+    result = CliRunner().invoke(main, ["--bootstrap", "127.0.0.1:1", "why", "orders", *arguments])
+    assert (result.exit_code, says in result.output) == (2, True), result.output
+
+
+@pytest.mark.broker
+def test_a_way_that_has_not_ended_says_until_when(served: Served) -> None:
+    """Kinds: 0-1 → 0 s, 2 → 600 s, 3 → 3600 s."""
+    front, delays = served.names.front, served.names.delays
+    for n in range(4):
+        served.produce(front, b"secret", headers=[("dt-id", b"order-%d" % n), ("dt-delay-level", b"2")])
+
+    (taken_in,) = attempts(served, "0@0")
+    assert (taken_in["state"], way(taken_in)) == ("Pending", [f"came in {front} 0@0"])
+    assert taken_in["due_at_ms"] == taken_in["records"][0]["appended_at_ms"] + 600_000
+
+    commit(served, front, 2)
+    (missing,) = attempts(served, "0@1")
+    assert (missing["state"], way(missing)) == ("Missing", [f"came in {front} 0@1"])
+    searched = why(served, "0@1")
+    assert "retention removed its copies, or it is lost" in searched.stdout
+    assert searched.stderr.startswith(
+        "Committed records only."
+    )  # the topics of copies are empty, nothing was to be read
+
+    root = Root("f", 0, 0, "")
+    hop(served, root, partition=2)
+    (waiting,) = attempts(served, "--id", "order-0", "--since", "1d")
+    assert (waiting["state"], waiting["due_at_ms"]) == ("Pending", FAR_MS)
+    assert way(waiting) == [f"came in {front} 0@0", "hopped delays 2@0"]
+    shown = why(served, "0@0")
+    assert re.search(r"attempt 0, dt-id (f:0:0:|order-0): pending until 2096-10-02T07:06:40.000Z\n", shown.stdout)
+    assert "secret" not in shown.output
+    assert re.match(r"reading at most 4 offsets of orders-\w+\n", why(served, "--id", "order-0").stderr)
+    assert "value secret" in why(served, "0@0", "--show-value").stdout
+
+    # one that went where the layout of now would not send it is looked for everywhere, once its offset is committed
+    hop(served, Root("f", 0, 1, ""), partition=3)
+    served.write_layout(replace(served.layout, ready_partitions=2))
+    served.produce(
+        served.names.ready,
+        b"v",
+        partition=2,
+        headers=copies.release([], root=root._replace(offset=1), origin=b"d:3:0", due_at_ms=FAR_MS, released_at_ms=1),
+    )
+    commit(served, delays, 1, partition=3)
+    (early,) = attempts(served, "0@1")
+    assert (early["state"], way(early)[1:]) == ("Released", ["hopped delays 3@0", "released ready 2@0"])
+    assert "ms before its due time" in why(served, "0@1").stdout
+
+
+@pytest.mark.broker
+def test_copies_that_came_twice_and_rejections_are_shown(served: Served) -> None:
+    front, ready = served.names.front, served.names.ready
+    served.produce(front, b"v", headers=[])
+    commit(served, front, 1)
+    served.release(b"v")
+    served.release(b"v")
+    root = Root("f", 0, 0, "topic-id")
+    rejected = copies.dead_letter(
+        [], root=root, origin=b"r:0:1", reason=DeadLetterReason.REJECTED, error=b"no such\x1b[2J customer"
+    )
+    served.produce(served.names.dead_letter, b"v", headers=rejected)
+    came_in, dead = f"came in {front} 0@0", "dead-lettered dead 0@0"
+
+    (first,) = attempts(served, "0@0")
+    assert (first["state"], way(first)) == ("Released", [came_in, "released ready 0@0"])
+    (all_of_it,) = attempts(served, "0@0", "--all-copies")
+    assert way(all_of_it) == [came_in, "released ready 0@0", "released ready 0@1", dead]
+    assert all_of_it["state"] == "DeadLettered"
+    # the root has the id of a topic that is not there any more, so that the way begins with the copy
+    shown = why(served, f"{ready}-0@1")
+    assert r"Rejected; no such\x1b[2J customer" in shown.stdout
+    assert re.match(rf"{ready}-0@1, attempt 0, dt-id f:0:0:topic-id: a dead letter\n", shown.stdout)
+
+
+@pytest.mark.broker
+def test_records_that_are_not_there_are_said_to_be(served: Served) -> None:
+    front = served.names.front
+    served.produce(front, b"v", headers=[])
+    for place, says in {
+        "9@0": f"{front} has 3 partitions from 0 on, and no partition 9",
+        "0@7": rf"{front} \[0\] has committed records from offset 0 to 0, and none at 7",
+        "1@0": rf"{front} \[1\] has no committed records, and none at 0",
+        "f:0:0:another": "the record is of a topic another that had its name before",
+    }.items():
+        result = why(served, place)
+        assert result.exit_code == 1
+        assert re.search(f"^Error: .*{says}", result.output), result.output
+    with pytest.raises(AssertionError, match="in the time that was looked at"):
+        attempts(served, "--id", "order-1", "--until", "1970-01-01T00:00:01Z")
+    result = why(served, "--id", "order-1")
+    assert result.stderr.startswith("Error: ")  # one offset to read is not worth a word
+    assert f"{front} has no committed record with the dt-id 'order-1'" in result.output
+
+
+@pytest.mark.broker
+def test_only_committed_records_are_read(served: Served) -> None:
+    front = served.names.front
+    producer = Producer({**served.connection.client_config(), "transactional.id": f"test-{front}"})
+    producer.init_transactions(60)
+    for end in (producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        producer.produce(front, b"v", partition=0, headers=[("dt-id", b"order-1")])
+        assert producer.flush(60) == 0  # or the abort takes it back before it is sent
+        end(60)
+    assert len(served.read(front)) == 1  # which waits for the marks, that Kafka writes after it has answered
+    aborted, _, committed, _ = range(4)
+    assert way(*attempts(served, f"0@{committed}")) == [f"came in {front} 0@{committed}"]
+    assert [way(found) for found in attempts(served, "--id", "order-1")] == [[f"came in {front} 0@{committed}"]]
+    assert "the mark of a transaction, or of one that was aborted" in why(served, f"0@{aborted}").stderr
