@@ -5,11 +5,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, AclPermissionType, ResourceType
+from delayed_topics_audit.cli import main
 from delayed_topics_audit.errors import AuditFailed
 from delayed_topics_audit.job import audit
 from delayed_topics_audit.sight import look
@@ -72,6 +75,28 @@ def test_a_topic_that_may_not_be_seen_makes_it_unknown(connection: Connection) -
     assert result.verdict == "Unknown"
     assert "describing topic unseen.ready" in result.message
     assert "grant it to the user of this connection" in result.message
+
+
+def run(window: AuditWindow, connection: Connection, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """The command, as somebody's own pipeline has it."""
+    (folder / "window.json").write_text(window.encode())
+    (folder / "bootstrap-servers").write_text(connection.bootstrap_servers)
+    files = [f"--window={folder}/window.json", f"--connection={folder}", f"--result={folder}/result.json"]
+    command = [sys.executable, "-m", "delayed_topics_audit", "run", *files, f"--jars={folder}", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_pipeline_fails_on_the_verdicts_that_it_names(connection: Connection, tmp_path: Path) -> None:
+    """Of a topic that was made again nothing is read, so that no Spark is started."""
+    window = one_record(connection, "pipeline")
+    unknown = replace(window, topic_ids={**window.topic_ids, "pipeline.ready": "AAAAAAAAAAAAAAAAAAAAAA"})
+    for options, code in {"--fail-on=Violated": 0, "--fail-on=Violated,Unknown": 3}.items():
+        done = run(unknown, connection, tmp_path, options)
+        assert (done.returncode, done.stdout[:9]) == (code, "Unknown: "), done.stderr
+        assert json.loads((tmp_path / "result.json").read_text())["verdict"] == "Unknown"
+    refused = CliRunner().invoke(main, ["run", "--fail-on=violated"])
+    assert refused.exit_code == 2
+    assert "'violated' must be Violated, Unknown or both with a comma between them" in refused.output
 
 
 def test_a_topic_that_may_not_be_read_is_named(connection: Connection, spark: SparkSession) -> None:

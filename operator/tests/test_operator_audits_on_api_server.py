@@ -1,7 +1,10 @@
 """An audit on a real API server and a real broker; the test plays the kubelet, whose pods end with a verdict."""
 
 import json
+import os
+import subprocess
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +13,14 @@ from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.paths import cache_dir
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_kafka_testing.rights import AUTHORIZER, rule
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE, OperatorProcess
 from delayed_topics_operator_testing.scene import Scene
+
+from checks.documents import blocks
 
 pytestmark = pytest.mark.api
 
@@ -85,6 +91,20 @@ def report(scene: Scene, verdict: str, name: str = "first") -> None:
     end_pod(scene, "Succeeded", {"exitCode": 0, "reason": "Completed", "message": body}, name)
 
 
+def pipeline(scene: Scene, name: str) -> subprocess.CompletedProcess[str]:
+    """What docs/audit.md has a pipeline do once the audit is applied."""
+    document = Path(__file__).parents[2] / "docs" / "audit.md"
+    (block,) = [block for block in blocks(document) if "grep -x Verified" in block.text]
+    _, commands = block.text.replace("orders-today", name).split("\n", 1)
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(scene.api.server.kubeconfig),
+        "PATH": f"{cache_dir('bin')}:{os.environ['PATH']}",
+    }
+    in_namespace = f'kubectl() {{ command kubectl --namespace={scene.namespace} "$@"; }}\n{commands}'
+    return subprocess.run(["bash", "-ec", in_namespace], env=environment, capture_output=True, text=True, check=False)
+
+
 def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(scene: Scene) -> None:
     scene.apply(partitions=4)
     scene.wait_until_served()
@@ -152,6 +172,9 @@ def test_a_broken_promise_stays_said_until_somebody_has_acknowledged_it(scene: S
     scene.api.kubectl(*acknowledge)
     scene.wait_for("DeliveryVerified", "True", "EveryRecordAccounted")
     assert "audit second" in said()["message"]
+    broken, kept = pipeline(scene, "first"), pipeline(scene, "second")
+    assert (broken.returncode, broken.stdout.splitlines()[-1]) == (1, "counted"), broken.stderr
+    assert (kept.returncode, kept.stdout.splitlines()[-2:]) == (0, ["counted", "Verified"]), kept.stderr
 
 
 def test_an_audit_waits_for_its_delayed_topic_and_outlives_an_operator(scene: Scene) -> None:

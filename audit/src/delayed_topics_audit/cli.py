@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 import click
 from delayed_topics_core.audit_window import AuditWindow
@@ -28,6 +29,18 @@ def _settings(_context: click.Context, _option: click.Parameter, given: tuple[st
     if not all(separator for _, separator, _ in parts):
         raise click.BadParameter("must be NAME=VALUE")
     return {name: value for name, _, value in parts}
+
+
+FAILED_ON = 3
+"""Exit code of a verdict that --fail-on names; 1 is that none was reached, 2 that the command line is wrong."""
+_FAILURES: Final = ("Violated", "Unknown")
+
+
+def _verdicts(_context: click.Context, _option: click.Parameter, given: str | None) -> frozenset[str]:
+    named = frozenset(given.split(",")) if given is not None else frozenset()
+    if not named <= set(_FAILURES):
+        raise click.BadParameter(f"{given!r} must be {', '.join(_FAILURES)} or both with a comma between them")
+    return named
 
 
 @click.group()
@@ -63,6 +76,12 @@ def main() -> None:
 )
 @click.option("--output", "folder", help="Also write the account into this folder, for people: a path, or s3a://…")
 @click.option("--parquet", is_flag=True, help="With --output: also the account of every record, as Parquet.")
+@click.option(
+    "--fail-on",
+    callback=_verdicts,
+    metavar="VERDICT,…",
+    help=f"Exit with {FAILED_ON} if the verdict is one of these: Violated, Unknown. Without it a verdict is a success.",
+)
 def run(
     window: Path,
     connection: Path,
@@ -73,8 +92,9 @@ def run(
     conf: Mapping[str, str],
     folder: str | None,
     parquet: bool,
+    fail_on: frozenset[str],
 ) -> None:
-    """Judge one frozen window. Exits with 0 whenever a verdict was reached, also when it is Violated or Unknown."""
+    """Judge one frozen window. Exits with 0 whenever a verdict was reached that --fail-on does not name, with 1 if none was."""
 
     output = Output(folder=folder, parquet=parquet) if folder is not None else None
 
@@ -99,6 +119,8 @@ def run(
     for kind, names in verdict.offenders.items():
         if names:
             click.echo(f"{kind}: {', '.join(names)}")
+    if verdict.verdict in fail_on:
+        sys.exit(FAILED_ON)
 
 
 @main.command()
