@@ -20,6 +20,8 @@ ALERTS = FILES / "alerts.yaml"
 CONDITION = 'delayed_topics_operator_condition{kind="DelayedTopic", type="%s", status="%s", reason="%s"}'
 LATENESS = 'delayedtopics_lateness_seconds_bucket{topic="orders", le="%s"}'
 OVERDUE = 'delayed_topics_operator_overdue_seconds{kind="DelayedTopic"}'
+AUDITED = 'delayed_topics_operator_audit_verdict{resource_namespace="shop", resource_name="orders", verdict="%s"}'
+EXPECTED = 'delayed_topics_operator_audit_expected_timestamp_seconds{resource_namespace="shop", resource_name="orders"}'
 
 HEALTHY = {
     'delayedtopics_alarms{topic="orders", reason="TopicMissing"}': "0x60",
@@ -31,6 +33,9 @@ HEALTHY = {
     CONDITION % ("DeliveryVerified", "True", "EveryRecordAccounted"): "3x60",
     'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="failed"}': "4x60",
     "delayed_topics_operator_holds_lease": "1x60",
+    AUDITED % "Verified": "1x60",
+    AUDITED % "Unknown": "0x60",
+    EXPECTED: "600x20 3600x40",
 }
 """Series, each with an hour of values a minute apart."""
 TROUBLE: dict[str, dict[str, str]] = {
@@ -41,6 +46,8 @@ TROUBLE: dict[str, dict[str, str]] = {
     },
     "DelayedTopicNotReady": {CONDITION % ("Ready", "False", "KafkaUnreachable"): "1x60"},
     "DelayedTopicDeliveryViolated": {CONDITION % ("DeliveryVerified", "False", "PromiseBroken"): "1x60"},
+    "DelayedTopicAuditUnknown": {AUDITED % "Verified": "0x60", AUDITED % "Unknown": "1x60"},
+    "DelayedTopicAuditMissing": {EXPECTED: "600x60"},
     "DelayedTopicsOperatorFails": {
         'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="failed"}': "4+1x60"
     },

@@ -172,6 +172,9 @@ def test_a_broken_promise_stays_said_until_somebody_has_acknowledged_it(scene: S
     scene.api.kubectl(*acknowledge)
     scene.wait_for("DeliveryVerified", "True", "EveryRecordAccounted")
     assert "audit second" in said()["message"]
+    labels = f'resource_name="{scene.topic}",resource_namespace="{scene.namespace}",verdict="Verified"'
+    told = f"delayed_topics_operator_audit_verdict{{{labels}}} 1.0"
+    scene.wait(lambda: told in scene.operator.metrics(), "the metrics have the last verdict")
     broken, kept = pipeline(scene, "first"), pipeline(scene, "second")
     assert (broken.returncode, broken.stdout.splitlines()[-1]) == (1, "counted"), broken.stderr
     assert (kept.returncode, kept.stdout.splitlines()[-2:]) == (0, ["counted", "Verified"]), kept.stderr

@@ -20,6 +20,28 @@ CONDITIONS = Gauge(
     "Resources with this condition, by status and reason",
     ["kind", "type", "status", "reason"],
 )
+_RESOURCE = ["resource_namespace", "resource_name"]
+"""Not `namespace`, which Prometheus gives the namespace of the operator's pod."""
+AUDIT_VERDICT = Gauge(
+    "delayed_topics_operator_audit_verdict",
+    "1 for the verdict of the last audit of all records of a DelayedTopic, 0 for the others",
+    [*_RESOURCE, "verdict"],
+)
+AUDIT_RECORDS = Gauge(
+    "delayed_topics_operator_audit_records",
+    "Records that the last audit of a DelayedTopic found to be lost, early, doubled, overdue or late, while that audit is kept",
+    [*_RESOURCE, "found"],
+)
+AUDIT_TIME = Gauge(
+    "delayed_topics_operator_audit_timestamp_seconds",
+    "When the last audit of a DelayedTopic had its verdict",
+    _RESOURCE,
+)
+AUDIT_EXPECTED = Gauge(
+    "delayed_topics_operator_audit_expected_timestamp_seconds",
+    "By when the schedule of a DelayedTopic's audits should have brought a later verdict",
+    _RESOURCE,
+)
 OVERDUE_SECONDS = Gauge(
     "delayed_topics_operator_overdue_seconds",
     "How late the pass is that has been due longest and has not begun",

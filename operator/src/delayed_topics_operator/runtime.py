@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable
 
 from delayed_topics_crds import GROUP
 
-from delayed_topics_operator import metrics
+from delayed_topics_operator import last_audits, metrics
 from delayed_topics_operator.audits.controller import Audits
 from delayed_topics_operator.controllers.base import Controller, Runner
 from delayed_topics_operator.controllers.connection import KINDS as CONNECTION_KINDS
@@ -209,6 +209,7 @@ class Runtime:
         )
         for labels, count in counts.items():
             metrics.CONDITIONS.labels(*labels).set(count)
+        last_audits.expose(self.store)
 
 
 def _front_topics(topic: Manifest) -> tuple[tuple[Key, str]]:

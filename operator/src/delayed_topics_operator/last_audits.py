@@ -1,0 +1,49 @@
+"""What metrics say of the last audit of each DelayedTopic. Counts are the audit's own, so they go when somebody deletes it; whatever
+is said of a DelayedTopic goes with it."""
+
+from datetime import datetime
+from typing import Any, Final, get_args
+
+from cronsim import CronSim, CronSimError
+from delayed_topics_crds.common import Verdict
+
+from delayed_topics_operator import metrics
+from delayed_topics_operator.store import Manifest, Store
+
+COUNTED: Final = ("lost", "early", "doubled", "overdue", "late")
+"""Fields of an audit's account."""
+
+
+def expose(store: Store) -> None:
+    """In the place of whatever was said before."""
+    for gauge in (metrics.AUDIT_VERDICT, metrics.AUDIT_RECORDS, metrics.AUDIT_TIME, metrics.AUDIT_EXPECTED):
+        gauge.clear()
+    for topic in store.all("DelayedTopic"):
+        labels = (topic["metadata"]["namespace"], topic["metadata"]["name"])
+        last: dict[str, Any] = (topic.get("status") or {}).get("lastAudit") or {}
+        if last:
+            for verdict in get_args(Verdict):
+                metrics.AUDIT_VERDICT.labels(*labels, verdict).set(verdict == last["verdict"])
+            metrics.AUDIT_TIME.labels(*labels).set(datetime.fromisoformat(last["time"]).timestamp())
+            audit = store.get("DelayedTopicAudit", labels[0], last["name"]) or {}
+            account = (audit.get("status") or {}).get("account") or {}
+            for counted in COUNTED:
+                if counted in account:
+                    metrics.AUDIT_RECORDS.labels(*labels, counted).set(account[counted])
+        expected = _expected(topic, last)
+        if expected is not None:
+            metrics.AUDIT_EXPECTED.labels(*labels).set(expected.timestamp())
+
+
+def _expected(topic: Manifest, last: dict[str, Any]) -> datetime | None:
+    """By when there should be a later verdict: an audit of a schedule has the time until the one after it to come to it."""
+    schedule = (topic["spec"].get("audit") or {}).get("schedule")
+    if schedule is None:
+        return None
+    since = last.get("startedAt") or last.get("time") or topic["metadata"]["creationTimestamp"]
+    try:
+        times = CronSim(schedule, datetime.fromisoformat(since))
+        next(times)
+        return next(times)
+    except (CronSimError, StopIteration):
+        return None  # the DelayedTopic says that its schedule is none
