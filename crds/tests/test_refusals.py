@@ -31,6 +31,7 @@ def connection(kind: str = "ClusterKafkaConnection", **spec: Any) -> dict[str, A
     return manifest(kind, {"bootstrapServers": ["kafka:9092"]} | spec, f"test-{uuid4().hex[:8]}")
 
 
+NIGHTLY: dict[str, Any] = {"schedule": "0 3 * * *"}
 S3 = {"bucket": "accounts", "secretName": "accounts-s3"}
 
 
@@ -150,6 +151,7 @@ ACCEPTED = {
     "an audit that goes on from the last": audit(window={"sinceLast": True}),
     "an audit of an hour": audit(window={"from": "2026-01-02T00:00:00Z", "to": "2026-01-02T01:00:00Z"}),
     "audits on a schedule": delayed_topic(audit={"schedule": "*/15 6-18 * * MON-FRI", "historyLimit": 3}),
+    "audits on a schedule that are kept": delayed_topic(audit=NIGHTLY | {"output": {"s3": S3}}),
 }
 
 REFUSED = {
@@ -282,9 +284,10 @@ REFUSED = {
     "a grant of a namespaced connection": (connection("KafkaConnection", allow=[]), 'unknown field "spec.allow"'),
     "an audit of nothing": (manifest("DelayedTopicAudit", {}), "Required value"),
     "a schedule of four fields": (delayed_topic(audit={"schedule": "0 3 * *"}), "must be five cron fields"),
-    "no finished audit kept": (
-        delayed_topic(audit={"schedule": "0 3 * * *", "historyLimit": 0}),
-        "must be between 1 and 100",
+    "no finished audit kept": (delayed_topic(audit=NIGHTLY | {"historyLimit": 0}), "must be between 1 and 100"),
+    "audits of a cluster connection that are kept": (
+        delayed_topic(audit=NIGHTLY | {"output": {"claimName": "accounts"}}, connectionRef={}),
+        "audit.output must come with a KafkaConnection",
     ),
     "a window that ends before it begins": (
         audit(window={"from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"}),

@@ -36,7 +36,7 @@ def conclude(world: World) -> None:
 
 
 def test_an_audit_is_made_when_its_time_has_come_and_not_before() -> None:
-    world = scheduled(maxLatenessMs=50, spark={"memory": "2g"})
+    world = scheduled(maxLatenessMs=50, spark={"memory": "2g"}, output={"claimName": "accounts", "parquet": True})
     assert audits(world) == []
     assert later(world, minutes=59).settle().wake_seconds == pytest.approx(30)
     assert audits(world) == []
@@ -46,6 +46,7 @@ def test_an_audit_is_made_when_its_time_has_come_and_not_before() -> None:
     assert audit["spec"]["window"] == {"sinceLast": True}
     assert (audit["spec"]["maxLatenessMs"], audit["spec"]["spark"]["memory"]) == (50, "2g")
     assert audit["spec"]["activeDeadlineSeconds"] == 86_400
+    assert audit["spec"]["output"] == {"claimName": "accounts", "parquet": True}
     assert parse("DelayedTopicAudit", audit).spec.delayed_topic_ref.name == world.raw["metadata"]["name"]
 
 

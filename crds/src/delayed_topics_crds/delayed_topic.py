@@ -141,6 +141,14 @@ class DelayedTopicSpec(Spec):
             ),
             field_path=".lanesPerDelay",
         ),
+        Rule(
+            cel="!has(self.audit) || !has(self.audit.output) || self.connectionRef.kind == 'KafkaConnection'",
+            message=(
+                "audit.output must come with a KafkaConnection: with a cluster connection audits run in a namespace of the"
+                " operator's, whose claims and Secrets are nobody else's"
+            ),
+            field_path=".audit.output",
+        ),
     )
 
     topic: TopicName | None = None

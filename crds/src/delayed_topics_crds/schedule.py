@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from delayed_topics_crds.base import Keys, Limits, Matches, Spec
+from delayed_topics_crds.output import Output
 
 DEADLINE_SECONDS = 86_400
 ActiveDeadlineSeconds = Annotated[int, Limits(1, 31_536_000, "seconds (365 days)")]
@@ -94,3 +95,5 @@ class ScheduledAudit(Spec):
     """As `spec.spark` of a DelayedTopicAudit."""
     active_deadline_seconds: ActiveDeadlineSeconds = DEADLINE_SECONDS
     """As `spec.activeDeadlineSeconds` of a DelayedTopicAudit."""
+    output: Output | None = None
+    """As `spec.output` of a DelayedTopicAudit: each keeps its account in a folder of its own, which is yours to remove."""

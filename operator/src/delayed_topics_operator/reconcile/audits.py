@@ -73,6 +73,7 @@ def _audit(o: Observation, asked: ScheduledAudit, at: datetime) -> Manifest:
             "maxLatenessMs": asked.max_lateness_ms,
             "spark": to_dict(asked.spark),
             "activeDeadlineSeconds": asked.active_deadline_seconds,
+            **({"output": to_dict(asked.output)} if asked.output is not None else {}),
         },
     }
 
