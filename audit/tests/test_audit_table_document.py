@@ -1,0 +1,40 @@
+"""docs/audit-table.md says what is in the Parquet table of an audit, column by column, bit by bit."""
+
+import re
+from pathlib import Path
+
+import pytest
+from delayed_topics_audit import facts
+from delayed_topics_audit.place import DOORS, OFFSET_BITS, PARTITION_BITS
+from delayed_topics_audit.places import FATES, FLAWS
+from delayed_topics_audit_testing.rows import Window, front_of, ready_of
+from pyspark.sql import SparkSession
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "audit-table.md").read_text()
+
+
+def table(heading: str) -> list[tuple[str, str]]:
+    """The first two cells of each row of the table below a heading, without its backquotes."""
+    section = DOCUMENT.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip().strip("`") for cell in line.split("|")[1:3]] for line in section.splitlines() if "|" in line]
+    return [(first, second) for first, second in rows[2:]]
+
+
+@pytest.mark.spark
+def test_every_column_is_there_with_its_type(spark: SparkSession) -> None:
+    written = Window(spark=spark, front=front_of(1), ready=ready_of(0)).places.schema
+    assert table("Columns") == [(column.name, column.dataType.simpleString()) for column in written]
+
+
+def test_fates_flaws_and_bits_have_their_numbers() -> None:
+    assert table("Fates") == [(str(number), fate) for number, fate in enumerate(FATES)]
+    assert table("Flaws") == [(str(1 << at), flaw) for at, flaw in enumerate(FLAWS)]
+    declared = re.findall(r"^([A-Z_]+): Final = 1 << (\d+)", Path(facts.__file__).read_text(), re.MULTILINE)
+    assert table("Bits") == [(str(1 << int(at)), name) for name, at in declared]
+
+
+def test_a_place_is_taken_apart_as_it_was_put_together() -> None:
+    assert table("Places") == [(str(number), door) for number, door in enumerate(DOORS)]
+    assert f"place >> {OFFSET_BITS + PARTITION_BITS}" in DOCUMENT
+    assert f"(place >> {OFFSET_BITS}) & {2**PARTITION_BITS - 1}" in DOCUMENT
+    assert f"place & {2**OFFSET_BITS - 1}" in DOCUMENT
