@@ -1,11 +1,18 @@
 """A connection, as Kafka's Java client takes it."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from delayed_topics_audit import sources
 from delayed_topics_audit.errors import AuditFailed
-from delayed_topics_audit.sources import java_client, offsets_in_a_task
+from delayed_topics_audit.sources import java_client, java_options, offsets_in_a_task
+from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.model import NewTopicSpec
+from delayed_topics_kafka_testing.oauth import oauth_kafka
+from pyspark.sql import SparkSession
 
 
 def secure(**fields: Any) -> Connection:
@@ -45,8 +52,10 @@ def test_a_client_certificate() -> None:
 def test_what_java_can_not_use_is_said_with_what_to_do() -> None:
     with pytest.raises(AuditFailed, match="openssl pkcs8"):
         java_client(secure(security_protocol="SSL", certificate_pem="C", key_pem="-----BEGIN RSA PRIVATE KEY-----"))
-    with pytest.raises(AuditFailed, match="OAUTHBEARER must be one of PLAIN"):
+    with pytest.raises(AuditFailed, match="OAUTHBEARER must come with a token endpoint"):
         java_client(secure(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER"))
+    with pytest.raises(AuditFailed, match="GSSAPI must be one of PLAIN"):
+        java_client(secure(security_protocol="SASL_SSL", sasl_mechanism="GSSAPI"))
 
 
 @pytest.mark.parametrize(
@@ -57,3 +66,23 @@ def test_tasks_are_small_until_there_are_too_many_of_them(
     starts: tuple[int, ...], ends: tuple[int, ...], most: int
 ) -> None:
     assert offsets_in_a_task(starts, ends) == most
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_reads_by_tokens_that_a_connection_with_oauthbearer_asks_for(spark: SparkSession, tmp_path: Path) -> None:
+    """A Kafka client of Java takes no token endpoint that its machine was not started with."""
+    with oauth_kafka(tmp_path) as kafka:
+        KafkaAdmin(kafka.connection).create_topics([NewTopicSpec(name="orders", partitions=1, replication_factor=1)])
+        producer = Producer(kafka.connection.client_config())
+        for number in range(3):
+            producer.produce("orders", b"%d" % number)
+        assert producer.flush(60) == 0
+        name, _, allowed = java_options(kafka.connection).removeprefix("-D").partition("=")
+        assert spark._jvm is not None
+        spark._jvm.System.setProperty(name, allowed)
+        given = kafka.tokens.given
+        rows = sources.read(spark, kafka.connection, "orders", [0], [3]).select("value").collect()
+        assert [bytes(row["value"]) for row in rows] == [b"0", b"1", b"2"]
+        assert kafka.tokens.given > given

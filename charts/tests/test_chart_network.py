@@ -91,6 +91,23 @@ def test_who_talks_to_the_api_server_reaches_it_and_workers_do_not(render: Any) 
     }
 
 
+def test_token_endpoints_are_reached_at_their_ports(render: Any) -> None:
+    def reached(url: str, *ports_of_others: int) -> set[object]:
+        oauth = {"tokenEndpointUrl": url, "secretRef": {"name": "client"}}
+        connection = {"bootstrapServers": ["k:9093"], "tls": {}, "sasl": {"mechanism": "OAUTHBEARER", "oauth": oauth}}
+        values = {"defaultConnection": connection, "networkPolicies": {"tokenEndpointPorts": list(ports_of_others)}}
+        return set(ports(policies(render(ON, values))["delayed-topics-worker"]["egress"])) - {
+            53,
+            5353,
+            9092,
+            9093,
+            9094,
+        }
+
+    assert reached("https://login.example.com/token") == {443}
+    assert reached("https://login.example.com:8443/token", 9443) == {8443, 9443}
+
+
 def test_metrics_are_for_those_who_may_scrape_and_audits_talk_among_themselves(render: Any) -> None:
     monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
     found = policies(render(ON, {"networkPolicies": {"scrapers": [monitoring]}}))

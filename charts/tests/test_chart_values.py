@@ -84,6 +84,7 @@ def test_a_misspelt_value_is_refused_wherever_it_is(helm: Cluster, tmp_path: Pat
         {"defaultConnection": {"brokerSkewMs": -1}},
         {"defaultConnection": {"sasl": {"mechanism": "GSSAPI", "secretRef": {"name": "kafka"}}}},
         {"defaultConnection": {"sasl": {"mechanism": "PLAIN"}}},
+        {"defaultConnection": {"sasl": {"oauth": {"tokenEndpointUrl": "http://login", "secretRef": {"name": "c"}}}}},
         {"defaultConnection": {"tls": {"caSecretRef": {"key": "ca.crt"}}}},
         {"defaultConnection": {"allow": [{"namespaceSelector": {}}]}},
         {"defaultConnection": {"allow": [{"topicPrefixes": [""]}]}},

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 from delayed_topics.cli import main
 from delayed_topics.moments import parse_moment
-from delayed_topics.way import Place
+from delayed_topics.way import RecordPlace
 from delayed_topics_client_testing import Served
 from delayed_topics_core.headers import Root
 from delayed_topics_core.names import TopicNames
@@ -51,22 +51,22 @@ def hop(served: Served, root: Root, *, partition: int, due_at_ms: int = FAR_MS) 
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("0@42", Place(topic="orders", partition=0, offset=42)),
-        ("orders-0@42", Place(topic="orders", partition=0, offset=42)),
-        ("orders.ready-3@1", Place(topic="orders.ready", partition=3, offset=1)),
-        ("f:0:42:AbC-_1", Place(topic="orders", partition=0, offset=42, topic_id="AbC-_1")),
-        ("d:7:1", Place(topic="orders.delays", partition=7, offset=1)),
-        ("r:7:1", Place(topic="orders.ready", partition=7, offset=1)),
+        ("0@42", RecordPlace(topic="orders", partition=0, offset=42)),
+        ("orders-0@42", RecordPlace(topic="orders", partition=0, offset=42)),
+        ("orders.ready-3@1", RecordPlace(topic="orders.ready", partition=3, offset=1)),
+        ("f:0:42:AbC-_1", RecordPlace(topic="orders", partition=0, offset=42, topic_id="AbC-_1")),
+        ("d:7:1", RecordPlace(topic="orders.delays", partition=7, offset=1)),
+        ("r:7:1", RecordPlace(topic="orders.ready", partition=7, offset=1)),
     ],
 )
-def test_a_place_is_spelled_as_headers_and_as_kafka_spell_it(text: str, place: Place) -> None:
-    assert Place.parse(text, NAMES) == place
+def test_a_place_is_spelled_as_headers_and_as_kafka_spell_it(text: str, place: RecordPlace) -> None:
+    assert RecordPlace.parse(text, NAMES) == place
 
 
 @pytest.mark.parametrize("text", ["", "42", "0@", "0@-1", "x:0:42", "f:0", "other-0@42", "0@42\n", "٣@1x"])
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no place of a record|is none of the topics orders, orders\.delays"):
-        Place.parse(text, NAMES)
+        RecordPlace.parse(text, NAMES)
 
 
 def test_times_are_moments_or_how_long_ago() -> None:

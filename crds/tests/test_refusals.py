@@ -136,12 +136,9 @@ ACCEPTED = {
             }
         ]
     ),
-    "an audit": audit(
-        maxLatenessMs=50, spark={"cores": 2, "memory": "512m"}, ttlSecondsAfterFinished=0, activeDeadlineSeconds=3600
-    ),
-    "an audit on several pods": audit(
-        spark={"executors": 2, "clientRack": "eu-1a", "conf": {"spark.sql.shuffle.partitions": "16"}}
-    ),
+    "an audit": audit(maxLatenessMs=50, spark={"cores": 2}, ttlSecondsAfterFinished=0, activeDeadlineSeconds=3600),
+    "an audit on several pods": audit(spark={"executors": 2, "clientRack": "eu-1a", "memory": "512m"}),
+    "an audit with settings of Spark": audit(spark={"conf": {"spark.sql.shuffle.partitions": "16"}}),
     "an audit that is kept on a claim": audit(output={"claimName": "accounts", "parquet": True}),
     "an audit that is kept in a bucket": audit(output={"s3": S3}),
     "an audit that is kept in a bucket of somebody else's storage": audit(

@@ -19,7 +19,20 @@ SECURE = Connection(
 )
 
 
-@pytest.mark.parametrize("connection", [Connection(bootstrap_servers="a:1,b:2"), SECURE])
+OAUTH = Connection(
+    bootstrap_servers="kafka:9093",
+    security_protocol="SASL_SSL",
+    sasl_mechanism="OAUTHBEARER",
+    token_endpoint_url="https://login.example.com/token",
+    token_endpoint_ca_pem="CA",
+    oauth_client_id="delays",
+    oauth_client_secret="s3cret ",
+    oauth_scope="kafka records",
+    oauth_extensions="logicalCluster=lkc-1,identityPoolId=pool-1",
+)
+
+
+@pytest.mark.parametrize("connection", [Connection(bootstrap_servers="a:1,b:2"), SECURE, OAUTH])
 def test_a_secret_written_and_mounted_gives_the_same_connection(connection: Connection, tmp_path: Path) -> None:
     for name, content in connection.to_files().items():
         (tmp_path / name).write_text(content + "\n")
@@ -28,7 +41,7 @@ def test_a_secret_written_and_mounted_gives_the_same_connection(connection: Conn
 
 def test_secrets_do_not_show() -> None:
     connection = Connection.from_properties({**SECURE.client_config(), "ssl.key.password": "other s3cret"})
-    assert "s3cret" not in repr(connection)
+    assert "s3cret" not in repr(connection) + repr(OAUTH)
     assert "s3cret" not in str(connection)
 
 
@@ -37,6 +50,7 @@ def test_properties_survive_and_unknown_ones_are_kept() -> None:
     connection = Connection.from_properties(properties)
     assert connection.username == "shop"
     assert connection.client_config() == properties
+    assert Connection.from_properties(OAUTH.client_config()).client_config() == OAUTH.client_config()
 
 
 def test_either_spelling_of_a_property_is_understood() -> None:
@@ -67,6 +81,7 @@ def test_either_spelling_of_a_property_is_understood() -> None:
         ({"sasl_mechanism": "PLAIN"}, "must go with security protocol SASL_SSL or SASL_PLAINTEXT, it is PLAINTEXT"),
         ({"username": "shop"}, "given together"),
         ({"certificate_pem": "x"}, "tls.key"),
+        ({"token_endpoint_url": "https://login"}, "a client id and a client secret must be given together"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(fields: dict[str, Any], message: str) -> None:

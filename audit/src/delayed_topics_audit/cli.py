@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from delayed_topics_audit.executor import command
 from delayed_topics_audit.job import audit
 from delayed_topics_audit.output import SETTINGS, Output
 from delayed_topics_audit.report import render
+from delayed_topics_audit.sources import java_options
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
@@ -99,16 +100,18 @@ def run(
     output = Output(folder=folder, parquet=parquet) if folder is not None else None
 
     @cache
-    def spark() -> SparkSession:
+    def spark(options: str) -> SparkSession:
         click.echo(f"starting Spark on {master}")
-        return session.start(master=master, jars=jars, memory=memory, settings={**SETTINGS, **conf})
+        return session.start(
+            master=master, jars=jars, memory=memory, settings={**SETTINGS, **conf}, java_options=options
+        )
 
     try:
-        frozen = AuditWindow.decode(window.read_text())
-        reached = audit(frozen, Connection.from_directory(connection), spark, click.echo, output)
+        frozen, kafka = AuditWindow.decode(window.read_text()), Connection.from_directory(connection)
+        reached = audit(frozen, kafka, partial(spark, java_options(kafka)), click.echo, output)
         verdict = reached.result
         if output is not None:
-            output.write_page(spark(), render(frozen, verdict, reached.findings))
+            output.write_page(spark(java_options(kafka)), render(frozen, verdict, reached.findings))
     except DelayedTopicsError as e:
         result.write_text(Result(verdict="Unknown", message=str(e)).encode())
         click.echo(f"no verdict: {e}", err=True)

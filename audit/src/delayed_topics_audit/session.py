@@ -36,20 +36,24 @@ def _exit_code() -> int:
     return int(gateway.proc.wait(_END_SECONDS))
 
 
-def start(*, master: str, jars: Path, memory: str = "1g", settings: Mapping[str, str] | None = None) -> SparkSession:
+def start(
+    *, master: str, jars: Path, memory: str = "1g", settings: Mapping[str, str] | None = None, java_options: str = ""
+) -> SparkSession:
     """`master`: as local[2] or k8s://…; in both, a task that fails is tried again as often as spark.task.maxFailures says.
-    `memory`: heap of the Java machine, as 1g. `jars`: the folder that `make spark-jars` prints. Raises AuditFailed.
+    `memory`: heap of each Java machine, as 1g. `java_options`: further ones of each. `jars`: the folder that `make spark-jars` prints.
+    Raises AuditFailed.
     """
     if not any(jars.glob("spark-sql-kafka-*.jar")):
         raise AuditFailed(
             f"{jars} must hold Spark's jars for Kafka and S3: `make spark-jars` fetches them and prints their folder"
         )
+    java = f"{_JAVA} {java_options}".rstrip()
     every = {
         "spark.driver.memory": memory,
         "spark.driver.extraClassPath": f"{jars}/*",
         "spark.executor.extraClassPath": f"{jars}/*",
-        "spark.driver.extraJavaOptions": _JAVA,
-        "spark.executor.extraJavaOptions": _JAVA,
+        "spark.driver.extraJavaOptions": java,
+        "spark.executor.extraJavaOptions": java,
         "spark.sql.session.timeZone": "UTC",
         # for each expression it would ask Java where in Python it was made: 2 of 3 s of an audit's planning
         "spark.python.sql.dataFrameDebugging.enabled": "false",

@@ -13,7 +13,10 @@ _LOGIN_MODULES: Mapping[str, str] = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
 }
+_TOKENS = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+"""Fetches tokens by the client's own credentials, and renews them."""
 
 CLIENT_ID: Final = "delayed-topics-audit"
 """Of all that an audit reads, on all its pods: brokers' quotas go by it."""
@@ -72,6 +75,9 @@ def java_client(connection: Connection) -> dict[str, str]:
     if connection.sasl_mechanism is not None:
         properties["sasl.mechanism"] = connection.sasl_mechanism
         properties["sasl.jaas.config"] = _jaas(connection)
+        if connection.token_endpoint_url is not None:
+            properties["sasl.login.callback.handler.class"] = _TOKENS
+            properties["sasl.oauthbearer.token.endpoint.url"] = connection.token_endpoint_url
     if connection.ca_pem is not None:
         properties["ssl.truststore.type"] = "PEM"
         properties["ssl.truststore.certificates"] = connection.ca_pem
@@ -87,17 +93,42 @@ def java_client(connection: Connection) -> dict[str, str]:
     return properties
 
 
+def java_options(connection: Connection) -> str:
+    """What a Java machine has to be started with, so that its Kafka clients may ask the connection's token endpoint."""
+    url = connection.token_endpoint_url
+    return f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}" if url is not None else ""
+
+
 def _jaas(connection: Connection) -> str:
     module = _LOGIN_MODULES.get(connection.sasl_mechanism or "")
     if module is None:
         raise AuditFailed(
             f"the connection's SASL mechanism {connection.sasl_mechanism} must be one of {', '.join(_LOGIN_MODULES)}"
         )
-    return f"{module} required username={_quoted(connection.username)} password={_quoted(connection.password)};"
+    options = {"username": connection.username, "password": connection.password}
+    if connection.sasl_mechanism == "OAUTHBEARER":
+        options = _oauth_options(connection)
+    return f"{module} required {' '.join(f'{name}={_quoted(value)}' for name, value in options.items())};"
+
+
+def _oauth_options(connection: Connection) -> dict[str, str | None]:
+    if connection.token_endpoint_url is None:
+        raise AuditFailed("the connection's SASL mechanism OAUTHBEARER must come with a token endpoint")
+    said = {
+        "clientId": connection.oauth_client_id,
+        "clientSecret": connection.oauth_client_secret,
+        "scope": connection.oauth_scope,
+        # of the token endpoint: its client takes them from here, and from nowhere else
+        "ssl.truststore.type": "PEM" if connection.token_endpoint_ca_pem else None,
+        "ssl.truststore.certificates": connection.token_endpoint_ca_pem,
+    }
+    extensions = [pair.split("=", 1) for pair in (connection.oauth_extensions or "").split(",") if pair]
+    said |= {f"extension_{name}": value for name, value in extensions}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def _quoted(text: str | None) -> str:
-    escaped = (text or "").replace("\\", "\\\\").replace('"', '\\"')
+    escaped = (text or "").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
 

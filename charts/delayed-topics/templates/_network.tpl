@@ -39,7 +39,7 @@ spec:
     {{- end }}
 {{- end -}}
 
-{{/* Where brokers are isn't known before they are asked, so it is their ports that are let through. */}}
+{{/* Where brokers are isn't known before they are asked, so it is their ports that are let through, and those of token endpoints. */}}
 {{- define "delayed-topics.toDnsAndKafka" -}}
 {{- $ports := .Values.networkPolicies.kafkaPorts }}
 {{- if .Values.evaluationKafka.enabled }}
@@ -47,6 +47,12 @@ spec:
 {{- end }}
 {{- range .Values.defaultConnection.bootstrapServers }}
 {{- $ports = append $ports (regexFind "[0-9]+$" . | int64) }}
+{{- end }}
+{{- $ports = concat $ports .Values.networkPolicies.tokenEndpointPorts }}
+{{- with .Values.defaultConnection.sasl }}
+{{- with dig "oauth" "tokenEndpointUrl" "" . }}
+{{- $ports = append $ports (regexFind "[0-9]+$" (urlParse .).host | default "443" | int64) }}
+{{- end }}
 {{- end }}
 {{- include "delayed-topics.toDns" . }}
 - ports: {{- include "delayed-topics.tcpPorts" $ports | nindent 4 }}

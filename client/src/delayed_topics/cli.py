@@ -23,7 +23,7 @@ from delayed_topics.registry_copy import export_registry, import_registry
 from delayed_topics.scan import Scanner
 from delayed_topics.status import Backlog, TopicStatus, read_status
 from delayed_topics.topic import DelayedTopic
-from delayed_topics.way import Place, Ways
+from delayed_topics.way import RecordPlace, Ways
 from delayed_topics.way_shown import as_json, lines, shown
 
 P = ParamSpec("P")
@@ -186,7 +186,7 @@ def why(
         raise click.UsageError("--since must be before --until")
     names = TopicNames.of(topic)
     try:
-        start = Place.parse(place, names) if place is not None else None
+        start = RecordPlace.parse(place, names) if place is not None else None
     except ValueError as e:
         raise click.UsageError(str(e)) from e
     connection = Connection.from_properties(_reachable(properties))

@@ -36,7 +36,7 @@ class RecordNotFound(DelayedTopicsError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class RecordPlace:
     """`topic_id`: of the topic that it is in, if that is known."""
 
     topic: str
@@ -45,7 +45,7 @@ class Place:
     topic_id: str | None = None
 
     @classmethod
-    def parse(cls, text: str, names: TopicNames) -> "Place":
+    def parse(cls, text: str, names: TopicNames) -> "RecordPlace":
         """As `dt-root` or `dt-origin` spell it, or `<topic>-<partition>@<offset>`; without a topic it is the front topic.
 
         Raises ValueError.
@@ -99,7 +99,7 @@ class Ways:
         self._ids = {name: info.id for name, info in infos.items() if info is not None}
         self._partitions = {name: 0 if info is None else info.partitions for name, info in infos.items()}
 
-    def at(self, place: Place) -> Way:
+    def at(self, place: RecordPlace) -> Way:
         """Of the attempt that the record at this place belongs to; from this place on, if what came in is not there any more.
 
         Raises RecordNotFound, KafkaDoorError.
@@ -141,12 +141,12 @@ class Ways:
         topic = self._names.front if root.door == "f" else self._names.delays
         try:
             return self._record(
-                Place(topic=topic, partition=root.partition, offset=root.offset, topic_id=root.topic_id)
+                RecordPlace(topic=topic, partition=root.partition, offset=root.offset, topic_id=root.topic_id)
             )
         except RecordNotFound:
             return None
 
-    def _record(self, place: Place) -> Found:
+    def _record(self, place: RecordPlace) -> Found:
         key = (place.topic, place.partition)
         if place.partition >= self._partitions[place.topic]:
             raise RecordNotFound(

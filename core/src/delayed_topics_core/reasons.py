@@ -49,6 +49,7 @@ class Reason(StrEnum):
     CONNECTION_MISSING = "ConnectionMissing"
     CREDENTIALS_MISSING = "CredentialsMissing"
     KAFKA_UNREACHABLE = "KafkaUnreachable"
+    TOKEN_MISSING = "TokenMissing"
     KAFKA_REFUSED = "KafkaRefused"
     NOT_ALLOWED = "NotAllowed"
     GRANT_EXCEEDED = "GrantExceeded"

@@ -1,5 +1,6 @@
 """ClusterKafkaConnection and KafkaConnection: how to reach Kafka, and who may."""
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Strict
@@ -10,7 +11,7 @@ from delayed_topics_crds.pods import LabelSelector, Quantity
 from delayed_topics_crds.quota import Namespaces, Quota
 from delayed_topics_crds.schedule import MAX_CORES, MAX_EXECUTORS, SparkMemory
 
-SaslMechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]
+SaslMechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"]
 
 BootstrapServer = Annotated[
     str,
@@ -63,19 +64,106 @@ class LoginSecretRef(SecretRef):
     """The key with the password."""
 
 
-class Sasl(Spec):
-    """User name and password."""
+class OAuthSecretRef(SecretRef):
+    """The Secret with the client secret, and with the client id unless that is said in the connection."""
+
+    client_id_key: SecretKey | None = None
+    """The key with the client id; `client-id` unless set. Not read if `oauth.clientId` is set."""
+    client_secret_key: SecretKey = "client-secret"
+    """The key with the client secret."""
+
+
+class TokenEndpointCaSecretRef(SecretRef):
+    """The Secret with the certificate of the authority that signed the token endpoint's certificate."""
+
+    key: SecretKey = "ca.crt"
+    """The key with the PEM certificates."""
+
+
+class OAuth(Spec):
+    """An OAuth 2.0 client, which gets its tokens by its own credentials (grant type `client_credentials`)."""
 
     rules: ClassVar = (
         Rule(
-            cel="!has(self.username) || !has(self.secretRef.usernameKey)",
+            cel="!has(self.clientId) || !has(self.secretRef.clientIdKey)",
+            message="clientId must not come with secretRef.clientIdKey: leave one of them out",
+            field_path=".clientId",
+        ),
+    )
+
+    token_endpoint_url: Annotated[
+        str,
+        Matches(
+            r"https://[-a-zA-Z0-9._~:/?&=%\[\]]+",
+            "must be an https URL without credentials, as https://login.example.com/oauth2/token",
+            512,
+        ),
+    ]
+    """Where tokens are asked for, as https://login.example.com/oauth2/token."""
+    client_id: (
+        Annotated[str, Matches(r"\S(.*\S)?", "must be a client id, in one line and without spaces around it", 253)]
+        | None
+    ) = None
+    """The client id, where the Secret has none; from the Secret unless set."""
+    secret_ref: OAuthSecretRef
+    """The Secret with the client secret."""
+    scope: (
+        Annotated[
+            str,
+            Matches(r"[!#-\[\]-~]+( [!#-\[\]-~]+)*", "must be scopes of OAuth 2.0 with one space between them", 512),
+        ]
+        | None
+    ) = None
+    """What the token shall be good for, as the token endpoint calls it; not sent unless set."""
+    extensions: (
+        Annotated[
+            Mapping[
+                str,
+                Annotated[
+                    str, Matches(r"[!-+\--~]+", "must be a value of visible ASCII characters without commas", 253)
+                ],
+            ],
+            Rule(
+                cel="self.all(key, key.matches('^[A-Za-z]+$') && key != 'auth')",
+                message="must have keys of letters, and none that is auth",
+            ),
+            Field(max_length=16),
+        ]
+        | None
+    ) = None
+    """SASL extensions that the brokers ask for, as `logicalCluster` and `identityPoolId` of Confluent Cloud; none unless set."""
+    ca_secret_ref: TokenEndpointCaSecretRef | None = None
+    """The authority that signed the token endpoint's certificate; those that the images trust unless set."""
+
+
+class Sasl(Spec):
+    """How the connection shows who it is: user name and password, or tokens of OAuth 2.0."""
+
+    rules: ClassVar = (
+        Rule(
+            cel="(self.mechanism == 'OAUTHBEARER') == has(self.oauth)",
+            message="oauth must come with the mechanism OAUTHBEARER, and with no other",
+            field_path=".oauth",
+        ),
+        Rule(
+            cel="(self.mechanism == 'OAUTHBEARER') != has(self.secretRef)",
+            message="secretRef must be set, but not with OAUTHBEARER, whose Secret is oauth.secretRef",
+            field_path=".secretRef",
+        ),
+        Rule(
+            cel="self.mechanism != 'OAUTHBEARER' || !has(self.username)",
+            message="username must not come with OAUTHBEARER: the client is oauth.clientId",
+            field_path=".username",
+        ),
+        Rule(
+            cel="!has(self.username) || !has(self.secretRef) || !has(self.secretRef.usernameKey)",
             message="username must not come with secretRef.usernameKey: leave one of them out",
             field_path=".username",
         ),
     )
 
     mechanism: SaslMechanism = "SCRAM-SHA-512"
-    """How the password is proven."""
+    """How the password is proven, or OAUTHBEARER for tokens."""
     username: (
         Annotated[
             str,
@@ -84,8 +172,10 @@ class Sasl(Spec):
         | None
     ) = None
     """The user name, where the Secret has none, as that of a KafkaUser of Strimzi; from the Secret unless set."""
-    secret_ref: LoginSecretRef
-    """The Secret with the password."""
+    secret_ref: LoginSecretRef | None = None
+    """The Secret with the password; has to be set unless the mechanism is OAUTHBEARER."""
+    oauth: OAuth | None = None
+    """Where tokens come from; has to be set with OAUTHBEARER, and only then."""
 
 
 class KafkaConnectionSpec(Spec):
@@ -93,8 +183,8 @@ class KafkaConnectionSpec(Spec):
 
     rules: ClassVar = (
         Rule(
-            cel="!has(self.sasl) || self.sasl.mechanism != 'PLAIN' || has(self.tls)",
-            message="PLAIN must come with tls, it sends the password as it is: add tls, or use SCRAM-SHA-512",
+            cel="!has(self.sasl) || !(self.sasl.mechanism in ['PLAIN', 'OAUTHBEARER']) || has(self.tls)",
+            message="PLAIN and OAUTHBEARER must come with tls, they send the password or token as it is: add tls, or use SCRAM-SHA-512",
             field_path=".sasl",
         ),
     )
@@ -104,7 +194,7 @@ class KafkaConnectionSpec(Spec):
     tls: Tls | None = None
     """Encryption; none unless set."""
     sasl: Sasl | None = None
-    """User name and password; none unless set."""
+    """User name and password, or tokens; none unless set."""
     broker_skew_ms: Annotated[int, Limits(0, 60_000, "milliseconds (1 minute)")] | None = None
     """By how much the brokers' clocks may differ, in milliseconds; records are released that much later, so that none is
     early. 0 if there was never more than one broker, and 5 otherwise, unless set."""

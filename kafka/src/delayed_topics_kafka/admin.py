@@ -25,6 +25,7 @@ class KafkaAdmin(RefusableCalls, GroupCalls, TransactionCalls):
         )["cluster"]
         if isinstance(answer, KafkaError):
             raise self._error(answer, "describing the cluster")
+        self._shut_out.clear()
         return ClusterInfo(
             cluster_id=answer.cluster_id,
             brokers=tuple(BrokerInfo(id=node.id, host=node.host, port=node.port) for node in answer.nodes),

@@ -16,6 +16,7 @@ from delayed_topics_kafka.errors import (
     KafkaRefused,
     KafkaUnreachable,
     door_error,
+    is_token_failure,
     kafka_error,
     making_client,
 )
@@ -54,7 +55,8 @@ class AdminCalls:
         if self._unreachable and time.monotonic() - self._made_at >= self._timeout_seconds:
             self._renew_client()
         self._client.poll(0)
-        self._shut_out.clear()
+        # of a token endpoint that fails the client library tells once, until it fails in other words
+        self._shut_out[:] = filter(is_token_failure, self._shut_out)
         return Deadline(self._timeout_seconds)
 
     def _renew_client(self) -> None:
@@ -76,6 +78,8 @@ class AdminCalls:
     ) -> dict[K, V | KafkaDoorError]:
         """For each item what `value` makes of Kafka's answer, or the error of `doing` it."""
         outcomes = settle(items, send, deadline or self._deadline())
+        if not all(isinstance(outcome, KafkaError) for outcome in outcomes.values()):
+            self._shut_out.clear()
         return {
             item: self._error(outcome, doing(item)) if isinstance(outcome, KafkaError) else value(outcome)
             for item, outcome in outcomes.items()

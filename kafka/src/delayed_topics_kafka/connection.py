@@ -1,5 +1,6 @@
 """How to reach one Kafka cluster, and the forms that travel: the files of a mounted Secret, and librdkafka properties."""
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,12 @@ _FILES: Final = {
     "ca.crt": "ca_pem",
     "tls.crt": "certificate_pem",
     "tls.key": "key_pem",
+    "token-endpoint-url": "token_endpoint_url",
+    "token-endpoint-ca.crt": "token_endpoint_ca_pem",
+    "oauth-client-id": "oauth_client_id",
+    "oauth-client-secret": "oauth_client_secret",
+    "oauth-scope": "oauth_scope",
+    "oauth-extensions": "oauth_extensions",
 }
 """File of a Secret → field."""
 
@@ -30,8 +37,23 @@ _PROPERTIES: Final = {
     "ca_pem": "ssl.ca.pem",
     "certificate_pem": "ssl.certificate.pem",
     "key_pem": "ssl.key.pem",
+    "token_endpoint_url": "sasl.oauthbearer.token.endpoint.url",
+    "token_endpoint_ca_pem": "https.ca.pem",
+    "oauth_client_id": "sasl.oauthbearer.client.id",
+    "oauth_client_secret": "sasl.oauthbearer.client.secret",
+    "oauth_scope": "sasl.oauthbearer.scope",
+    "oauth_extensions": "sasl.oauthbearer.extensions",
 }
 """Field → librdkafka property."""
+
+_OIDC: Final = {"sasl.oauthbearer.method": "oidc"}
+"""The client library fetches and renews tokens by itself, in a thread of its own."""
+
+_AUTHORITIES: Final = (
+    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Alpine
+    "/etc/pki/tls/certs/ca-bundle.crt",  # Red Hat
+    "/etc/ssl/ca-bundle.pem",  # SUSE
+)
 
 CONNECTING: Final = {"socket.connection.setup.timeout.ms": 5000}
 """Of one attempt. The kernel tries 1, 3, 7, 15 s after the first time: with the default of 30 s a network that has healed is
@@ -42,7 +64,9 @@ found up to 16 s later, with this one 3 s."""
 class Connection:
     """Bootstrap servers and credentials; secrets don't show in its repr. Raises ConnectionInvalid.
 
-    `further` are librdkafka properties that have no field of their own, such as those for OAUTHBEARER.
+    With `token_endpoint_url`, the clients fetch their tokens for OAUTHBEARER there, as an OAuth client with its secret.
+    `oauth_extensions` are SASL extensions, as "logicalCluster=lkc-1,identityPoolId=pool-1". `further` are librdkafka properties
+    that have no field of their own.
     """
 
     bootstrap_servers: str
@@ -53,6 +77,12 @@ class Connection:
     ca_pem: str | None = field(default=None, repr=False)
     certificate_pem: str | None = field(default=None, repr=False)
     key_pem: str | None = field(default=None, repr=False)
+    token_endpoint_url: str | None = None
+    token_endpoint_ca_pem: str | None = field(default=None, repr=False)
+    oauth_client_id: str | None = None
+    oauth_client_secret: str | None = field(default=None, repr=False)
+    oauth_scope: str | None = None
+    oauth_extensions: str | None = None
     further: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
 
     def __post_init__(self) -> None:
@@ -71,13 +101,28 @@ class Connection:
             raise ConnectionInvalid(f"security protocol {self.security_protocol} must go with a SASL mechanism")
         if (self.username is None) != (self.password is None):
             raise ConnectionInvalid("a username and a password must be given together")
+        if (
+            len({given is None for given in (self.token_endpoint_url, self.oauth_client_id, self.oauth_client_secret)})
+            > 1
+        ):
+            raise ConnectionInvalid("a token endpoint, a client id and a client secret must be given together")
         if (self.certificate_pem is None) != (self.key_pem is None):
             raise ConnectionInvalid("a client certificate (tls.crt) and its key (tls.key) must be given together")
 
     def client_config(self) -> dict[str, Any]:
         """librdkafka properties for any client."""
         fields = {name: getattr(self, attribute) for attribute, name in _PROPERTIES.items()}
-        return {**CONNECTING, **{name: value for name, value in fields.items() if value is not None}, **self.further}
+        oidc = self._oidc() if self.token_endpoint_url is not None else {}
+        return {
+            **CONNECTING,
+            **oidc,
+            **{name: value for name, value in fields.items() if value is not None},
+            **self.further,
+        }
+
+    def _oidc(self) -> dict[str, Any]:
+        own = self.token_endpoint_ca_pem is not None or "https.ca.location" in self.further
+        return _OIDC if own or (trusted := trusted_authorities()) is None else {**_OIDC, "https.ca.location": trusted}
 
     def to_files(self) -> dict[str, str]:
         """The content of a Secret; the inverse of from_directory."""
@@ -108,7 +153,14 @@ class Connection:
         return cls(**fields, further={name: value for name, value in properties.items() if name not in known})
 
 
+def trusted_authorities() -> str | None:
+    """The file of the authorities that this machine trusts. The client library (2.16) finds only that of Red Hat's systems by itself,
+    for tokens."""
+    files = (ssl.get_default_verify_paths().cafile, *_AUTHORITIES)
+    return next((file for file in files if file and Path(file).is_file()), None)
+
+
 def _content(file: Path, attribute: str) -> str:
     text = file.read_text()
     # a password may end in a space, but nobody means the newline that an editor or `echo` appends
-    return text.rstrip("\r\n") if attribute == "password" else text.strip()
+    return text.rstrip("\r\n") if attribute in ("password", "oauth_client_secret") else text.strip()

@@ -4,6 +4,7 @@ DelayedTopicsError (core)
 └── KafkaDoorError
     ├── ConnectionInvalid       bootstrap servers, credentials or certificates are missing or don't fit together
     ├── KafkaUnreachable        no answer in time; the same call may succeed later
+    │   └── TokenMissing        the token endpoint of the connection refuses, or doesn't answer
     └── KafkaRefused            Kafka answered no; `code` is Kafka's name of the reason
         ├── NotAuthorized       an ACL or the credentials
         ├── TopicMissing
@@ -33,6 +34,10 @@ class ConnectionInvalid(KafkaDoorError, ValueError):
 
 class KafkaUnreachable(KafkaDoorError):
     """No broker answered in time. Nothing is known about the outcome."""
+
+
+class TokenMissing(KafkaUnreachable):
+    """Kafka was not asked, since the token endpoint gave no token. The client library asks it again every 10 s."""
 
 
 class KafkaRefused(KafkaDoorError):
@@ -153,10 +158,34 @@ def kafka_error(raised: KafkaException | SystemError) -> KafkaError:
     return inner if isinstance(inner, KafkaError) else KafkaError(KafkaError._FAIL, str(raised))
 
 
+MAX_ANSWER_CHARS: Final = 300
+"""Of what a token endpoint says: its answer may be a page, and whoever names the endpoint reads the message."""
+_NO_TOKEN: Final = "Failed to acquire SASL OAUTHBEARER token: "
+_SASL_STATE: Final = "Request not valid in current SASL state"
+
+
+def is_token_failure(error: KafkaError) -> bool:
+    """Whether it was a token endpoint, and not Kafka, that refused or did not answer."""
+    return error.code() == KafkaError._AUTHENTICATION and error.str().startswith(_NO_TOKEN)
+
+
+def is_end_of_login(error: KafkaError) -> bool:
+    """Whether a connection has ended with the token that it was made with. The client library (2.16) makes it anew at once: most of its
+    tries to show a new token on the same connection are refused so."""
+    return error.code() == KafkaError._AUTHENTICATION and _SASL_STATE in error.str()
+
+
 def door_error(error: KafkaError, *, doing: str, bootstrap_servers: str) -> KafkaDoorError:
     """The error of this module that `error` stands for. `doing` completes "Kafka … while …", such as "creating topic orders"."""
     where = f"{doing}, Kafka at {bootstrap_servers}"
-    if error.code() in _UNREACHABLE:
+    if is_token_failure(error):
+        said = error.str().removeprefix(_NO_TOKEN)[:MAX_ANSWER_CHARS]
+        return TokenMissing(
+            f"{doing}, the token endpoint gave no token for Kafka at {bootstrap_servers}: "
+            f"{said}; if it refused, correct client id, client secret and scope, otherwise its URL, "
+            "the authority of its certificate, or the network"
+        )
+    if error.code() in _UNREACHABLE or is_end_of_login(error):
         return KafkaUnreachable(
             f"{where} did not answer in time ({error.name()}: {error.str()}); check the address, the network and the brokers"
         )

@@ -43,7 +43,7 @@ from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.gateways.status import write_status
 from delayed_topics_operator.installation import connections, installation_of, record, serves, transactional_id
 from delayed_topics_operator.observation import Unusable, Usable
-from delayed_topics_operator.observe.secrets import secret_text
+from delayed_topics_operator.observe.secrets import security
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.failures import reason_of
 from delayed_topics_operator.reconcile.transitions import notices
@@ -317,27 +317,11 @@ class Connections:
                 f"the operator has no rights in namespace {home}: list it in the chart's tenantNamespaces",
                 reason=Reason.NOT_ALLOWED,
             )
-        tls, sasl = spec.tls, spec.sasl
-        protocol = f"{'SASL_' if sasl else ''}{'SSL' if tls else 'PLAINTEXT'}"
-        secrets: dict[str, str] = {}
-        if tls and (ca := tls.ca_secret_ref):
-            secrets |= await secret_text(self._kube, home, ca.name, ca_pem=ca.key)
-        if tls and (pair := tls.client_cert_secret_ref):
-            secrets |= await secret_text(
-                self._kube, home, pair.name, certificate_pem=pair.certificate_key, key_pem=pair.private_key_key
-            )
-        if sasl:
-            login = sasl.secret_ref
-            named = {} if sasl.username else {"username": login.username_key or "username"}
-            secrets |= await secret_text(self._kube, home, login.name, password=login.password_key, **named)
-            secrets |= {"username": sasl.username} if sasl.username else {}
         try:
             return Connection(
                 bootstrap_servers=",".join(spec.bootstrap_servers),
-                security_protocol=protocol,
-                sasl_mechanism=sasl.mechanism if sasl else None,
                 further=QUIET,
-                **secrets,
+                **await security(self._kube, home, spec),
             )
         except ConnectionInvalid as e:
             raise ConnectionUnusable(str(e), reason=Reason.SPEC_INVALID) from e

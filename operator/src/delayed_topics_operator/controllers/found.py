@@ -11,6 +11,7 @@ from delayed_topics_kafka.errors import (
     KafkaUnreachable,
     RegistryLost,
     RegistryTooLarge,
+    TokenMissing,
 )
 from delayed_topics_kafka.model import ClusterInfo
 
@@ -61,6 +62,8 @@ def known_registry(resource: Resource) -> str | None:
 def refusal(key: Key, error: KafkaDoorError, registry_id: str | None) -> ConnectionUnusable:
     """What the connection's condition says of the error. `registry_id`: of the registry that was used before."""
     match error:
+        case TokenMissing():
+            return ConnectionUnusable(str(error), reason=Reason.TOKEN_MISSING)
         case KafkaUnreachable():
             return ConnectionUnusable(str(error), reason=Reason.KAFKA_UNREACHABLE)
         case ConnectionInvalid():

@@ -9,7 +9,7 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import Claim
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import DelayedTopicStatus
-from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, RegistryLost, RegistryTooLarge
+from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, RegistryLost, RegistryTooLarge, TokenMissing
 
 from delayed_topics_operator.conditions import condition
 from delayed_topics_operator.errors import Conflict, Invalid, KubeRefused, QuotaExceeded
@@ -69,6 +69,8 @@ def reason_of(error: DelayedTopicsError) -> Reason:
             return Reason.QUOTA_EXCEEDED
         case KubeRefused() if not isinstance(error, Conflict):
             return Reason.KUBERNETES_REFUSED
+        case TokenMissing():
+            return Reason.TOKEN_MISSING
         case KafkaUnreachable():
             return Reason.KAFKA_UNREACHABLE
         case RegistryLost():

@@ -12,6 +12,7 @@ WARNED = frozenset(
         Reason.CONNECTION_MISSING,
         Reason.CREDENTIALS_MISSING,
         Reason.KAFKA_UNREACHABLE,
+        Reason.TOKEN_MISSING,
         Reason.KAFKA_REFUSED,
         Reason.NOT_ALLOWED,
         Reason.GRANT_EXCEEDED,
