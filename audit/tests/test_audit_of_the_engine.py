@@ -6,7 +6,7 @@ from random import Random
 
 import delayed_topics_engine as engine
 import pytest
-from delayed_topics_audit.facts import Bounds
+from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.place import MAX_OFFSET
 from delayed_topics_audit_testing.rows import Row, Window, dead_letter, flaws
 from delayed_topics_core.headers import Header, Root

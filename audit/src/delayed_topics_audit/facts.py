@@ -20,20 +20,19 @@ Column expressions only, and such as Spark compiles, but for one that passes ove
 broker's, in milliseconds. What doesn't parse is null.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
 from delayed_topics_core import headers as own
 from delayed_topics_core.reasons import DeadLetterReason
-from delayed_topics_core.settings import DEFAULT_MAX_MESSAGE_BYTES
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit import header_columns as headers
 from delayed_topics_audit import refusals
-from delayed_topics_audit.place import DEAD_LETTER, DELAYS, FRONT, READY, by_line, longs, offset_of, pack, partition_of
+from delayed_topics_audit.bounds import Bounds
+from delayed_topics_audit.place import DEAD_LETTER, DELAYS, FRONT, READY, pack, partition_of
 
 RECORD: Final = 1 << 0  # the record itself was read, and belongs to the window
 ROOT: Final = 1 << 1  # the record itself was read, perhaps from below the window, for what it says of its releases
@@ -71,71 +70,6 @@ _COPYING_BYTES: Final = 16_384
 
 # the copies of a row that become facts
 _BOTH, _OUTCOME, _END, _STRANGER, _RECORD, _AGAIN, _DONE = range(7)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bounds:
-    """What belongs to the window, by partition: from `…_from` on, and settled below `…_committed`.
-
-    `…_to`: not from here on; empty: all that is read belongs to it. `…_end`: no record has this offset yet.
-    `new_from`: by door and partition, what is from here on has come since the audit before; without it nobody knows.
-    `ready_partitions`: the least and the most that there were. `retry_cap`: the highest that there was. `one_in`: of so many roots
-    one is looked at, with all that is said of it. `least_limit_bytes`: no topic refuses a copy that is smaller.
-    `…_id`: of the topics, as roots have it.
-    """
-
-    front_from: Sequence[int]
-    front_committed: Sequence[int]
-    delays_from: Sequence[int]
-    delays_committed: Sequence[int]
-    ready_partitions: tuple[int, int]
-    retry_cap: int
-    front_to: Sequence[int] = ()
-    delays_to: Sequence[int] = ()
-    front_end: Sequence[int] = ()
-    delays_end: Sequence[int] = ()
-    new_from: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    one_in: int = 1
-    least_limit_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
-    front_id: str = ""
-    delays_id: str = ""
-
-    def sampled(self, rows: DataFrame, root: Column) -> DataFrame:
-        """Before anything dear is done to them. What has no root is looked at: it is nobody's copy, and rare.
-
-        The law holds of a sample as of all: a record, its hops and its outcomes have one root. An outcome that says another
-        root than its origin's leaves its origin lost, or is forged, so it is found by either.
-        """
-        if self.one_in == 1:
-            return rows
-        return rows.where(root.isNull() | (sf.pmod(sf.xxhash64(root), sf.lit(self.one_in)) == 0))
-
-    def belongs(self, place: Column) -> Column:
-        if not self.front_to:
-            return self.begun(place)
-        return self.begun(place) & (offset_of(place) < by_line(place, self.front_to, self.delays_to))
-
-    def begun(self, place: Column) -> Column:
-        """Not below the window."""
-        return offset_of(place) >= by_line(place, self.front_from, self.delays_from)
-
-    def settled(self, place: Column) -> Column:
-        return offset_of(place) < by_line(place, self.front_committed, self.delays_committed)
-
-    def nowhere(self, origin: Column) -> Column:
-        """No partition of this number was there, or none of its records has this offset yet."""
-        beyond = sf.lit(False)
-        if self.front_end:
-            beyond = headers.true(offset_of(origin) >= by_line(origin, self.front_end, self.delays_end))
-        return beyond | by_line(origin, self.front_committed, self.delays_committed).isNull()
-
-    def again(self, origin: Column, door: int) -> Column:
-        """Whether a row of that topic is a copy of what an audit before had settled, and has come since: all copies that the
-        commit accounts for were there then."""
-        if door not in self.new_from:
-            return sf.lit(False)
-        new = offset_of(sf.col("at")) >= sf.get(longs(self.new_from[door]), partition_of(sf.col("at")))
-        return headers.true(new & ~self.begun(origin))
 
 
 def of_front(rows: DataFrame, bounds: Bounds) -> DataFrame:

@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from delayed_topics_audit import blame, facts, session, sources
 from delayed_topics_audit.account import BlindSpot, Result, judge, unseen
+from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.errors import AuditFailed
-from delayed_topics_audit.facts import Bounds
 from delayed_topics_audit.findings import Findings, Progress, Told, count
 from delayed_topics_audit.output import Output
 from delayed_topics_audit.place import MAX_OFFSET

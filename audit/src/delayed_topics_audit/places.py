@@ -30,7 +30,7 @@ from pyspark.sql import functions as sf
 
 from delayed_topics_audit import facts, refusals
 from delayed_topics_audit import header_columns as headers
-from delayed_topics_audit.facts import Bounds
+from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.place import by_line, chunk_of, line_of, longs
 
 PENDING: Final = "pending"

@@ -7,7 +7,7 @@ others by attempt; a few are above the retry cap. All places follow from i, so n
 from dataclasses import dataclass
 from functools import cached_property
 
-from delayed_topics_audit.facts import Bounds
+from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.places import Declared, Promise
 from delayed_topics_core import headers as own
 from pyspark.sql import Column, DataFrame, SparkSession

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from delayed_topics_audit import checks, facts
-from delayed_topics_audit.facts import Bounds
+from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.place import DOORS, PARTITION_BITS, name_of
 from delayed_topics_audit.places import FATES, FLAWS, Promise, flawed, places_of
 from delayed_topics_audit.session import table
