@@ -101,11 +101,6 @@ class Connection:
             raise ConnectionInvalid(f"security protocol {self.security_protocol} must go with a SASL mechanism")
         if (self.username is None) != (self.password is None):
             raise ConnectionInvalid("a username and a password must be given together")
-        if (
-            len({given is None for given in (self.token_endpoint_url, self.oauth_client_id, self.oauth_client_secret)})
-            > 1
-        ):
-            raise ConnectionInvalid("a token endpoint, a client id and a client secret must be given together")
         if (self.certificate_pem is None) != (self.key_pem is None):
             raise ConnectionInvalid("a client certificate (tls.crt) and its key (tls.key) must be given together")
 
