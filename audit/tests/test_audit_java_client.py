@@ -8,6 +8,7 @@ from confluent_kafka import Producer
 from delayed_topics_audit import sources
 from delayed_topics_audit.errors import AuditFailed
 from delayed_topics_audit.sources import java_client, java_options, offsets_in_a_task
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import NewTopicSpec
@@ -71,7 +72,7 @@ def test_tasks_are_small_until_there_are_too_many_of_them(
 @pytest.mark.broker
 @pytest.mark.spark
 @pytest.mark.slow
-def test_spark_reads_by_tokens_that_a_connection_with_oauthbearer_asks_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_reads_by_tokens_and_its_clients_renew_them(spark: SparkSession, tmp_path: Path) -> None:
     """A Kafka client of Java takes no token endpoint that its machine was not started with."""
     with oauth_kafka(tmp_path) as kafka:
         KafkaAdmin(kafka.connection).create_topics([NewTopicSpec(name="orders", partitions=1, replication_factor=1)])
@@ -86,3 +87,37 @@ def test_spark_reads_by_tokens_that_a_connection_with_oauthbearer_asks_for(spark
         rows = sources.read(spark, kafka.connection, "orders", [0], [3]).select("value").collect()
         assert [bytes(row["value"]) for row in rows] == [b"0", b"1", b"2"]
         assert kafka.tokens.given > given
+
+        consumer, given = java_consumer(spark, java_client(kafka.connection), "orders"), kafka.tokens.given
+        try:
+
+            def renewed() -> bool:
+                """Each poll raises what reading can't go on with."""
+                polled(spark, consumer, "orders")
+                return kafka.tokens.given >= given + 4  # two of each client
+
+            wait_until(renewed, what="tokens are renewed")
+            producer.produce("orders", b"late")
+            assert producer.flush(60) == 0
+            wait_until(lambda: "late" in polled(spark, consumer, "orders"), what="reading goes on by new tokens")
+        finally:
+            consumer.close()
+
+
+def java_consumer(spark: SparkSession, properties: dict[str, str], topic: str) -> Any:
+    """Of the one partition, as Spark makes one for a task."""
+    jvm: Any = spark._jvm
+    given = jvm.java.util.HashMap()
+    strings = "org.apache.kafka.common.serialization.StringDeserializer"
+    further = {**dict.fromkeys(("key.deserializer", "value.deserializer"), strings), "auto.offset.reset": "earliest"}
+    for name, value in {**properties, **further}.items():
+        given.put(name, value)
+    consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(given)
+    consumer.assign([jvm.org.apache.kafka.common.TopicPartition(topic, 0)])
+    return consumer
+
+
+def polled(spark: SparkSession, consumer: Any, topic: str) -> list[str]:
+    jvm: Any = spark._jvm
+    records = consumer.poll(jvm.java.time.Duration.ofMillis(200))
+    return [str(record.value()) for record in records.records(jvm.org.apache.kafka.common.TopicPartition(topic, 0))]

@@ -30,12 +30,13 @@ _SECURITY = "org.apache.kafka.common.security.oauthbearer"
 
 
 class TokenEndpoint:
-    """Gives signed tokens to one client; a context. `given`: how many so far."""
+    """Gives signed tokens to one client; a context. `given`: how many so far. `away`: nobody gets any."""
 
     def __init__(self, folder: Path, *, lifetime_seconds: int) -> None:
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self._lifetime_seconds = lifetime_seconds
         self.given = 0
+        self.away = False
         self.authority = CertificateAuthority(folder)
         pair = self.authority.issue("token-endpoint", common_name="login", names=[LOOPBACK])
         self.jwks = folder / "jwks.json"
@@ -55,6 +56,8 @@ class TokenEndpoint:
         self._server.server_close()
 
     def _answer(self, authorization: str | None, form: Mapping[str, list[str]]) -> tuple[int, dict[str, object]]:
+        if self.away:
+            return 503, {"error": "temporarily_unavailable"}
         if authorization != f"Basic {base64.b64encode(f'{CLIENT_ID}:{CLIENT_SECRET}'.encode()).decode()}":
             return 401, {"error": "invalid_client", "error_description": "unknown client, or wrong secret"}
         if form != {"grant_type": ["client_credentials"], "scope": [SCOPE]}:

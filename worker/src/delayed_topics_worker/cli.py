@@ -42,7 +42,8 @@ EXIT_CONFIG = 2
     default=Path("/etc/delayed-topics/connection"),
     show_default=True,
     help="Folder of a mounted Secret: bootstrap-servers, and security-protocol, sasl-mechanism, username, password, "
-    "ca.crt, tls.crt, tls.key as needed.",
+    "ca.crt, tls.crt, tls.key as needed; for tokens token-endpoint-url, token-endpoint-ca.crt, oauth-client-id, "
+    "oauth-client-secret, oauth-scope, oauth-extensions.",
 )
 def main(config_path: Path, connection_path: Path) -> None:
     """Release the due records of delayed topics, hop the others, until SIGTERM.
