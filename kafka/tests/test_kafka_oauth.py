@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from delayed_topics_core.names import REGISTRY_TOPIC
 from delayed_topics_core.registry import TopicsRecord
 from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.errors import TokenMissing
+from delayed_topics_kafka.reader import PartitionReader
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
 from delayed_topics_kafka_testing.oauth import OAuthKafka, oauth_kafka
@@ -57,3 +59,8 @@ def test_a_token_endpoint_that_refuses_or_is_away_is_said_with_what_to_do(kafka:
         with pytest.raises(TokenMissing, match=f"token endpoint gave no token .*{words}.*correct client id") as told:
             admin.describe_cluster()
         assert "s3cret" not in str(told.value)
+    with (
+        PartitionReader(connection, REGISTRY_TOPIC, client_id="test") as reader,
+        pytest.raises(TokenMissing, match=f"token endpoint gave no token .*{words}"),
+    ):
+        reader.catch_up(3, lambda _: None)

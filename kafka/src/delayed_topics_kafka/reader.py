@@ -5,6 +5,7 @@ It does so in pieces, so that a topic of a million records takes no more memory 
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from threading import Event
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +21,7 @@ from delayed_topics_kafka.errors import (
     RegistryLost,
     TopicMissing,
     door_error,
+    is_token_failure,
     kafka_error,
     making_client,
 )
@@ -72,11 +74,13 @@ class PartitionReader(Closing):
         self._bootstrap_servers = connection.bootstrap_servers
         self._topic = topic
         self._stranded = Event()
+        self._no_token: list[KafkaError] = []
         self._config: dict[str, Any] = {
             **when_stranded(self._stranded.set),  # which a connection can turn off
             **FETCHED_AHEAD,
             **connection.client_config(),
             "client.id": client_id,
+            "error_cb": partial(_note_no_token, self._no_token),
             "group.id": "delayedtopics.readers",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -139,7 +143,9 @@ class PartitionReader(Closing):
 
         until_true(answered, deadline)
         if isinstance(answers[-1], KafkaError):
-            raise self._error(answers[-1])
+            self._read(0)  # the client tells of a token endpoint that failed only then
+            raise self._error(self._no_token[-1] if self._no_token else answers[-1])
+        self._no_token.clear()
         return answers[-1]
 
     def _ask_end(self, timeout_seconds: float) -> int | KafkaError:
@@ -200,3 +206,9 @@ class PartitionReader(Closing):
                 f"{where} doesn't exist: is the operator of delayed topics connected to it?", code=found.code
             )
         return found
+
+
+def _note_no_token(told: list[KafkaError], error: KafkaError) -> None:
+    """Of no object, as in calls.py."""
+    if is_token_failure(error):
+        told.append(error)
