@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 __all__ = ["Right", "missed", "used"]
 
 REFUSAL = re.compile(r'User "(.+?)" cannot (\w+) resource "(.+?)" in API group "(.*?)"')
+ROLES_UNKNOWN = re.compile(r'clusterrole\.rbac\.authorization\.k8s\.io "system:discovery" not found')
+"""An API server that has just started answers before it has read its roles, that of everybody among them."""
 
 
 class Right(NamedTuple):
@@ -36,8 +38,9 @@ def used(log: Path, user: str, *, begin: int = 0) -> Iterator[Right]:
 def missed(log: Path, user: str, *, begin: int = 0) -> Iterator[Right]:
     """The rights for lack of which requests of `user` were refused, in the order of the requests. `begin` as above."""
     for answered in _answered(log, user, begin):
-        found = REFUSAL.search(answered["responseStatus"].get("message", ""))
-        if found is not None:
+        message = answered["responseStatus"].get("message", "")
+        found = REFUSAL.search(message)
+        if found is not None and not ROLES_UNKNOWN.search(message):
             _, verb, resource, group = found.groups()
             yield Right(group, resource, verb)
 
