@@ -155,7 +155,7 @@ def relay_delays(relayed: Relayed) -> None:
 
 
 @pytest.fixture(scope="module")
-def relayed(broker: Broker) -> Relayed:
+def amid_a_rejection(broker: Broker) -> Relayed:
     connection = Connection(bootstrap_servers=broker.bootstrap)
     admin = KafkaAdmin(connection)
     names = TopicNames.of(f"audited-{uuid.uuid4().hex[:8]}")
@@ -186,9 +186,16 @@ def relayed(broker: Broker) -> Relayed:
     return topic
 
 
+@pytest.fixture(scope="module")
+def relayed(amid_a_rejection: Relayed) -> Relayed:
+    """Whose consumer has taken its rejection back."""
+    amid_a_rejection.rejecting.abort_transaction()
+    return amid_a_rejection
+
+
 @pytest.fixture
-def judged(spark: SparkSession, relayed: Relayed) -> Callable[[AuditWindow], Result]:
-    return lambda window: audit(window, relayed.connection, lambda: spark, print).result
+def judged(spark: SparkSession, amid_a_rejection: Relayed) -> Callable[[AuditWindow], Result]:
+    return lambda window: audit(window, amid_a_rejection.connection, lambda: spark, print).result
 
 
 def copy_of_a_release(relayed: Relayed) -> Message:
@@ -200,10 +207,10 @@ def copy_of_a_release(relayed: Relayed) -> Message:
 
 
 def test_a_clean_run_is_called_clean_and_one_lost_and_one_doubled_are_found(
-    relayed: Relayed, judged: Callable[[AuditWindow], Result]
+    amid_a_rejection: Relayed, judged: Callable[[AuditWindow], Result], request: pytest.FixtureRequest
 ) -> None:
-    window = relayed.freeze()
-    relayed.rejecting.abort_transaction()
+    window = amid_a_rejection.freeze()
+    relayed: Relayed = request.getfixturevalue("relayed")
     clean = judged(window)
     dead = RECORDS // DEAD
     hopped = RECORDS // 2 - PARTITIONS  # the last of each partition is of level 2, no hundredth one is

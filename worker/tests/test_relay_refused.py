@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Reason
-from delayed_topics_devcluster.kafka import java_tool
+from delayed_topics_devcluster.kafka import limit_producer
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
@@ -15,22 +15,6 @@ from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.world import World
 
 pytestmark = pytest.mark.broker
-
-
-def slow_copies(world: World, member: str, *, bytes_per_second: int) -> None:
-    """Kafka's quota: acknowledgements take their time."""
-    java_tool(
-        "kafka.admin.ConfigCommand",
-        *("--bootstrap-server", world.connection.bootstrap_servers, "--alter"),
-        *(
-            "--add-config",
-            f"producer_byte_rate={bytes_per_second}",
-            "--entity-type",
-            "clients",
-            "--entity-name",
-            member,
-        ),
-    )
 
 
 def alarmed(worker: WorkerProcess, reason: Reason) -> None:
@@ -66,7 +50,7 @@ def test_with_exactly_once_nothing_is_lost_while_partitions_stop_and_large_recor
     """A record that is too large ends the transaction that it is in, with the copies of all partitions. Partitions stop and
     go on meanwhile: the registry notes another ready topic, and then the right one again."""
     orders = world.declare((0,), front_partitions=3, config={"ready": {"max.message.bytes": "100000"}})
-    slow_copies(world, "orders-0", bytes_per_second=150_000)
+    limit_producer(world.connection.bootstrap_servers, "orders-0", 150_000)
     worker = world.start(orders, guarantee="ExactlyOnce")
     ready = world.admin.describe_topics([orders.names.ready])[orders.names.ready]
     assert isinstance(ready, TopicInfo)

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from zipfile import ZipFile
 
 from delayed_topics_devcluster.commands import run
 from delayed_topics_devcluster.errors import PreconditionError
@@ -12,7 +13,16 @@ from delayed_topics_devcluster.locks import made_once
 from delayed_topics_devcluster.paths import IMAGE_SOURCES, cache_dir
 from delayed_topics_devcluster.preconditions import require_java, require_java_compiler, require_maven
 
-__all__ = ["QUICK", "compiled", "java_command", "java_tool", "kafka_jars", "maven_jars", "refusing_policy"]
+__all__ = [
+    "QUICK",
+    "compiled",
+    "java_command",
+    "java_tool",
+    "kafka_jars",
+    "limit_producer",
+    "maven_jars",
+    "refusing_policy",
+]
 
 POM = IMAGE_SOURCES / "kafka" / "pom.xml"
 LOGGING = IMAGE_SOURCES / "kafka" / "log4j2.properties"
@@ -104,3 +114,23 @@ def java_tool(
         text_in=text_in,
         environment={"KAFKA_LOG_LEVEL": "WARN", **(environment or {})},
     )
+
+
+def limit_producer(bootstrap: str, client_id: str, bytes_per_second: int | None) -> None:
+    """Kafka's quota for what a client produces, a broker; None takes it away. Acknowledgements then take their time."""
+    rate = f"producer_byte_rate={bytes_per_second}" if bytes_per_second is not None else "producer_byte_rate"
+    java_tool(
+        _config_command(),
+        *("--bootstrap-server", bootstrap, "--entity-type", "clients", "--entity-name", client_id),
+        *("--alter", "--add-config" if bytes_per_second is not None else "--delete-config", rate),
+    )
+
+
+def _config_command() -> str:
+    """Kafka 4.4 has it in another package than 4.0."""
+    moved = "org/apache/kafka/tools/ConfigCommand.class"
+    for jar in kafka_jars().glob("kafka-tools-*.jar"):
+        with ZipFile(jar) as classes:
+            if moved in classes.namelist():
+                return moved.removesuffix(".class").replace("/", ".")
+    return "kafka.admin.ConfigCommand"

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from delayed_topics_core.headers import Header
 from delayed_topics_devcluster.errors import NotInTimeError
-from delayed_topics_devcluster.kafka import java_tool
+from delayed_topics_devcluster.kafka import java_tool, limit_producer
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
@@ -160,16 +160,7 @@ class Stage(Closing):
 
     def limit_copies(self, bytes_per_second: int | None) -> None:
         """Kafka's quota for what worker 0 produces; None takes it away."""
-        change = (
-            f"add-config=producer_byte_rate={bytes_per_second}"
-            if bytes_per_second
-            else "delete-config=producer_byte_rate"
-        )
-        java_tool(
-            "kafka.admin.ConfigCommand",
-            *("--bootstrap-server", self.world.connection.bootstrap_servers, "--alter", f"--{change}"),
-            *("--entity-type", "clients", "--entity-name", member_name(0)),
-        )
+        limit_producer(self.world.connection.bootstrap_servers, member_name(0), bytes_per_second)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """What retention does."""
