@@ -38,11 +38,12 @@ def scene(api: KubeApi, broker: Broker) -> Iterator[Scene]:
     The operator has the rights of the chart, and needs no others.
     """
     made = Scene(api, broker, OperatorProcess(api, "--resync-seconds=3"))
-    begin = api.server.audit_log.stat().st_size
+    log = api.server.audit_log
+    begin = log.stat().st_size
     try:
         made.open()
         yield made
         if not made.rights_are_taken:
-            assert set(missed(api.server.audit_log, OPERATOR, begin=begin)) == set()
+            assert set(missed(log, OPERATOR, begin=begin, unready=api.server.unready)) == set()
     finally:
         made.close()

@@ -63,6 +63,8 @@ class ApiServer(WithTools):
         self._programs = binaries()
         self._etcd_port, self._peer_port, self._port = free_ports(3)
         self._running: dict[str, Process] = {}
+        self.unready: list[range] = []
+        """Bytes of the audit log that were written before the server was ready again."""
 
     @property
     def url(self) -> str:
@@ -128,8 +130,10 @@ class ApiServer(WithTools):
         self._running.pop("kube-apiserver").kill()
 
     def start_server_again(self) -> None:
+        begin = self.audit_log.stat().st_size
         self._start_server()
         self._wait(self._ready, "the API server is ready")
+        self.unready.append(range(begin, self.audit_log.stat().st_size))
 
     def pause_server(self) -> None:
         """Connections stay open and nothing answers."""

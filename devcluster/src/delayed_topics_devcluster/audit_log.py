@@ -2,15 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 __all__ = ["Right", "missed", "used"]
 
 REFUSAL = re.compile(r'User "(.+?)" cannot (\w+) resource "(.+?)" in API group "(.*?)"')
-ROLES_UNKNOWN = re.compile(r'clusterrole\.rbac\.authorization\.k8s\.io "system:discovery" not found')
-"""An API server that has just started answers before it has read its roles, that of everybody among them."""
 
 
 class Right(NamedTuple):
@@ -35,21 +33,25 @@ def used(log: Path, user: str, *, begin: int = 0) -> Iterator[Right]:
                 yield right._replace(verb="create")
 
 
-def missed(log: Path, user: str, *, begin: int = 0) -> Iterator[Right]:
-    """The rights for lack of which requests of `user` were refused, in the order of the requests. `begin` as above."""
-    for answered in _answered(log, user, begin):
-        message = answered["responseStatus"].get("message", "")
-        found = REFUSAL.search(message)
-        if found is not None and not ROLES_UNKNOWN.search(message):
+def missed(log: Path, user: str, *, begin: int = 0, unready: Sequence[range] = ()) -> Iterator[Right]:
+    """The rights for lack of which requests of `user` were refused, in the order of the requests. `begin` as above. `unready`: bytes
+    that the server wrote before it was ready: it answers before it has read its roles and who has them."""
+    for answered in _answered(log, user, begin, unready):
+        found = REFUSAL.search(answered["responseStatus"].get("message", ""))
+        if found is not None:
             _, verb, resource, group = found.groups()
             yield Right(group, resource, verb)
 
 
-def _answered(log: Path, user: str, begin: int) -> Iterator[dict[str, Any]]:
+def _answered(log: Path, user: str, begin: int, unready: Sequence[range] = ()) -> Iterator[dict[str, Any]]:
     """A watch is there twice: when it begins and when it ends."""
-    with log.open() as lines:
-        lines.seek(begin)
+    with log.open("rb") as lines:
+        end = lines.seek(begin)
         for line in lines:
+            at, end = end, end + len(line)
             # The last line may still be written to.
-            if line.endswith("\n") and user in line and (entry := json.loads(line))["user"]["username"] == user:
+            if not line.endswith(b"\n") or user.encode() not in line or any(at in before for before in unready):
+                continue
+            entry = json.loads(line)
+            if entry["user"]["username"] == user:
                 yield entry
