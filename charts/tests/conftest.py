@@ -40,7 +40,7 @@ OTHER_FLAGS: tuple[dict[str, Any], ...] = (
     {"evaluationKafka": {"persistence": {"enabled": True, "storageClassName": "fast"}}},
     {"crds": {"install": False}},
     {"networkPolicies": {"enabled": True, "scrapers": [{"namespaceSelector": {}}], "kafkaPorts": [9098]}},
-    {"tenantNamespaces": [TENANT]},
+    {"tenantNamespaces": [TENANT], "tenantNamespaceSelector": {"matchLabels": {"team": "shop"}}},
     {"audits": {"executors": {"enabled": True}}},
     {"monitoring": {part: {"enabled": True, "labels": {"team": "a"}} for part in ("podMonitor", "rules", "dashboard")}},
     {"images": {"pullPolicy": "Always", "pullSecrets": [{"name": "registry"}]}},
@@ -74,13 +74,15 @@ def helm() -> Cluster:
 
 @pytest.fixture(scope="session")
 def render(helm: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Render:
-    """`render(values…)`: the objects that the chart makes of them. Raises CommandFailedError if Helm refuses."""
+    """`render(values…)`: the objects that the chart makes of them, or of the template `only`. Raises CommandFailedError if Helm
+    refuses."""
     file = tmp_path_factory.mktemp("chart") / "values.json"
 
-    def rendered(*values: dict[str, Any], release: str = "delayed-topics") -> list[Manifest]:
+    def rendered(*values: dict[str, Any], release: str = "delayed-topics", only: str = "") -> list[Manifest]:
         file.write_text(json.dumps(merged(*values)))
+        shown = ("--show-only", f"templates/{only}") if only else ()
         printed = helm.helm(
-            *("template", release, CHART, "--namespace", NAMESPACE, "--kube-version", "1.34", "--values", file)
+            *("template", release, CHART, "--namespace", NAMESPACE, "--kube-version", "1.34", "--values", file, *shown)
         )
         return [document for document in yaml.load_all(printed, Loader=yaml.CSafeLoader) if document]
 

@@ -78,6 +78,19 @@ def test_the_operator_may_work_in_its_namespace_and_in_the_tenants(render: Any) 
     assert bound == {"chart-test": "chart-test", "shop": "chart-test", "bank": "chart-test"}
 
 
+def test_what_the_chart_makes_in_a_tenants_namespace_can_be_had_without_the_rest(render: Any) -> None:
+    flags = {"audits": {"executors": {"enabled": True}}, "networkPolicies": {"enabled": True}}
+    every = render({"tenantNamespaces": ["shop"]}, flags)
+    alone = render({"tenantNamespaces": ["shop"]}, flags, only="tenant-namespaces.yaml")
+    assert alone == [found for found in every if found["metadata"].get("namespace") == "shop"]
+    assert len(alone) == 7
+    known_by_label = {"tenantNamespaceSelector": {"matchLabels": {"delayed-topics": "own"}}}
+    without = render(known_by_label, flags)
+    assert {found["metadata"].get("namespace") for found in without} == {None, "chart-test", "chart-test-audits"}
+    assert '--tenant-selector={"matchLabels":{"delayed-topics":"own"}}' in operator_arguments(without)
+    assert not any(argument.startswith("--tenant-selector") for argument in operator_arguments(render()))
+
+
 def test_jobs_and_pods_are_where_audits_are_and_not_beside_the_operators_secrets(render: Any) -> None:
     objects = render({"tenantNamespaces": ["shop"], "audits": {"executors": {"enabled": True}}})
     bound = bound_to(objects, "chart-test:delayed-topics-audits")

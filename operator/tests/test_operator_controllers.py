@@ -24,6 +24,7 @@ from delayed_topics_operator.plan import ApplyChild, Plan
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
+from delayed_topics_operator.tenants import Tenants
 from delayed_topics_operator.tenure import Tenure
 from delayed_topics_operator.usage import Usage
 from delayed_topics_operator_testing.world import resource, usable
@@ -64,6 +65,7 @@ def connections(store: Store, *, kube: Kubernetes | None = None, **settings: Any
         news=lambda *_: None,
         cluster="cluster",
         tenure=Tenure.without_end(),
+        tenants=Tenants(made, store),
     )
 
 
@@ -249,6 +251,7 @@ def controller(kind: type[DelayedTopics], kube: Any) -> DelayedTopics:
         recorder=None,  # type: ignore[arg-type]
         connections=connections(store),
         usage=Usage(store=store, settings=settings, cluster="c", changed=lambda _: None),
+        tenants=Tenants(settings, store),
         cluster="c",
     )
 

@@ -1,5 +1,6 @@
 """A tenant's own KafkaConnection: everything lives in the tenant's namespace, where the operator is let in."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -75,3 +76,46 @@ def test_missing_credentials_are_named_until_they_are_there(tenant: Scene) -> No
     assert f"Secret {tenant.namespace}/login does not exist" in tenant.condition("Ready")["message"]
     tenant.api.apply(connection(tenant))
     tenant.wait_until_served()
+
+
+@pytest.fixture
+def labelled(api: KubeApi, broker: Broker) -> Iterator[Scene]:
+    """A scene whose operator knows tenants by the label `own-kafka`, and has rights in the namespace of this test."""
+    made = Scene(api, broker, OperatorProcess(api))
+    selector = json.dumps({"matchLabels": {"own-kafka": made.namespace}})
+    made.operator = OperatorProcess(api, "--resync-seconds=600", f"--tenant-selector={selector}")
+    try:
+        made.open(let_in=True)
+        yield made
+    finally:
+        made.close()
+
+
+def ready(scene: Scene) -> Manifest:
+    """The condition of its connection."""
+    found = scene.api.get("KafkaConnection", "mine", scene.namespace)
+    assert found is not None
+    return next(condition for condition in found["status"]["conditions"] if condition["type"] == "Ready")
+
+
+def test_a_namespace_that_gets_the_label_is_served_at_once_and_left_alone_when_it_has_lost_it(labelled: Scene) -> None:
+    scene = labelled
+    scene.api.apply(connection(scene))
+    scene.apply(connectionRef=OWN)
+    scene.wait_for("Ready", "False", "NotAllowed")
+    assert "tenantNamespaceSelector" in scene.condition("Ready")["message"]
+    assert scene.topics() == {}
+    scene.api.kubectl("label", "namespace", scene.namespace, f"own-kafka={scene.namespace}")
+    scene.wait_until_served()
+    workers = scene.stateful_set()
+    assert workers is not None
+    name = workers["metadata"]["name"]
+    scene.patch("StatefulSet", name, {"spec": {"replicas": 0}}, namespace=scene.namespace)  # its objects are watched
+    scene.wait(lambda: (scene.stateful_set() or {})["spec"]["replicas"] == 1, "what was changed by hand is repaired")
+    scene.api.kubectl("label", "namespace", scene.namespace, "own-kafka-")
+    scene.wait_for("Ready", "False", "NotAllowed")
+    assert scene.stateful_set() is not None
+    scene.wait(lambda: ready(scene)["reason"] == "NotAllowed", "its connection is not used any more")
+    scene.api.kubectl("label", "namespace", scene.namespace, f"own-kafka={scene.namespace}")
+    scene.wait_for("TopicsReady", "True")
+    scene.wait(lambda: scene.condition("Ready").get("reason") != "NotAllowed", "it is served again")

@@ -58,11 +58,6 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* The namespaces that the operator may work in: the release's and the tenants'. */}}
-{{- define "delayed-topics.namespaces" -}}
-{{- prepend .Values.tenantNamespaces .Release.Namespace | uniq | toJson -}}
-{{- end -}}
-
 {{/* Where audits of cluster connections run: in a namespace without the operator's Secrets. */}}
 {{- define "delayed-topics.auditNamespace" -}}
 {{- $name := .Values.audits.namespace | default (printf "%s-audits" (.Release.Namespace | trunc 56)) -}}

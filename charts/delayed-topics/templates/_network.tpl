@@ -57,3 +57,28 @@ spec:
 {{- include "delayed-topics.toDns" . }}
 - ports: {{- include "delayed-topics.tcpPorts" $ports | nindent 4 }}
 {{- end -}}
+
+{{/* Takes a dict of root and namespace, as what follows. */}}
+{{- define "delayed-topics.workersPolicy" }}
+{{- $pods := dict "app.kubernetes.io/name" "delayed-topics-worker" "app.kubernetes.io/managed-by" "delayed-topics-operator" }}
+{{- include "delayed-topics.networkPolicy" (dict "root" .root "name" "delayed-topics-worker" "namespace" .namespace "part" "worker"
+  "pods" $pods) }}
+  ingress:
+    {{- include "delayed-topics.scraped" .root | nindent 4 }}
+  egress:
+    {{- include "delayed-topics.toDnsAndKafka" .root | nindent 4 }}
+{{- end }}
+
+{{- define "delayed-topics.auditsPolicy" }}
+{{- $pods := dict "app.kubernetes.io/name" "delayed-topics-audit" "app.kubernetes.io/managed-by" "delayed-topics-operator" }}
+{{- $ports := concat .root.Values.networkPolicies.apiServerPorts .root.Values.networkPolicies.storagePorts }}
+{{- include "delayed-topics.networkPolicy" (dict "root" .root "name" "delayed-topics-audit" "namespace" .namespace "part" "audit"
+  "pods" $pods) }}
+  # Spark's executors and the Job that leads them find each other at ports that they choose.
+  ingress:
+    - from: [{podSelector: {matchLabels: {{ toJson $pods }}}}]
+  egress:
+    {{- include "delayed-topics.toDnsAndKafka" .root | nindent 4 }}
+    - to: [{podSelector: {matchLabels: {{ toJson $pods }}}}]
+    - ports: {{- include "delayed-topics.tcpPorts" $ports | nindent 8 }}
+{{- end }}

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import click
 import yaml
+from delayed_topics_crds.pods import LabelSelector
+from pydantic import ValidationError
 
 from delayed_topics_operator.default_connection import apply_default_connection
 from delayed_topics_operator.errors import KubeError, TenureOver
@@ -18,10 +20,11 @@ from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.http import Health, serve
 from delayed_topics_operator.lease import Candidate, Elector, Times
 from delayed_topics_operator.observe.children import WATCHED
+from delayed_topics_operator.reconcile.invalid import problems
 from delayed_topics_operator.runtime import CLUSTER_WIDE, Runtime
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.tenure import Tenure
-from delayed_topics_operator.watch import Watch
+from delayed_topics_operator.watch import Watches
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +40,15 @@ def _pairs(_context: click.Context, _parameter: click.Parameter, given: tuple[st
             raise click.BadParameter(f"{pair!r} must be KEY=VALUE")
         found[key] = value
     return found
+
+
+def _selector(_context: click.Context, _parameter: click.Parameter, given: str | None) -> LabelSelector | None:
+    if given is None:
+        return None
+    try:
+        return LabelSelector.model_validate_json(given)
+    except ValidationError as e:
+        raise click.BadParameter(f"it must be a LabelSelector in JSON: {problems(e)}") from e
 
 
 @click.group()
@@ -63,6 +75,12 @@ def main() -> None:
     "tenant_namespaces",
     multiple=True,
     help="A namespace that lets the operator in, for KafkaConnections there. May be repeated.",
+)
+@click.option(
+    "--tenant-selector",
+    callback=_selector,
+    metavar="JSON",
+    help='Labels by which further such namespaces are known, as a LabelSelector: {"matchLabels": {"delayed-topics": "own"}}',
 )
 @click.option("--worker-image", required=True, help="Image of the worker pods.")
 @click.option("--audit-image", required=True, help="Image of the audit Jobs.")
@@ -208,16 +226,12 @@ async def _reconcile(
     health.runtime = runtime
     if default_connection is not None:
         await _until_done(lambda: apply_default_connection(kube, default_connection, namespace=settings.namespace))
-    watches = (
-        Watch(None, CLUSTER_WIDE, runtime.seen),
-        *(Watch(namespace, WATCHED, runtime.seen) for namespace in runtime.worker_namespaces),
-    )
-    for watch in watches:
-        watch.start()
+    watches = Watches(CLUSTER_WIDE, WATCHED, runtime.seen)
+    runtime.follow = watches.follow
     try:
         await runtime.run()
     finally:
-        await asyncio.gather(*(watch.stop() for watch in watches))
+        await watches.stop()
 
 
 async def _cluster_uid(kube: Kube) -> str:

@@ -4,7 +4,8 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
+from contextlib import suppress
 
 from delayed_topics_crds import GROUP
 
@@ -24,6 +25,7 @@ from delayed_topics_operator.orphans import Sweeper
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Indexer, Manifest, Store, namespaces
+from delayed_topics_operator.tenants import Tenants
 from delayed_topics_operator.tenure import Tenure
 from delayed_topics_operator.usage import Usage
 
@@ -46,6 +48,10 @@ class Runtime:
         self._sweeper = Sweeper(settings=settings, kube=kube, store=self.store, recorder=self.recorder)
         self.synced = asyncio.Event()
         """Set when everything was listed once."""
+        self.tenants = Tenants(settings, self.store)
+        self.follow: Callable[[Collection[str]], None] = lambda _: None
+        """Called with all namespaces in which the objects of workers are to be watched, whenever they may be others."""
+        self._sooner = asyncio.Event()
         usage = Usage(store=self.store, settings=settings, cluster=cluster, changed=self.wake)
         self.connections = Connections(
             settings=settings,
@@ -58,6 +64,7 @@ class Runtime:
             news=self._connection_news,
             cluster=cluster,
             tenure=tenure,
+            tenants=self.tenants,
         )
         topics = DelayedTopics(
             settings=settings,
@@ -66,6 +73,7 @@ class Runtime:
             recorder=self.recorder,
             connections=self.connections,
             usage=usage,
+            tenants=self.tenants,
             cluster=cluster,
         )
         audits = Audits(
@@ -75,6 +83,7 @@ class Runtime:
             recorder=self.recorder,
             connections=self.connections,
             usage=usage,
+            tenants=self.tenants,
             cluster=cluster,
             changed=self.wake,
         )
@@ -106,6 +115,8 @@ class Runtime:
             return  # of what the operator itself has made (an audit of a schedule) the answer may have come before the watch
         for key in self._concerned(manifest):
             self.wake(key)
+        if manifest["kind"] == "Namespace" and self.tenants.asked_for() != self.tenants.entered:
+            self._sooner.set()
 
     def wake(self, key: Key) -> None:
         runner = self.runners.get(key.kind)
@@ -132,7 +143,7 @@ class Runtime:
         if APIS[kind].group_version.startswith(GROUP):
             yield Key(kind, meta.get("namespace", ""), meta["name"])
         elif kind == "Namespace":
-            yield from self._topics(namespaces, meta["name"])
+            yield from self._resources_in(meta["name"])
         else:
             yield from self._owner(meta.get("labels") or {})
 
@@ -147,6 +158,11 @@ class Runtime:
     def _topics(self, indexer: Indexer, value: Hashable) -> Iterable[Key]:
         for manifest in self.store.by_index("DelayedTopic", indexer, value):
             yield Key("DelayedTopic", manifest["metadata"]["namespace"], manifest["metadata"]["name"])
+
+    def _resources_in(self, namespace: str) -> Iterable[Key]:
+        for kind in ("KafkaConnection", "DelayedTopic", "DelayedTopicAudit"):
+            for manifest in self.store.by_index(kind, namespaces, namespace):
+                yield Key(kind, namespace, manifest["metadata"]["name"])
 
     def _connection_changed(self, connection: Key) -> None:
         for key in self._topics(connections, connection):
@@ -164,7 +180,9 @@ class Runtime:
                 self.synced.set()
                 await self._sweeper.sweep()
             self._count()
-            await asyncio.sleep(self.settings.resync_seconds if complete else min(5.0, self.settings.resync_seconds))
+            seconds = self.settings.resync_seconds if complete else min(5.0, self.settings.resync_seconds)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._sooner.wait(), seconds)
 
     async def resync(self) -> bool:
         """Lists everything again, and wakes whoever has news: watches go silent and miss deletions.
@@ -172,23 +190,36 @@ class Runtime:
         Returns whether all that the operator itself needs was listed; a tenant's namespace that is gone, or lets it in no
         longer, is the tenant's matter.
         """
-        scopes = (
-            *((kind, None, "") for kind in CLUSTER_WIDE),
-            *((kind, namespace, SELECTOR_LABELS) for namespace in self.worker_namespaces for kind in WATCHED),
-        )
-        complete = True
-        for kind, namespace, labels in scopes:
-            try:
-                await self._list(kind, namespace, labels)
-            except KubeError as e:
-                log.warning("resync: %s", e)
-                complete = complete and namespace in self.settings.tenant_namespaces
+        self._sooner.clear()
+        complete = all([await self._listed(kind, None, "") for kind in CLUSTER_WIDE])
+        tenants = self.tenants.asked_for()
+        for kind in WATCHED:
+            complete &= await self._listed(kind, self.settings.namespace, SELECTOR_LABELS)
+            for namespace in tenants - {self.settings.namespace}:
+                await self._listed(kind, namespace, SELECTOR_LABELS)
+        self._enter(tenants)
         return complete
 
-    @property
-    def worker_namespaces(self) -> tuple[str, ...]:
-        """Where workers may be: in each the operator has rights of its own."""
-        return tuple(dict.fromkeys((self.settings.namespace, *self.settings.tenant_namespaces)))
+    def _enter(self, tenants: frozenset[str]) -> None:
+        """What has been listed of them is known; what is of others is of no concern any more."""
+        for namespace in self.tenants.enter(tenants):
+            if not self.tenants.may_use(namespace):
+                for kind in WATCHED:
+                    self.store.replace(kind, (), namespace=namespace, begun_at=time.monotonic())
+            log.info(
+                "namespace %s %s", namespace, "is a tenant's" if namespace in tenants else "is no tenant's any more"
+            )
+            for key in self._resources_in(namespace):
+                self.wake(key)
+        self.follow(self.tenants.worker_namespaces)
+
+    async def _listed(self, kind: str, namespace: str | None, labels: str) -> bool:
+        try:
+            await self._list(kind, namespace, labels)
+        except KubeError as e:
+            log.warning("resync: %s", e)
+            return False
+        return True
 
     async def _list(self, kind: str, namespace: str | None, labels: str) -> None:
         begun_at = time.monotonic()

@@ -4,6 +4,8 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from delayed_topics_crds.pods import LabelSelector
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -11,6 +13,7 @@ class Settings:
     namespace               where the operator runs: Secrets and workers of cluster connections live here
     audit_namespace         where audits of cluster connections run; nothing else is there
     tenant_namespaces       namespaces that let the operator in for their own KafkaConnection
+    tenant_selector         by which labels further ones are known; None: none are
     worker_image            image of the worker pods
     audit_image             image of the audit Jobs
     image_pull_policy       of both
@@ -38,6 +41,7 @@ class Settings:
     worker_image: str
     audit_image: str
     tenant_namespaces: tuple[str, ...] = ()
+    tenant_selector: LabelSelector | None = None
     image_pull_policy: str = "IfNotPresent"
     audit_executors: bool = False
     pod_labels: Mapping[str, str] = field(default_factory=dict)
@@ -59,11 +63,3 @@ class Settings:
     def home(self, connection_kind: str, namespace: str) -> str:
         """The namespace of the workers of a resource in `namespace`."""
         return self.namespace if connection_kind == "ClusterKafkaConnection" else namespace
-
-    def may_use(self, namespace: str) -> bool:
-        """Whether the operator has rights on workers and Secrets in this namespace."""
-        return namespace == self.namespace or namespace in self.tenant_namespaces
-
-    def may_audit(self, namespace: str) -> bool:
-        """Whether the operator has rights on Jobs in this namespace, which are not those on workers."""
-        return namespace == self.audit_namespace or namespace in self.tenant_namespaces

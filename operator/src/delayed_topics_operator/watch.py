@@ -8,7 +8,7 @@ others go on.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -27,6 +27,31 @@ Seen = Callable[[str | None, Manifest], None]
 AGAIN_SECONDS = 5.0
 SERVER_SECONDS = 60
 """A watch ends after this and is begun anew: one that has gone silent is not noticed otherwise."""
+
+
+class Watches:
+    """Of our resources in all namespaces, and of the objects of workers in each namespace that may have any. Belongs to one event loop."""
+
+    def __init__(self, everywhere: Sequence[str], of_workers: Sequence[str], seen: Seen) -> None:
+        """`everywhere`, `of_workers`: kinds."""
+        self._of_workers, self._seen = of_workers, seen
+        self._running: dict[str | None, Watch] = {None: Watch(None, everywhere, seen)}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._running[None].start()
+
+    def follow(self, namespaces: Collection[str]) -> None:
+        """From now on these, and no others."""
+        for namespace in [known for known in self._running if known is not None and known not in namespaces]:
+            ending = asyncio.create_task(self._running.pop(namespace).stop())
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+        for namespace in namespaces:
+            if namespace not in self._running:
+                self._running[namespace] = Watch(namespace, self._of_workers, self._seen)
+                self._running[namespace].start()
+
+    async def stop(self) -> None:
+        await asyncio.gather(*self._ending, *(watch.stop() for watch in self._running.values()))
 
 
 class Watch:

@@ -32,10 +32,12 @@ from delayed_topics_operator.observation import Unusable, Usable
 from delayed_topics_operator.observe.pods import pods_and_warnings
 from delayed_topics_operator.plan import RemoveFinalizer, WriteRegistry
 from delayed_topics_operator.queue import Key
+from delayed_topics_operator.reconcile.access import LET_IN
 from delayed_topics_operator.reconcile.failures import reason_of
 from delayed_topics_operator.reconcile.invalid import in_words
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
+from delayed_topics_operator.tenants import Tenants
 from delayed_topics_operator.translate import FINALIZER, connection_key, wanted
 from delayed_topics_operator.usage import Usage, Use
 
@@ -59,6 +61,7 @@ class Audits:
         recorder: Recorder,
         connections: Connections,
         usage: Usage,
+        tenants: Tenants,
         cluster: str,
         changed: Callable[[Key], None],
     ) -> None:
@@ -69,6 +72,7 @@ class Audits:
         self._recorder = recorder
         self._connections = connections
         self._usage = usage
+        self._tenants = tenants
         self._cluster = cluster
         self._changed = changed
         self._executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
@@ -120,7 +124,7 @@ class Audits:
         warnings: tuple[Manifest, ...] = ()
         # A namespace that is being deleted takes what is in it along, and the operator's rights on it.
         gone = home == key.namespace and self._terminating(key.namespace)
-        if FINALIZER in audit.metadata.finalizers and self._settings.may_audit(home) and not gone:
+        if FINALIZER in audit.metadata.finalizers and self._tenants.may_audit(home) and not gone:
             config_map = await self._kube.find("ConfigMap", home, window_name(name))
             secret = await self._kube.find("Secret", home, secret_name(name)) if home != key.namespace else None
             job = await self._kube.find("Job", home, name)
@@ -198,8 +202,8 @@ class Audits:
     async def _frozen(
         self, key: Key, audit: DelayedTopicAudit, topic: DelayedTopic, home: str
     ) -> AuditWindow | Waiting | Blind | Refused:
-        if not self._settings.may_audit(home):
-            message = f"the operator may not run Jobs in namespace {home}: list it in the chart's tenantNamespaces"
+        if not self._tenants.may_audit(home):
+            message = f"the operator runs no Jobs in namespace {home}: {LET_IN}"
             return Waiting(reason=Reason.NOT_ALLOWED, message=message)
         connection, namespace = connection_key(topic), topic.metadata.namespace or ""
         state, link = self._connections.look(connection)

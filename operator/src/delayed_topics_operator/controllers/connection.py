@@ -45,10 +45,12 @@ from delayed_topics_operator.installation import connections, installation_of, r
 from delayed_topics_operator.observation import Unusable, Usable
 from delayed_topics_operator.observe.secrets import security
 from delayed_topics_operator.queue import Key
+from delayed_topics_operator.reconcile.access import LET_IN
 from delayed_topics_operator.reconcile.failures import reason_of
 from delayed_topics_operator.reconcile.transitions import notices
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.tenants import Tenants
 from delayed_topics_operator.tenure import Tenure
 from delayed_topics_operator.translate import FINALIZER, status_of
 from delayed_topics_operator.usage import Usage
@@ -99,6 +101,7 @@ class Connections:
         news: Callable[[Key, set[str]], None],
         cluster: str,
         tenure: Tenure,
+        tenants: Tenants,
     ) -> None:
         """`changed`: the state of this connection is another, or is known at last. `doubted`: it has to be looked at soon. `news`:
         its registry or events have news of these front topics. `cluster`: the UID of the kube-system namespace."""
@@ -113,6 +116,7 @@ class Connections:
         self._elsewhere = Elsewhere(kube, store, namespace=settings.namespace)
         self._cluster = cluster
         self._tenure = tenure
+        self._tenants = tenants
         self._entries: dict[Key, _Entry] = {}
         self._unlooked_since: dict[Key, datetime] = {}
 
@@ -225,7 +229,7 @@ class Connections:
 
     async def _recorded(self, key: Key, raw: Manifest) -> Manifest:
         """With the annotation that makes this installation the only one that serves it. Raises ConnectionUnusable, NotYet."""
-        if installation_of(raw) is not None or not self._settings.may_use(key.namespace or self._settings.namespace):
+        if installation_of(raw) is not None or not self._tenants.may_use(key.namespace or self._settings.namespace):
             return raw
         try:
             return await record(self._kube, self._store, raw, namespace=self._settings.namespace)
@@ -312,9 +316,9 @@ class Connections:
     async def _connection(self, key: Key, spec: KafkaConnectionSpec) -> Connection:
         """Raises ConnectionUnusable."""
         home = key.namespace or self._settings.namespace
-        if not self._settings.may_use(home):  # else any tenant could have the operator open connections anywhere
+        if not self._tenants.may_use(home):  # else any tenant could have the operator open connections anywhere
             raise ConnectionUnusable(
-                f"the operator has no rights in namespace {home}: list it in the chart's tenantNamespaces",
+                f"the operator does not work in namespace {home}: {LET_IN}",
                 reason=Reason.NOT_ALLOWED,
             )
         try:

@@ -37,6 +37,7 @@ from delayed_topics_operator.reconcile.transitions import notices
 from delayed_topics_operator.reconcile.workers import all_ready
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest, Store, owner_uids
+from delayed_topics_operator.tenants import Tenants
 from delayed_topics_operator.translate import status_of, subject, wanted
 from delayed_topics_operator.usage import Usage, Use
 
@@ -67,6 +68,7 @@ class DelayedTopics:
         recorder: Recorder,
         connections: Connections,
         usage: Usage,
+        tenants: Tenants,
         cluster: str,
     ) -> None:
         """`cluster`: the UID of the kube-system namespace."""
@@ -76,6 +78,7 @@ class DelayedTopics:
         self._recorder = recorder
         self._connections = connections
         self._usage = usage
+        self._tenants = tenants
         self._cluster = cluster
         self._executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
         self._failing_since: dict[Key, datetime] = {}
@@ -174,7 +177,7 @@ class DelayedTopics:
         )
         home = self._settings.home(asked.connection.kind, key.namespace)
         name = manifests.object_name(namespace=key.namespace, name=key.name, home=home)
-        allowed = self._settings.may_use(home)
+        allowed = self._tenants.may_use(home)
         live = {}
         workers: Manifest | None = None
         pods: tuple[Manifest, ...] = ()

@@ -1,6 +1,7 @@
 """May this resource use this connection, and can the connection be used?"""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import Grant
@@ -10,6 +11,9 @@ from delayed_topics_crds.pods import LabelSelector, LabelSelectorRequirement
 from delayed_topics_operator.observation import Observation, Unusable, Usable
 from delayed_topics_operator.plan import Finding, Said
 from delayed_topics_operator.reconcile.pod_template import not_granted
+
+LET_IN: Final = "list it in the chart's tenantNamespaces, or label it as its tenantNamespaceSelector asks"
+"""What a cluster administrator does about a namespace that the operator does not work in."""
 
 
 def check(o: Observation) -> Finding:
@@ -32,8 +36,8 @@ def refused(o: Observation, connection: Usable) -> str | None:
     """Why the connection's owner does not allow this resource, None if it is allowed."""
     if not o.pods.allowed:
         return (
-            f"the operator has no rights in namespace {o.pods.home}: a cluster administrator has to list it in the "
-            "chart's tenantNamespaces, or use a ClusterKafkaConnection"
+            f"the operator does not work in namespace {o.pods.home}: have a cluster administrator {LET_IN}; or use a "
+            "ClusterKafkaConnection"
         )
     if connection.grants is None:
         return None

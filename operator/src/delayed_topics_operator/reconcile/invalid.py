@@ -33,9 +33,13 @@ def reconcile_invalid(raw: Mapping[str, Any], error: ValidationError | SpecInval
 def in_words(error: ValidationError | SpecInvalid) -> str:
     if isinstance(error, SpecInvalid):
         return str(error)
-    problems = [f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors(include_url=False)]
-    more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
-    return f"this resource can't be followed: {'; '.join(problems[:SHOWN])}{more}"
+    return f"this resource can't be followed: {problems(error)}"
+
+
+def problems(error: ValidationError) -> str:
+    every = [f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors(include_url=False)]
+    more = f"; and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
+    return f"{'; '.join(every[:SHOWN])}{more}"
 
 
 def enough_to_delete(raw: Mapping[str, Any]) -> dict[str, Any]:
