@@ -12,7 +12,7 @@ $(SPARK_JARS):
 		&& mvn -q -B -f audit/pom.xml dependency:copy-dependencies -DoutputDirectory=$$fetched >&2 \
 		&& { mv -T $$fetched $@ || rm -r $$fetched; }
 
-.PHONY: audit-mutations audit-freezes bench-audit
+.PHONY: audit-mutations audit-freezes audit-links bench-audit
 audit-mutations: setup $(SPARK_JARS) ## the mutation test of the auditor, 100 seeds on a million records (most of an hour on two cores)
 	@.venv/bin/python -m delayed_topics_audit_testing.mutations --jars $(SPARK_JARS) --results bench/results/audit-mutations.json
 
@@ -20,6 +20,9 @@ WINDOWS ?= 500
 audit-freezes: setup $(SPARK_JARS) ## windows frozen under full traffic, workers killed meanwhile: none sees a loss that is none
 	@.venv/bin/python -m delayed_topics_audit_testing.freezes --jars $(SPARK_JARS) --windows $(WINDOWS) \
 		--results bench/results/audit-freezes.json
+
+audit-links: setup $(SPARK_JARS) ## 24 links of a chain of audits: how often they read each row of Kafka (ARGS="--per-second 5000")
+	@.venv/bin/python -m delayed_topics_audit_testing.links --jars $(SPARK_JARS) --results bench/results/audit-links.json $(ARGS)
 
 bench-audit: setup $(SPARK_JARS) ## how fast an audit is, beside a plain Python consumer (ARGS="--report page.html")
 	@.venv/bin/python -m delayed_topics_audit_testing.bench --jars $(SPARK_JARS) --records 1000000 --records 10000000 \

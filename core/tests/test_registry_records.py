@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.carried import Carried
 from delayed_topics_core.errors import IllegalTopicName, UnreadableRecord
 from delayed_topics_core.events import Event
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
@@ -112,6 +113,7 @@ def state(*records: RegistryRecord) -> RegistryState:
             since_ms=7,
             ready_partitions=2,
             ends={"orders.ready": (8, 9)},
+            carried=Carried(folder="orders-audit-0a1b2c3d", sha256="ab"),
         ),
         TopicsRecord(
             topic="orders",
@@ -127,11 +129,11 @@ def test_every_record_reads_back(record: RegistryRecord) -> None:
     assert decode(record.key, encode(record)) == record
 
 
-def test_a_chain_that_an_older_version_noted_has_no_ends() -> None:
+def test_a_chain_that_an_older_version_noted_has_no_ends_and_carries_nothing() -> None:
     older = b'{"topic":"orders","ids":{},"offsets":{},"since_ms":7,"ready_partitions":2}'
     record = decode("audited/orders", older)
     assert isinstance(record, AuditedRecord)
-    assert record.ends == {}
+    assert (record.ends, record.carried) == ({}, None)
 
 
 def test_a_claim_of_before_there_were_take_overs_reads_as_never_taken() -> None:

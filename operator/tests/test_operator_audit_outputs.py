@@ -5,12 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import Grant, parse
 from delayed_topics_operator.audits.access import Place, refused
 from delayed_topics_operator.audits.observation import Refused
 from delayed_topics_operator.queue import Key
-from delayed_topics_operator_testing.audit_world import AUDIT_NAMESPACE, AuditWorld, audit_resource
+from delayed_topics_operator_testing.audit_world import AUDIT_NAMESPACE, WINDOW, AuditWorld, audit_resource
 
 S3 = {"bucket": "accounts", "prefix": "some/folder", "secretName": "accounts-s3"}
 
@@ -108,7 +109,14 @@ def test_executors_can_write_where_the_account_goes(output: dict[str, Any]) -> N
     assert all(variable in driver["containers"][0]["env"] for variable in container["env"])
 
 
-def test_executors_have_nothing_to_write_without_parquet() -> None:
-    world = begun({"claimName": "accounts"}, spark={"executors": 2})
-    assert world.config_map is not None
-    assert json.loads(world.config_map["data"]["executor.json"])["spec"]["volumes"] == []
+def test_executors_have_nothing_to_write_without_parquet_but_for_what_a_chain_carries() -> None:
+    def volumes(window: AuditWindow) -> list[str]:
+        asked = audit_resource(output={"claimName": "accounts"}, spark={"executors": 2})
+        world = AuditWorld(raw=asked, home="shop", frozen=window)
+        world.settle()
+        assert world.config_map is not None
+        executor = json.loads(world.config_map["data"]["executor.json"])
+        return [volume["name"] for volume in executor["spec"]["volumes"]]
+
+    assert volumes(WINDOW) == []
+    assert volumes(replace(WINDOW, carries=True)) == ["output"]

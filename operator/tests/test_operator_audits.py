@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.carried import Carried
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import AuditedRecord
 from delayed_topics_operator.audits.observation import Blind, Waiting
@@ -133,7 +134,7 @@ def test_an_operator_killed_between_any_two_steps_ends_where_an_undisturbed_one_
 
 def test_an_audit_that_goes_on_from_the_last_notes_where_it_ended_before_it_says_its_verdict() -> None:
     world = running(AuditWorld(raw=audit_resource(window={"sinceLast": True}), frozen=CHAINABLE))
-    world.job_reports("Violated", pending_since_ms=77)
+    world.job_reports("Violated", pending_since_ms=77, carried_sha256="ab")
     with pytest.raises(Stopped):
         world.settle(actions=len(world.done))
     assert "verdict" not in world.status, "a chain may not lose a link that people can see"
@@ -145,6 +146,7 @@ def test_an_audit_that_goes_on_from_the_last_notes_where_it_ended_before_it_says
         since_ms=77,
         ready_partitions=1,
         ends=ENDS,
+        carried=Carried(folder=world.job_name, sha256="ab"),
     )
 
 

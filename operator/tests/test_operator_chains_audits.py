@@ -8,9 +8,18 @@ from typing import Any, cast
 
 import pytest
 from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.carried import Carried
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import TopicNames
-from delayed_topics_core.registry import AuditedRecord, Claim, LayoutRecord, Owner, RegistryState, TopicsRecord, encode
+from delayed_topics_core.registry import (
+    AuditedRecord,
+    Claim,
+    LayoutRecord,
+    Owner,
+    RegistryState,
+    TopicsRecord,
+    encode,
+)
 from delayed_topics_crds.audit import Window as Asked
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
 from delayed_topics_operator.audits.freeze import CLOCKS_MS, ended, freeze
@@ -137,6 +146,16 @@ def test_it_knows_what_has_come_since_the_last_one() -> None:
     assert frozen.new_from_offsets == {"orders.delays": (0, 35), "orders.ready": (32, 0), "orders.dead": (45, 0)}
     assert frozen.unseen == ()
     assert ended(frozen, None).ends == {name: frozen.end_offsets[name] for name in AUDITED.ends}
+
+
+def test_a_link_knows_what_the_one_before_has_written_for_it_and_other_audits_do_not() -> None:
+    written = Carried(folder="orders-audit-0a1b2c3d", sha256="ab")
+    before = replace(AUDITED, carried=written)
+    assert (window(before).carries, window(before).carried) == (True, written)
+    assert AuditWindow.decode(window(before).encode()) == window(before)
+    of_everything = window(before, since_last=False)
+    assert (of_everything.carries, of_everything.carried) == (False, None)
+    assert ended(window(before), None).carried is None, "this one had no output: the next one reads from Kafka"
 
 
 def test_after_an_older_version_it_says_that_it_can_not_know_that() -> None:

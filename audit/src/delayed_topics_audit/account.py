@@ -132,13 +132,15 @@ class Account:
 class Result:
     """What goes to the resource. `account` is None if nothing was counted.
 
-    `pending_since_ms`: when the attempts of what is pending began, at the earliest; for the audit that comes after this one.
+    `pending_since_ms`: when the attempts of what is pending began, at the earliest; `carried_sha256`: the hash of what was written for
+    it; both for the audit that comes after this one.
     """
 
     verdict: Verdict
     message: str
     account: Account | None = None
     pending_since_ms: int | None = None
+    carried_sha256: str | None = None
     offenders: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def encode(self) -> str:

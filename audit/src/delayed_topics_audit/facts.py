@@ -73,10 +73,15 @@ _BOTH, _OUTCOME, _END, _STRANGER, _RECORD, _AGAIN, _DONE = range(7)
 
 
 def of_front(rows: DataFrame, bounds: Bounds) -> DataFrame:
+    return front_facts(parse_front(rows, bounds), bounds)
+
+
+def parse_front(rows: DataFrame, bounds: Bounds) -> DataFrame:
     texts = headers.texts(bounds.sampled(rows, _at(FRONT)), *_OF_RECORD).withColumn("reason", refusals.of_client())
-    parsed = texts.select(
-        *_itself(FRONT), *_as_record(bounds), "reason", _content("f", bounds.front_id).alias("content")
-    )
+    return texts.select(*_itself(FRONT), *_as_record(), "reason", _content("f", bounds.front_id).alias("content"))
+
+
+def front_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
     bits, at_ms = sf.lit(ROOT) + _record_bits(bounds), _believed_ms()
     return _facts(
         parsed,
@@ -93,6 +98,10 @@ def of_front(rows: DataFrame, bounds: Bounds) -> DataFrame:
 
 
 def of_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
+    return delays_facts(parse_delays(rows, bounds), bounds)
+
+
+def parse_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
     """A hop never carries `dt-released`, every copy of a ready record does: a retry that was written directly is none."""
     texts = headers.texts(rows, *_OF_RECORD, *refusals.HOPS, own.ORIGIN)
     looks = (
@@ -107,14 +116,17 @@ def of_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
     )
     hop = sf.col("looks") & sf.col("reason").isNull() & sf.col("root").isNotNull()
     hopped = bounds.sampled(places.withColumn("hop", hop), sf.when(hop, sf.col("root")).otherwise(_at(DELAYS)))
-    parsed = hopped.select(
+    return hopped.select(
         *_itself(DELAYS),
-        *_as_record(bounds),
+        *_as_record(),
         sf.when(~sf.col("hop"), _content("d", bounds.delays_id)).alias("content"),
         "hop",
         "reason",
         *(sf.when(sf.col("hop"), sf.col(name)).alias(name) for name in ("due_ms", "root", "origin")),
     )
+
+
+def delays_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
     judged = headers.true(bounds.begun(sf.col("origin")) & bounds.settled(sf.col("origin")))
     copies = (
         sf.when(judged, _copies(_RECORD, _OUTCOME))
@@ -141,9 +153,13 @@ def of_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
 
 
 def of_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
+    return ready_facts(parse_ready(rows, bounds), bounds)
+
+
+def parse_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
     names = (*headers.IDENTITY, own.ATTEMPT, own.ROOT, own.ORIGIN, own.DUE_AT, own.RELEASED)
     copies = _as_copies(headers.texts(rows, *names), bounds)
-    parsed = copies.select(
+    return copies.select(
         *_itself(READY),
         "origin",
         "root",
@@ -153,6 +169,9 @@ def of_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
         headers.long(sf.substring_index(headers.text(own.RELEASED), ":", -1)).alias("wrote_ms"),
         headers.content(headers.text(own.ROOT)).alias("content"),
     )
+
+
+def ready_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
     known = sf.col("root").isNotNull() & sf.col("attempt").isNotNull() & sf.col("due_ms").isNotNull()
     end = (
         sf.lit(END | END_RELEASED)
@@ -163,10 +182,14 @@ def of_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
 
 
 def of_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
+    return dead_letter_facts(parse_dead_letters(rows, bounds), bounds)
+
+
+def parse_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
     """A consumer's rejection names a ready record as its origin, or none. A forwarder, as Spring's recoverer, keeps the headers of
     the release; a worker never writes `dt-released` there."""
     names = (*headers.IDENTITY, own.ATTEMPT, own.ROOT, own.ORIGIN, own.REASON)
-    parsed = _as_copies(headers.texts(rows, *names), bounds).select(
+    return _as_copies(headers.texts(rows, *names), bounds).select(
         *_itself(DEAD_LETTER),
         "origin",
         "root",
@@ -177,10 +200,18 @@ def of_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
         _is_workers().alias("workers"),
         refusals.told().alias("reason"),
     )
+
+
+def dead_letter_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
     end = sf.lit(END)
     known = sf.col("root").isNotNull() & sf.col("workers")
     rejection = sf.col("chain").isNotNull()
     return _ends(parsed, bounds, DEAD_LETTER, known=known, end=end, stranger=REJECTION, strange=rejection)
+
+
+PARSERS: Final = (parse_front, parse_delays, parse_ready, parse_dead_letters)
+"""Of the four topics, by the door's number: what is needed of a row, whatever the window."""
+OF_PARSED: Final = (front_facts, delays_facts, ready_facts, dead_letter_facts)
 
 
 def _ends(
@@ -242,7 +273,7 @@ def _itself(door: int) -> tuple[Column, ...]:
     )
 
 
-def _as_record(bounds: Bounds) -> tuple[Column, ...]:
+def _as_record() -> tuple[Column, ...]:
     """A copy whose attempt isn't above that of the release it was made from counts as one higher."""
     raised = sf.when(headers.position(own.RELEASED) > 0, _least_attempt())
     attempt = sf.greatest(
@@ -252,8 +283,7 @@ def _as_record(bounds: Bounds) -> tuple[Column, ...]:
         attempt.alias("attempt"),
         headers.small(headers.text(own.DELAY_LEVEL)).alias("level"),
         sf.when(attempt > 0, _chain()).alias("chain"),
-        # what hardly compresses becomes larger by it
-        (refusals.size() * sf.lit(65) >= sf.lit(64 * (bounds.least_limit_bytes - _COPYING_BYTES))).alias("large"),
+        refusals.size().alias("size"),
         refusals.garbled().alias("garbled"),
     )
 
@@ -279,10 +309,12 @@ def _as_copies(texts: DataFrame, bounds: Bounds) -> DataFrame:
 
 
 def _record_bits(bounds: Bounds) -> Column:
+    # what hardly compresses becomes larger by it
+    large = sf.col("size") * sf.lit(65) >= sf.lit(64 * (bounds.least_limit_bytes - _COPYING_BYTES))
     return (
         _bit(RECORD, bounds.belongs(sf.col("at")))
         + _bit(RETRY, sf.col("attempt") > 0)
-        + _bit(LARGE, sf.col("large"))
+        + _bit(LARGE, large)
         + _bit(GARBLED, sf.col("garbled"))
     )
 

@@ -1,8 +1,9 @@
 """One audit: look, read, count, look again, judge."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from itertools import zip_longest
 from typing import Final
 
@@ -18,9 +19,10 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from delayed_topics_audit import blame, facts, session, sources
+from delayed_topics_audit import blame, carried, facts, session, sources
 from delayed_topics_audit.account import BlindSpot, Result, judge, unseen
 from delayed_topics_audit.bounds import Bounds
+from delayed_topics_audit.carried import Table, Unusable
 from delayed_topics_audit.errors import AuditFailed
 from delayed_topics_audit.findings import Findings, Progress, Told, count
 from delayed_topics_audit.output import Output
@@ -32,6 +34,10 @@ from delayed_topics_audit.sight import Sight, look
 FACTS_IN_A_SHUFFLE_PARTITION: Final = 250_000
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 MAX_EVENT_SECONDS: Final = 30.0
+
+Span = tuple[Sequence[int], Sequence[int]]
+Read = Callable[[str, Sequence[int], Sequence[int]], DataFrame]
+"""The rows of a topic, from where up to where, by partition."""
 
 _WHAT_TO_DO: Final = {
     "AuthorizationException": "grant Read to the user of this connection, see docs/security.md",
@@ -64,14 +70,22 @@ def audit(
     def say(text: str) -> None:
         progress(f"[{time.monotonic() - began:6.1f} s] {text}")
 
+    sha256, unused = None, ""
     try:
         spark = started()
         if output is not None:
             output.prepare(spark)
-        say(f"reading {_offsets(window, before):,} offsets of {window.topic} and its three topics")
-        places = _places(spark, connection, window, before)
+        table, unused = _table(spark, output, window)
+        reading = Reading(window=window, sight=before, table=table)
+        say(f"reading {reading.offsets:,} offsets of {window.topic} and its three topics{unused}")
+        read = partial(sources.read, spark, connection)
+        places, blocks = places_and_blocks(spark, read, reading, carries=window.carries and output is not None)
         told = _told(connection, window.topic, say)
-        findings = count(spark, places, window, told, say, offsets_read=_offsets(window, before))
+        findings = count(spark, places, window, told, say, offsets_read=reading.offsets)
+        if output is not None and blocks is not None:
+            since_ms = findings.counted.pending_since_ms
+            sha256 = carried.written(spark, output, window, blocks, bounds_of(window, before), since_ms)
+            say("what the next audit would read again is written for it")
         if output is not None and output.parquet:
             output.write_places(places)
             say(f"every record's account is in {output.folder}")
@@ -85,7 +99,11 @@ def audit(
         ) from e
     after = look(admin, window)
     spots = list({spot.sentence: spot for spot in (*_frozen_blind(window), *before.spots, *after.spots)}.values())
-    return Audited(result=judge(findings.counted, spots), findings=findings)
+    result = judge(findings.counted, spots)
+    return Audited(
+        result=replace(result, message=result.message + unused, carried_sha256=sha256),
+        findings=findings,
+    )
 
 
 def _frozen_blind(window: AuditWindow) -> list[BlindSpot]:
@@ -95,26 +113,72 @@ def _frozen_blind(window: AuditWindow) -> list[BlindSpot]:
     ]
 
 
-def _places(spark: SparkSession, connection: Connection, window: AuditWindow, sight: Sight) -> DataFrame:
-    names = TopicNames.of(window.topic)
+def _table(spark: SparkSession, output: Output | None, window: AuditWindow) -> tuple[Table | None, str]:
+    """What the link before has written for this one; or none, and why what it wrote is not used."""
+    if output is None:
+        return None, "; without an output what the audit before wrote can't be read" if window.carried else ""
+    try:
+        return carried.opened(spark, output, window), ""
+    except Unusable as e:
+        return None, f"; read again from Kafka, without what the audit before wrote: {e}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What is read of the window, and from where."""
+
+    window: AuditWindow
+    sight: Sight
+    table: Table | None = None
+
+    def spans(self, topic: str) -> tuple[Span, Span, Span]:
+        """By partition, from where up to where: of Kafka what is older than the table, what the table has, and of Kafka the rest."""
+        starts, ends = self.sight.starts[topic], self.window.end_offsets[topic]
+        first, last = self.table.covers(topic, starts, ends) if self.table else (starts, starts)
+        return (starts, first), (first, last), (last, ends)
+
+    @property
+    def offsets(self) -> int:
+        """Of Kafka."""
+        spans = [span for topic in self.sight.starts for span in self.spans(topic)[::2]]
+        return sum(sum(to) - sum(from_) for from_, to in spans)
+
+    def parsed(self, read: Read, bounds: Bounds) -> list[DataFrame]:
+        """The rows of the four topics, as `facts.parse_…` makes them."""
+        made = []
+        for door, topic in enumerate(TopicNames.of(self.window.topic).topics):
+            older, known, newer = self.spans(topic)
+            of_kafka = [span for span in (older, newer) if span == newer or span[0] != span[1]]
+            parse = facts.PARSERS[door]
+            rows = [parse(read(topic, *span), bounds) for span in of_kafka]
+            if self.table is not None:
+                rows = [
+                    *map(carried.uniform, rows),
+                    carried.between(carried.rows_of(self.table.blocks, door), *known),
+                ]
+            made.append(reduce(DataFrame.unionAll, rows))
+        return made
+
+
+def places_and_blocks(
+    spark: SparkSession, read: Read, reading: Reading, *, carries: bool
+) -> tuple[DataFrame, DataFrame | None]:
+    """The places; and with `carries` what they were made from, for the next link."""
+    window, sight = reading.window, reading.sight
     bounds, promise = bounds_of(window, sight), promise_of(window)
-    makers = {
-        names.front: facts.of_front,
-        names.delays: facts.of_delays,
-        names.ready: facts.of_ready,
-        names.dead_letter: facts.of_dead_letters,
-    }
-    made = [
-        maker(sources.read(spark, connection, topic, sight.starts[topic], window.end_offsets[topic]), bounds)
-        for topic, maker in makers.items()
-    ]
     context = spark.sparkContext
-    shuffle_partitions = max(context.defaultParallelism, _offsets(window, sight) // FACTS_IN_A_SHUFFLE_PARTITION)
+    offsets = Reading(window=window, sight=sight).offsets
+    shuffle_partitions = max(context.defaultParallelism, offsets // FACTS_IN_A_SHUFFLE_PARTITION)
     if context.getConf().get(SHUFFLE_PARTITIONS) is None:
         # Spark's own 200 are 200 tasks for each look at a cached table: 5 to 10 s of a small audit
         spark.conf.set(SHUFFLE_PARTITIONS, shuffle_partitions)
+    parsed, blocks = reading.parsed(read, bounds), None
+    if carries:
+        blocks = carried.kept(carried.blocks_of(parsed))
+        parsed = [carried.rows_of(blocks, door) for door in range(len(parsed))]
+    made = [of_topic(rows, bounds) for of_topic, rows in zip(facts.OF_PARSED, parsed, strict=True)]
     places = places_of(made, bounds, promise, shuffle_partitions=shuffle_partitions)
-    return places.persist(StorageLevel.MEMORY_AND_DISK)
+    return places.persist(StorageLevel.MEMORY_AND_DISK), blocks
 
 
 def bounds_of(window: AuditWindow, sight: Sight) -> Bounds:
@@ -178,7 +242,3 @@ def _told(connection: Connection, topic: str, say: Progress) -> Told:
         say(f"what happened to the workers is not known: {e}")
         return Told()
     return Told(causes=blame.causes(events, topic), takeovers=takeovers(events, topic))
-
-
-def _offsets(window: AuditWindow, sight: Sight) -> int:
-    return sum(sum(window.end_offsets[topic]) - sum(starts) for topic, starts in sight.starts.items())

@@ -1,6 +1,6 @@
 """Where the whole account goes: a folder that Hadoop can write to, on a mounted volume or in a bucket of S3."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -59,15 +59,42 @@ class Output:
                 raise AuditFailed(f"the account could not be written to {self.folder}: the claim must be writable")
 
     def write_places(self, places: DataFrame) -> None:
-        with self._said():
-            places.write.mode("overwrite").parquet(f"{self.folder}/places")
+        self.write_table(places, f"{self.folder}/places")
 
     def write_page(self, spark: SparkSession, page: str) -> None:
+        self.write_text(spark, f"{self.folder}/report.html", page)
+
+    def carried(self, topic_id: str) -> str:
+        """The folder, beside those of all audits, of what a chain carries: a folder of each audit's name in it."""
+        return f"{self.folder.rpartition('/')[0]}/carried/{topic_id}"
+
+    @property
+    def name(self) -> str:
+        """Of the audit's own folder."""
+        return self.folder.rpartition("/")[2]
+
+    def write_table(self, rows: DataFrame, place: str) -> None:
         with self._said():
-            path, files = _hadoop(spark, f"{self.folder}/report.html")
+            rows.write.mode("overwrite").parquet(place)
+
+    def write_text(self, spark: SparkSession, place: str, text: str) -> None:
+        with self._said():
+            path, files = _hadoop(spark, place)
             stream = files.create(path)
-            stream.write(bytearray(page.encode()))
+            stream.write(bytearray(text.encode()))
             stream.close()
+
+    def read_text(self, spark: SparkSession, place: str) -> str:
+        """Raises what Spark raises: whoever asks knows what it means that it is not there."""
+        return str(spark.read.text(place, wholetext=True).collect()[0][0])
+
+    def keep_only(self, spark: SparkSession, folder: str, names: Collection[str]) -> None:
+        """Whatever else is in `folder` is removed."""
+        with self._said():
+            path, files = _hadoop(spark, folder)
+            for status in files.listStatus(path):
+                if status.getPath().getName() not in names:
+                    files.delete(status.getPath(), True)
 
     @contextmanager
     def _said(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from delayed_topics_core.carried import Carried, decode_carried
 from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.registry import DelayList, decode_list
 
@@ -34,6 +35,8 @@ class AuditWindow:
     end_offsets         all four topics: pending is [committed, end) of front and delays; outcomes are looked for below these ends
     sample_one_in       of so many records one is looked at, by a hash of its root; 1: every one
     beginning_offsets   all four topics: above 0 or above `from`: retention has removed records
+    carries             of a chain: an audit with an output writes what the next one would read again; carried: what the one before has
+                        written, None: nothing
     unseen              what nobody could see when it was frozen, a sentence each; perhaps_unseen: what can hide a loss, and nothing else
     """
 
@@ -59,6 +62,8 @@ class AuditWindow:
     unseen: tuple[str, ...] = ()
     perhaps_unseen: tuple[str, ...] = ()
     sample_one_in: int = 1
+    carries: bool = False
+    carried: Carried | None = None
 
     def read_from(self, topic: str) -> tuple[int, ...]:
         return self.roots_from_offsets.get(topic, self.from_offsets[topic])
@@ -76,6 +81,7 @@ class AuditWindow:
             for name in ("partition_delays", "delay_seconds"):
                 body[name] = tuple(body[name])
             body["delay_lists"] = tuple(decode_list(entry) for entry in body.get("delay_lists", ()))
+            body["carried"] = decode_carried(body.get("carried"))
             for name in ("unseen", "perhaps_unseen"):
                 body[name] = tuple(body.get(name, ()))
             return cls(**body)

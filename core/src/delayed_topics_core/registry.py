@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from delayed_topics_core.carried import Carried, decode_carried
 from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.layout import Kind, Layout, format_ranges, parse_ranges
 from delayed_topics_core.names import TopicNames, collision_key
@@ -134,6 +135,7 @@ class AuditedRecord:
     since_ms          broker time: the attempts whose records were pending then began at or after it
     ready_partitions  there were then
     ends              of delays, ready and dead-letter: what is above has come since; empty: not noted, by an older version
+    carried           what the audit has written for the next one; None: it had no output
     """
 
     topic: str
@@ -142,6 +144,7 @@ class AuditedRecord:
     since_ms: int
     ready_partitions: int
     ends: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    carried: Carried | None = None
 
     @property
     def key(self) -> str:
@@ -316,14 +319,7 @@ def encode(record: RegistryRecord) -> bytes:
                 "made_again": list(record.made_again),
             }
         case AuditedRecord():
-            body = {
-                "topic": record.topic,
-                "ids": dict(record.ids),
-                "offsets": {t: list(o) for t, o in record.offsets.items()},
-                "since_ms": record.since_ms,
-                "ready_partitions": record.ready_partitions,
-                "ends": {t: list(o) for t, o in record.ends.items()},
-            }
+            body = asdict(record)
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -362,6 +358,7 @@ def decode(key: str, value: bytes) -> RegistryRecord:
                     since_ms=body["since_ms"],
                     ready_partitions=body["ready_partitions"],
                     ends={t: tuple(o) for t, o in body.get("ends", {}).items()},
+                    carried=decode_carried(body.get("carried")),
                 )
             case _:
                 raise UnreadableRecord(f"registry key {key!r} is of no known kind")

@@ -198,12 +198,20 @@ class AuditWorld:
         done = {"completionTime": "2026-01-02T01:00:00Z"} if kind == "Complete" else {}
         self.job["status"] = {"conditions": [condition], **done}
 
-    def job_reports(self, verdict: str, message: str = "a sentence", *, pending_since_ms: int | None = None) -> None:
+    def job_reports(
+        self,
+        verdict: str,
+        message: str = "a sentence",
+        *,
+        pending_since_ms: int | None = None,
+        carried_sha256: str | None = None,
+    ) -> None:
         body = {
             "verdict": verdict,
             "message": message,
             "account": ACCOUNT,
             "pending_since_ms": pending_since_ms,
+            "carried_sha256": carried_sha256,
             "offenders": {"over_cap": ["f:0:1"]},
         }
         self.pod({"terminated": {"exitCode": 0, "reason": "Completed", "message": json.dumps(body)}})

@@ -10,7 +10,7 @@ from delayed_topics_worker_testing.world import Declared, Seen
 
 
 @contextmanager
-def steady_load(orders: Declared, *, per_second: int = 1000) -> Iterator[list[int]]:
+def steady_load(orders: Declared, *, per_second: int = 1000, levels: int = 3) -> Iterator[list[int]]:
     """Produces over all delays until the block ends; yields the growing list of numbers."""
     sent: list[int] = []
     end = threading.Event()
@@ -21,7 +21,7 @@ def steady_load(orders: Declared, *, per_second: int = 1000) -> Iterator[list[in
             next_at += 0.01
             for _ in range(per_second // 100):
                 n = len(sent)
-                orders.produce(b"%d" % n, key=b"%d" % n, headers=[("dt-delay-level", b"%d" % (n % 3 + 1))])
+                orders.produce(b"%d" % n, key=b"%d" % n, headers=[("dt-delay-level", b"%d" % (n % levels + 1))])
                 sent.append(n)
 
     thread = threading.Thread(target=produce)

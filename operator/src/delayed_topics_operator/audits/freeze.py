@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Literal
 
 from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.carried import Carried
 from delayed_topics_core.layout import format_ranges
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Reason
@@ -155,6 +156,8 @@ async def freeze(
         unseen=extent.unseen,
         perhaps_unseen=extent.perhaps_unseen,
         sample_one_in=one_in,
+        carries=asked.since_last,
+        carried=last.carried if last is not None else None,
     )
 
 
@@ -177,7 +180,7 @@ def chained(registry: RegistryState, noted: TopicsRecord, names: TopicNames) -> 
     return last if same else None
 
 
-def ended(window: AuditWindow, pending_since_ms: int | None) -> AuditedRecord:
+def ended(window: AuditWindow, pending_since_ms: int | None, carried: Carried | None = None) -> AuditedRecord:
     """Where the chain stands after an audit of this window. It never goes back: somebody who has reset the group has not unsettled
     what was accounted for."""
     names = TopicNames.of(window.topic)
@@ -193,6 +196,7 @@ def ended(window: AuditWindow, pending_since_ms: int | None) -> AuditedRecord:
         since_ms=min(window.frozen_at_ms, pending_since_ms or window.frozen_at_ms),
         ready_partitions=window.ready_partitions,
         ends={name: window.end_offsets[name] for name in (names.delays, names.ready, names.dead_letter)},
+        carried=carried,
     )
 
 

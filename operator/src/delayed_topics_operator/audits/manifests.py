@@ -64,7 +64,7 @@ def config_map(o: AuditObservation, window: AuditWindow) -> Manifest:
     data = {WINDOW_KEY: window.encode()}
     if o.audit.spec.spark.executors:
         output = o.audit.spec.output
-        shared = storage(o) if output and output.parquet else None
+        shared = storage(o) if output and (output.parquet or window.carries) else None
         data[executors.TEMPLATE_KEY] = executors.template(o, _pod_metadata(o), shared)
     return {**_object("v1", "ConfigMap", name, o), "immutable": True, "data": data}
 

@@ -45,6 +45,7 @@ class Reported(BaseModel):
     account: Account | None = None
     pending_since_ms: int | None = None
     offenders: dict[str, tuple[str, ...]] = {}
+    carried_sha256: str | None = None
 
 
 def outcome(

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.carried import Carried
 from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import Account, DelayedTopicAuditStatus, DelayedTopicStatus, LastAudit, LastViolation
@@ -192,7 +193,8 @@ def _go_on_from_here(o: AuditObservation, reported: Reported) -> tuple[AuditActi
     window = _window(o)
     if not o.audit.spec.window.since_last or reported.account is None or window is None:
         return ()
-    record = ended(window, reported.pending_since_ms)
+    sha256 = reported.carried_sha256
+    record = ended(window, reported.pending_since_ms, Carried(folder=o.job_name, sha256=sha256) if sha256 else None)
     return (WriteRegistry(record=record, why=f"note where audit {o.namespace}/{o.name} ended"),)
 
 

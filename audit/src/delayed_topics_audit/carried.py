@@ -1,0 +1,189 @@
+"""What a link of a chain of audits hands on: the rows of Kafka that the next one would read again, parsed, as a table.
+
+A row is what facts are made from, whatever the window: places, times, numbers and hashes, nothing of a record's content. So facts
+made from the table and from what has come since are those that reading everything makes. Rows are kept in blocks, each of the rows
+of one chunk of places. The table's hash is one over the offsets that it covers and the hashes of its blocks as they are read here:
+what was altered, removed or added is not that table.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from hashlib import sha256
+from typing import Any, Final
+
+from delayed_topics_core.audit_window import AuditWindow, Offsets
+from delayed_topics_core.names import TopicNames
+from py4j.protocol import Py4JError
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from delayed_topics_audit import header_columns as headers
+from delayed_topics_audit import session
+from delayed_topics_audit.bounds import Bounds
+from delayed_topics_audit.output import Output
+from delayed_topics_audit.place import (
+    DELAYS,
+    MAX_OFFSET,
+    PARTITION_BITS,
+    chunk_of,
+    door_of,
+    line_of,
+    offset_of,
+    partition_of,
+)
+from delayed_topics_audit.places import CLOCKS_MS
+
+VERSION: Final = 1
+"""Of what a row says. Whoever changes `facts.parse_…` so that a row says something else raises it."""
+
+_ROW: Final = {
+    "at": "long", "at_ms": "long", "log_append": "boolean", "origin": "long", "root": "long", "hop": "boolean",
+    "workers": "boolean", "attempt": "int", "level": "int", "reason": "int", "due_ms": "long", "wrote_ms": "long",
+    "size": "long", "garbled": "boolean", "content": "long", "chain": "long",
+}  # fmt: skip
+"""The columns of all four topics; a topic that has no such column has null. `at` comes first: blocks are sorted by it."""
+_BLOCKS: Final = f"rows array<struct<{', '.join(f'{name}: {kind}' for name, kind in _ROW.items())}>>"
+_SAID: Final = "covers.json"
+_PARQUET: Final = "rows"
+
+
+class Unusable(Exception):
+    """The table can't be used; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """`blocks` hold all rows from `from_offsets` up to `end_offsets`, by topic and partition."""
+
+    blocks: DataFrame
+    from_offsets: Offsets
+    end_offsets: Offsets
+
+    def covers(self, topic: str, starts: Sequence[int], ends: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What it has of `starts` to `ends`, by partition: from where, and up to where."""
+        from_, to = list(starts), list(starts)
+        known = zip(self.from_offsets[topic], self.end_offsets[topic], strict=True)
+        for p, ((first, end), start) in enumerate(zip(known, starts, strict=False)):
+            if max(first, start) < end:
+                from_[p], to[p] = max(first, start), min(end, ends[p])
+        return tuple(from_), tuple(to)
+
+
+def blocks_of(parsed: Sequence[DataFrame]) -> DataFrame:
+    """`parsed`: what `facts.parse_…` makes of the four topics."""
+    rows = reduce(DataFrame.unionAll, (uniform(rows) for rows in parsed))
+    of_chunk = sf.sort_array(sf.collect_list(sf.struct(*_ROW))).alias("rows")
+    return rows.groupBy(chunk_of(sf.col("at")).alias("chunk")).agg(of_chunk).select("rows")
+
+
+def kept(blocks: DataFrame) -> DataFrame:
+    """Read once: what is counted is what was hashed. And planned once: each look at a persisted table would plan again how it was made,
+    which takes longer than a small audit."""
+    return blocks.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
+
+
+def rows_of(blocks: DataFrame, door: int) -> DataFrame:
+    """As `facts.parse_…` makes them of that topic."""
+    return blocks.where(door_of(_first()) == door).select(sf.inline("rows"))
+
+
+def between(rows: DataFrame, starts: Sequence[int], ends: Sequence[int]) -> DataFrame:
+    """Of one topic; by partition."""
+    limits = [{"nr": p, "start": start, "end": end} for p, (start, end) in enumerate(zip(starts, ends, strict=True))]
+    known = sf.broadcast(session.table(rows.sparkSession, limits, "nr: int, start: long, end: long"))
+    offset = offset_of(sf.col("at"))
+    there = (offset >= sf.col("start")) & (offset < sf.col("end"))
+    return rows.join(known, (partition_of(sf.col("at")) == sf.col("nr")) & there).select(*_ROW)
+
+
+def opened(spark: SparkSession, output: Output, window: AuditWindow) -> Table | None:
+    """The table of the link before; None: the window knows of none. Raises Unusable."""
+    if window.carried is None:
+        return None
+    folder = f"{output.carried(window.topic_ids[window.topic])}/{window.carried.folder}"
+    try:
+        said = output.read_text(spark, f"{folder}/{_SAID}")
+        blocks = kept(spark.read.schema(_BLOCKS).parquet(f"{folder}/{_PARQUET}"))
+        if _hash(said, blocks) == window.carried.sha256:
+            return _table(json.loads(said), blocks, window)
+    except (PySparkException, Py4JError) as e:
+        raise Unusable(f"it can't be read: {session.reason(e, {})}") from e
+    raise Unusable("by its hash it is not what that audit wrote")
+
+
+def written(
+    spark: SparkSession, output: Output, window: AuditWindow, blocks: DataFrame, bounds: Bounds, since_ms: int | None
+) -> str:
+    """The hash of the table that was written for the next link. `since_ms`: when what is pending began, at the earliest.
+
+    Older tables of these topics are removed, but for that of the link before: should this link come to nothing, the next one
+    begins where it began. Raises AuditFailed."""
+    began_ms = min(window.frozen_at_ms, since_ms or window.frozen_at_ms) - CLOCKS_MS
+    first = _first_needed(blocks, bounds, began_ms)
+    said = json.dumps(
+        {
+            "version": VERSION,
+            "from_offsets": {
+                name: [first.get((door << PARTITION_BITS) + p, end) for p, end in enumerate(window.end_offsets[name])]
+                for door, name in enumerate(TopicNames.of(window.topic).topics)
+            },
+            "end_offsets": window.end_offsets,
+        }
+    )
+    lines = [{"line": line, "needed": offset} for line, offset in first.items()]
+    known = sf.broadcast(session.table(spark, lines, "line: int, needed: long"))
+    in_line = (line_of(_first()) == sf.col("line")) & (offset_of(_last()) >= sf.col("needed"))
+    needed = blocks.join(known, in_line).select("rows")
+    parent = output.carried(window.topic_ids[window.topic])
+    output.write_table(needed, f"{parent}/{output.name}/{_PARQUET}")
+    output.write_text(spark, f"{parent}/{output.name}/{_SAID}", said)
+    output.keep_only(spark, parent, {output.name, *([window.carried.folder] if window.carried else ())})
+    return _hash(said, needed)
+
+
+def _table(said: Mapping[str, Any], blocks: DataFrame, window: AuditWindow) -> Table:
+    if said["version"] != VERSION:
+        raise Unusable("an audit of another version wrote it")
+    from_offsets, end_offsets = (
+        {topic: tuple(offsets) for topic, offsets in said[name].items()} for name in ("from_offsets", "end_offsets")
+    )
+    for topic, known in end_offsets.items():
+        if len(known) > len(window.end_offsets[topic]) or any(map(int.__gt__, known, window.end_offsets[topic])):
+            raise Unusable(f"topic {topic} ends below what that audit had read of it")
+    return Table(blocks=blocks, from_offsets=from_offsets, end_offsets=end_offsets)
+
+
+def _first_needed(blocks: DataFrame, bounds: Bounds, began_ms: int) -> dict[int, int]:
+    """By line, the first offset that the next link reads again: from what waits, and from when the oldest of it began. Of the
+    delays topic it reads what waits, and nothing before."""
+    at = sf.col("at")
+    waits = headers.true(bounds.begun(at) & ~bounds.settled(at))
+    recent = (door_of(at) != DELAYS) & (sf.col("at_ms") >= began_ms)
+    found = blocks.select(sf.inline("rows")).where(waits | recent).groupBy(line_of(at).alias("line")).agg(sf.min(at))
+    return {line: first & MAX_OFFSET for line, first in found.collect()}
+
+
+def uniform(rows: DataFrame) -> DataFrame:
+    """With the columns that all four topics have."""
+    there = set(rows.columns)
+    columns = {name: sf.col(name) if name in there else sf.lit(None) for name in _ROW}
+    return rows.select(*(column.cast(_ROW[name]).alias(name) for name, column in columns.items()))
+
+
+def _hash(said: str, blocks: DataFrame) -> str:
+    """Blocks come in any order. `said` is hashed by itself, so that nothing in it can pass for a block."""
+    of_block = sf.coalesce(sf.sha2(sf.to_json("rows"), 256), sf.lit("")).alias("hash")
+    hashes = sorted(row.hash for row in blocks.select(of_block).collect())
+    return sha256("\n".join((sha256(said.encode()).hexdigest(), *hashes)).encode()).hexdigest()
+
+
+def _first() -> Column:
+    return sf.get("rows", 0)["at"]
+
+
+def _last() -> Column:
+    return sf.element_at("rows", -1)["at"]

@@ -1,0 +1,138 @@
+"""A chain of audits of a topic under traffic, whose records wait for as long as the chain lasts: what its links read of Kafka.
+
+python -m delayed_topics_audit_testing.links --links 24 --jars "$(make --silent spark-jars)"
+"""
+
+import asyncio
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import click
+from delayed_topics_audit import session
+from delayed_topics_audit.job import audit
+from delayed_topics_audit.output import Output
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.carried import Carried
+from delayed_topics_crds.audit import Window
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.revision import revision
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_operator.audits.freeze import ended
+from delayed_topics_worker_testing.load import steady_load
+from delayed_topics_worker_testing.world import Declared, World
+from pyspark.sql import SparkSession
+
+from delayed_topics_audit_testing.declared import frozen, link_to, register
+
+AIM: Final = 2.6
+"""Rows for each record of the front topic, half of which hop: 2.5 are each row once."""
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """`records`: of the front topic. `offsets_read`: the sum of `status.account.offsetsRead`; `offsets_of_windows`: what the same links
+    read without a table."""
+
+    commit: str
+    links: int = 0
+    records: int = 0
+    offsets_read: int = 0
+    offsets_of_windows: int = 0
+    rows_read_per_record: float = 0.0
+    rows_of_windows_per_record: float = 0.0
+    delay_seconds: int = 0
+    seconds: float = 0.0
+    verdicts: dict[str, int] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+
+def chain(
+    spark: SparkSession,
+    connection: Connection,
+    directory: Path,
+    *,
+    links: int,
+    per_second: int,
+    delay_seconds: int,
+    say: Callable[[str], None],
+) -> Tally:
+    tally, began = Tally(commit=revision(), delay_seconds=delay_seconds), time.monotonic()
+    world = World(connection, directory)
+    try:
+        orders = world.declare((0, delay_seconds))
+        register(orders)
+        world.start(orders)
+        with steady_load(orders, per_second=per_second, levels=2):
+            for nth in range(links):
+                output = Output(folder=f"{directory}/output/link-{nth}", parquet=False)
+                window = asyncio.run(_window(orders))
+                result = audit(window, connection, lambda: spark, lambda _: None, output).result
+                assert result.account is not None, result
+                assert result.carried_sha256 is not None, result
+                written = Carried(folder=output.name, sha256=result.carried_sha256)
+                world.write(ended(window, result.pending_since_ms, written))
+                tally.links += 1
+                tally.records = sum(window.end_offsets[orders.names.front])
+                tally.offsets_read += result.account.offsets_read
+                tally.offsets_of_windows += _all(window)
+                tally.rows_read_per_record = round(tally.offsets_read / tally.records, 3)
+                tally.rows_of_windows_per_record = round(tally.offsets_of_windows / tally.records, 3)
+                tally.seconds = round(time.monotonic() - began, 1)
+                tally.verdicts[result.verdict] = tally.verdicts.get(result.verdict, 0) + 1
+                if result.verdict != "Verified":
+                    tally.faults.append(result.message)
+                say(json.dumps(asdict(tally)))
+    finally:
+        world.close()
+    return tally
+
+
+async def _window(orders: Declared) -> AuditWindow:
+    link = link_to(orders)
+    await link.open(brokers=1, registry_id=None)
+    try:
+        return await frozen(link, orders, asked=Window(since_last=True), now=datetime.now(UTC))
+    finally:
+        await link.close()
+
+
+def _all(window: AuditWindow) -> int:
+    return sum(sum(ends) - sum(window.read_from(topic)) for topic, ends in window.end_offsets.items())
+
+
+@click.command()
+@click.option("--links", default=24, show_default=True)
+@click.option("--per-second", default=1_000, show_default=True, help="Records produced meanwhile.")
+@click.option("--delay-seconds", default=240, show_default=True, help="That every second record waits.")
+@click.option("--jars", type=click.Path(path_type=Path), required=True, help="What `make spark-jars` prints.")
+@click.option("--results", type=click.Path(path_type=Path), help="Write the figures there (JSON).")
+def main(links: int, per_second: int, delay_seconds: int, jars: Path, results: Path | None) -> None:
+    """Fails unless every link is Verified, and all of them together read at most 2.6 rows for each record."""
+    with Broker(heap_megabytes=1024, java_options=()) as broker, tempfile.TemporaryDirectory() as directory:
+        spark = session.start(master=f"local[{os.cpu_count()}]", jars=jars)
+        connection = Connection(bootstrap_servers=broker.bootstrap)
+        tally = chain(
+            spark,
+            connection,
+            Path(directory),
+            links=links,
+            per_second=per_second,
+            delay_seconds=delay_seconds,
+            say=click.echo,
+        )
+        spark.stop()
+    if results is not None:
+        results.write_text(json.dumps(asdict(tally), indent=2) + "\n")
+    if tally.verdicts.get("Verified") != links or tally.rows_read_per_record > AIM:
+        raise click.ClickException("; ".join(tally.faults) or f"{tally.rows_read_per_record} rows are more than {AIM}")
+
+
+if __name__ == "__main__":
+    main()

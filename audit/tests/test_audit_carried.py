@@ -1,0 +1,185 @@
+"""A link of a chain that reads what is new, and a table of the rest, finds what one finds that reads everything."""
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import pytest
+from delayed_topics_audit import carried
+from delayed_topics_audit.account import judge
+from delayed_topics_audit.carried import Table, Unusable
+from delayed_topics_audit.findings import Findings, Told, count
+from delayed_topics_audit.job import Read, Reading, bounds_of, places_and_blocks
+from delayed_topics_audit.output import Output
+from delayed_topics_audit.repeats import Takeover
+from delayed_topics_audit.sight import Sight
+from delayed_topics_audit_testing.chain import HOUR_MS, IDS, NAMES, Day, Play
+from delayed_topics_audit_testing.rows import AT_MS
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.carried import Carried
+from delayed_topics_core.registry import AuditedRecord
+from delayed_topics_operator.audits.freeze import ended
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+pytestmark = pytest.mark.spark
+
+TOLD = Told(takeovers=[Takeover(lines=None, from_ms=AT_MS + 7 * HOUR_MS, to_ms=AT_MS + 7 * HOUR_MS + 1000)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """What a link makes of its window: what became of each place, and how many rows it read of Kafka for it."""
+
+    window: AuditWindow
+    places: DataFrame
+    blocks: DataFrame | None
+    read: int
+
+    @property
+    def rows(self) -> list[tuple[object, ...]]:
+        return sorted(tuple(row) for row in self.places.collect())
+
+
+def sight_of(window: AuditWindow) -> Sight:
+    return Sight(spots=(), starts={name: window.read_from(name) for name in NAMES.topics}, readable=True)
+
+
+def link(spark: SparkSession, read: Read, window: AuditWindow, table: Table | None, *, carries: bool) -> Link:
+    reading = Reading(window=window, sight=sight_of(window), table=table)
+    places, blocks = places_and_blocks(spark, read, reading, carries=carries)
+    planned_once = places.localCheckpoint()
+    places.unpersist()
+    return Link(window=window, places=planned_once, blocks=blocks, read=reading.offsets)
+
+
+def noted(spark: SparkSession, once: Link, folder: Path, hour: int, found: Findings) -> AuditedRecord:
+    """What the registry has of it afterwards."""
+    assert once.blocks is not None
+    output, since_ms = output_of(folder, hour), found.counted.pending_since_ms
+    bounds = bounds_of(once.window, sight_of(once.window))
+    sha256 = carried.written(spark, output, once.window, once.blocks, bounds, since_ms)
+    return ended(once.window, since_ms, Carried(folder=output.name, sha256=sha256))
+
+
+def output_of(folder: Path, hour: int) -> Output:
+    return Output(folder=str(folder / f"hour-{hour}"), parquet=False)
+
+
+def links(spark: SparkSession, day: Day, folder: Path) -> Iterator[tuple[Link, Findings, AuditedRecord]]:
+    """Hour by hour: a link that carries, what it found, and what was noted of it."""
+    read, last = day.reader(spark), None
+    for hour in range(day.hours):
+        window = day.freeze((hour + 1) * HOUR_MS, last)
+        table = carried.opened(spark, output_of(folder, hour), window)
+        once = link(spark, read, window, table, carries=True)
+        found = count(spark, once.places, window, TOLD, lambda _: None, offsets_read=once.read)
+        last = noted(spark, once, folder, hour, found)
+        yield once, found, last
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_chain_that_carries_reads_each_row_once_and_finds_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    day = Play(hours=8).until_nothing_is_left()
+    read, terms, of_windows, of_chain = day.reader(spark), Counter[str](), 0, 0
+    for once, found, _ in links(spark, day, tmp_path):
+        every = link(spark, read, once.window, None, carries=False)
+        assert once.rows == every.rows, "whatever is counted is counted from these"
+        account = judge(found.counted).account
+        assert account is not None
+        terms.update(asdict(account))
+        of_windows, of_chain = of_windows + every.read, of_chain + once.read
+    befell = ("hopped", "dead_lettered", "lost", "early", "doubled", "doubled_beyond_promise")
+    assert all(terms[term] for term in befell), terms
+    assert terms["doubled"] > terms["doubled_beyond_promise"], (
+        "what the killed worker hopped twice is within the promise"
+    )
+    appended = sum(topic.end(p, day.hours * HOUR_MS) for topic in day.topics.values() for p in range(4))
+    assert (of_chain, of_windows > 2 * of_chain) == (appended, True)
+    kept = {folder.name for folder in (tmp_path / "carried" / IDS[NAMES.front]).iterdir()}
+    assert kept == {"hour-6", "hour-7"}
+
+
+def rewritten(file: Path, change: Callable[[str], str]) -> None:
+    """With it goes the checksum that Hadoop keeps beside it, against accidents."""
+    file.write_text(change(file.read_text()))
+    file.with_name(f".{file.name}.crc").unlink()
+
+
+def altered(spark: SparkSession, table: Path) -> None:
+    """One attempt of one row is another."""
+    rows = spark.read.parquet(str(table / "rows"))
+    first = sf.col("rows")[0]
+    other = sf.concat(sf.array(first.withField("attempt", sf.lit(7))), sf.slice("rows", 2, 10_000))
+    rows.select(other.alias("rows")).write.parquet(str(table / "altered"))
+    shutil.rmtree(table / "rows")
+    (table / "altered").rename(table / "rows")
+
+
+def with_a_row_twice(spark: SparkSession, table: Path) -> None:
+    spark.read.parquet(str(table / "rows")).limit(1).write.mode("append").parquet(str(table / "rows"))
+
+
+def with_other_offsets(_spark: SparkSession, table: Path) -> None:
+    rewritten(table / "covers.json", lambda said: said.replace('"version": 1', '"version":  1'))
+
+
+def with_a_block_that_went_into_the_offsets(spark: SparkSession, table: Path) -> None:
+    blocks = spark.read.parquet(str(table / "rows")).select("rows", sf.sha2(sf.to_json("rows"), 256).alias("hash"))
+    least = min(row.hash for row in blocks.select("hash").collect())
+    blocks.where(sf.col("hash") != least).select("rows").write.parquet(str(table / "fewer"))
+    shutil.rmtree(table / "rows")
+    (table / "fewer").rename(table / "rows")
+    rewritten(table / "covers.json", lambda said: f"{said}\n{least}")
+
+
+def replaced_by_the_one_before(_spark: SparkSession, table: Path) -> None:
+    shutil.rmtree(table)
+    shutil.copytree(table.with_name("hour-0"), table)
+
+
+def gone(_spark: SparkSession, table: Path) -> None:
+    shutil.rmtree(table)
+
+
+def no_parquet(_spark: SparkSession, table: Path) -> None:
+    for file in (table / "rows").glob("*.parquet"):
+        file.write_bytes(b"PAR1 and nothing else")
+
+
+def test_a_table_that_is_not_the_one_that_was_noted_is_not_used(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day = Play(hours=2).until_nothing_is_left()
+    *_, (_, _, last) = links(spark, day, tmp_path)
+    window, output = day.freeze(3 * HOUR_MS, last), output_of(tmp_path, 2)
+    table = tmp_path / "carried" / IDS[NAMES.front] / "hour-1"
+    kept = tmp_path / "kept"
+    shutil.copytree(table, kept)
+    assert carried.opened(spark, output, window) is not None
+    with monkeypatch.context() as newer:
+        newer.setattr(carried, "VERSION", carried.VERSION + 1)
+        with pytest.raises(Unusable, match="another version"):
+            carried.opened(spark, output, window)
+    shorter = {**window.end_offsets, NAMES.ready: (0, 0)}
+    with pytest.raises(Unusable, match=r"topic orders.ready ends below"):
+        carried.opened(spark, output, replace(window, end_offsets=shorter))
+    cases = {
+        altered: "by its hash it is not what that audit wrote",
+        with_a_row_twice: "by its hash it is not what that audit wrote",
+        with_other_offsets: "by its hash it is not what that audit wrote",
+        with_a_block_that_went_into_the_offsets: "by its hash it is not what that audit wrote",
+        replaced_by_the_one_before: "by its hash it is not what that audit wrote",
+        no_parquet: "can't be read",
+        gone: "can't be read: .*covers.json",
+    }
+    for change, reason in cases.items():
+        change(spark, table)
+        spark.catalog.clearCache()
+        with pytest.raises(Unusable, match=reason):
+            carried.opened(spark, output, window)
+        shutil.rmtree(table, ignore_errors=True)
+        shutil.copytree(kept, table)
