@@ -16,8 +16,10 @@ SHORT: dict[str, dict[str, float]] = {
     "B8": {"away_seconds": 6},
     "T2": {"records": 20_000},
     "T2-overload": {"overload_seconds": 10, "per_second": 1000},
+    "W5": {"most_p99_ms": 1_000},
 }
-"""What is shorter than in the command."""
+"""What is shorter than in the command. Of W5 the command asks for 50 ms, which a machine that runs other tests too does not keep; here
+it is whether any partition is held up for the seconds that the transaction is open."""
 BY_COMMAND = frozenset({"B1", "B3", "B6", "B8", "B9"})
 """Rows of three brokers, or of long outages, whose limits in seconds a machine that runs all other tests too doesn't keep."""
 QUICK = frozenset({"W1", "D2"})

@@ -44,6 +44,7 @@ def test_two_replicas_mean_that_a_record_counts_when_one_broker_has_it_and_the_c
     assert REGISTRY_TOPIC not in message
 
 
+@pytest.mark.slow
 def test_topics_that_are_made_while_a_broker_is_away_have_all_their_replicas(three: Scene, brokers: Brokers) -> None:
     three.wait(lambda: three.connection_status().get("brokersSeen") == 3, "three brokers were seen")
     three.operator.kill()

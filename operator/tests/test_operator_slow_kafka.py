@@ -106,6 +106,7 @@ def edits_are_followed(scene: Scene, others: list[str]) -> None:
     assert passes(scene, "failed") == given_up, "they waited until a call to the slow Kafka was given up"
 
 
+@pytest.mark.slow
 def test_resources_of_another_connection_are_looked_at_while_all_passes_of_a_slow_one_wait(
     scene: Scene, wire: SlowWire
 ) -> None:
