@@ -59,6 +59,8 @@ def start(
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         # the account is looked at a dozen times and thrown away: packing it takes a fifth of an audit
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
+        # it reads 4,096 rows at once: of a table that a link of a chain carries each is an array of as many, gigabytes of them
+        "spark.sql.parquet.enableNestedColumnVectorizedReader": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **(settings or {}),
