@@ -18,8 +18,10 @@ STORIES = [pytest.param(grant, story, id=str(grant)) for grant, story in NEEDS.i
 
 def test_no_template_of_the_chart_has_a_rule_that_nobody_has_said_the_need_of() -> None:
     """test_chart_rights.py asks Helm; this needs no program."""
-    templates = [file.read_text() for file in (CHART / "templates").glob("*.yaml")]
-    blocks = [block for text in templates for block in re.findall(r"^rules:\n((?:  .*\n)+)", text, re.MULTILINE)]
+    files = [file for file in (CHART / "templates").iterdir() if file.suffix in (".yaml", ".tpl")]
+    blocks = [
+        block for file in files for block in re.findall(r"^rules:\n((?:  .*\n)+)", file.read_text(), re.MULTILINE)
+    ]
     assert len(blocks) == 8, "roles"
     found = {
         Right(group, resource, verb)
