@@ -26,6 +26,25 @@ def test_every_pod_reads_from_the_replica_in_its_own_zone_or_in_one_that_is_name
         assert {"name": "KAFKA_CLIENT_RACK", **rack} in pod["spec"]["containers"][0]["env"]
 
 
+def test_every_pod_goes_to_the_nodes_that_are_asked_for() -> None:
+    toleration = {"key": "batch", "operator": "Exists", "effect": "NoSchedule"}
+    nodes = {"nodeSelector": {"disk": "ssd"}, "tolerations": [toleration]}
+    driver, executor = pods(executors=2, **nodes)
+    assert nodes.items() <= driver.items()
+    assert nodes.items() <= executor.items()
+    driver, executor = pods(executors=2)
+    assert not nodes.keys() & {*driver, *executor}
+
+
+def pods(**spark: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The specs of the Job's pod and of an executor's."""
+    world = AuditWorld(raw=audit_resource(spark=spark))
+    world.settle()
+    assert world.job is not None
+    assert world.config_map is not None
+    return world.job["spec"]["template"]["spec"], json.loads(world.config_map["data"]["executor.json"])["spec"]
+
+
 def test_with_executors_spark_makes_restricted_pods_by_the_operators_template_and_rights() -> None:
     conf = {"spark.sql.shuffle.partitions": "8"}
     world = AuditWorld(raw=audit_resource(spark={"executors": 2, "cores": 4, "memory": "2g", "conf": conf}))

@@ -102,10 +102,10 @@ def test_executors_can_write_where_the_account_goes(output: dict[str, Any]) -> N
     assert world.config_map is not None
     driver = pod_of(world)
     executor = json.loads(world.config_map["data"]["executor.json"])["spec"]
-    assert [volume for volume in driver["volumes"] if volume["name"] == "output"] == executor["volumes"]
+    assert [volume for volume in driver["volumes"] if volume["name"] == "output"] == executor["volumes"][1:]
     assert executor["securityContext"] == driver["securityContext"]
     (container,) = executor["containers"]
-    assert container["volumeMounts"][0] in driver["containers"][0]["volumeMounts"]
+    assert container["volumeMounts"][1] in driver["containers"][0]["volumeMounts"]
     assert all(variable in driver["containers"][0]["env"] for variable in container["env"])
 
 
@@ -118,5 +118,5 @@ def test_executors_have_nothing_to_write_without_parquet_but_for_what_a_chain_ca
         executor = json.loads(world.config_map["data"]["executor.json"])
         return [volume["name"] for volume in executor["spec"]["volumes"]]
 
-    assert volumes(WINDOW) == []
-    assert volumes(replace(WINDOW, carries=True)) == ["output"]
+    assert volumes(WINDOW) == ["spark-local-dir-1"]
+    assert volumes(replace(WINDOW, carries=True)) == ["spark-local-dir-1", "output"]

@@ -25,7 +25,7 @@ from delayed_topics_operator_testing.world import Stopped
 ENDS = {"orders.delays": (5,), "orders.ready": (9,), "orders.dead": (1,)}
 CHAINABLE = replace(
     WINDOW,
-    from_offsets={"orders": (0,), "orders.delays": (0,)},
+    from_offsets={"orders": (0,), **dict.fromkeys(ENDS, (0,))},
     committed_offsets={"orders": (10,), "orders.delays": (4,)},
     end_offsets={"orders": (12,), **ENDS},
 )
@@ -67,7 +67,7 @@ def test_the_pod_is_restricted_and_has_what_spec_spark_says() -> None:
     (container,) = pod["containers"]
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert container["resources"]["limits"] == {"memory": "2560Mi"}
-    assert container["resources"]["requests"] == {"cpu": "400m", "memory": "2560Mi"}
+    assert container["resources"]["requests"] == {"cpu": "400m", "memory": "2560Mi", "ephemeral-storage": "1024Mi"}
     assert {"--master=local[4]", "--memory=2g", "--result=/dev/termination-log"} <= set(container["args"])
     assert all("value" not in variable or variable["value"] == "/tmp" for variable in container["env"])
 

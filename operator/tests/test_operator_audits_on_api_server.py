@@ -353,20 +353,25 @@ def test_no_audit_of_a_cluster_connection_writes_to_storage_of_the_platform(scen
 def test_an_audit_takes_no_more_of_the_platform_than_the_connection_grants(
     scene: Scene, with_executors: OperatorProcess
 ) -> None:
-    scene.api.apply(scene.cluster_connection(allow=[grant(maxExecutors=1, maxCores=2, maxMemory="2g")]))
+    nodes = {"nodeSelectors": ["disk"], "tolerations": ["batch"]}
+    scene.api.apply(scene.cluster_connection(allow=[grant(maxExecutors=1, maxCores=2, maxMemory="2g", **nodes)]))
     scene.apply()
     asked = {
         "many": ({"executors": 2}, "spec.spark.executors (2, at most 1)"),
         "wide": ({"cores": 3}, "spec.spark.cores (3, at most 2)"),
         "large": ({"memory": "2049m"}, "spec.spark.memory (2049m, at most 2g)"),
+        "elsewhere": ({"nodeSelector": {"disk": "ssd", "zone": "a"}}, "spec.spark.nodeSelector[zone]"),
+        "anywhere": ({"tolerations": [{"operator": "Exists"}]}, "spec.spark.tolerations[0] (every taint)"),
     }
     for name, (spark, words) in asked.items():
         apply_audit(scene, name, spark=spark)
         wait_said(scene, Reason.NOT_ALLOWED, "ClusterKafkaConnection default", words, "spec.allow[].audits", name=name)
         assert status(scene, name).get("jobName") is None
-    apply_audit(scene, spark={"executors": 1, "cores": 2, "memory": "2g"})
+    there = {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "batch", "operator": "Exists"}]}
+    apply_audit(scene, spark={"executors": 1, "cores": 2, "memory": "2g", **there})
     wait_for_job(scene)
     pod = (child(scene, "Job", "jobName") or {})["spec"]["template"]["spec"]
+    assert there.items() <= pod.items()
     assert pod["serviceAccountName"] == "delayed-topics-audit-driver"
 
     scene.api.apply(scene.cluster_connection(allow=[{**grant(), "topicPrefixes": ["other."]}]))

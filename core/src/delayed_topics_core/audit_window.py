@@ -65,6 +65,11 @@ class AuditWindow:
     carries: bool = False
     carried: Carried | None = None
 
+    @property
+    def offsets(self) -> int:
+        """How many an audit reads of all four topics, if retention has removed nothing."""
+        return sum(sum(ends) - sum(self.read_from(topic)) for topic, ends in self.end_offsets.items())
+
     def read_from(self, topic: str) -> tuple[int, ...]:
         return self.roots_from_offsets.get(topic, self.from_offsets[topic])
 

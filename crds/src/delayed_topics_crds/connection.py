@@ -9,7 +9,7 @@ from delayed_topics_crds.base import Entries, Limits, ListMap, Matches, Resource
 from delayed_topics_crds.common import SecretRef, StatusBase
 from delayed_topics_crds.pods import LabelSelector, Quantity
 from delayed_topics_crds.quota import Namespaces, Quota
-from delayed_topics_crds.schedule import MAX_CORES, MAX_EXECUTORS, SparkMemory
+from delayed_topics_crds.schedule import MAX_CORES, MAX_EXECUTORS, DiskSize, SparkMemory
 
 SaslMechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"]
 
@@ -234,6 +234,14 @@ class AuditGrant(Spec):
     """The most CPU cores, of each executor if there are any."""
     max_memory: SparkMemory = "4g"
     """The largest heap of each Java machine."""
+    max_local_disk: DiskSize = "50Gi"
+    """The most local disk of each pod. A pod that writes more is evicted."""
+    storage_classes: Names = ()
+    """StorageClasses of which volumes may be made for local disk, by name."""
+    node_selectors: Names = ()
+    """Labels of nodes that they may ask for."""
+    tolerations: Names = ()
+    """Taints that they may tolerate, by key. To tolerate every taint is never allowed."""
 
 
 class Grant(Spec):

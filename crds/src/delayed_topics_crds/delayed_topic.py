@@ -8,7 +8,7 @@ from pydantic import Field, Strict
 from delayed_topics_crds.base import Entries, LabelKeys, Limits, Matches, Resource, Rule, Spec
 from delayed_topics_crds.common import ObjectName
 from delayed_topics_crds.delayed_topic_status import DelayedTopicStatus
-from delayed_topics_crds.pods import Affinity, ResourceRequirements, Toleration
+from delayed_topics_crds.pods import Affinity, LabelValue, ResourceRequirements, Toleration
 from delayed_topics_crds.schedule import ScheduledAudit
 
 MAX_DELAY_SECONDS = 30 * 24 * 3600
@@ -78,16 +78,6 @@ class Rebalance(Spec):
 
     protocol: RebalanceProtocol = "classic"
     """Kafka's rebalance protocol: `classic`, or `consumer` (KIP-848, brokers 4.0 or newer). Changing it rolls the workers."""
-
-
-LabelValue = Annotated[
-    str,
-    Matches(
-        r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?",
-        "must be the value of a label: letters, digits, '-', '_' and '.', with a letter or digit at either end",
-        63,
-    ),
-]
 
 
 class WorkerTemplate(Spec):

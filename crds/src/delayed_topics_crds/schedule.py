@@ -5,8 +5,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from delayed_topics_crds.base import Keys, Limits, Matches, Spec
+from delayed_topics_crds.base import Entries, Keys, LabelKeys, Limits, Matches, Spec
+from delayed_topics_crds.common import ObjectName
 from delayed_topics_crds.output import Output
+from delayed_topics_crds.pods import LabelValue, Toleration
 
 DEADLINE_SECONDS = 86_400
 ActiveDeadlineSeconds = Annotated[int, Limits(1, 31_536_000, "seconds (365 days)")]
@@ -43,6 +45,20 @@ def mebibytes(memory: str) -> int:
     return int(memory[:-1]) * (1024 if memory[-1] == "g" else 1)
 
 
+DiskSize = Annotated[
+    str, Matches(r"[1-9][0-9]{0,5}(Mi|Gi|Ti)", "must be a whole number with Mi, Gi or Ti, as 500Mi or 100Gi", 8)
+]
+
+
+class LocalDisk(Spec):
+    """A disk that belongs to one pod, for as long as it is there."""
+
+    size: DiskSize
+    """How large it is. A pod that writes more to its node's disk is evicted."""
+    storage_class_name: ObjectName | None = None
+    """The StorageClass of a volume that is made for each pod. Unless set, it is a part of its node's disk."""
+
+
 MAX_EXECUTORS = 100
 MAX_CORES = 64
 
@@ -56,6 +72,13 @@ class Spark(Spec):
     """CPU cores, of each executor if there are any."""
     memory: SparkMemory = "1g"
     """Heap of each Java machine, in MiB (`m`) or GiB (`g`); Spark does not start with less than 512m."""
+    local_disk: LocalDisk | None = None
+    """Of each executor, or of the Job's pod if there are none: what does not fit into memory is written there. Unless set, each pod
+    requests so much of its node's disk as the window needs."""
+    node_selector: Annotated[Mapping[str, LabelValue], LabelKeys(16, "labels")] | None = None
+    """Labels that a node must have, for the Job's pod and for executors."""
+    tolerations: Annotated[tuple[Toleration, ...], Entries(0, 16, "tolerations")] | None = None
+    """Taints that don't keep them away."""
     client_rack: (
         Annotated[
             str,

@@ -10,6 +10,8 @@ from typing import Any
 from delayed_topics_core.layout import format_ranges
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_crds import API_VERSION, to_dict
+from delayed_topics_crds.delayed_topic import WorkerTemplate
+from delayed_topics_crds.schedule import Spark
 
 from delayed_topics_operator.drift import quantity
 from delayed_topics_operator.observation import PodSettings, Subject, Wanted
@@ -240,12 +242,20 @@ def _pod(name: str, subject: Subject, wanted: Wanted, pods: PodSettings, files: 
     if pods.home != subject.namespace:
         spec["serviceAccountName"] = SERVICE_ACCOUNT  # the chart makes it; a tenant's namespace has only its own
     given = {
-        "nodeSelector": template.node_selector,
-        "tolerations": [to_dict(toleration) for toleration in template.tolerations or ()],
+        **nodes(template),
         "affinity": to_dict(template.affinity) if template.affinity else None,
         "priorityClassName": template.priority_class_name,
     }
     return {**spec, **{key: value for key, value in given.items() if value}}
+
+
+def nodes(asked: WorkerTemplate | Spark) -> Manifest:
+    """Of the spec of a pod: to which nodes it may go."""
+    given = {
+        "nodeSelector": dict(asked.node_selector or {}),
+        "tolerations": [to_dict(toleration) for toleration in asked.tolerations or ()],
+    }
+    return {key: value for key, value in given.items() if value}
 
 
 def _container(subject: Subject, wanted: Wanted, pods: PodSettings) -> Manifest:

@@ -68,6 +68,7 @@ class AuditWorld:
     ahead: str | None = None
     home: str = AUDIT_NAMESPACE
     files: dict[str, str] | Waiting = field(default_factory=lambda: {"password": "s3cret"})
+    most_local_disk_mebibytes: int | None = None
     fs_group: int | None = 10001
     config_map: Manifest | None = None
     secret: Manifest | None = None
@@ -110,6 +111,7 @@ class AuditWorld:
                 home=self.home,
                 secret=secret_name(self.job_name) if copied else "orders-delay-connection",
                 files=self.files if copied else None,
+                most_local_disk_mebibytes=self.most_local_disk_mebibytes,
                 fs_group=self.fs_group,
             ),
             frozen=self.frozen,

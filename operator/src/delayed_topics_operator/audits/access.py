@@ -8,6 +8,7 @@ from delayed_topics_crds.schedule import Spark, mebibytes
 
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.access import covers
+from delayed_topics_operator.reconcile.pod_template import nodes_not_granted
 from delayed_topics_operator.reconcile.quota import hard
 
 
@@ -48,7 +49,7 @@ def refused(asked: DelayedTopicAuditSpec, place: Place) -> str | None:
             f"{place.connection} allows namespace {place.namespace} {most} executors in sum (spec.allow[].quota.executors), and this "
             f"audit alone asks for {asked.spark.executors}: ask for less in a new DelayedTopicAudit, or ask the connection's owner"
         )
-    return _not_granted(asked.spark, place, place.grants)
+    return _not_granted(asked.spark, place)
 
 
 def no_room(asked: DelayedTopicAuditSpec, place: Place, others: int) -> str | None:
@@ -62,11 +63,24 @@ def no_room(asked: DelayedTopicAuditSpec, place: Place, others: int) -> str | No
     )
 
 
-def _not_granted(spark: Spark, place: Place, grants: tuple[Grant, ...]) -> str | None:
+def most_local_disk_mebibytes(place: Place, spark: Spark) -> int | None:
+    """Of each pod; None: nobody limits it, or the audit is refused."""
+    granting = [granted for granted in _granted(place) if not any(_beyond(spark, granted))]
+    return max((_mebibytes(granted.max_local_disk) for granted in granting), default=None)
+
+
+def _granted(place: Place) -> list[AuditGrant]:
+    return [grant.audits for grant in place.grants or () if covers(grant, place.topic, place.namespace_labels)]
+
+
+def _mebibytes(size: str) -> int:
+    """Of what DiskSize allows."""
+    return int(size[:-2]) * {"Mi": 1, "Gi": 2**10, "Ti": 2**20}[size[-2:]]
+
+
+def _not_granted(spark: Spark, place: Place) -> str | None:
     where = f"{place.connection.kind} {place.connection.name}"
-    lacking = [
-        list(_beyond(spark, grant.audits)) for grant in grants if covers(grant, place.topic, place.namespace_labels)
-    ]
+    lacking = [list(_beyond(spark, granted)) for granted in _granted(place)]
     if not lacking:
         return f"{where} does not allow this namespace topic {place.topic}: ask its owner for an entry of spec.allow"
     least = min(lacking, key=len)
@@ -85,3 +99,9 @@ def _beyond(spark: Spark, granted: AuditGrant) -> Iterator[str]:
         yield f"spec.spark.cores ({spark.cores}, at most {granted.max_cores})"
     if mebibytes(spark.memory) > mebibytes(granted.max_memory):
         yield f"spec.spark.memory ({spark.memory}, at most {granted.max_memory})"
+    disk = spark.local_disk
+    if disk is not None and _mebibytes(disk.size) > _mebibytes(granted.max_local_disk):
+        yield f"spec.spark.localDisk.size ({disk.size}, at most {granted.max_local_disk})"
+    if disk is not None and disk.storage_class_name not in (None, *granted.storage_classes):
+        yield f"spec.spark.localDisk.storageClassName ({disk.storage_class_name})"
+    yield from (f"spec.spark.{field}" for field in nodes_not_granted(spark, granted))

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from delayed_topics_operator import manifests
 from delayed_topics_operator.amount import Amount
-from delayed_topics_operator.audits.access import Place, no_room
+from delayed_topics_operator.audits.access import Place, most_local_disk_mebibytes, no_room
 from delayed_topics_operator.audits.access import refused as not_allowed
 from delayed_topics_operator.audits.freeze import freeze
 from delayed_topics_operator.audits.manifests import AUDIT_LABEL, job_name, secret_name, window_name
@@ -139,7 +139,7 @@ class Audits:
             audit=audit,
             topic=topic,
             job_settings=self._job_settings(
-                key, name, topic, home, files_needed=undecided and config_map is not None and job is None
+                audit, name, topic, home, beginning=undecided and not ahead and job is None
             ),
             frozen=await self._begin(key, audit, topic, home)
             if undecided and topic and not begun and not ahead
@@ -153,15 +153,17 @@ class Audits:
         )
 
     def _job_settings(
-        self, key: Key, job: str, topic: DelayedTopic | None, home: str, *, files_needed: bool
+        self, audit: DelayedTopicAudit, job: str, topic: DelayedTopic | None, home: str, *, beginning: bool
     ) -> JobSettings:
         files: Mapping[str, str] | Waiting | None = None
+        most_local_disk: int | None = None
         secret = secret_name(job)
-        if topic is not None and home == key.namespace:
-            workers = manifests.object_name(namespace=key.namespace, name=topic.metadata.name, home=home)
+        if topic is not None and home == audit.metadata.namespace:
+            workers = manifests.object_name(namespace=audit.metadata.namespace, name=topic.metadata.name, home=home)
             secret = f"{workers}-connection"
-        elif topic is not None and files_needed:
+        elif topic is not None and beginning:
             state, _ = self._connections.look(connection_key(topic))
+            most_local_disk = most_local_disk_mebibytes(self._place(topic, home, state), audit.spec.spark)
             files = Waiting(reason=state.reason, message=state.message) if isinstance(state, Unusable) else state.files
         return JobSettings(
             image=self._settings.audit_image,
@@ -169,6 +171,7 @@ class Audits:
             home=home,
             secret=secret,
             files=files,
+            most_local_disk_mebibytes=most_local_disk,
             fs_group=self._settings.audit_fs_group,
             labels=self._settings.pod_labels,
             annotations=self._settings.pod_annotations,
@@ -205,17 +208,9 @@ class Audits:
         if not self._tenants.may_audit(home):
             message = f"the operator runs no Jobs in namespace {home}: {LET_IN}"
             return Waiting(reason=Reason.NOT_ALLOWED, message=message)
-        connection, namespace = connection_key(topic), topic.metadata.namespace or ""
+        connection = connection_key(topic)
         state, link = self._connections.look(connection)
-        place = Place(
-            namespace=namespace,
-            namespace_labels=self._store.namespace(namespace)["metadata"].get("labels") or {},
-            home=home,
-            executors=self._settings.audit_executors,
-            topic=wanted(topic).names.front,
-            connection=connection,
-            grants=state.grants if isinstance(state, Usable) else None,
-        )
+        place = self._place(topic, home, state)
         if (refusal := not_allowed(audit.spec, place)) is not None:
             return Refused(message=refusal)
         if isinstance(state, Unusable) or link is None:
@@ -243,6 +238,19 @@ class Audits:
         except KafkaDoorError as e:
             self._connections.doubt(connection, e)
             return Waiting(reason=reason_of(e), message=str(e))
+
+    def _place(self, topic: DelayedTopic, home: str, state: Usable | Unusable) -> Place:
+        """Raises SpecInvalid, NotYet."""
+        namespace = topic.metadata.namespace or ""
+        return Place(
+            namespace=namespace,
+            namespace_labels=self._store.namespace(namespace)["metadata"].get("labels") or {},
+            home=home,
+            executors=self._settings.audit_executors,
+            topic=wanted(topic).names.front,
+            connection=connection_key(topic),
+            grants=state.grants if isinstance(state, Usable) else None,
+        )
 
     def _terminating(self, namespace: str) -> bool:
         known = self._store.get("Namespace", "", namespace)

@@ -1,15 +1,16 @@
 """Spark's executors as pods of their own: what the Job is told of them, and the template that they are made from. Pure.
 
 Their driver is the Job's pod, which makes them with the rights of the service account DRIVER_ACCOUNT and owns them, so that
-they go with it. Spark adds to the template its image, its size, its environment and, at the Job's SPARK_LOCAL_DIRS, a folder to write to.
+they go with it. Spark adds to the template its image, its cores and memory, and its environment.
 """
 
 import json
 from typing import Any
 
+from delayed_topics_operator.audits.local_disk import LocalDisk
 from delayed_topics_operator.audits.observation import AuditObservation
 from delayed_topics_operator.audits.storage import Storage
-from delayed_topics_operator.manifests import CONTAINER_SECURITY, POD_SECURITY
+from delayed_topics_operator.manifests import CONTAINER_SECURITY, POD_SECURITY, nodes
 
 Manifest = dict[str, Any]
 
@@ -19,6 +20,8 @@ DRIVER_ACCOUNT = "delayed-topics-audit-driver"
 """The chart makes it wherever executors may run; it may make, see and remove pods there, and nothing else."""
 CONTAINER = "executor"
 TEMPLATE_KEY = "executor.json"
+LOCAL_DISK = "spark-local-dir-1"
+"""A volume of this name is where Spark's executors write; without one Spark adds an emptyDir."""
 POD = {"POD_NAME": "metadata.name", "POD_IP": "status.podIP"}
 """Environment of the Job's container, and where Kubernetes has it from."""
 RACK = "KAFKA_CLIENT_RACK"
@@ -62,12 +65,15 @@ def rack(o: AuditObservation) -> Manifest:
     return {"name": RACK, **({"value": named} if named else {"valueFrom": {"fieldRef": {"fieldPath": ZONE}}})}
 
 
-def template(o: AuditObservation, metadata: Manifest, kept: Storage | None) -> str:
+def template(o: AuditObservation, metadata: Manifest, kept: Storage | None, disk: LocalDisk) -> str:
     """A pod, as JSON. `metadata`: as that of the Job's. `kept`: where the executors write parts of the account."""
-    environment = [rack(o), *(kept.environment if kept is not None else ())]
-    container: Manifest = {"name": CONTAINER, "securityContext": CONTAINER_SECURITY, "env": environment}
-    if kept is not None:
-        container["volumeMounts"] = [kept.mount]
+    container: Manifest = {
+        "name": CONTAINER,
+        "securityContext": CONTAINER_SECURITY,
+        "env": [rack(o), *(kept.environment if kept is not None else ())],
+        "resources": {"requests": disk.requests, "limits": disk.limits},
+        "volumeMounts": [{"name": LOCAL_DISK, "mountPath": "/tmp"}, *([kept.mount] if kept is not None else ())],
+    }
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -75,9 +81,10 @@ def template(o: AuditObservation, metadata: Manifest, kept: Storage | None) -> s
         "spec": {
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "securityContext": POD_SECURITY | (kept.security if kept is not None else {}),
+            "securityContext": POD_SECURITY | disk.security | (kept.security if kept is not None else {}),
             "containers": [container],
-            "volumes": [kept.volume] if kept is not None else [],
+            "volumes": [{"name": LOCAL_DISK, **disk.volume}, *([kept.volume] if kept is not None else ())],
+            **nodes(o.audit.spec.spark),
         },
     }
     return json.dumps(pod)

@@ -9,6 +9,7 @@ from delayed_topics_crds import API_VERSION
 from delayed_topics_crds.schedule import mebibytes
 
 from delayed_topics_operator.audits import executors
+from delayed_topics_operator.audits.local_disk import LocalDisk, local_disk
 from delayed_topics_operator.audits.observation import AuditObservation
 from delayed_topics_operator.audits.storage import storage
 from delayed_topics_operator.manifests import (
@@ -19,6 +20,7 @@ from delayed_topics_operator.manifests import (
     POD_SECURITY,
     encoded,
     label_value,
+    nodes,
 )
 
 Manifest = dict[str, Any]
@@ -65,7 +67,8 @@ def config_map(o: AuditObservation, window: AuditWindow) -> Manifest:
     if o.audit.spec.spark.executors:
         output = o.audit.spec.output
         shared = storage(o) if output and (output.parquet or window.carries) else None
-        data[executors.TEMPLATE_KEY] = executors.template(o, _pod_metadata(o), shared)
+        disk = local_disk(o, window)
+        data[executors.TEMPLATE_KEY] = executors.template(o, _pod_metadata(o), shared, disk)
     return {**_object("v1", "ConfigMap", name, o), "immutable": True, "data": data}
 
 
@@ -83,10 +86,12 @@ def secret(o: AuditObservation, files: Mapping[str, str]) -> Manifest:
     return made
 
 
-def job(o: AuditObservation) -> Manifest:
-    """Without a time to live: it is given one when its verdict was read."""
+def job(o: AuditObservation, window: AuditWindow | None) -> Manifest:
+    """Without a time to live: it is given one when its verdict was read. `window`: None if nobody can read it."""
     name = o.job_name
-    template = {"metadata": _pod_metadata(o), "spec": _pod(o, name)}
+    # with executors it only leads
+    disk = LocalDisk(volume={"emptyDir": {}}) if o.audit.spec.spark.executors else local_disk(o, window)
+    template = {"metadata": _pod_metadata(o), "spec": _pod(o, name, disk)}
     spec = {
         "activeDeadlineSeconds": o.audit.spec.active_deadline_seconds,
         "backoffLimit": RETRIES,
@@ -96,18 +101,19 @@ def job(o: AuditObservation) -> Manifest:
     return {**_object("batch/v1", "Job", name, o), "spec": spec}
 
 
-def _pod(o: AuditObservation, name: str) -> Manifest:
+def _pod(o: AuditObservation, name: str, disk: LocalDisk) -> Manifest:
     spec: Manifest = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": o.audit.spec.spark.executors > 0,
         "enableServiceLinks": False,
-        "securityContext": dict(POD_SECURITY),
-        "containers": [_container(o)],
+        "securityContext": POD_SECURITY | disk.security,
+        "containers": [_container(o, disk)],
         "volumes": [
             {"name": "window", "configMap": {"name": window_name(name)}},
             {"name": "connection", "secret": {"secretName": o.job_settings.secret}},
-            {"name": "tmp", "emptyDir": {}},
+            {"name": "tmp", **disk.volume},
         ],
+        **nodes(o.audit.spec.spark),
     }
     if kept := storage(o):
         spec["volumes"].append(kept.volume)
@@ -121,7 +127,7 @@ def _pod(o: AuditObservation, name: str) -> Manifest:
     return spec
 
 
-def _container(o: AuditObservation) -> Manifest:
+def _container(o: AuditObservation, disk: LocalDisk) -> Manifest:
     spark, output = o.audit.spec.spark, o.audit.spec.output
     kept = storage(o)
     memory = f"{mebibytes(spark.memory) + OVERHEAD_MIB}Mi"
@@ -154,8 +160,8 @@ def _container(o: AuditObservation) -> Manifest:
         # A batch job takes the cores that are idle: at its start Java compiles on all it can get, a limit would double the
         # time of a small audit. Its memory is its own.
         "resources": {
-            "requests": {"cpu": f"{100 * (1 if spark.executors else spark.cores)}m", "memory": memory},
-            "limits": {"memory": memory},
+            "requests": {"cpu": f"{100 * (1 if spark.executors else spark.cores)}m", "memory": memory, **disk.requests},
+            "limits": {"memory": memory, **disk.limits},
         },
         "volumeMounts": [
             {"name": "window", "mountPath": FROZEN, "readOnly": True},

@@ -105,7 +105,7 @@ def _begin(o: AuditObservation) -> AuditPlan:
 
 
 def _run(o: AuditObservation) -> AuditPlan:
-    started = ApplyChild(manifest=manifests.job(o), change="created")
+    started = ApplyChild(manifest=manifests.job(o, _window(o)), change="created")
     match o.job_settings.files:
         case None:
             return AuditPlan(actions=(started,), wake_seconds=POLL_SECONDS)

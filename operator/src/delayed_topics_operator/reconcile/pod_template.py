@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from delayed_topics_crds import TemplateGrant
+from delayed_topics_crds import AuditGrant, TemplateGrant
 from delayed_topics_crds.delayed_topic import WorkerTemplate
 from delayed_topics_crds.pods import Quantity, ResourceRequirements
+from delayed_topics_crds.schedule import Spark
 
 from delayed_topics_operator.drift import quantity
 
@@ -16,11 +17,8 @@ def not_granted(template: WorkerTemplate, granted: TemplateGrant) -> list[str]:
     found = [
         *_unlisted("labels", template.labels, granted.labels),
         *_unlisted("annotations", template.annotations, granted.annotations),
-        *_unlisted("nodeSelector", template.node_selector, granted.node_selectors),
+        *nodes_not_granted(template, granted),
     ]
-    for n, toleration in enumerate(template.tolerations or ()):
-        if toleration.key is None or toleration.key not in granted.tolerations:
-            found.append(f"tolerations[{n}] ({toleration.key or 'every taint'})")
     if template.affinity is not None and not granted.affinity:
         found.append("affinity")
     if template.priority_class_name is not None and template.priority_class_name not in granted.priority_classes:
@@ -28,6 +26,14 @@ def not_granted(template: WorkerTemplate, granted: TemplateGrant) -> list[str]:
     if template.resources is not None:
         found += _resources(template.resources, granted)
     return [f"{PATH}.{field}" for field in found]
+
+
+def nodes_not_granted(asked: WorkerTemplate | Spark, granted: TemplateGrant | AuditGrant) -> Iterator[str]:
+    """The fields that say to which nodes pods may go, below the object that has them."""
+    yield from _unlisted("nodeSelector", asked.node_selector, granted.node_selectors)
+    for n, toleration in enumerate(asked.tolerations or ()):
+        if toleration.key is None or toleration.key not in granted.tolerations:
+            yield f"tolerations[{n}] ({toleration.key or 'every taint'})"
 
 
 def _unlisted(field: str, given: Mapping[str, str] | None, listed: Iterable[str]) -> list[str]:

@@ -1,0 +1,60 @@
+"""The disk that the Java machines of an audit write to when their memory is not enough, for each pod that has one. Pure."""
+
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any, Final
+
+from delayed_topics_core.audit_window import AuditWindow
+
+from delayed_topics_operator.audits.observation import AuditObservation
+
+Manifest = dict[str, Any]
+
+BYTES_PER_OFFSET: Final = 80
+"""Shuffled and cached, where nothing stays in memory: 181 bytes for a record with its hops and outcomes, two and a half offsets
+(docs/audit.md)."""
+LEAST_MEBIBYTES: Final = 1024
+RESOURCE: Final = "ephemeral-storage"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalDisk:
+    """`volume`: of the pod, without its name. `requests`, `limits`: of the container. `security`: of the pod."""
+
+    volume: Manifest
+    requests: dict[str, str] = field(default_factory=dict)
+    limits: dict[str, str] = field(default_factory=dict)
+    security: Manifest = field(default_factory=dict)
+
+
+def local_disk(o: AuditObservation, window: AuditWindow | None) -> LocalDisk:
+    """Of each pod that works. Unless somebody asks for a size, it is what the window needs, as far as the connection grants it."""
+    asked, most = o.audit.spec.spark.local_disk, o.job_settings.most_local_disk_mebibytes
+    if asked is None:
+        needed = _needed_mebibytes(window, pods=max(1, o.audit.spec.spark.executors))
+        return _of_the_node(request=f"{min(needed, most or needed)}Mi", limit=f"{most}Mi" if most else None)
+    if asked.storage_class_name is None:
+        return _of_the_node(request=asked.size, limit=asked.size)
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": asked.storage_class_name,
+        "resources": {"requests": {"storage": asked.size}},
+    }
+    group = o.job_settings.fs_group
+    return LocalDisk(
+        volume={"ephemeral": {"volumeClaimTemplate": {"spec": claim}}},
+        security={"fsGroup": group} if group is not None else {},
+    )
+
+
+def _needed_mebibytes(window: AuditWindow | None, *, pods: int) -> int:
+    offsets = window.offsets / window.sample_one_in if window is not None else 0
+    return max(LEAST_MEBIBYTES, ceil(offsets * BYTES_PER_OFFSET / pods / 2**20))
+
+
+def _of_the_node(*, request: str, limit: str | None) -> LocalDisk:
+    return LocalDisk(
+        volume={"emptyDir": {"sizeLimit": limit} if limit else {}},
+        requests={RESOURCE: request},
+        limits={RESOURCE: limit} if limit else {},
+    )

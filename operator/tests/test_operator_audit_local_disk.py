@@ -1,0 +1,116 @@
+"""How much of its node's disk an audit's pod asks for, and the volumes that it has instead."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from delayed_topics_crds import Grant, parse
+from delayed_topics_crds.schedule import Spark
+from delayed_topics_operator.audits.access import Place, most_local_disk_mebibytes, refused
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator_testing.audit_world import AUDIT_NAMESPACE, WINDOW, AuditWorld, audit_resource
+
+DISK = "ephemeral-storage"
+LARGE = replace(WINDOW, end_offsets={"orders": (10**9,)})
+GIVEN_MIB = 76_294
+"""80 bytes for each of 10^9 offsets."""
+EVERY_TOPIC = {"namespaceSelector": {}, "topicPrefixes": [""]}
+PLACE = Place(
+    namespace="shop",
+    namespace_labels={},
+    home=AUDIT_NAMESPACE,
+    executors=True,
+    topic="orders",
+    connection=Key("ClusterKafkaConnection", "", "default"),
+    grants=None,
+)
+
+
+def pods(spark: dict[str, Any], *, most: int | None = None) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The specs of the Job's pod and of an executor's, if there are any."""
+    world = AuditWorld(raw=audit_resource(spark=spark), frozen=LARGE, most_local_disk_mebibytes=most, fs_group=7)
+    world.settle()
+    assert world.job is not None
+    assert world.config_map is not None
+    executor = world.config_map["data"].get("executor.json")
+    return world.job["spec"]["template"]["spec"], json.loads(executor)["spec"] if executor else None
+
+
+def disk(pod: dict[str, Any] | None, volume: str) -> tuple[dict[str, Any], str | None, str | None]:
+    """The volume, and what of the node's disk the container requests and has as its limit."""
+    assert pod is not None
+    (found,) = (known for known in pod["volumes"] if known["name"] == volume)
+    (container,) = pod["containers"]
+    assert {"name": volume, "mountPath": "/tmp"} in container["volumeMounts"]
+    resources = container["resources"]
+    kind = {key: value for key, value in found.items() if key != "name"}
+    return kind, resources["requests"].get(DISK), resources["limits"].get(DISK)
+
+
+def test_a_pod_asks_for_what_the_window_needs() -> None:
+    assert disk(pods({})[0], "tmp") == ({"emptyDir": {}}, f"{GIVEN_MIB}Mi", None)
+    small = AuditWorld(raw=audit_resource())
+    small.settle()
+    assert small.job is not None
+    assert disk(small.job["spec"]["template"]["spec"], "tmp")[1] == "1024Mi"
+
+
+def test_a_sample_needs_as_much_less_as_it_looks_at() -> None:
+    world = AuditWorld(raw=audit_resource(sample={"oneIn": 10}), frozen=replace(LARGE, sample_one_in=10))
+    world.settle()
+    assert world.job is not None
+    assert disk(world.job["spec"]["template"]["spec"], "tmp")[1] == "7630Mi"
+
+
+def test_executors_share_it_and_the_pod_that_leads_them_needs_none() -> None:
+    driver, executor = pods({"executors": 4})
+    assert disk(executor, "spark-local-dir-1") == ({"emptyDir": {}}, "19074Mi", None)
+    assert disk(driver, "tmp") == ({"emptyDir": {}}, None, None)
+
+
+def test_where_a_connection_limits_it_a_pod_that_writes_more_is_evicted() -> None:
+    assert disk(pods({}, most=1000)[0], "tmp") == ({"emptyDir": {"sizeLimit": "1000Mi"}}, "1000Mi", "1000Mi")
+    within = disk(pods({}, most=100_000)[0], "tmp")
+    assert within == ({"emptyDir": {"sizeLimit": "100000Mi"}}, f"{GIVEN_MIB}Mi", "100000Mi")
+
+
+def test_a_size_that_is_asked_for_counts() -> None:
+    expected = ({"emptyDir": {"sizeLimit": "7Gi"}}, "7Gi", "7Gi")
+    assert disk(pods({"localDisk": {"size": "7Gi"}}, most=100_000)[0], "tmp") == expected
+
+
+@pytest.mark.parametrize(("spark", "volume"), [({}, "tmp"), ({"executors": 1}, "spark-local-dir-1")], ids=str)
+def test_with_a_storage_class_each_pod_has_a_volume_of_its_own(spark: dict[str, Any], volume: str) -> None:
+    driver, executor = pods({**spark, "localDisk": {"size": "1Ti", "storageClassName": "fast"}})
+    pod = executor or driver
+    made, request, limit = disk(pod, volume)
+    assert (request, limit, pod["securityContext"]["fsGroup"]) == (None, None, 7)
+    assert made["ephemeral"]["volumeClaimTemplate"]["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "fast",
+        "resources": {"requests": {"storage": "1Ti"}},
+    }
+
+
+def test_a_grant_bounds_size_and_storage_classes() -> None:
+    granted = {**EVERY_TOPIC, "audits": {"maxLocalDisk": "1Ti", "storageClasses": ["a"]}}
+    place = replace(PLACE, grants=(Grant.model_validate(granted),))
+
+    def said(**asked: str) -> str | None:
+        return refused(parse("DelayedTopicAudit", audit_resource(spark={"localDisk": asked})).spec, place)
+
+    assert said(size="1024Gi", storageClassName="a") is None
+    assert "spec.spark.localDisk.size (2Ti, at most 1Ti)" in (said(size="2Ti") or "")
+    assert "spec.spark.localDisk.storageClassName (b)" in (said(size="1Gi", storageClassName="b") or "")
+    assert most_local_disk_mebibytes(place, Spark()) == 2**20
+    assert most_local_disk_mebibytes(replace(place, grants=None), Spark()) is None
+
+
+def test_only_the_grant_by_which_an_audit_runs_says_how_much_disk_it_may_fill() -> None:
+    """Of another grant one has the executors, of this one the disk: nobody granted both."""
+    many = {**EVERY_TOPIC, "audits": {"maxExecutors": 20, "maxLocalDisk": "10Gi"}}
+    large = {**EVERY_TOPIC, "audits": {"maxLocalDisk": "1Ti"}}
+    place = replace(PLACE, grants=(Grant.model_validate(many), Grant.model_validate(large)))
+    assert most_local_disk_mebibytes(place, Spark(executors=20)) == 10 * 2**10
+    assert most_local_disk_mebibytes(place, Spark()) == 2**20
