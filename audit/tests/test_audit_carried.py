@@ -150,6 +150,7 @@ def no_parquet(_spark: SparkSession, table: Path) -> None:
         file.write_bytes(b"PAR1 and nothing else")
 
 
+@pytest.mark.slow
 def test_a_table_that_is_not_the_one_that_was_noted_is_not_used(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

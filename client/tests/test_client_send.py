@@ -89,9 +89,9 @@ def test_what_is_no_delayed_topic_is_said_at_once(served: Served) -> None:
 def test_a_planned_topic_is_waited_for(served: Served) -> None:
     served.write_layout(replace(served.layout, state="planned"))
     with pytest.raises(
-        NotDelayedTopic, match="planned and not served yet after 20 s: see `kubectl describe dtopic orders"
+        NotDelayedTopic, match="planned and not served yet after 8 s: see `kubectl describe dtopic orders"
     ):
-        DelayedTopic.connect(served.bootstrap, served.names.front, timeout_seconds=20)
+        DelayedTopic.connect(served.bootstrap, served.names.front, timeout_seconds=8)
     soon = threading.Timer(1, served.write_layout, [served.layout])
     soon.start()
     DelayedTopic.connect(served.bootstrap, served.names.front).close()

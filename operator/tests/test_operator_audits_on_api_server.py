@@ -17,7 +17,16 @@ from delayed_topics_devcluster.paths import cache_dir
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_kafka_testing.rights import AUTHORIZER, rule
-from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE, OperatorProcess
+from delayed_topics_operator_testing.audits import (
+    apply_audit,
+    child,
+    end_pod,
+    report,
+    status,
+    wait_for_job,
+    wait_said,
+)
+from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE
 from delayed_topics_operator_testing.scene import Scene
 
 from checks.documents import blocks
@@ -25,70 +34,6 @@ from checks.documents import blocks
 pytestmark = pytest.mark.api
 
 Manifest = dict[str, Any]
-
-
-def apply_audit(scene: Scene, name: str = "first", **spec: Any) -> None:
-    scene.api.apply(
-        {
-            "apiVersion": "delayedtopics.io/v1alpha1",
-            "kind": "DelayedTopicAudit",
-            "metadata": {"name": name, "namespace": scene.namespace},
-            "spec": {"delayedTopicRef": {"name": scene.topic}, **spec},
-        }
-    )
-
-
-def status(scene: Scene, name: str = "first") -> Manifest:
-    return dict((scene.api.get("DelayedTopicAudit", name, scene.namespace) or {}).get("status") or {})
-
-
-def wait_said(scene: Scene, reason: Reason, *words: str, name: str = "first") -> None:
-    """Until its condition Complete says so."""
-
-    def said() -> bool:
-        found: Manifest = next((c for c in status(scene, name).get("conditions", ()) if c["type"] == "Complete"), {})
-        return found.get("reason") == reason and all(word in found["message"] for word in words)
-
-    scene.wait(said, f"audit {name} says {reason} {words}")
-
-
-def child(scene: Scene, kind: str, field: str, name: str = "first") -> Manifest | None:
-    namespace, _, child_name = status(scene, name).get(field, "").partition("/")
-    return scene.api.get(kind, child_name, namespace) if child_name else None
-
-
-def wait_for_job(scene: Scene, name: str = "first") -> None:
-    scene.wait(lambda: child(scene, "Job", "jobName", name) is not None, "the audit's Job is there")
-
-
-def end_pod(
-    scene: Scene, phase: str, terminated: Manifest, name: str = "first", conditions: tuple[Manifest, ...] = ()
-) -> None:
-    """As a kubelet would, when the container has ended. `conditions`: of the pod."""
-    job = status(scene, name)["jobName"].partition("/")[2]
-
-    def pods() -> list[Manifest]:
-        found = scene.api.list_all("Pod", AUDIT_NAMESPACE)
-        of_job = [p for p in found if p["metadata"].get("labels", {}).get("batch.kubernetes.io/job-name") == job]
-        return [p for p in of_job if p["status"].get("phase") not in ("Succeeded", "Failed")]
-
-    scene.wait(lambda: bool(pods()), "the Job has a pod that has not ended")
-    container = {
-        "name": "audit", "image": "audit:1", "imageID": "", "ready": False, "restartCount": 0,
-        "state": {"terminated": {"finishedAt": "2026-01-01T00:00:00Z", **terminated}},
-    }  # fmt: skip
-    patch = {"status": {"phase": phase, "containerStatuses": [container], "conditions": list(conditions)}}
-    pod = pods()[0]["metadata"]["name"]
-    where = (f"--namespace={AUDIT_NAMESPACE}", "--subresource=status", "--type=merge")
-    scene.api.kubectl("patch", "pod", pod, *where, "-p", json.dumps(patch))
-
-
-def report(scene: Scene, verdict: str, name: str = "first") -> None:
-    account = {"produced": 7, "lost": 1}
-    body = json.dumps(
-        {"verdict": verdict, "message": "counted", "account": account, "offenders": {"over_cap": ["f:0:6"]}}
-    )
-    end_pod(scene, "Succeeded", {"exitCode": 0, "reason": "Completed", "message": body}, name)
 
 
 def pipeline(scene: Scene, name: str) -> subprocess.CompletedProcess[str]:
@@ -292,113 +237,3 @@ def test_what_kafka_forbids_and_that_it_is_away_is_waited_for_under_its_own_name
         apply_audit(scene)
         wait_said(scene, Reason.KAFKA_REFUSED, f"reading the offsets of group {group}", "grant it to the user")
     wait_said(scene, Reason.KAFKA_UNREACHABLE, f"Kafka at {broker.bootstrap} did not answer in time")
-
-
-def test_an_audit_runs_away_from_the_platforms_secrets_with_the_one_it_needs_for_as_long_as_it_needs_it(
-    scene: Scene,
-) -> None:
-    scene.apply()
-    apply_audit(scene)
-    wait_for_job(scene)
-    assert scene.api.list_all("Job", SYSTEM_NAMESPACE) == []
-    job = child(scene, "Job", "jobName") or {}
-    assert job["metadata"]["namespace"] == AUDIT_NAMESPACE
-    assert job["spec"]["template"]["spec"]["serviceAccountName"] == "delayed-topics-audit"
-
-    def secrets() -> list[Manifest]:
-        found = scene.api.list_all("Secret", AUDIT_NAMESPACE)
-        return [s for s in found if s["metadata"]["labels"]["delayedtopics.io/audit"] == job["metadata"]["name"]]
-
-    (secret,) = secrets()
-    mounted = [v["secret"]["secretName"] for v in job["spec"]["template"]["spec"]["volumes"] if "secret" in v]
-    assert mounted == [secret["metadata"]["name"]]
-    workers = next(
-        s
-        for s in scene.api.list_all("Secret", SYSTEM_NAMESPACE)
-        if s["metadata"]["labels"]["delayedtopics.io/name"] == scene.topic
-    )
-    assert secret["data"] == workers["data"]
-    assert [owner["kind"] for owner in secret["metadata"]["ownerReferences"]] == ["ConfigMap"], (
-        "should nobody remove it"
-    )
-    report(scene, "Verified")
-    scene.wait(lambda: not secrets(), "the verdict is there, and the credentials are gone")
-    assert child(scene, "Job", "jobName") is not None
-
-
-@pytest.fixture
-def with_executors(scene: Scene) -> OperatorProcess:
-    """The operator of an installation that has turned them on."""
-    scene.operator.stop()
-    scene.operator = OperatorProcess(scene.api, "--resync-seconds=3", "--audit-executors")
-    scene.operator.start()
-    return scene.operator
-
-
-def test_executors_are_off_unless_whoever_runs_the_operator_has_turned_them_on(scene: Scene) -> None:
-    scene.api.apply(scene.cluster_connection(allow=[grant(maxExecutors=4)]))
-    scene.apply()
-    apply_audit(scene, spark={"executors": 1})
-    wait_said(scene, Reason.NOT_ALLOWED, "spec.spark.executors", "audits.executors.enabled")
-    assert (status(scene)["verdict"], status(scene).get("jobName")) == ("Unknown", None)
-
-
-def test_no_audit_of_a_cluster_connection_writes_to_storage_of_the_platform(scene: Scene) -> None:
-    scene.apply()
-    apply_audit(scene, output={"claimName": "accounts"})
-    wait_said(scene, Reason.NOT_ALLOWED, f"must come with a KafkaConnection of namespace {scene.namespace}")
-    assert (status(scene)["verdict"], status(scene).get("jobName")) == ("Unknown", None)
-
-
-def test_an_audit_takes_no_more_of_the_platform_than_the_connection_grants(
-    scene: Scene, with_executors: OperatorProcess
-) -> None:
-    nodes = {"nodeSelectors": ["disk"], "tolerations": ["batch"]}
-    scene.api.apply(scene.cluster_connection(allow=[grant(maxExecutors=1, maxCores=2, maxMemory="2g", **nodes)]))
-    scene.apply()
-    asked = {
-        "many": ({"executors": 2}, "spec.spark.executors (2, at most 1)"),
-        "wide": ({"cores": 3}, "spec.spark.cores (3, at most 2)"),
-        "large": ({"memory": "2049m"}, "spec.spark.memory (2049m, at most 2g)"),
-        "elsewhere": ({"nodeSelector": {"disk": "ssd", "zone": "a"}}, "spec.spark.nodeSelector[zone]"),
-        "anywhere": ({"tolerations": [{"operator": "Exists"}]}, "spec.spark.tolerations[0] (every taint)"),
-    }
-    for name, (spark, words) in asked.items():
-        apply_audit(scene, name, spark=spark)
-        wait_said(scene, Reason.NOT_ALLOWED, "ClusterKafkaConnection default", words, "spec.allow[].audits", name=name)
-        assert status(scene, name).get("jobName") is None
-    there = {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "batch", "operator": "Exists"}]}
-    apply_audit(scene, spark={"executors": 1, "cores": 2, "memory": "2g", **there})
-    wait_for_job(scene)
-    pod = (child(scene, "Job", "jobName") or {})["spec"]["template"]["spec"]
-    assert there.items() <= pod.items()
-    assert pod["serviceAccountName"] == "delayed-topics-audit-driver"
-
-    scene.api.apply(scene.cluster_connection(allow=[{**grant(), "topicPrefixes": ["other."]}]))
-    apply_audit(scene, "revoked")
-    report(scene, "Verified")
-    wait_said(scene, Reason.NOT_ALLOWED, f"topic {scene.topic}", name="revoked")
-
-
-def test_executors_of_running_audits_are_bounded_in_sum_and_who_finds_no_room_waits(
-    scene: Scene, with_executors: OperatorProcess
-) -> None:
-    limited = {**grant(maxExecutors=9), "quota": {"executors": 3}}
-    scene.api.apply(scene.cluster_connection(allow=[limited]))
-    second = f"{scene.topic}-second"
-    scene.api.apply(scene.delayed_topic(), scene.delayed_topic(second))
-    scene.wait_until_served()
-    scene.wait_until_served(second)
-    apply_audit(scene, "alone", spark={"executors": 4})
-    wait_said(scene, Reason.NOT_ALLOWED, "3 executors in sum", "this audit alone asks for 4", name="alone")
-    apply_audit(scene, spark={"executors": 2})
-    wait_for_job(scene)
-    apply_audit(scene, "waits", spark={"executors": 2}, delayedTopicRef={"name": second})
-    wait_said(scene, Reason.GRANT_EXCEEDED, "audits that run have 2 of them", "waits until there are 2", name="waits")
-    assert child(scene, "Job", "jobName", "waits") is None
-    report(scene, "Verified")
-    wait_for_job(scene, "waits")
-
-
-def grant(**audits: Any) -> Manifest:
-    return {"namespaceSelector": {}, "topicPrefixes": [""], "audits": audits}

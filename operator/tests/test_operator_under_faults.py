@@ -67,6 +67,7 @@ def test_a_connection_that_does_not_answer_does_not_hold_up_others(scene: Scene)
     scene.wait_for("Ready", "False", "KafkaUnreachable", name="dead-0", seconds=HEALED_SECONDS)
 
 
+@pytest.mark.slow
 def test_deleting_with_kafka_gone_leaves_the_topics_with_a_warning(impatient: Scene) -> None:
     scene = impatient
     scene.apply(deletionPolicy="Delete")

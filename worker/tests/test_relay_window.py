@@ -42,6 +42,7 @@ def test_a_full_window_with_every_other_record_finished_repeats_none_after_a_res
     assert (len(times), max(times.values())) == (30_000, 1)
 
 
+@pytest.mark.slow
 def test_hundreds_of_full_bitmaps_are_committed(world: World) -> None:
     """Together they are larger than what Kafka takes in one commit."""
     count = 400

@@ -1,0 +1,123 @@
+"""Where the audits of a cluster connection run, and what they may have there, on a real API server."""
+
+from typing import Any
+
+import pytest
+from delayed_topics_core.reasons import Reason
+from delayed_topics_operator_testing.audits import apply_audit, child, report, status, wait_for_job, wait_said
+from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE, OperatorProcess
+from delayed_topics_operator_testing.scene import Scene
+
+pytestmark = pytest.mark.api
+
+Manifest = dict[str, Any]
+
+
+def grant(**audits: Any) -> Manifest:
+    return {"namespaceSelector": {}, "topicPrefixes": [""], "audits": audits}
+
+
+def test_an_audit_runs_away_from_the_platforms_secrets_with_the_one_it_needs_for_as_long_as_it_needs_it(
+    scene: Scene,
+) -> None:
+    scene.apply()
+    apply_audit(scene)
+    wait_for_job(scene)
+    assert scene.api.list_all("Job", SYSTEM_NAMESPACE) == []
+    job = child(scene, "Job", "jobName") or {}
+    assert job["metadata"]["namespace"] == AUDIT_NAMESPACE
+    assert job["spec"]["template"]["spec"]["serviceAccountName"] == "delayed-topics-audit"
+
+    def secrets() -> list[Manifest]:
+        found = scene.api.list_all("Secret", AUDIT_NAMESPACE)
+        return [s for s in found if s["metadata"]["labels"]["delayedtopics.io/audit"] == job["metadata"]["name"]]
+
+    (secret,) = secrets()
+    mounted = [v["secret"]["secretName"] for v in job["spec"]["template"]["spec"]["volumes"] if "secret" in v]
+    assert mounted == [secret["metadata"]["name"]]
+    workers = next(
+        s
+        for s in scene.api.list_all("Secret", SYSTEM_NAMESPACE)
+        if s["metadata"]["labels"]["delayedtopics.io/name"] == scene.topic
+    )
+    assert secret["data"] == workers["data"]
+    assert [owner["kind"] for owner in secret["metadata"]["ownerReferences"]] == ["ConfigMap"], (
+        "should nobody remove it"
+    )
+    report(scene, "Verified")
+    scene.wait(lambda: not secrets(), "the verdict is there, and the credentials are gone")
+    assert child(scene, "Job", "jobName") is not None
+
+
+@pytest.fixture
+def with_executors(scene: Scene) -> OperatorProcess:
+    """The operator of an installation that has turned them on."""
+    scene.operator.stop()
+    scene.operator = OperatorProcess(scene.api, "--resync-seconds=3", "--audit-executors")
+    scene.operator.start()
+    return scene.operator
+
+
+def test_executors_are_off_unless_whoever_runs_the_operator_has_turned_them_on(scene: Scene) -> None:
+    scene.api.apply(scene.cluster_connection(allow=[grant(maxExecutors=4)]))
+    scene.apply()
+    apply_audit(scene, spark={"executors": 1})
+    wait_said(scene, Reason.NOT_ALLOWED, "spec.spark.executors", "audits.executors.enabled")
+    assert (status(scene)["verdict"], status(scene).get("jobName")) == ("Unknown", None)
+
+
+def test_no_audit_of_a_cluster_connection_writes_to_storage_of_the_platform(scene: Scene) -> None:
+    scene.apply()
+    apply_audit(scene, output={"claimName": "accounts"})
+    wait_said(scene, Reason.NOT_ALLOWED, f"must come with a KafkaConnection of namespace {scene.namespace}")
+    assert (status(scene)["verdict"], status(scene).get("jobName")) == ("Unknown", None)
+
+
+def test_an_audit_takes_no_more_of_the_platform_than_the_connection_grants(
+    scene: Scene, with_executors: OperatorProcess
+) -> None:
+    nodes = {"nodeSelectors": ["disk"], "tolerations": ["batch"]}
+    scene.api.apply(scene.cluster_connection(allow=[grant(maxExecutors=1, maxCores=2, maxMemory="2g", **nodes)]))
+    scene.apply()
+    asked = {
+        "many": ({"executors": 2}, "spec.spark.executors (2, at most 1)"),
+        "wide": ({"cores": 3}, "spec.spark.cores (3, at most 2)"),
+        "large": ({"memory": "2049m"}, "spec.spark.memory (2049m, at most 2g)"),
+        "elsewhere": ({"nodeSelector": {"disk": "ssd", "zone": "a"}}, "spec.spark.nodeSelector[zone]"),
+        "anywhere": ({"tolerations": [{"operator": "Exists"}]}, "spec.spark.tolerations[0] (every taint)"),
+    }
+    for name, (spark, words) in asked.items():
+        apply_audit(scene, name, spark=spark)
+        wait_said(scene, Reason.NOT_ALLOWED, "ClusterKafkaConnection default", words, "spec.allow[].audits", name=name)
+        assert status(scene, name).get("jobName") is None
+    there = {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "batch", "operator": "Exists"}]}
+    apply_audit(scene, spark={"executors": 1, "cores": 2, "memory": "2g", **there})
+    wait_for_job(scene)
+    pod = (child(scene, "Job", "jobName") or {})["spec"]["template"]["spec"]
+    assert there.items() <= pod.items()
+    assert pod["serviceAccountName"] == "delayed-topics-audit-driver"
+
+    scene.api.apply(scene.cluster_connection(allow=[{**grant(), "topicPrefixes": ["other."]}]))
+    apply_audit(scene, "revoked")
+    report(scene, "Verified")
+    wait_said(scene, Reason.NOT_ALLOWED, f"topic {scene.topic}", name="revoked")
+
+
+def test_executors_of_running_audits_are_bounded_in_sum_and_who_finds_no_room_waits(
+    scene: Scene, with_executors: OperatorProcess
+) -> None:
+    limited = {**grant(maxExecutors=9), "quota": {"executors": 3}}
+    scene.api.apply(scene.cluster_connection(allow=[limited]))
+    second = f"{scene.topic}-second"
+    scene.api.apply(scene.delayed_topic(), scene.delayed_topic(second))
+    scene.wait_until_served()
+    scene.wait_until_served(second)
+    apply_audit(scene, "alone", spark={"executors": 4})
+    wait_said(scene, Reason.NOT_ALLOWED, "3 executors in sum", "this audit alone asks for 4", name="alone")
+    apply_audit(scene, spark={"executors": 2})
+    wait_for_job(scene)
+    apply_audit(scene, "waits", spark={"executors": 2}, delayedTopicRef={"name": second})
+    wait_said(scene, Reason.GRANT_EXCEEDED, "audits that run have 2 of them", "waits until there are 2", name="waits")
+    assert child(scene, "Job", "jobName", "waits") is None
+    report(scene, "Verified")
+    wait_for_job(scene, "waits")
