@@ -20,6 +20,7 @@ from delayed_topics_audit_testing.rows import (
     release,
     totals,
 )
+from delayed_topics_core.headers import Header
 from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -59,6 +60,17 @@ def test_it_is_told_by_the_link_that_it_came_after_and_by_no_other(spark: SparkS
         linked(spark, again=again), bounds=replace(LINK, front_from=(6, 6), new_from={**LINK.new_from, READY: (7, 3)})
     )
     assert flaws(following) == {}
+
+
+@pytest.mark.parametrize("headers", [[], release(("f", 7, 0))], ids=["foreign", "forged"])
+def test_what_is_no_workers_is_told_by_the_first_link_that_reads_it_and_by_no_other(
+    spark: SparkSession, headers: list[Header]
+) -> None:
+    """The next one reads that time again, since older records wait: one record by hand made a day of hourly links `Unknown`."""
+    window = linked(spark, again=[(0, 6, LATER_MS, headers)])
+    assert list(flaws(window)) == ["forged" if headers else "foreign"]
+    ends = {**LINK.new_from, READY: (7, 3)}
+    assert flaws(replace(window, bounds=replace(LINK, front_from=(6, 6), new_from=ends))) == {}
 
 
 def test_a_settled_record_that_becomes_a_dead_letter_or_hops_again_is_a_double(spark: SparkSession) -> None:

@@ -70,7 +70,11 @@ class Bounds:
     def again(self, origin: Column, door: int) -> Column:
         """Whether a row of that topic is a copy of what an audit before had settled, and has come since: all copies that the
         commit accounts for were there then."""
+        return headers.true(self.new(door) & ~self.begun(origin)) if door in self.new_from else sf.lit(False)
+
+    def new(self, door: int) -> Column:
+        """Whether no audit before has read this row of that topic."""
         if door not in self.new_from:
-            return sf.lit(False)
-        new = offset_of(sf.col("at")) >= sf.get(longs(self.new_from[door]), partition_of(sf.col("at")))
-        return headers.true(new & ~self.begun(origin))
+            return sf.lit(True)
+        came = offset_of(sf.col("at")) >= sf.get(longs(self.new_from[door]), partition_of(sf.col("at")))
+        return sf.coalesce(came, sf.lit(True))

@@ -178,7 +178,7 @@ def ready_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
         + _bit(MISPLACED, _misplaced(bounds.ready_partitions))
         + _bit(OVER_CAP, sf.col("attempt") > bounds.retry_cap)
     )
-    return _ends(parsed, bounds, READY, known=known, end=end, stranger=FOREIGN, strange=sf.lit(True))
+    return _ends(parsed, bounds, READY, known=known, end=end, stranger=FOREIGN, strange=bounds.new(READY))
 
 
 def of_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
@@ -218,12 +218,12 @@ def _ends(
     parsed: DataFrame, bounds: Bounds, door: int, *, known: Column, end: Column, stranger: int, strange: Column
 ) -> DataFrame:
     """What is above the commit is the next audit's; what is below the window says only that its root had ended before, unless
-    it has come since."""
+    it has come since. What belongs to no record is told by the first audit that reads it."""
     origin, copy, outcome = sf.col("origin"), sf.col("copy"), RELEASED if door == READY else DEAD_LETTERED
     copies = (
         sf.when(~headers.true(known & origin.isNotNull()), sf.when(strange, _copies(_STRANGER)).otherwise(_copies()))
         .when(~bounds.begun(origin), _copies(_END))
-        .when(bounds.nowhere(origin), _copies(_OUTCOME))
+        .when(bounds.nowhere(origin), sf.when(bounds.new(door), _copies(_OUTCOME)).otherwise(_copies()))
         .when(~headers.true(bounds.settled(origin)), _copies(_DONE))
         .when(origin == sf.col("root"), _copies(_BOTH))
         .otherwise(_copies(_OUTCOME, _END))
