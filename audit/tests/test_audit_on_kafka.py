@@ -313,7 +313,8 @@ def test_the_command_writes_the_verdict_and_succeeds(
         spark_jars,
     ]
     environment = {**os.environ, **quick_java}
-    parquet: list[str | Path] = ["--parquet", "--output", tmp_path]
+    output = tmp_path / "accounts" / "orders-1"
+    parquet: list[str | Path] = ["--parquet", "--index", "--output", output]
     done = subprocess.run(
         [*command, *files, *parquet], capture_output=True, text=True, check=False, env=environment, cwd=tmp_path
     )
@@ -323,10 +324,13 @@ def test_the_command_writes_the_verdict_and_succeeds(
     there = sum(len(relayed.read(topic)) for topic in (relayed.names.front, relayed.names.delays))
     assert body["account"]["produced"] == there >= RECORDS
     assert "ERROR" not in done.stderr
-    assert list((tmp_path / "places").glob("*.parquet"))
-    page = (tmp_path / "report.html").read_text()
+    assert list((output / "places").glob("*.parquet"))
+    page = (output / "report.html").read_text()
     assert "<strong>" + body["verdict"] in page
     assert "http" not in page.replace("http://www.w3.org", "")
+    index = output.with_name(f"{relayed.names.front}.html").read_text()
+    assert f'<td class="{body["verdict"]}">' in index
+    assert 'href="orders-1/report.html"' in index
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from delayed_topics_audit import index
 from delayed_topics_audit.errors import AuditFailed
 from delayed_topics_audit.job import audit
 from delayed_topics_audit.output import SETTINGS, Output
@@ -125,7 +126,7 @@ def test_the_account_is_in_the_bucket_and_the_key_is_nowhere_else(
         "memory": "512m",
         "output": folder,
     }
-    words = [*(f"--{name}={value}" for name, value in options.items()), "--parquet"]
+    words = [*(f"--{name}={value}" for name, value in options.items()), "--parquet", "--index"]
     words += [f"--conf={name}={value}" for name, value in told.items()]
     file = credentials(tmp_path / "credentials")
     done = subprocess.run(
@@ -139,7 +140,12 @@ def test_the_account_is_in_the_bucket_and_the_key_is_nowhere_else(
     assert done.returncode == 0, done.stderr
     assert "ERROR" not in done.stderr
     (page,) = spark.read.text(f"{folder}/report.html", wholetext=True).collect()
-    assert f"<strong>{json.loads((tmp_path / 'result.json').read_text())['verdict']}" in page["value"]
+    verdict = json.loads((tmp_path / "result.json").read_text())["verdict"]
+    assert f"<strong>{verdict}" in page["value"]
+    rows = index.read(spark, f"s3a://{BUCKET}/some/folder/audits").collect()
+    assert [(row.topic, row.audit, row.verdict) for row in rows] == [(frozen.topic, "orders-audit", verdict)]
+    (of_topic,) = spark.read.text(f"s3a://{BUCKET}/some/folder/{frozen.topic}.html", wholetext=True).collect()
+    assert 'href="orders-audit/report.html"' in of_topic["value"]
 
     audit(frozen, connection, lambda: spark, print, Output(folder=str(tmp_path / "local"), parquet=True))
     in_bucket, on_disk = (spark.read.parquet(f"{place}/places") for place in (folder, tmp_path / "local"))

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from delayed_topics_audit import facts
+from delayed_topics_audit import facts, index
 from delayed_topics_audit.place import DOORS, OFFSET_BITS, PARTITION_BITS
 from delayed_topics_audit.places import FATES, FLAWS
 from delayed_topics_audit_testing.rows import Window, front_of, ready_of
@@ -24,6 +24,10 @@ def table(heading: str) -> list[tuple[str, str]]:
 def test_every_column_is_there_with_its_type(spark: SparkSession) -> None:
     written = Window(spark=spark, front=front_of(1), ready=ready_of(0)).places.schema
     assert table("Columns") == [(column.name, column.dataType.simpleString()) for column in written]
+
+
+def test_the_table_of_all_audits_has_its_columns() -> None:
+    assert table("The table of all audits") == list(index.COLUMNS.items())
 
 
 def test_fates_flaws_and_bits_have_their_numbers() -> None:

@@ -110,13 +110,17 @@ def test_executors_can_write_where_the_account_goes(output: dict[str, Any]) -> N
 
 
 def test_executors_have_nothing_to_write_without_parquet_but_for_what_a_chain_carries() -> None:
-    def volumes(window: AuditWindow) -> list[str]:
-        asked = audit_resource(output={"claimName": "accounts"}, spark={"executors": 2})
-        world = AuditWorld(raw=asked, home="shop", frozen=window)
+    """And without their writing there is no index, which Spark writes."""
+
+    def asked(window: AuditWindow) -> tuple[list[str], bool]:
+        """The executors' volumes, and whether there is to be an index."""
+        resource = audit_resource(output={"claimName": "accounts"}, spark={"executors": 2})
+        world = AuditWorld(raw=resource, home="shop", frozen=window)
         world.settle()
         assert world.config_map is not None
         executor = json.loads(world.config_map["data"]["executor.json"])
-        return [volume["name"] for volume in executor["spec"]["volumes"]]
+        volumes = [volume["name"] for volume in executor["spec"]["volumes"]]
+        return volumes, "--index" in pod_of(world)["containers"][0]["args"]
 
-    assert volumes(WINDOW) == ["spark-local-dir-1"]
-    assert volumes(replace(WINDOW, carries=True)) == ["spark-local-dir-1", "output"]
+    assert asked(WINDOW) == (["spark-local-dir-1"], False)
+    assert asked(replace(WINDOW, carries=True)) == (["spark-local-dir-1", "output"], True)

@@ -209,6 +209,8 @@ _SAID: Final = {
         "their own headers, their size or the retry cap contradict what dt-reason says",
     ),
 }
+BROKEN_PROMISES: Final = tuple(_SAID)
+"""The terms of an account that count what must not be."""
 _OFFENDERS_OF: Final = {"doubled_beyond_promise": "doubled"}
 
 

@@ -13,10 +13,11 @@ from delayed_topics_core.errors import DelayedTopicsError
 from delayed_topics_kafka.connection import Connection
 from pyspark.sql import SparkSession
 
-from delayed_topics_audit import session
+from delayed_topics_audit import index, session
 from delayed_topics_audit.account import Result
+from delayed_topics_audit.errors import AuditFailed
 from delayed_topics_audit.executor import command
-from delayed_topics_audit.job import audit
+from delayed_topics_audit.job import Audited, audit
 from delayed_topics_audit.output import SETTINGS, Output
 from delayed_topics_audit.report import render
 from delayed_topics_audit.sources import java_options
@@ -78,6 +79,12 @@ def main() -> None:
 @click.option("--output", "folder", help="Also write the account into this folder, for people: a path, or s3a://…")
 @click.option("--parquet", is_flag=True, help="With --output: also the account of every record, as Parquet.")
 @click.option(
+    "--index",
+    "indexed",
+    is_flag=True,
+    help="With --output: also keep, beside that folder, a table of all audits and a page for each topic.",
+)
+@click.option(
     "--fail-on",
     callback=_verdicts,
     metavar="VERDICT,…",
@@ -93,6 +100,7 @@ def run(
     conf: Mapping[str, str],
     folder: str | None,
     parquet: bool,
+    indexed: bool,
     fail_on: frozenset[str],
 ) -> None:
     """Judge one frozen window. Exits with 0 whenever a verdict was reached that --fail-on does not name, with 1 if none was."""
@@ -111,7 +119,10 @@ def run(
         reached = audit(frozen, kafka, partial(spark, java_options(kafka)), click.echo, output)
         verdict = reached.result
         if output is not None:
-            output.write_page(spark(java_options(kafka)), render(frozen, verdict, reached.findings))
+            started = spark(java_options(kafka))
+            output.write_page(started, render(frozen, verdict, reached.findings))
+            if indexed:
+                _add_to_index(started, output, frozen, reached)
     except DelayedTopicsError as e:
         result.write_text(Result(verdict="Unknown", message=str(e)).encode())
         click.echo(f"no verdict: {e}", err=True)
@@ -124,6 +135,14 @@ def run(
             click.echo(f"{kind}: {', '.join(names)}")
     if verdict.verdict in fail_on:
         sys.exit(FAILED_ON)
+
+
+def _add_to_index(started: SparkSession, output: Output, window: AuditWindow, reached: Audited) -> None:
+    """A verdict is not lost over it."""
+    try:
+        index.add(started, output, window, reached.result, reached.findings)
+    except AuditFailed as e:
+        click.echo(f"this audit is not in the index: {e}")
 
 
 @main.command()

@@ -1,5 +1,6 @@
 """Where the whole account goes: a folder that Hadoop can write to, on a mounted volume or in a bucket of S3."""
 
+import posixpath
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class Output:
 
     def prepare(self, spark: SparkSession) -> None:
         """Before hours of reading rather than after."""
-        with self._said():
+        with self.said():
             path, files = _hadoop(spark, self.folder)
             if not files.mkdirs(path):  # of a folder on a volume Java says no more
                 raise AuditFailed(f"the account could not be written to {self.folder}: the claim must be writable")
@@ -66,19 +67,24 @@ class Output:
 
     def carried(self, topic_id: str) -> str:
         """The folder, beside those of all audits, of what a chain carries: a folder of each audit's name in it."""
-        return f"{self.folder.rpartition('/')[0]}/carried/{topic_id}"
+        return f"{self.parent}/carried/{topic_id}"
 
     @property
     def name(self) -> str:
         """Of the audit's own folder."""
-        return self.folder.rpartition("/")[2]
+        return posixpath.basename(self.folder.rstrip("/"))
+
+    @property
+    def parent(self) -> str:
+        """The folder of all audits' folders."""
+        return posixpath.dirname(self.folder.rstrip("/")) or "."
 
     def write_table(self, rows: DataFrame, place: str) -> None:
-        with self._said():
+        with self.said():
             rows.write.mode("overwrite").parquet(place)
 
     def write_text(self, spark: SparkSession, place: str, text: str) -> None:
-        with self._said():
+        with self.said():
             path, files = _hadoop(spark, place)
             stream = files.create(path)
             stream.write(bytearray(text.encode()))
@@ -88,16 +94,22 @@ class Output:
         """Raises what Spark raises: whoever asks knows what it means that it is not there."""
         return str(spark.read.text(place, wholetext=True).collect()[0][0])
 
+    def names_in(self, spark: SparkSession, folder: str) -> list[str]:
+        with self.said():
+            path, files = _hadoop(spark, folder)
+            return [str(status.getPath().getName()) for status in files.listStatus(path)]
+
     def keep_only(self, spark: SparkSession, folder: str, names: Collection[str]) -> None:
         """Whatever else is in `folder` is removed."""
-        with self._said():
+        with self.said():
             path, files = _hadoop(spark, folder)
             for status in files.listStatus(path):
                 if status.getPath().getName() not in names:
                     files.delete(status.getPath(), True)
 
     @contextmanager
-    def _said(self) -> Iterator[None]:
+    def said(self) -> Iterator[None]:
+        """What goes wrong is an AuditFailed that says what to do."""
         try:
             yield
         except (PySparkException, Py4JError, ConnectionError) as e:

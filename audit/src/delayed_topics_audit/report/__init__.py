@@ -1,6 +1,6 @@
 """The account as one HTML page that needs nothing else: verdict, law, lateness, what waits, what happened, offenders."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,13 +9,15 @@ from typing import Final
 from delayed_topics_core.audit_window import AuditWindow
 from jinja2 import Environment, PackageLoader, select_autoescape
 
-from delayed_topics_audit.account import Account, Result
+from delayed_topics_audit.account import BROKEN_PROMISES, Account, Result
 from delayed_topics_audit.findings import Findings, Row
 from delayed_topics_audit.lateness import percentiles
 from delayed_topics_audit.report import svg
 
 MAX_PARTITIONS: Final = 500
 """Rows of the table of partitions; the page stays small however large the topic is."""
+
+_ALWAYS_SHOWN: Final = ("lost", "early", "doubled_beyond_promise")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,25 @@ class DelayRow:
 
 
 def render(window: AuditWindow, result: Result, findings: Findings | None) -> str:
+    shown = _shown(window, result.account, findings) if findings is not None and result.account is not None else {}
+    return _page("page.html.jinja", window=window, result=result, account=result.account, **shown)
+
+
+def render_index(topic: str, rows: Sequence[Row], *, older: int, unreadable: int) -> str:
+    """`rows`: of the table of audits, the newest first; `older` and `unreadable`: how many more there are."""
+    return _page(
+        "index.html.jinja",
+        topic=topic,
+        rows=rows,
+        older=older,
+        unreadable=unreadable,
+        counts=Counter(row["verdict"] for row in rows),
+        verdicts=svg.verdicts([(row["frozen_at_ms"], row["produced"] or 0, row["verdict"]) for row in reversed(rows)]),
+        broken=[term for term in BROKEN_PROMISES if term in _ALWAYS_SHOWN or any(row[term] for row in rows)],
+    )
+
+
+def _page(template: str, **shown: object) -> str:
     environment = Environment(
         loader=PackageLoader("delayed_topics_audit.report", "."),
         autoescape=select_autoescape(default=True),
@@ -45,9 +66,7 @@ def render(window: AuditWindow, result: Result, findings: Findings | None) -> st
         lstrip_blocks=True,
     )
     environment.filters.update(number=_number, time=_time, ms=duration)
-    page = environment.get_template("page.html.jinja")
-    shown = _shown(window, result.account, findings) if findings is not None and result.account is not None else {}
-    return page.render(window=window, result=result, account=result.account, **shown)
+    return environment.get_template(template).render(shown)
 
 
 def _shown(window: AuditWindow, account: Account, findings: Findings) -> dict[str, object]:

@@ -85,6 +85,24 @@ def bars(points: Sequence[tuple[int | None, int]], *, step_ms: int) -> str:
     )
 
 
+def verdicts(audits: Sequence[tuple[int, int, str]]) -> str:
+    """When each audit froze its offsets, over how many records it judged, and what: a bar as high as these are many."""
+    if not audits:
+        return ""
+    width = max(2.0, min(24.0, (WIDTH - 70) / len(audits) - 1))
+    first, last = audits[0][0], audits[-1][0]
+    tallest = max(1, *(count for _, count, _ in audits))
+    drawn = []
+    for at_ms, count, verdict in audits:
+        height = max(4.0, 105 * count / tallest)
+        x = 60 + (WIDTH - 70 - width) * (at_ms - first) / max(1, last - first)
+        drawn.append(
+            f'<rect x="{x:.1f}" y="{120 - height:.1f}" width="{width:.1f}" height="{height:.1f}" class="verdict {escape(verdict)}">'
+            f"<title>{escape(verdict)} {_told(at_ms, '%Y-%m-%d %H:%M:%S')}: {count:,} records</title></rect>"
+        )
+    return _svg([*drawn, *_time_axis(first, last, 120), *_scale(tallest, 15, 120)], 142, "verdicts over time")
+
+
 def timeline(rows: Sequence[Mapping[str, Any]], causes: Sequence[Cause], *, step_ms: int) -> str:
     """Came in and came out per step, late ones in red, and what happened to the workers as marks above."""
     if not rows:

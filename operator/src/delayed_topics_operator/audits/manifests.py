@@ -65,11 +65,15 @@ def config_map(o: AuditObservation, window: AuditWindow) -> Manifest:
     name = window_name(o.job_name)
     data = {WINDOW_KEY: window.encode()}
     if o.audit.spec.spark.executors:
-        output = o.audit.spec.output
-        shared = storage(o) if output and (output.parquet or window.carries) else None
-        disk = local_disk(o, window)
-        data[executors.TEMPLATE_KEY] = executors.template(o, _pod_metadata(o), shared, disk)
+        kept = storage(o) if _executors_write(o, window) else None
+        data[executors.TEMPLATE_KEY] = executors.template(o, _pod_metadata(o), kept, local_disk(o, window))
     return {**_object("v1", "ConfigMap", name, o), "immutable": True, "data": data}
+
+
+def _executors_write(o: AuditObservation, window: AuditWindow | None) -> bool:
+    """Into the output. Unless they have to they don't: a claim may be for one node only."""
+    output = o.audit.spec.output
+    return output is not None and (output.parquet or (window is not None and window.carries))
 
 
 def secret_name(job: str) -> str:
@@ -91,7 +95,8 @@ def job(o: AuditObservation, window: AuditWindow | None) -> Manifest:
     name = o.job_name
     # with executors it only leads
     disk = LocalDisk(volume={"emptyDir": {}}) if o.audit.spec.spark.executors else local_disk(o, window)
-    template = {"metadata": _pod_metadata(o), "spec": _pod(o, name, disk)}
+    indexed = not o.audit.spec.spark.executors or _executors_write(o, window)  # who does the work writes the index
+    template = {"metadata": _pod_metadata(o), "spec": _pod(o, name, disk, indexed=indexed)}
     spec = {
         "activeDeadlineSeconds": o.audit.spec.active_deadline_seconds,
         "backoffLimit": RETRIES,
@@ -101,13 +106,13 @@ def job(o: AuditObservation, window: AuditWindow | None) -> Manifest:
     return {**_object("batch/v1", "Job", name, o), "spec": spec}
 
 
-def _pod(o: AuditObservation, name: str, disk: LocalDisk) -> Manifest:
+def _pod(o: AuditObservation, name: str, disk: LocalDisk, *, indexed: bool) -> Manifest:
     spec: Manifest = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": o.audit.spec.spark.executors > 0,
         "enableServiceLinks": False,
         "securityContext": POD_SECURITY | disk.security,
-        "containers": [_container(o, disk)],
+        "containers": [_container(o, disk, indexed=indexed)],
         "volumes": [
             {"name": "window", "configMap": {"name": window_name(name)}},
             {"name": "connection", "secret": {"secretName": o.job_settings.secret}},
@@ -127,7 +132,7 @@ def _pod(o: AuditObservation, name: str, disk: LocalDisk) -> Manifest:
     return spec
 
 
-def _container(o: AuditObservation, disk: LocalDisk) -> Manifest:
+def _container(o: AuditObservation, disk: LocalDisk, *, indexed: bool) -> Manifest:
     spark, output = o.audit.spec.spark, o.audit.spec.output
     kept = storage(o)
     memory = f"{mebibytes(spark.memory) + OVERHEAD_MIB}Mi"
@@ -147,7 +152,7 @@ def _container(o: AuditObservation, disk: LocalDisk) -> Manifest:
             f"--master={'k8s://https://kubernetes.default.svc' if spark.executors else f'local[{spark.cores}]'}",
             f"--memory={spark.memory}",
             *(f"--conf={name}={value}" for name, value in settings.items()),
-            *([f"--output={kept.folder}"] if kept else ()),
+            *([f"--output={kept.folder}", *(["--index"] if indexed else ())] if kept else ()),
             *(["--parquet"] if output and output.parquet else ()),
         ],
         "env": [
