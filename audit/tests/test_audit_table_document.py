@@ -26,6 +26,21 @@ def test_every_column_is_there_with_its_type(spark: SparkSession) -> None:
     assert table("Columns") == [(column.name, column.dataType.simpleString()) for column in written]
 
 
+@pytest.mark.spark
+def test_its_queries_find_what_they_say(spark: SparkSession) -> None:
+    """As Spark runs them, with the record that is lost, or is asked for, at another place."""
+    Window(spark=spark, front=front_of(2), ready=ready_of(0)).places.createOrReplaceTempView("places")
+    lost, one = [query.partition("```")[0] for query in DOCUMENT.split("```text\n")[1:]]
+
+    def found(query: str) -> list[tuple[object, ...]]:
+        return [tuple(row) for row in spark.sql(query.replace("read_parquet('places/*.parquet')", "places")).collect()]
+
+    assert [row[:3] for row in found(lost)] == [(0, 0, 1)]
+    (row,) = found(one.replace("3 * 17592186044416 + 1041", "0 * 17592186044416 + 0"))
+    assert (row[0], row[-3:]) == (FATES.index("released"), (2, 0, 0))
+    assert found(one) == []
+
+
 def test_the_table_of_all_audits_has_its_columns() -> None:
     assert table("The table of all audits") == list(index.COLUMNS.items())
 

@@ -16,9 +16,10 @@ from delayed_topics_audit.report import render_index
 
 TABLE: Final = "audits"
 """A folder beside those of the audits."""
-MAX_SHOWN: Final = 1000
-"""Audits on a page. The table has all of them."""
+MAX_SHOWN: Final = 200
+"""Audits on a page, which are read for it one by one. The table has all of them."""
 _ROW: Final = {
+    "audit": "string",
     "frozen_at_ms": "bigint",
     "verdict": "string",
     "message": "string",
@@ -28,38 +29,41 @@ _ROW: Final = {
     "offenders": "map<string,array<string>>",
     "topic_id": "string",
 }
-COLUMNS: Final = {"topic": "string", "audit": "string", **_ROW}
-"""The first two stand in the names of the folders, as Spark and others read partitions of a table."""
+COLUMNS: Final = {"topic": "string", **_ROW}
+"""The first stands in the names of folders, as Spark and others read partitions of a table."""
 
 
 def add(spark: SparkSession, output: Output, window: AuditWindow, result: Result, findings: Findings | None) -> None:
     """A row, in the place of one that an earlier try of the same audit wrote, and the topic's page anew. Raises AuditFailed."""
-    of_topic = f"{output.parent}/{TABLE}/topic={window.topic}"
-    row = session.table(spark, [_row(window, result, findings)], _schema(_ROW))
-    output.write_table(row.coalesce(1), f"{of_topic}/audit={output.name}")
-    there = sum(name.startswith("audit=") for name in output.names_in(spark, of_topic))
+    table = f"{output.parent}/{TABLE}"
+    of_topic = f"{table}/topic={window.topic}"
+    row = _row(output.name, window, result, findings)
+    # a name that begins with the time: the newest are found without a look into all of them
+    file = f"{window.frozen_at_ms:013}-{output.name}.parquet"
+    output.write_file(session.table(spark, [row], _schema(_ROW)), f"{of_topic}/{file}")
+    files = sorted((name for name in output.names_in(spark, of_topic) if name.endswith(".parquet")), reverse=True)
+    newest = files[:MAX_SHOWN]
     with output.said():
-        known = read(spark, f"{output.parent}/{TABLE}").where(sf.col("topic") == window.topic).persist()
-        read_of_these = known.count()
-        newest = known.orderBy(sf.desc("frozen_at_ms")).limit(MAX_SHOWN).collect()
-        known.unpersist()
+        rows = read(spark, table, *(f"{of_topic}/{name}" for name in newest)).orderBy(sf.desc("frozen_at_ms")).collect()
     page = render_index(
         window.topic,
-        [row.asDict() for row in newest],
-        older=read_of_these - len(newest),
-        unreadable=there - read_of_these,
+        [row.asDict() for row in rows],
+        older=len(files) - len(newest),
+        unreadable=len(newest) - len(rows),
     )
     output.write_text(spark, f"{output.parent}/{window.topic}.html", page)
 
 
-def read(spark: SparkSession, folder: str) -> DataFrame:
-    """All rows of the table in `folder` that can be read: a file that was cut off is no reason to have no index."""
-    return spark.read.schema(_schema(COLUMNS)).option("ignoreCorruptFiles", "true").parquet(folder)
+def read(spark: SparkSession, table: str, *files: str) -> DataFrame:
+    """The rows of `files`, or of all, that can be read: a file that was cut off is no reason to have no index."""
+    reader = spark.read.schema(_schema(COLUMNS)).option("ignoreCorruptFiles", "true").option("basePath", table)
+    return reader.parquet(*files or (table,))
 
 
-def _row(window: AuditWindow, result: Result, findings: Findings | None) -> Mapping[str, Any]:
+def _row(audit: str, window: AuditWindow, result: Result, findings: Findings | None) -> Mapping[str, Any]:
     counted = findings.counted if findings is not None else None
     return {
+        "audit": audit,
         "frozen_at_ms": window.frozen_at_ms,
         "verdict": result.verdict,
         "message": result.message,

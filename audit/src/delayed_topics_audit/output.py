@@ -83,6 +83,20 @@ class Output:
         with self.said():
             rows.write.mode("overwrite").parquet(place)
 
+    def write_file(self, rows: DataFrame, place: str) -> None:
+        """A few rows as one Parquet file of this name; Spark itself writes folders."""
+        folder, _, name = place.rpartition("/")
+        written = f"{folder}/_{name}"  # whoever reads the folder passes over that
+        self.write_table(rows.coalesce(1), written)
+        (part,) = (found for found in self.names_in(rows.sparkSession, written) if found.endswith(".parquet"))
+        with self.said():
+            path, files = _hadoop(rows.sparkSession, place)
+            made, _ = _hadoop(rows.sparkSession, f"{written}/{part}")
+            files.delete(path, False)
+            if not files.rename(made, path):
+                raise AuditFailed(f"{place} could not be written: {made} can't be renamed")
+            files.delete(made.getParent(), True)
+
     def write_text(self, spark: SparkSession, place: str, text: str) -> None:
         with self.said():
             path, files = _hadoop(spark, place)
