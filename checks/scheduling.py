@@ -15,14 +15,11 @@ ALONE = (
 )
 """They stop, replace or measure what all other tests of the cluster use: one after the other, and none of the others meanwhile."""
 ALONE_SCOPE = "alone"
-AUDITS_OF_TOPICS = ("audit/tests/test_audit_of_bad_input.py", "audit/tests/test_audit_on_kafka.py")
-"""As long as all other tests of the audit, which need no broker."""
-BY_FILE = (*SHARING, "checks/", "crds/", "operator/", "worker/")
+BY_FILE = (*SHARING, "checks/", "client/", "crds/", "kafka/", "operator/", "worker/")
 
 
 class ByMember(LoadScopeScheduling):  # type: ignore[misc]
-    """The tests of a member run one after the other in one process, since they share what is dear to start, a Spark session: those of
-    audits in two.
+    """The tests of a member run one after the other in one process, since they share what is dear to start, a Spark session.
     What shares the cluster, a broker or an API server goes by file. Those that need the cluster to themselves begin when
     the others of the cluster are through; what needs none fills the time."""
 
@@ -30,8 +27,6 @@ class ByMember(LoadScopeScheduling):  # type: ignore[misc]
         file = nodeid.partition("::")[0]
         if file in ALONE:
             return ALONE_SCOPE
-        if file in AUDITS_OF_TOPICS:
-            return "audits of topics"
         return file if file.startswith(BY_FILE) else file.partition("/")[0]
 
     def _assign_work_unit(self, node: WorkerController) -> None:

@@ -20,7 +20,7 @@ def strict_broker() -> Iterator[Broker]:
 
 
 def test_without_the_events_topic_events_are_counted_as_failed(strict_broker: Broker) -> None:
-    events = EventWriter(Connection(bootstrap_servers=strict_broker.bootstrap))
+    events = EventWriter(Connection(bootstrap_servers=strict_broker.bootstrap, further={"log_level": 0}))
 
     def failed() -> bool:
         events.write(Event(kind="worker-started", topic="orders", member="w-0", at_ms=1, detail={}))

@@ -1,6 +1,7 @@
 """What a user without rights gets to read."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import AclOperation, AclPermissionType, ResourceType
@@ -54,7 +55,7 @@ def test_without_the_right_to_write_anything_events_are_counted_and_the_registry
     for rights in denied:
         deny_only(*rights)
     try:
-        writer = EventWriter(connection)
+        writer = EventWriter(replace(connection, further={**connection.further, "log_level": 0}))
         event = Event(kind="worker-started", topic="orders", member="pod-0", at_ms=1, detail={})
 
         def all_counted() -> bool:
