@@ -1,8 +1,8 @@
 """An audit calls a clean run clean, and finds one record removed and one doubled among ten thousand."""
 
 import pytest
-from confluent_kafka import KafkaException
 from delayed_topics_core import headers as own
+from delayed_topics_e2e.by_hand import move_offset, stopped
 from delayed_topics_e2e.report import Report
 from delayed_topics_e2e.tenant import Declared, Tenant
 from delayed_topics_e2e.waiting import until
@@ -54,22 +54,7 @@ def produce(orders: Declared, count: int) -> None:
 
 def remove_one_record(orders: Declared) -> None:
     """As a mistaken `kafka-consumer-groups --reset-offsets --shift-by 1` would, while the workers are stopped."""
-    orders.scale(0)
-    until(lambda: len(orders.pods()), what="no worker runs", enough=lambda n: n == 0)
-    position = orders.kafka.committed(orders.names.group)[orders.topic, 0].offset
-    produce(orders, RECORDS)
-    until(
-        lambda: moved(orders, position + 1),
-        what="the group has no member left, and its offset can be moved",
-        poll_seconds=1,
-    )
-    orders.scale(1)
-    orders.wait_ready()
-
-
-def moved(orders: Declared, offset: int) -> bool:
-    try:
-        orders.kafka.commit(orders.names.group, orders.topic, 0, offset)
-    except (KafkaException, AssertionError):
-        return False
-    return True
+    with stopped(orders):
+        position = orders.kafka.committed(orders.names.group)[orders.topic, 0].offset
+        produce(orders, RECORDS)
+        move_offset(orders, 0, position + 1)

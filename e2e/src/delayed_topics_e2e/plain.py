@@ -163,8 +163,10 @@ class Kafka:
             self._admins[address] = AdminClient(config)
         return self._admins[address]
 
-    def produce(self, topic: str, records: Iterable[tuple[bytes | None, bytes | None, Headers]]) -> int:
-        """Produce (key, value, headers) and wait for every acknowledgement. Returns how many."""
+    def produce(
+        self, topic: str, records: Iterable[tuple[bytes | None, bytes | None, Headers]], *, partition: int = -1
+    ) -> int:
+        """Produce (key, value, headers) and wait for every acknowledgement. `partition`: -1, the key's. Returns how many."""
         failed: list[KafkaError] = []
 
         def seen(error: KafkaError | None, _: Message) -> None:
@@ -176,7 +178,7 @@ class Kafka:
         for key, value, headers in records:
             while True:
                 try:
-                    producer.produce(topic, value, key, headers=list(headers), on_delivery=seen)
+                    producer.produce(topic, value, key, partition, headers=list(headers), on_delivery=seen)
                     break
                 except BufferError:
                     producer.poll(0.1)
@@ -185,9 +187,10 @@ class Kafka:
         assert not failed, f"{topic}: {len(failed)} records were refused, the first with {failed[0]}"
         return count
 
-    def copy(self, record: Record, *, to: str, headers: Headers | None = None) -> None:
+    def copy(self, record: Record, *, to: str, headers: Headers | None = None, partition: int = -1) -> None:
         """Produce a record again, byte for byte, with its own headers unless others are given."""
-        self.produce(to, [(record.key, record.value, record.headers if headers is None else headers)])
+        content = (record.key, record.value, record.headers if headers is None else headers)
+        self.produce(to, [content], partition=partition)
 
     def read(self, topic: str) -> list[Record]:
         """All records from the beginning to the end of now."""
@@ -250,6 +253,12 @@ class Kafka:
         answer = self.admin.alter_consumer_group_offsets([request])[group].result(TIMEOUT_SECONDS)
         refused = [p.error for p in answer.topic_partitions or () if p.error is not None]
         assert not refused, f"group {group}: {refused[0]}"
+
+    def remove_before(self, topic: str, offsets: Mapping[int, int]) -> None:
+        """By partition, what lies before these offsets, as retention does it."""
+        places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        for future in self.admin.delete_records(places, request_timeout=TIMEOUT_SECONDS).values():
+            future.result(TIMEOUT_SECONDS)
 
     def groups(self) -> set[str]:
         listed = self.admin.list_consumer_groups(request_timeout=TIMEOUT_SECONDS).result(TIMEOUT_SECONDS)
