@@ -298,6 +298,10 @@ REFUSED = {
         audit(sample={"oneIn": 2}, window={"sinceLast": True}),
         "must not go with window.sinceLast",
     ),
+    "more executors at first than ever": (
+        audit(spark={"executors": 2, "minExecutors": 3}),
+        "minExecutors must not be above executors",
+    ),
     "an audit's memory": (audit(spark={"memory": "1GB"}), "must be a whole number with m or g"),
     "whose rights an audit has": (
         audit(spark={"conf": {"spark.kubernetes.authenticate.driver.serviceAccountName": "admin"}}),

@@ -44,4 +44,6 @@ def test_two_executors_share_an_audit_and_are_gone_after_it(tenant: Tenant, repo
     assert (shared["verdict"], shared["account"]) == (alone["verdict"], alone["account"]) != ("Unknown", None)
     assert shared["verdict"] == "Verified", shared
     until(lambda: executors(orders), what="the executors are gone", enough=lambda pods: not pods)
+    elastic = orders.audit("elastic", spark={"executors": 2, "minExecutors": 0, "memory": "512m"})
+    assert (elastic["verdict"], elastic["account"]) == (alone["verdict"], alone["account"])
     report.add("audit on executors", shared["message"])

@@ -82,3 +82,16 @@ def test_with_executors_spark_makes_restricted_pods_by_the_operators_template_an
     world.job_reports("Verified")
     world.settle()
     assert world.status["verdict"] == "Verified"
+
+
+def test_executors_are_made_while_tasks_wait_for_one_up_to_the_most() -> None:
+    driver, _ = pods(executors=8, minExecutors=1)
+    settings = {a.removeprefix("--conf=") for a in driver["containers"][0]["args"]}
+    assert {
+        "spark.dynamicAllocation.enabled=true",
+        "spark.dynamicAllocation.shuffleTracking.enabled=true",
+        "spark.dynamicAllocation.initialExecutors=1",
+        "spark.dynamicAllocation.minExecutors=1",
+        "spark.dynamicAllocation.maxExecutors=8",
+    } <= settings
+    assert not [setting for setting in settings if setting.startswith("spark.executor.instances")]

@@ -67,6 +67,8 @@ def test_executors_share_it_and_the_pod_that_leads_them_needs_none() -> None:
     driver, executor = pods({"executors": 4})
     assert disk(executor, "spark-local-dir-1") == ({"emptyDir": {}}, "19074Mi", None)
     assert disk(driver, "tmp") == ({"emptyDir": {}}, None, None)
+    _, one_of_few = pods({"executors": 4, "minExecutors": 2})
+    assert disk(one_of_few, "spark-local-dir-1") == ({"emptyDir": {}}, "38147Mi", None)
 
 
 def test_where_a_connection_limits_it_a_pod_that_writes_more_is_evicted() -> None:

@@ -1,11 +1,11 @@
 """Audits on a schedule, and what every audit can be given."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from delayed_topics_crds.base import Entries, Keys, LabelKeys, Limits, Matches, Spec
+from delayed_topics_crds.base import Entries, Keys, LabelKeys, Limits, Matches, Rule, Spec
 from delayed_topics_crds.common import ObjectName
 from delayed_topics_crds.output import Output
 from delayed_topics_crds.pods import LabelValue, Toleration
@@ -66,8 +66,18 @@ MAX_CORES = 64
 class Spark(Spec):
     """What the Spark job gets."""
 
+    rules: ClassVar = (
+        Rule(
+            cel="!has(self.minExecutors) || self.minExecutors <= self.executors",
+            message="minExecutors must not be above executors, which is the most that there may be",
+            field_path=".minExecutors",
+        ),
+    )
+
     executors: Annotated[int, Limits(0, MAX_EXECUTORS, "executors")] = 0
     """Pods that share the work, beside the Job's own; without any the Job's pod does it all."""
+    min_executors: Annotated[int, Limits(0, MAX_EXECUTORS, "executors")] | None = None
+    """Begin with so many, and make more up to `executors` while tasks wait for one; unless set, all are made at once."""
     cores: Annotated[int, Limits(1, MAX_CORES, "cores")] = 1
     """CPU cores, of each executor if there are any."""
     memory: SparkMemory = "1g"

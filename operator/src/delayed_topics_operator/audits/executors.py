@@ -7,6 +7,8 @@ they go with it. Spark adds to the template its image, its cores and memory, and
 import json
 from typing import Any
 
+from delayed_topics_crds.schedule import Spark
+
 from delayed_topics_operator.audits.local_disk import LocalDisk
 from delayed_topics_operator.audits.observation import AuditObservation
 from delayed_topics_operator.audits.storage import Storage
@@ -34,7 +36,7 @@ def settings(o: AuditObservation, *, folder: str, overhead: str) -> dict[str, st
     """Of Spark. `folder`: where TEMPLATE_KEY is in the Job's pod. `overhead`: memory beside the heap."""
     spark = o.audit.spec.spark
     chosen = {
-        "spark.executor.instances": str(spark.executors),
+        **_how_many(spark),
         "spark.executor.cores": str(spark.cores),
         "spark.executor.memory": spark.memory,
         "spark.executor.memoryOverhead": overhead,
@@ -57,6 +59,20 @@ def settings(o: AuditObservation, *, folder: str, overhead: str) -> dict[str, st
     if o.job_settings.home != o.namespace:
         chosen["spark.kubernetes.authenticate.executor.serviceAccountName"] = PLAIN_ACCOUNT
     return chosen
+
+
+def _how_many(spark: Spark) -> dict[str, str]:
+    if spark.min_executors is None:
+        return {"spark.executor.instances": str(spark.executors)}
+    chosen = {
+        "enabled": "true",
+        # nobody else keeps what an executor has shuffled
+        "shuffleTracking.enabled": "true",
+        "initialExecutors": str(spark.min_executors),
+        "minExecutors": str(spark.min_executors),
+        "maxExecutors": str(spark.executors),
+    }
+    return {f"spark.dynamicAllocation.{name}": value for name, value in chosen.items()}
 
 
 def rack(o: AuditObservation) -> Manifest:

@@ -31,7 +31,9 @@ def local_disk(o: AuditObservation, window: AuditWindow | None) -> LocalDisk:
     """Of each pod that works. Unless somebody asks for a size, it is what the window needs, as far as the connection grants it."""
     asked, most = o.audit.spec.spark.local_disk, o.job_settings.most_local_disk_mebibytes
     if asked is None:
-        needed = _needed_mebibytes(window, pods=max(1, o.audit.spec.spark.executors))
+        spark = o.audit.spec.spark
+        least = spark.executors if spark.min_executors is None else spark.min_executors
+        needed = _needed_mebibytes(window, pods=max(1, least))
         return _of_the_node(request=f"{min(needed, most or needed)}Mi", limit=f"{most}Mi" if most else None)
     if asked.storage_class_name is None:
         return _of_the_node(request=asked.size, limit=asked.size)
