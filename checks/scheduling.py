@@ -6,6 +6,7 @@ from xdist.workermanage import WorkerController
 SHARING = ("e2e/", "devcluster/")
 """Their tests use the cluster beside each other."""
 ALONE = (
+    "e2e/tests/test_story_audit_output.py",
     "e2e/tests/test_story_kafka_stopped.py",
     "e2e/tests/test_story_many.py",
     "e2e/tests/test_story_operator_killed.py",

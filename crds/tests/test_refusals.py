@@ -294,10 +294,7 @@ REFUSED = {
         audit(window={"from": "2026-01-02T00:00:00Z", "sinceLast": True}),
         "must be either sinceLast or from and to",
     ),
-    "a sample in a chain": (
-        audit(sample={"oneIn": 2}, window={"sinceLast": True}),
-        "must not go with window.sinceLast",
-    ),
+    "a sample in a chain": (audit(sample={"oneIn": 2}, window={"sinceLast": True}), "must not go with window"),
     "more executors at first than ever": (
         audit(spark={"executors": 2, "minExecutors": 3}),
         "minExecutors must not be above executors",

@@ -15,7 +15,6 @@ from delayed_topics_e2e.by_hand import move_offset, stopped
 from delayed_topics_e2e.plain import Record
 from delayed_topics_e2e.report import Report
 from delayed_topics_e2e.tenant import Declared, Tenant
-from delayed_topics_e2e.waiting import until
 
 LINKS = int(os.environ.get("LINKS", "0"))
 EACH_TIMEOUT_SECONDS = 300.0
@@ -108,7 +107,7 @@ def remove_old(orders: Declared, number: int) -> str:
 
 def steal(orders: Declared) -> str:
     """Somebody moves the group's offset over it."""
-    wait_until_front_is_settled(orders)
+    orders.wait_front_settled()
     with stopped(orders):
         record = add_one(orders, level=1)
         move_offset(orders, 0, record.offset + 1)
@@ -124,7 +123,7 @@ def repeat(orders: Declared) -> str:
 
 def release_early(orders: Declared) -> str:
     """Somebody plays the worker, and does not wait."""
-    wait_until_front_is_settled(orders)
+    orders.wait_front_settled()
     with stopped(orders):
         record = add_one(orders, level=3)
         root = root_of(orders, record)
@@ -133,13 +132,14 @@ def release_early(orders: Declared) -> str:
             record.headers, root=root, origin=origin_of(record), due_at_ms=due_at_ms, released_at_ms=record.timestamp_ms
         )
         orders.kafka.copy(record, to=orders.names.ready, headers=headers, partition=0)
+        released_at = orders.kafka.ends(orders.names.ready)[0] - 1
         move_offset(orders, 0, record.offset + 1)
-    return f"f:0:{record.offset}"
+    return f"r:0:{released_at}"
 
 
 def bury(orders: Declared) -> str:
     """Somebody plays the worker, and gives up a record that was never retried."""
-    wait_until_front_is_settled(orders)
+    orders.wait_front_settled()
     with stopped(orders):
         record = add_one(orders, level=1)
         headers = copies.dead_letter(
@@ -152,15 +152,6 @@ def bury(orders: Declared) -> str:
         orders.kafka.copy(record, to=orders.names.dead_letter, headers=headers, partition=0)
         move_offset(orders, 0, record.offset + 1)
     return f"f:0:{record.offset}"
-
-
-def wait_until_front_is_settled(orders: Declared) -> None:
-    end = max(record.offset for record in orders.kafka.read(orders.topic) if record.partition == 0) + 1
-    until(
-        lambda: orders.kafka.committed(orders.names.group)[orders.topic, 0].offset,
-        what="partition 0 is settled",
-        enough=lambda offset: offset == end,
-    )
 
 
 def add_one(orders: Declared, *, level: int) -> Record:

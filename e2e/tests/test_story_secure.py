@@ -1,17 +1,14 @@
 """A team with a KafkaConnection of its own: TLS, SASL/SCRAM, Secrets and workers in its own namespace."""
 
 import base64
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from delayed_topics_e2e.tenant import API_VERSION, Install, Tenant, Tenants
+from delayed_topics_e2e.tenant import API_VERSION, Install, Tenant, Tenants, let_in
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("own_cluster")]
 
-CHART = Path(__file__).parents[2] / "charts" / "delayed-topics"
 CONNECTION = {"kind": "KafkaConnection", "name": "ours"}
 
 
@@ -71,14 +68,6 @@ def secure_tenant(install: Install, start_tenant: Tenants, credentials: dict[str
     tenant.leave()
     tenant.gone()
     let_in(install, [])
-
-
-def let_in(install: Install, namespaces: list[str]) -> None:
-    """`helm upgrade` with other tenantNamespaces and everything else as it is."""
-    install.cluster.helm(
-        *("upgrade", install.release, CHART, "--namespace", install.namespace, "--reset-then-reuse-values"),
-        *("--set-json", f"tenantNamespaces={json.dumps(namespaces)}", "--wait", "--timeout", "3m"),
-    )
 
 
 def login(tenant: Tenant, password: str) -> None:

@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -241,6 +242,15 @@ class Kafka:
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
         self.admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_SECONDS)
 
+    def ends(self, topic: str) -> dict[int, int]:
+        """By partition, the offset that the next record gets."""
+        asked = {
+            TopicPartition(topic, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
+            for partition in self.admin.list_topics(topic, TIMEOUT_SECONDS).topics[topic].partitions
+        }
+        answers = self.admin.list_offsets(asked, request_timeout=TIMEOUT_SECONDS)
+        return {place.partition: future.result(TIMEOUT_SECONDS).offset for place, future in answers.items()}
+
     def committed(self, group: str) -> dict[tuple[str, int], TopicPartition]:
         """What the group has committed, by topic and partition."""
         request = ConsumerGroupTopicPartitions(group)
@@ -256,6 +266,7 @@ class Kafka:
 
     def remove_before(self, topic: str, offsets: Mapping[int, int]) -> None:
         """By partition, what lies before these offsets, as retention does it."""
+        self.admin.list_topics(topic, TIMEOUT_SECONDS)  # it doesn't ask by itself for partitions that were added
         places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
         for future in self.admin.delete_records(places, request_timeout=TIMEOUT_SECONDS).values():
             future.result(TIMEOUT_SECONDS)

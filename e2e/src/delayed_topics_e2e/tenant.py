@@ -1,11 +1,13 @@
 """A team that uses delayed topics: its namespace, its resources, its topics; and the cleaning up after it."""
 
+import json
 import random
 import signal
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from delayed_topics_core.names import TopicNames
@@ -17,9 +19,10 @@ from delayed_topics_e2e.node import processes_of, send_signal
 from delayed_topics_e2e.plain import Kafka
 from delayed_topics_e2e.waiting import until
 
-__all__ = ["API_VERSION", "Declared", "Install", "Tenant", "Tenants", "cluster_connection", "unique"]
+__all__ = ["API_VERSION", "Declared", "Install", "Tenant", "Tenants", "cluster_connection", "let_in", "unique"]
 
 API_VERSION = "delayedtopics.io/v1alpha1"
+CHART = Path(__file__).parents[3] / "charts" / "delayed-topics"
 READY_TIMEOUT_SECONDS = 180.0
 TOLD = 3  # of fifty resources
 AUDIT_TIMEOUT_SECONDS = 600.0  # ten times what it takes when nothing else runs: it waits for two cores
@@ -117,6 +120,16 @@ class Declared:
             enough=lambda c: c.get("status") == status and reason in (None, c.get("reason")),
             timeout_seconds=timeout_seconds,
         )
+
+    def wait_front_settled(self) -> None:
+        """Until workers have committed all that is in the front topic: it came out, or waits in the delays topic."""
+
+        def behind() -> dict[int, int]:
+            committed = self.kafka.committed(self.names.group)
+            ends = self.kafka.ends(self.topic).items()
+            return {p: end for p, end in ends if end and committed[self.topic, p].offset != end}
+
+        until(behind, what=f"{self.topic} is settled", enough=lambda found: not found)
 
     def pods(self) -> Sequence[dict[str, Any]]:
         return self.kube.list("pods", namespace=self.workers_in, labels=self.labels)
@@ -279,6 +292,14 @@ def cluster_connection(install: Install, name: str, **grant: Any) -> Iterator[st
         poll_seconds=1,
     )
     kube.delete("clusterkafkaconnection", name)
+
+
+def let_in(install: Install, namespaces: Sequence[str]) -> None:
+    """`helm upgrade` with other tenantNamespaces and everything else as it is."""
+    install.cluster.helm(
+        *("upgrade", install.release, CHART, "--namespace", install.namespace, "--reset-then-reuse-values"),
+        *("--set-json", f"tenantNamespaces={json.dumps(namespaces)}", "--wait", "--timeout", "3m"),
+    )
 
 
 @dataclass
