@@ -16,7 +16,7 @@ ALONE = (
 )
 """They stop, replace or measure what all other tests of the cluster use: one after the other, and none of the others meanwhile."""
 ALONE_SCOPE = "alone"
-BY_FILE = (*SHARING, "checks/", "client/", "crds/", "kafka/", "operator/", "worker/")
+BY_FILE = (*SHARING, "checks/", "crds/", "operator/", "worker/")
 
 
 class ByMember(LoadScopeScheduling):  # type: ignore[misc]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_devcluster.ports import free_ports
+from delayed_topics_kafka_testing.slow_wire import LOOPBACK, SlowWire
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_process import OperatorProcess
 from delayed_topics_operator_testing.scene import Scene
-from delayed_topics_operator_testing.slow_wire import LOOPBACK, SlowWire
 
 pytestmark = pytest.mark.api
 

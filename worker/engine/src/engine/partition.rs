@@ -122,6 +122,10 @@ impl Partition {
     /// Goes on to the state after `step`. What is held goes when it isn't served any more.
     pub fn step(&mut self, step: Step) {
         self.state = self.state.after(step);
+        if step == Step::Forget {
+            // its window says finished of what may never have come true: whoever leaves it now leaves it as it was committed
+            self.dirty = false;
+        }
         if !self.state.sends() {
             self.held = Held::default();
         }

@@ -15,7 +15,7 @@ use super::happening::Happening;
 use super::histogram::Histogram;
 use super::partition::Partition;
 use super::producers::Producer;
-use super::state::Step;
+use super::state::{State, Step};
 use super::{boot_ns, Engine};
 use crate::kafka::{code, Error};
 
@@ -81,6 +81,8 @@ pub struct Transactions {
     calls: Option<Calls>,
     /// Partitions that have a part in the transaction.
     touched: BTreeSet<usize>,
+    /// Those that had one in a transaction that failed, until what Kafka says of it can't change any more.
+    undecided: BTreeSet<usize>,
     /// Why it can't end well.
     failed: Option<Error>,
     /// A copy that has to go alone: it ends the transaction before it, and its own.
@@ -106,6 +108,7 @@ impl Transactions {
             producer: None,
             calls: None,
             touched: BTreeSet::new(),
+            undecided: BTreeSet::new(),
             failed: None,
             alone: None,
             problem: None,
@@ -201,6 +204,7 @@ impl Engine {
                 Some(Ok(())) => {
                     transactions.stage = Stage::Open { since_ns: now_ns };
                     transactions.refused = None;
+                    self.begin_again();
                 }
                 Some(Err(error)) => {
                     transactions.note("no transaction can begin", &error);
@@ -315,11 +319,11 @@ impl Engine {
         transactions.ended_at_ns = since_ns;
     }
 
-    /// What has become of the transaction is known by what Kafka says is committed.
+    /// What has become of the transaction is known by what Kafka says is committed, once the next producer has begun. Until then
+    /// a call to commit it may be on its way: whoever looks before it arrives does again what it commits.
     pub(super) fn roll_back(&mut self, error: &Error) {
         let Some(transactions) = &mut self.transactions else { return };
         transactions.note("a transaction failed, what was in it is done again", error);
-        let mut unknown = Vec::new();
         for slot in std::mem::take(&mut transactions.touched) {
             let Some(partition) = self.slots.get_mut(slot) else { continue };
             if NOT_ADDED.contains(&error.code) {
@@ -334,12 +338,24 @@ impl Engine {
             }
             partition.forget_copies();
             partition.step(Step::Forget);
-            unknown.push((partition.name.clone(), partition.number));
+            transactions.undecided.insert(slot);
         }
+        self.close(error, boot_ns());
+    }
+
+    /// The transactions before this one have ended, one way or the other.
+    fn begin_again(&mut self) {
+        let Some(transactions) = &mut self.transactions else { return };
+        let undecided = std::mem::take(&mut transactions.undecided);
+        let unknown: Vec<(String, i32)> = undecided
+            .iter()
+            .filter_map(|slot| self.slots.get(*slot))
+            .filter(|partition| partition.state == State::Unplaced)
+            .map(|partition| (partition.name.clone(), partition.number))
+            .collect();
         if !unknown.is_empty() {
             self.happenings.push(Happening::CommitUnknown(unknown));
         }
-        self.close(error, boot_ns());
     }
 
     /// Gives up the producer: after a copy was refused there is a gap in its sequence numbers.

@@ -1,6 +1,7 @@
-"""A wire to a broker on which answers can be slow."""
+"""A wire to a broker on which answers can be slow, or requests of one kind."""
 
 import asyncio
+import struct
 import threading
 from contextlib import suppress
 from typing import Final
@@ -9,6 +10,10 @@ from delayed_topics_kafka.closing import Closing
 
 LOOPBACK: Final = "127.0.0.1"
 MOST_AT_ONCE: Final = 65_536
+LENGTH: Final = struct.Struct(">i")
+API_KEY: Final = struct.Struct(">h")
+PRODUCE, OFFSET_FETCH, INIT_PRODUCER_ID, ADD_OFFSETS_TO_TXN = 0, 9, 22, 25
+"""Kinds of requests: https://kafka.apache.org/protocol#protocol_api_keys"""
 
 
 class SlowWire(Closing):
@@ -18,6 +23,7 @@ class SlowWire(Closing):
         self.bootstrap = f"{LOOPBACK}:{port}"
         self._port, self._to_port = port, to_port
         self._delay_seconds = 0.0
+        self._request_seconds: dict[int, float] = {}
         self._loop = asyncio.new_event_loop()
         self._ended, self._changed = asyncio.Event(), asyncio.Event()
         self._listens = threading.Event()
@@ -28,6 +34,10 @@ class SlowWire(Closing):
     def hold_back(self, seconds: float) -> None:
         """Each piece of an answer comes at least that much later. With 0 what was held back comes at once."""
         self._loop.call_soon_threadsafe(self._hold_back, seconds)
+
+    def hold_back_requests(self, api_key: int, seconds: float) -> None:
+        """From now on a request of this kind, and what follows it on its connection, comes that much later."""
+        self._request_seconds[api_key] = seconds
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._ended.set)
@@ -60,7 +70,7 @@ class SlowWire(Closing):
             answered.close()
             return
         directions = [
-            asyncio.create_task(direction) for direction in (_pass_on(asking, asked), self._answer(answers, answered))
+            asyncio.create_task(direction) for direction in (self._ask(asking, asked), self._answer(answers, answered))
         ]
         try:
             await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
@@ -68,6 +78,16 @@ class SlowWire(Closing):
             await _cancelled(*directions)
             asked.close()
             answered.close()
+
+    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError):  # the client has closed it
+            while True:
+                length = await reader.readexactly(LENGTH.size)
+                request = await reader.readexactly(*LENGTH.unpack(length))
+                (api_key,) = API_KEY.unpack_from(request)
+                await asyncio.sleep(self._request_seconds.get(api_key, 0.0))
+                writer.write(length + request)
+                await writer.drain()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(MOST_AT_ONCE):
@@ -78,12 +98,6 @@ class SlowWire(Closing):
                         await self._changed.wait()
             writer.write(data)
             await writer.drain()
-
-
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(MOST_AT_ONCE):
-        writer.write(data)
-        await writer.drain()
 
 
 async def _cancelled(*tasks: asyncio.Task[None]) -> None:
