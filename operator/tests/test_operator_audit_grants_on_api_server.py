@@ -21,6 +21,7 @@ def test_an_audit_runs_away_from_the_platforms_secrets_with_the_one_it_needs_for
     scene: Scene,
 ) -> None:
     scene.apply()
+    scene.wait_until_served()  # an audit's Job may be there before the workers' Secret
     apply_audit(scene)
     wait_for_job(scene)
     assert scene.api.list_all("Job", SYSTEM_NAMESPACE) == []
