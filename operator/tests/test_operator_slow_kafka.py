@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from delayed_topics_devcluster.broker import PATIENT, Broker
-from delayed_topics_devcluster.ports import free_ports
-from delayed_topics_kafka_testing.slow_wire import LOOPBACK, SlowWire
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_kafka_testing.slow_wire import SlowWire, slow_broker
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_process import OperatorProcess
 from delayed_topics_operator_testing.scene import Scene
@@ -24,13 +23,7 @@ SLOW = "slow"
 
 @pytest.fixture
 def wire() -> Iterator[SlowWire]:
-    """To a broker of its own."""
-    (port,) = free_ports(1)
-    advertised = {"advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}"}
-    with (
-        Broker(settings={**PATIENT, **advertised}) as broker,
-        SlowWire(port, int(broker.bootstrap.rpartition(":")[2])) as made,
-    ):
+    with slow_broker() as made:
         yield made
 
 

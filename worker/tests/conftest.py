@@ -12,6 +12,5 @@ from delayed_topics_worker_testing.world import World
 @pytest.fixture
 def world(broker: Broker, tmp_path: Path) -> Iterator[World]:
     """Its workers are ended with the test."""
-    made = World(Connection(bootstrap_servers=broker.bootstrap), tmp_path)
-    yield made
-    made.close()
+    with World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as made:
+        yield made

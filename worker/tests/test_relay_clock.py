@@ -19,10 +19,11 @@ pytestmark = pytest.mark.broker
 @pytest.fixture
 def strict_world(tmp_path: Path) -> Iterator[World]:
     """Its broker makes no topics because somebody writes to them."""
-    with Broker(settings={**PATIENT, "auto.create.topics.enable": "false"}) as broker:
-        made = World(Connection(bootstrap_servers=broker.bootstrap), tmp_path)
+    with (
+        Broker(settings={**PATIENT, "auto.create.topics.enable": "false"}) as broker,
+        World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as made,
+    ):
         yield made
-        made.close()
 
 
 def test_without_the_brokers_time_nothing_is_released_and_the_reason_is_said(strict_world: World) -> None:

@@ -137,10 +137,11 @@ def test_another_compression_is_taken_up_while_records_are_released(world: World
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[World]:
     """On a broker with ACLs."""
-    with Broker(settings={**AUTHORIZER, **PATIENT}) as broker:
-        made = World(Connection(bootstrap_servers=broker.bootstrap), tmp_path)
+    with (
+        Broker(settings={**AUTHORIZER, **PATIENT}) as broker,
+        World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as made,
+    ):
         yield made
-        made.close()
 
 
 def test_a_forbidden_dead_letter_topic_stops_its_partition_only(guarded: World) -> None:

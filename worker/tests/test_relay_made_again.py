@@ -1,7 +1,6 @@
 """A source topic that was deleted and made again: nothing of it is served before the operator says so, and then all of it."""
 
 import time
-from dataclasses import replace
 
 import pytest
 from delayed_topics_core.reasons import Reason
@@ -36,17 +35,6 @@ def make_again(orders: Declared) -> TopicInfo:
     return info
 
 
-def accept(orders: Declared, info: TopicInfo, *, begun: int) -> None:
-    """What the operator writes. `begun`: 1 when it has taken a commit for the old topic for one of the new."""
-    orders.topics = replace(
-        orders.topics,
-        ids={**orders.topics.ids, info.name: info.id},
-        start_offsets={**orders.topics.start_offsets, info.name: (0,)},
-        begun={**orders.topics.begun, info.name: begun},
-    )
-    orders.world.write(orders.topics)
-
-
 def alarmed(worker: WorkerProcess, reason: Reason) -> None:
     wait_until(lambda: reason in worker.alarm_reasons(), what=f"the alarm {reason}")
 
@@ -65,7 +53,7 @@ def test_all_records_of_a_front_topic_made_again_come_out_once_it_is_accepted(wo
     info = make_again(orders)
     alarmed(worker, Reason.TOPIC_RECREATED)
 
-    accept(orders, info, begun=begun)
+    orders.accept(info, begun=begun)
 
     all_new_ones_come(orders)
     wait_until(lambda: not worker.alarm_reasons(), what="no alarm")
@@ -79,7 +67,7 @@ def test_a_commit_that_a_dying_worker_left_for_the_topic_that_is_gone_skips_noth
     info = make_again(orders)
     stale = CommittedOffset(10, encode_metadata(10, [12], old_id))
     world.commit(orders.record.group, {(orders.names.front, 0): stale})
-    accept(orders, info, begun=1)
+    orders.accept(info, begun=1)
 
     world.start(orders)
 
@@ -90,7 +78,7 @@ def test_an_offset_that_a_person_has_set_for_a_topic_made_again_counts(world: Wo
     orders = world.declare((0, 1), front_partitions=1)
     info = make_again(orders)
     world.commit(orders.record.group, {(orders.names.front, 0): CommittedOffset(25)})
-    accept(orders, info, begun=1)
+    orders.accept(info, begun=1)
 
     world.start(orders)
 
@@ -103,7 +91,7 @@ def test_also_with_a_worker_that_was_started_after_the_topic_was_made_again(worl
     alarmed(worker, Reason.TOPIC_RECREATED)
     time.sleep(0.5)
     worker.terminate()
-    accept(orders, info, begun=1)
+    orders.accept(info, begun=1)
 
     world.start(orders)
 
@@ -119,6 +107,6 @@ def test_a_shorter_topic_made_again_is_served_once_it_is_accepted(world: World) 
     orders.produce(b"new", partition=0)
     orders.flush()
 
-    accept(orders, info, begun=0)
+    orders.accept(info, begun=0)
 
     assert b"new" in {r.value for r in orders.ready(11)}

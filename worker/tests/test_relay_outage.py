@@ -26,9 +26,8 @@ def own_broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def own_world(own_broker: Broker, tmp_path: Path) -> Iterator[World]:
-    made = World(Connection(bootstrap_servers=own_broker.bootstrap), tmp_path)
-    yield made
-    made.close()
+    with World(Connection(bootstrap_servers=own_broker.bootstrap), tmp_path) as made:
+        yield made
 
 
 def test_a_worker_outlives_its_broker(own_broker: Broker, own_world: World) -> None:

@@ -125,50 +125,47 @@ def test_a_retention_that_somebody_made_shorter_than_the_delay_is_an_alarm_befor
 
 def test_without_the_right_to_read_settings_the_least_that_the_operator_sets_is_taken_and_said(tmp_path: Path) -> None:
     """Two days and two seconds: an outage budget comes on top of it."""
-    with Broker(settings={**AUTHORIZER, **PATIENT}) as broker:
-        connection = Connection(bootstrap_servers=broker.bootstrap)
-        world = World(connection, tmp_path)
-        try:
-            orders = world.declare((0, 2), config=AS_PRODUCED)
-            orders.change(paused=True)
-            produce_old(orders, 1.75)
-            deny_only(connection, ResourceType.TOPIC, orders.names.front, AclOperation.DESCRIBE_CONFIGS)
+    with (
+        Broker(settings={**AUTHORIZER, **PATIENT}) as broker,
+        World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as world,
+    ):
+        orders = world.declare((0, 2), config=AS_PRODUCED)
+        orders.change(paused=True)
+        produce_old(orders, 1.75)
+        deny_only(world.connection, ResourceType.TOPIC, orders.names.front, AclOperation.DESCRIBE_CONFIGS)
 
-            message = raised(world.start(orders), orders)
+        message = raised(world.start(orders), orders)
 
-            assert re.search(r"in (6|5\.9) h", message)
-            assert "DescribeConfigs" in message
-        finally:
-            world.close()
+        assert re.search(r"in (6|5\.9) h", message)
+        assert "DescribeConfigs" in message
 
 
 @pytest.mark.slow
 def test_the_alarm_comes_before_retention_removes_the_records_and_never_after_the_time_it_says(tmp_path: Path) -> None:
     hour_ms, left_ms = 3_600_000, 60_000
     often = {"log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000"}
-    with Broker(settings={**PATIENT, **often}) as broker:
-        world = World(Connection(bootstrap_servers=broker.bootstrap), tmp_path)
-        try:
-            settings = {**AS_PRODUCED["front"], "retention.ms": str(hour_ms), "file.delete.delay.ms": "1000"}
-            orders = world.declare((0,), front_partitions=1, config={"front": settings})
-            orders.change(paused=True)
-            place = (orders.names.front, 0)
-            removed_at_ms = time.time() * 1000 + left_ms
-            produce_old(orders, (hour_ms - left_ms) / DAY_MS)
-            worker = world.start(orders)
+    with (
+        Broker(settings={**PATIENT, **often}) as broker,
+        World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as world,
+    ):
+        settings = {**AS_PRODUCED["front"], "retention.ms": str(hour_ms), "file.delete.delay.ms": "1000"}
+        orders = world.declare((0,), front_partitions=1, config={"front": settings})
+        orders.change(paused=True)
+        place = (orders.names.front, 0)
+        removed_at_ms = time.time() * 1000 + left_ms
+        produce_old(orders, (hour_ms - left_ms) / DAY_MS)
+        worker = world.start(orders)
 
-            message = raised(worker, orders)
+        message = raised(worker, orders)
 
-            assert time.time() * 1000 < removed_at_ms
-            assert world.admin.list_offsets([place], "earliest") == {place: 0}
-            assert re.search(r"in [1-6]\d s", message)
-            wait_until(lambda: world.admin.list_offsets([place], "earliest") == {place: 1}, what="retention removes it")
-            assert time.time() * 1000 >= removed_at_ms - 1000
-            assert worker.terminate() == 0
-            worker = world.start(orders)
-            wait_until(lambda: "RecordsRemoved" in worker.alarm_reasons(), what="then it is said that they are gone")
-        finally:
-            world.close()
+        assert time.time() * 1000 < removed_at_ms
+        assert world.admin.list_offsets([place], "earliest") == {place: 0}
+        assert re.search(r"in [1-6]\d s", message)
+        wait_until(lambda: world.admin.list_offsets([place], "earliest") == {place: 1}, what="retention removes it")
+        assert time.time() * 1000 >= removed_at_ms - 1000
+        assert worker.terminate() == 0
+        worker = world.start(orders)
+        wait_until(lambda: "RecordsRemoved" in worker.alarm_reasons(), what="then it is said that they are gone")
 
 
 @pytest.mark.slow

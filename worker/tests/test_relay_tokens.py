@@ -13,25 +13,24 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
 def test_a_worker_outlives_its_token_endpoint(tmp_path: Path) -> None:
-    with oauth_kafka(tmp_path) as kafka:
-        world = World(Connection(bootstrap_servers=kafka.broker.bootstrap), tmp_path)
+    with (
+        oauth_kafka(tmp_path) as kafka,
+        World(Connection(bootstrap_servers=kafka.broker.bootstrap), tmp_path) as world,
+    ):
         orders = world.declare((0,), front_partitions=1, partitions=1)
         world.connection = kafka.connection  # of the worker; the test itself needs no token
-        try:
-            worker = world.start(orders)
-            kafka.tokens.away = True
+        worker = world.start(orders)
+        kafka.tokens.away = True
 
-            def members() -> int:
-                group = world.admin.describe_groups([orders.record.group])[orders.record.group]
-                assert isinstance(group, GroupInfo), group
-                return len(group.members)
+        def members() -> int:
+            group = world.admin.describe_groups([orders.record.group])[orders.record.group]
+            assert isinstance(group, GroupInfo), group
+            return len(group.members)
 
-            wait_until(lambda: members() == 0, what="Kafka has taken the worker for gone")
-            world.connection = Connection(bootstrap_servers=kafka.broker.bootstrap)
-            orders.produce(b"late")
-            orders.flush()
-            kafka.tokens.away = False
-            assert [record.value for record in orders.ready(1)] == [b"late"]
-            assert worker.running
-        finally:
-            world.close()
+        wait_until(lambda: members() == 0, what="Kafka has taken the worker for gone")
+        world.connection = Connection(bootstrap_servers=kafka.broker.bootstrap)
+        orders.produce(b"late")
+        orders.flush()
+        kafka.tokens.away = False
+        assert [record.value for record in orders.ready(1)] == [b"late"]
+        assert worker.running

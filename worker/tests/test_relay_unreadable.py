@@ -99,36 +99,35 @@ def damage(log: Path) -> None:
 def test_a_batch_that_cannot_be_decoded_is_an_alarm_and_nothing_is_passed_over(
     tmp_path: Path, compression: str
 ) -> None:
-    with Broker(settings=PATIENT) as broker:
-        world = World(Connection(bootstrap_servers=broker.bootstrap), tmp_path)
-        try:
-            orders = world.declare((0,), front_partitions=1, partitions=1)
-            place = (orders.names.front, 0)
-            producer = Producer({**world.connection.client_config(), "compression.type": compression, "linger.ms": 500})
-            for n in range(100):
-                producer.produce(orders.names.front, b"%d" % n * 20, partition=0)
-            assert producer.flush(60) == 0
-            orders.produce(b"after")
-            orders.flush()
-            (log,) = (broker.directory / "data" / f"{orders.names.front}-0").glob("*.log")
-            broker.stop()
-            damage(log)
-            broker.start()
-            worker = world.start(orders)
+    with (
+        Broker(settings=PATIENT) as broker,
+        World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as world,
+    ):
+        orders = world.declare((0,), front_partitions=1, partitions=1)
+        place = (orders.names.front, 0)
+        producer = Producer({**world.connection.client_config(), "compression.type": compression, "linger.ms": 500})
+        for n in range(100):
+            producer.produce(orders.names.front, b"%d" % n * 20, partition=0)
+        assert producer.flush(60) == 0
+        orders.produce(b"after")
+        orders.flush()
+        (log,) = (broker.directory / "data" / f"{orders.names.front}-0").glob("*.log")
+        broker.stop()
+        damage(log)
+        broker.start()
+        worker = world.start(orders)
 
-            message = raised(worker)
+        message = raised(worker)
 
-            assert f"nothing could be read from {orders.names.front} [0] at offset 0 for 3" in message
-            assert "up to offset 101: the client can't decode the next batch" in message
-            assert "failed CRC32C check" in message
-            assert orders.released() == 0
-            assert worker.log_path.read_text().count("failed CRC32C") <= 4, "a line for each try hides all others"
-            assert worker.terminate() == 0
-            # the client that knew the coordinator from before the restart may wait for it for ever, librdkafka 5511
-            admin = KafkaAdmin(world.connection, timeout_seconds=60)
-            wait_until(lambda: is_empty(admin, orders), what="the static member's session is over")
-            assert admin.commit(orders.record.group, {place: CommittedOffset(100)}) == {place: None}
-            world.start(orders)
-            assert [r.value for r in orders.ready(1)] == [b"after"]
-        finally:
-            world.close()
+        assert f"nothing could be read from {orders.names.front} [0] at offset 0 for 3" in message
+        assert "up to offset 101: the client can't decode the next batch" in message
+        assert "failed CRC32C check" in message
+        assert orders.released() == 0
+        assert worker.log_path.read_text().count("failed CRC32C") <= 4, "a line for each try hides all others"
+        assert worker.terminate() == 0
+        # the client that knew the coordinator from before the restart may wait for it for ever, librdkafka 5511
+        admin = KafkaAdmin(world.connection, timeout_seconds=60)
+        wait_until(lambda: is_empty(admin, orders), what="the static member's session is over")
+        assert admin.commit(orders.record.group, {place: CommittedOffset(100)}) == {place: None}
+        world.start(orders)
+        assert [r.value for r in orders.ready(1)] == [b"after"]

@@ -82,8 +82,7 @@ def freeze_and_audit(
 ) -> Tally:
     """Round by round, in each guarantee by turns, until there were so many windows."""
     tally, began = Tally(), time.monotonic()
-    world = World(connection, directory)
-    try:
+    with World(connection, directory) as world:
         guarantees = cycle(GUARANTEES)
         while tally.windows < windows:
             guarantee = next(guarantees)
@@ -94,8 +93,6 @@ def freeze_and_audit(
                 tally.add(audit(window, connection, lambda: spark, lambda _: None).result, guarantee)
             tally.seconds = round(time.monotonic() - began, 1)
             say(json.dumps(asdict(tally)))
-    finally:
-        world.close()
     return tally
 
 

@@ -64,8 +64,7 @@ def chain(
     say: Callable[[str], None],
 ) -> Tally:
     tally, began = Tally(commit=revision(), delay_seconds=delay_seconds), time.monotonic()
-    world = World(connection, directory)
-    try:
+    with World(connection, directory) as world:
         orders = world.declare((0, delay_seconds))
         register(orders)
         world.start(orders)
@@ -89,8 +88,6 @@ def chain(
                 if result.verdict != "Verified":
                     tally.faults.append(result.message)
                 say(json.dumps(asdict(tally)))
-    finally:
-        world.close()
     return tally
 
 

@@ -72,8 +72,8 @@ class Stand:
         with ExitStack() as stack:
             stack.enter_context(self._broker)
             self.directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delayed-topics-bench-")))
-            self.world = World(Connection(bootstrap_servers=self._broker.bootstrap), self.directory)
-            stack.callback(self.world.close)
+            world = World(Connection(bootstrap_servers=self._broker.bootstrap), self.directory)
+            self.world = stack.enter_context(world)
             self._stack = stack.pop_all()
         return self
 

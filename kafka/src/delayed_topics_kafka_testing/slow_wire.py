@@ -3,15 +3,20 @@
 import asyncio
 import struct
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final
 
+from delayed_topics_devcluster.broker import PATIENT, Broker
+from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_kafka.closing import Closing
 
 LOOPBACK: Final = "127.0.0.1"
 MOST_AT_ONCE: Final = 65_536
 LENGTH: Final = struct.Struct(">i")
-API_KEY: Final = struct.Struct(">h")
+HEADER: Final = struct.Struct(">hxxxxxxh")
+"""Of a request: the API key, and the length of the client id, which follows."""
 PRODUCE, OFFSET_FETCH, INIT_PRODUCER_ID, ADD_OFFSETS_TO_TXN = 0, 9, 22, 25
 """Kinds of requests: https://kafka.apache.org/protocol#protocol_api_keys"""
 
@@ -23,7 +28,7 @@ class SlowWire(Closing):
         self.bootstrap = f"{LOOPBACK}:{port}"
         self._port, self._to_port = port, to_port
         self._delay_seconds = 0.0
-        self._request_seconds: dict[int, float] = {}
+        self._request_seconds: dict[tuple[int, str], float] = {}
         self._loop = asyncio.new_event_loop()
         self._ended, self._changed = asyncio.Event(), asyncio.Event()
         self._listens = threading.Event()
@@ -33,19 +38,23 @@ class SlowWire(Closing):
 
     def hold_back(self, seconds: float) -> None:
         """Each piece of an answer comes at least that much later. With 0 what was held back comes at once."""
-        self._loop.call_soon_threadsafe(self._hold_back, seconds)
+        self._loop.call_soon_threadsafe(self._hold_back, None, seconds)
 
-    def hold_back_requests(self, api_key: int, seconds: float) -> None:
-        """From now on a request of this kind, and what follows it on its connection, comes that much later."""
-        self._request_seconds[api_key] = seconds
+    def hold_back_requests(self, api_key: int, seconds: float, *, client_id: str = "") -> None:
+        """A request of this kind, of any client unless one is given, and what follows it on its connection, comes that much
+        later. With 0 what was held back comes at once."""
+        self._loop.call_soon_threadsafe(self._hold_back, (api_key, client_id), seconds)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
         self._loop.close()
 
-    def _hold_back(self, seconds: float) -> None:
-        self._delay_seconds = seconds
+    def _hold_back(self, request: tuple[int, str] | None, seconds: float) -> None:
+        if request is None:
+            self._delay_seconds = seconds
+        else:
+            self._request_seconds[request] = seconds
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -84,20 +93,39 @@ class SlowWire(Closing):
             while True:
                 length = await reader.readexactly(LENGTH.size)
                 request = await reader.readexactly(*LENGTH.unpack(length))
-                (api_key,) = API_KEY.unpack_from(request)
-                await asyncio.sleep(self._request_seconds.get(api_key, 0.0))
+                await self._held_back(partial(self._seconds_of, request))
                 writer.write(length + request)
                 await writer.drain()
 
+    def _seconds_of(self, request: bytes) -> float:
+        api_key, length = HEADER.unpack_from(request)
+        client_id = request[HEADER.size : HEADER.size + max(0, length)].decode()
+        return max(self._request_seconds.get((api_key, client), 0.0) for client in ("", client_id))
+
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(MOST_AT_ONCE):
-            came = self._loop.time()
-            while (left := came + self._delay_seconds - self._loop.time()) > 0:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(left):
-                        await self._changed.wait()
+            await self._held_back(lambda: self._delay_seconds)
             writer.write(data)
             await writer.drain()
+
+    async def _held_back(self, seconds: Callable[[], float]) -> None:
+        came = self._loop.time()
+        while (left := came + seconds() - self._loop.time()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+
+
+@contextmanager
+def slow_broker() -> Iterator[SlowWire]:
+    """A broker, and the only way to it."""
+    (port,) = free_ports(1)
+    advertised = {"advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}"}
+    with (
+        Broker(settings={**PATIENT, **advertised}) as broker,
+        SlowWire(port, int(broker.bootstrap.rpartition(":")[2])) as wire,
+    ):
+        yield wire
 
 
 async def _cancelled(*tasks: asyncio.Task[None]) -> None:

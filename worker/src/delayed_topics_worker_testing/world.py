@@ -15,6 +15,7 @@ from delayed_topics_core.registry import LayoutRecord, Owner, RegistryRecord, To
 from delayed_topics_core.settings import TopicRole, topic_settings
 from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
@@ -56,8 +57,8 @@ class Seen:
         return [header for header in self.headers if not header[0].startswith("dt-")]
 
 
-class World:
-    """One broker's delayed topics, and the workers that serve them."""
+class World(Closing):
+    """One broker's delayed topics, and the workers that serve them, which end with it."""
 
     def __init__(self, connection: Connection, directory: Path, *, replication_factor: int = 1) -> None:
         self.connection = connection
@@ -234,6 +235,16 @@ class Declared:
         """The operator's word that a topic that was made again is the right one."""
         self.topics = replace(self.topics, ids={**self.topics.ids, info.name: info.id})
         self.world.write(self.topics)
+
+    def accept(self, info: TopicInfo, *, begun: int) -> None:
+        """As `note_id`, for a front topic of one partition. `begun`: 1 when the operator has taken a commit for the old topic for
+        one of the new."""
+        self.topics = replace(
+            self.topics,
+            start_offsets={**self.topics.start_offsets, info.name: (0,)},
+            begun={**self.topics.begun, info.name: begun},
+        )
+        self.note_id(info)
 
     def produce(
         self,
