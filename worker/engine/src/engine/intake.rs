@@ -110,6 +110,9 @@ impl Engine {
                 partition.step(Step::CannotRead);
                 partition.placed_at_ns = boot_ns();
                 partition.read_error.get_or_insert(error.text.clone());
+                // there is that batch, but what the client takes for an offset in it may lie behind the end: what it fetches
+                // next fails, and with that it forgets where the partition ends, often before anybody has looked
+                partition.end = partition.end.max(partition.window.position() + 1);
             }
         }
         if error.code == code::AUTO_OFFSET_RESET {
