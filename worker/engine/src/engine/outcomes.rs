@@ -93,6 +93,7 @@ impl Engine {
                 self.settling.push(slot);
             }
         }
+        self.slots.forget_copies();
     }
 
     /// Goes on with the partitions of which nothing is on its way any more.

@@ -95,9 +95,16 @@ impl Engine {
         self.step(topic, partition, Step::GoOn);
     }
 
-    /// What is known of a partition is not true any more: its topic was made again.
+    /// What is known of a partition is not true any more: its topic was made again, or Kafka alone knows what is committed. It
+    /// waits for another `begin`, and what is on its way then finishes nothing of what comes.
     pub fn forget(&mut self, topic: &str, partition: i32) {
-        self.step(topic, partition, Step::Forget);
+        let former = self.slots.find(topic, partition).and_then(|slot| self.slots.get(slot));
+        let Some(former) = former.filter(|p| p.in_flight() > 0 && !p.state.leaves()) else {
+            return self.step(topic, partition, Step::Forget);
+        };
+        let (of, paused) = (former.topic, former.paused);
+        self.identities += 1;
+        self.slots.add(Partition { paused, ..Partition::new(self.identities, of, topic.to_owned(), partition) });
     }
 
     fn step(&mut self, topic: &str, number: i32, step: Step) {

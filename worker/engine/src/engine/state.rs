@@ -102,6 +102,12 @@ impl State {
         self.takes_in() || self == State::Unreadable
     }
 
+    /// It goes, whatever happens.
+    #[must_use]
+    pub fn leaves(self) -> bool {
+        matches!(self, State::Leaving | State::Settling(Then::Leave))
+    }
+
     /// Its window is that of what is read now.
     #[must_use]
     pub fn may_commit(self) -> bool {
