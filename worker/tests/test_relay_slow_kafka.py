@@ -1,4 +1,5 @@
-"""While Kafka is slow, and a transaction is given up or a topic made again: nothing is lost, and nothing comes twice with ExactlyOnce."""
+"""While Kafka is slow, and transactions are given up or topics made again: nothing is lost, and nothing comes twice with
+ExactlyOnce."""
 
 import os
 import time
@@ -13,6 +14,7 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka_testing.slow_wire import (
     ADD_OFFSETS_TO_TXN,
     INIT_PRODUCER_ID,
+    LIST_OFFSETS,
     OFFSET_FETCH,
     PRODUCE,
     SlowWire,
@@ -127,3 +129,27 @@ def test_copies_that_arrive_when_their_topic_was_made_again_finish_nothing_of_th
     orders.flush()
     with world.reader(orders.names.ready) as read:
         wait_until(lambda: {r.value for r in read()} >= new, what="all new ones come", timeout_seconds=60)
+
+
+def test_that_records_were_removed_is_not_said_of_a_topic_that_was_made_again_meanwhile(
+    world: World, wire: SlowWire
+) -> None:
+    """The worker's offset is out of range, and what Kafka has instead is answered when the new topic is accepted."""
+    orders = world.declare((0,), front_partitions=1)
+    worker = world.start(orders)
+    for n in range(30):
+        orders.produce(b"old%d" % n)
+    orders.flush()
+    orders.ready(30)
+    wire.hold_back_requests(LIST_OFFSETS, 4, client_id="orders-0-watch")
+    world.admin.delete_topics([orders.names.front])
+    info = orders.make("front", 1)
+    wait_until(lambda: Reason.TOPIC_RECREATED in worker.alarm_reasons(), what="the alarm", evidence=worker.evidence)
+    orders.accept(info, begun=0)
+    wire.hold_back_requests(LIST_OFFSETS, 0, client_id="orders-0-watch")
+    for n in range(60):
+        orders.produce(b"new%d" % n)
+        orders.flush()
+        time.sleep(0.05)
+
+    wait_until(lambda: orders.released() == 90, what="all come", evidence=worker.evidence, timeout_seconds=30)

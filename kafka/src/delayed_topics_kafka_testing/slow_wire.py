@@ -17,7 +17,7 @@ MOST_AT_ONCE: Final = 65_536
 LENGTH: Final = struct.Struct(">i")
 HEADER: Final = struct.Struct(">hxxxxxxh")
 """Of a request: the API key, and the length of the client id, which follows."""
-PRODUCE, OFFSET_FETCH, INIT_PRODUCER_ID, ADD_OFFSETS_TO_TXN = 0, 9, 22, 25
+PRODUCE, FETCH, LIST_OFFSETS, OFFSET_FETCH, INIT_PRODUCER_ID, ADD_OFFSETS_TO_TXN = 0, 1, 2, 9, 22, 25
 """Kinds of requests: https://kafka.apache.org/protocol#protocol_api_keys"""
 
 

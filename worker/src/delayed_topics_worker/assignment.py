@@ -226,7 +226,7 @@ class Assignment:
         """What is committed has to be asked again."""
         self._engine.forget(*owned.place)
         owned.begun = owned.unanswered = False
-        owned.committed = None
+        owned.committed = owned.removed = None
         owned.begin_at = 0.0
 
     def _of(self, places: Iterable[Place]) -> list[AssignedPartition]:
