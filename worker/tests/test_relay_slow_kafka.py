@@ -13,6 +13,7 @@ from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka_testing.slow_wire import (
     ADD_OFFSETS_TO_TXN,
+    FETCH,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
     OFFSET_FETCH,
@@ -153,3 +154,20 @@ def test_that_records_were_removed_is_not_said_of_a_topic_that_was_made_again_me
         time.sleep(0.05)
 
     wait_until(lambda: orders.released() == 90, what="all come", evidence=worker.evidence, timeout_seconds=30)
+
+
+def test_nothing_is_passed_over_when_transactions_are_given_up_while_fetches_are_slow(
+    world: World, wire: SlowWire
+) -> None:
+    """Partitions that give nothing are placed anew, also those of which it is not known where they begin."""
+    orders = world.declare((0, 1))
+    world.start(orders, **EXACTLY)
+    with steady_load(orders, per_second=200, levels=2) as sent:
+        for codec in ("zstd", "none", "gzip"):
+            orders.change(compression=codec)
+            wire.hold_back_requests(FETCH, 60, client_id="orders-0")
+            time.sleep(1.4)
+            wire.hold_back_requests(FETCH, 0, client_id="orders-0")
+            time.sleep(1)
+
+    assert doubled(all_ready(orders, sent, timeout_seconds=60)) == 0

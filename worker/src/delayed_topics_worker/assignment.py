@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
-from confluent_kafka import OFFSET_END
 from delayed_topics_core.layout import format_ranges
 from delayed_topics_core.reasons import Reason
 from delayed_topics_engine import Engine, Seen
@@ -24,6 +23,8 @@ log = logging.getLogger(__name__)
 
 COMMITTED_TIMEOUT_MS: Final = 300
 """Nothing is released meanwhile. It takes 2 to 5 ms, unless a transaction is open or the coordinator is away."""
+NOT_KNOWN: Final = -1
+"""Where a partition begins, for `Engine.assign`."""
 RETRY_SECONDS: Final = 0.3
 RECHECK_SECONDS: Final = 1.0
 RETRY_TARGET_SECONDS: Final = 1.0
@@ -74,8 +75,7 @@ class Assignment:
     # -- what the engine tells
 
     def on_assigned(self, happening: Assigned) -> None:
-        """Everything is placed where it will begin. Placing it later on is a race that the answer to an offset query can
-        win."""
+        """Everything is placed where it will begin, as far as that is told at once: placing it later on costs a seek."""
         self.generation += 1
         self.assigned = True
         now = self._seconds()
@@ -91,7 +91,7 @@ class Assignment:
         ]
         self._ask_committed(fresh)
         begins = [(o, beginning_of(o)) for o in fresh]
-        self._engine.assign([(o.topic, o.partition, b.offset if b else OFFSET_END) for o, b in begins])
+        self._engine.assign([(o.topic, o.partition, b.offset if b else NOT_KNOWN) for o, b in begins])
         self.owned.update({o.place: o for o in fresh})
         self._begins[self.generation] = fresh
         log.info("assigned: %s", _named(fresh))

@@ -117,7 +117,9 @@ impl Engine {
         }
         if error.code == code::AUTO_OFFSET_RESET {
             let Some(partition) = slot.and_then(|slot| self.slots.get_mut(slot)) else { return };
-            if partition.state.takes_in() {
+            // below the position: of what was read before it was known where to begin
+            let of_now = at.is_some_and(|at| at.offset >= partition.window.position());
+            if of_now && partition.state.takes_in() {
                 partition.step(Step::Stop);
                 let at = partition.offset(partition.window.position());
                 self.settling.extend(slot);

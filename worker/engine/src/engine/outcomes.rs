@@ -14,8 +14,6 @@ const TOO_LARGE: [i32; 3] = [code::MSG_SIZE_TOO_LARGE, code::RECORD_LIST_TOO_LAR
 /// Of a batch that could not be decoded.
 const RETRY_READING_NS: i64 = 1_000_000_000;
 const MOST_PATIENCE_NS: i64 = 60_000_000_000;
-/// librdkafka's: nothing is read, and no fetch can fail, until it is known where to begin.
-const OFFSET_END: i64 = -1;
 /// Whether the copy has arrived is not known.
 const UNKNOWN_OUTCOME: [i32; 3] = [code::PURGE_QUEUE, code::PURGE_INFLIGHT, code::FATAL];
 
@@ -169,8 +167,7 @@ impl Engine {
             }
             if is_stalled || eager {
                 partition.paused = Some(Pause::NotServed);
-                let known = partition.state != State::Unplaced;
-                again.push(partition.offset(if known { partition.window.position() } else { OFFSET_END }));
+                again.push(partition.offset(partition.window.position())); // see `assign`, where it isn't known
             }
         }
         let placed = if eager {

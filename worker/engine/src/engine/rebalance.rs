@@ -47,20 +47,21 @@ impl Engine {
         self.happenings.push(Happening::Assigned(names(partitions)));
     }
 
-    /// Takes over what `Happening::Assigned` told, at these offsets: `librdkafka`'s end of the partition where none is known.
-    /// Nothing is read before `begin`.
+    /// Takes over what `Happening::Assigned` told, at these offsets, below 0 where none is known. Nothing is read before `begin`.
     pub fn assign(&mut self, partitions: &[Offset]) {
         let Some(consumer) = &self.consumer else { return };
-        let taken =
-            if consumer.is_eager() { consumer.assign(Some(partitions)) } else { consumer.assign_more(partitions) };
+        // Never at a logical offset: the client asks Kafka for it, and when the partition is placed before the answer, asks again
+        // and goes on there (2.16). What comes from 0 is not taken in.
+        let places: Vec<Offset> = partitions.iter().map(|p| Offset { offset: p.offset.max(0), ..p.clone() }).collect();
+        let taken = if consumer.is_eager() { consumer.assign(Some(&places)) } else { consumer.assign_more(&places) };
         if let Err(error) = taken {
             self.happenings.push(Happening::AssignmentFailed(error));
             return;
         }
-        consumer.pause(partitions);
+        consumer.pause(&places);
         for place in partitions {
             if let Some(partition) = self.find(&place.topic, place.partition) {
-                partition.placed_at = Some(place.offset);
+                partition.placed_at = (place.offset >= 0).then_some(place.offset);
                 partition.paused = Some(Pause::NotServed);
             }
         }
