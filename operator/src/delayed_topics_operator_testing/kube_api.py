@@ -1,6 +1,8 @@
 """Objects of a real API server, asked for in the words of the operator's tests."""
 
 import urllib.error
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,16 @@ from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_operator.gateways.kube import APIS
 
 APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+
+
+@contextmanager
+def unless_gone() -> Iterator[None]:
+    """What the block asks of an object that is not there comes to nothing."""
+    try:
+        yield
+    except urllib.error.HTTPError as e:
+        if e.code != 404:
+            raise
 
 
 @dataclass(frozen=True)
@@ -34,11 +46,8 @@ class KubeApi:
 
     def delete(self, kind: str, name: str, namespace: str = "") -> None:
         """As `kubectl delete --wait=false --ignore-not-found`."""
-        try:
+        with unless_gone():
             self.server.call("DELETE", APIS[kind].path(namespace, name))
-        except urllib.error.HTTPError as e:
-            if e.code != 404:
-                raise
 
     def delete_all(self, kind: str, namespace: str, labels: str) -> None:
         """Those that have these labels."""

@@ -14,7 +14,7 @@ from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_kafka.registry import RegistryFollower
 from delayed_topics_operator.lease import LEASE
 
-from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.kube_api import KubeApi, unless_gone
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
 from delayed_topics_operator_testing.rights import give_the_rights_of_the_chart
 
@@ -203,9 +203,9 @@ class Scene:
             if pod["status"]["phase"] == "Pending":
                 meta = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
                 status = {"phase": "Running", "conditions": [condition]}
-                self.api.apply(
-                    {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": status}, subresource="status"
-                )
+                runs = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": status}
+                with unless_gone():  # one that a test before this has left may be
+                    self.api.apply(runs, subresource="status")
 
     def delete(self, name: str = "", namespace: str = "") -> None:
         """Returns when the DelayedTopic is gone."""
