@@ -11,16 +11,7 @@ import pytest
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka_testing.slow_wire import (
-    ADD_OFFSETS_TO_TXN,
-    FETCH,
-    INIT_PRODUCER_ID,
-    LIST_OFFSETS,
-    OFFSET_FETCH,
-    PRODUCE,
-    SlowWire,
-    slow_broker,
-)
+from delayed_topics_kafka_testing.slow_wire import Api, SlowWire, slow_broker
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.world import World
 
@@ -45,8 +36,8 @@ def test_a_transaction_that_is_committed_while_it_is_given_up_is_not_done_again(
     """The call to commit it is on its way, and arrives before the next producer of its id."""
     orders = world.declare((0, 1))
     world.start(orders, **EXACTLY)
-    wire.hold_back_requests(ADD_OFFSETS_TO_TXN, 0.15)
-    wire.hold_back_requests(INIT_PRODUCER_ID, 0.4)
+    wire.hold_back_requests(Api.ADD_OFFSETS_TO_TXN, 0.15)
+    wire.hold_back_requests(Api.INIT_PRODUCER_ID, 0.4)
     with steady_load(orders) as sent:
         for codec in ("zstd", "none", "gzip", "lz4"):
             time.sleep(1.5)
@@ -63,11 +54,11 @@ def test_a_worker_that_ends_while_it_asks_what_is_committed_commits_nothing_of_a
     with steady_load(orders) as sent:
         for codec in ("zstd", "none", "gzip"):
             time.sleep(1)
-            wire.hold_back_requests(OFFSET_FETCH, 2)
+            wire.hold_back_requests(Api.OFFSET_FETCH, 2)
             orders.change(compression=codec)
             time.sleep(0.3)
             worker.terminate()
-            wire.hold_back_requests(OFFSET_FETCH, 0)
+            wire.hold_back_requests(Api.OFFSET_FETCH, 0)
             worker = world.start(orders, **EXACTLY)
 
     assert doubled(all_ready(orders, sent, timeout_seconds=60)) == 0
@@ -81,10 +72,10 @@ def test_a_worker_that_ends_while_a_transaction_fails_commits_nothing_of_it(worl
         orders.produce(b"%d" % n, partition=0)
     orders.produce(os.urandom(6000), partition=1)
     orders.flush()
-    wire.hold_back_requests(PRODUCE, 1)
+    wire.hold_back_requests(Api.PRODUCE, 1)
     time.sleep(1.5)
     worker.terminate()
-    wire.hold_back_requests(PRODUCE, 0)
+    wire.hold_back_requests(Api.PRODUCE, 0)
     world.start(orders, **EXACTLY)
 
     assert [r.header("dt-reason") for r in orders.dead(1)] == [b"TooLarge"]
@@ -97,7 +88,7 @@ def test_copies_that_arrive_when_their_topic_was_made_again_finish_nothing_of_th
 ) -> None:
     orders = world.declare((0,), front_partitions=1)
     worker = world.start(orders, guarantee=guarantee)
-    wire.hold_back_requests(PRODUCE, 60, client_id="orders-0")
+    wire.hold_back_requests(Api.PRODUCE, 60, client_id="orders-0")
     for n in range(30):
         orders.produce(b"old%d" % n)
     orders.flush()
@@ -117,7 +108,7 @@ def test_copies_that_arrive_when_their_topic_was_made_again_finish_nothing_of_th
         evidence=worker.evidence,
     )
 
-    wire.hold_back_requests(PRODUCE, 0, client_id="orders-0")
+    wire.hold_back_requests(Api.PRODUCE, 0, client_id="orders-0")
     wait_until(
         lambda: orders.released() >= 30 or worker.metric("delayedtopics_failed_commits_total") > 0,
         what="the copies of the old one arrive, or their transaction took too long",
@@ -142,12 +133,12 @@ def test_that_records_were_removed_is_not_said_of_a_topic_that_was_made_again_me
         orders.produce(b"old%d" % n)
     orders.flush()
     orders.ready(30)
-    wire.hold_back_requests(LIST_OFFSETS, 4, client_id="orders-0-watch")
+    wire.hold_back_requests(Api.LIST_OFFSETS, 4, client_id="orders-0-watch")
     world.admin.delete_topics([orders.names.front])
     info = orders.make("front", 1)
     wait_until(lambda: Reason.TOPIC_RECREATED in worker.alarm_reasons(), what="the alarm", evidence=worker.evidence)
     orders.accept(info, begun=0)
-    wire.hold_back_requests(LIST_OFFSETS, 0, client_id="orders-0-watch")
+    wire.hold_back_requests(Api.LIST_OFFSETS, 0, client_id="orders-0-watch")
     for n in range(60):
         orders.produce(b"new%d" % n)
         orders.flush()
@@ -165,9 +156,9 @@ def test_nothing_is_passed_over_when_transactions_are_given_up_while_fetches_are
     with steady_load(orders, per_second=200, levels=2) as sent:
         for codec in ("zstd", "none", "gzip"):
             orders.change(compression=codec)
-            wire.hold_back_requests(FETCH, 60, client_id="orders-0")
+            wire.hold_back_requests(Api.FETCH, 60, client_id="orders-0")
             time.sleep(1.4)
-            wire.hold_back_requests(FETCH, 0, client_id="orders-0")
+            wire.hold_back_requests(Api.FETCH, 0, client_id="orders-0")
             time.sleep(1)
 
     assert doubled(all_ready(orders, sent, timeout_seconds=60)) == 0

@@ -5,6 +5,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from enum import IntEnum
 from functools import partial
 from typing import Final
 
@@ -17,8 +18,28 @@ MOST_AT_ONCE: Final = 65_536
 LENGTH: Final = struct.Struct(">i")
 HEADER: Final = struct.Struct(">hxxxxxxh")
 """Of a request: the API key, and the length of the client id, which follows."""
-PRODUCE, FETCH, LIST_OFFSETS, OFFSET_FETCH, INIT_PRODUCER_ID, ADD_OFFSETS_TO_TXN = 0, 1, 2, 9, 22, 25
-"""Kinds of requests: https://kafka.apache.org/protocol#protocol_api_keys"""
+
+
+class Api(IntEnum):
+    """Kinds of requests: https://kafka.apache.org/protocol#protocol_api_keys"""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    INIT_PRODUCER_ID = 22
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
+    CONSUMER_GROUP_HEARTBEAT = 68
 
 
 class SlowWire(Closing):
@@ -40,10 +61,10 @@ class SlowWire(Closing):
         """Each piece of an answer comes at least that much later. With 0 what was held back comes at once."""
         self._loop.call_soon_threadsafe(self._hold_back, None, seconds)
 
-    def hold_back_requests(self, api_key: int, seconds: float, *, client_id: str = "") -> None:
+    def hold_back_requests(self, api: Api, seconds: float, *, client_id: str = "") -> None:
         """A request of this kind, of any client unless one is given, and what follows it on its connection, comes that much
         later. With 0 what was held back comes at once."""
-        self._loop.call_soon_threadsafe(self._hold_back, (api_key, client_id), seconds)
+        self._loop.call_soon_threadsafe(self._hold_back, (api, client_id), seconds)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._ended.set)

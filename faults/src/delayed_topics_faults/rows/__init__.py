@@ -9,6 +9,7 @@ from delayed_topics_faults.rows.memory import OutOfMemory
 from delayed_topics_faults.rows.neighbours import OneDeafTarget, OpenTransaction
 from delayed_topics_faults.rows.network import BadNetwork
 from delayed_topics_faults.rows.offsets import OffsetsGone, RecordsRemoved, TopicMadeAgain
+from delayed_topics_faults.rows.requests import SlowRequests
 from delayed_topics_faults.rows.retries import Failing
 from delayed_topics_faults.rows.targets import SentAlone, TargetTrouble
 from delayed_topics_faults.rows.windows import EndsInMarks, FullBitmap, ManyPartitions
@@ -19,7 +20,7 @@ ROWS: dict[str, type[Row]] = {
     for row in (
         *(Killed, Rolled, Zombie, OutOfMemory, OpenTransaction, FullBitmap),
         *(BrokerDies, BadNetwork, TargetTrouble, RecordsRemoved, TopicMadeAgain, Disagreeing, OffsetsGone, Away),
-        *(OneDeafTarget, SentAlone, EndsInMarks, ManyPartitions),
+        *(OneDeafTarget, SentAlone, EndsInMarks, ManyPartitions, SlowRequests),
         *(Jumps, Burst, Overload, Fuzz),
         *(NoDeadLetterTopic, Failing, Large),
     )

@@ -1,0 +1,79 @@
+"""B12: Kafka is slow at some kinds of requests."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from delayed_topics_kafka_testing.slow_wire import Api, slow_broker
+
+from delayed_topics_faults.row import Play, Row
+from delayed_topics_faults.stage import LATE_MS, Stage, member_name, now_ms
+
+PER_SECOND: Final = 300
+SECONDS: Final = (0.1, 0.3, 1, 2, 4, 8, 14)
+"""So long a request waits: also beyond the time that a transaction, a session or a call may take."""
+COMPRESSIONS: Final = ("none", "gzip", "lz4", "zstd")
+
+
+class SlowRequests(Row):
+    name = "B12"
+    fault = "requests of some kinds wait for up to 14 s, while workers are killed, stopped, or told another compression"
+    records: int = 3_000
+
+    @contextmanager
+    def stage(self, directory: Path) -> Iterator[Stage]:
+        with slow_broker() as self._wire, Stage(directory, self._wire.bootstrap) as stage:
+            yield stage
+
+    def open(self, stage: Stage) -> None:
+        stage.declare()
+        self._workers = [stage.start(number) for number in range(2)]
+
+    def trial(self, stage: Stage, rng: Random) -> Play:
+        done: list[str] = []
+        disturbed_ms: list[int] = []
+        with stage.load(rng, records=self.records, per_second=PER_SECOND) as load:
+            end = time.monotonic() + load.seconds
+            while time.monotonic() < end:
+                disturbed_ms.append(now_ms())
+                done += self._hold_back(rng)
+                time.sleep(rng.uniform(0.2, 2.5))
+                done += self._disturb(stage, rng)
+                if rng.random() < 0.7:
+                    self._let_go()
+        self._let_go()
+        for worker in self._workers:
+            worker.ready()
+        # whoever is late with a heartbeat is shut out, as if it had died
+        terms = {"crashes_ms": (*disturbed_ms, now_ms()), "healed_at_ms": now_ms(), "late_ms": LATE_MS}
+        return Play(injected=", ".join(done), terms=terms)
+
+    def _hold_back(self, rng: Random) -> Iterator[str]:
+        for api in rng.sample(list(Api), rng.choice((1, 1, 2, 3))):
+            number, seconds = rng.randrange(len(self._workers)), rng.choice(SECONDS)
+            self._wire.hold_back_requests(api, seconds, client_id=member_name(number))
+            yield f"{api.name} of {number} + {seconds:g} s"
+
+    def _disturb(self, stage: Stage, rng: Random) -> Iterator[str]:
+        number = rng.randrange(len(self._workers))
+        match rng.choice(("nothing", "kill", "terminate", "compression")):
+            case "kill":
+                self._workers[number].kill()
+                self._workers[number] = stage.start(number, ready=False)
+                yield f"SIGKILL {number}"
+            case "terminate":
+                self._workers[number].terminate()
+                self._workers[number] = stage.start(number, ready=False)
+                yield f"SIGTERM {number}"
+            case "compression":
+                compression = rng.choice(COMPRESSIONS)
+                stage.orders.change(compression=compression)
+                yield compression
+
+    def _let_go(self) -> None:
+        for api in Api:
+            for number in range(len(self._workers)):
+                self._wire.hold_back_requests(api, 0, client_id=member_name(number))
