@@ -12,7 +12,8 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline, until_true
 from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, TopicExists, TopicMissing
-from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo, TopicPartitionKey
+from delayed_topics_kafka_testing.slow_wire import Api, slow_broker
 
 pytestmark = pytest.mark.broker
 Fresh = Callable[[str], str]
@@ -195,6 +196,35 @@ def test_a_partition_without_a_leader_is_asked_for_until_it_has_one_again() -> N
 
         leader.start()
         assert admin.list_offsets([("held", 0)], "latest") == {("held", 0): 0}
+
+
+def test_offsets_are_asked_for_again_when_the_connection_breaks_or_the_answer_is_late() -> None:
+    """The client library (2.16) answers with offset -1001 then: it forgets the error of a request to one leader."""
+    with slow_broker() as wire:
+        connection = Connection(bootstrap_servers=wire.bootstrap, further={"log_level": 0})
+        admin, impatient = KafkaAdmin(connection, timeout_seconds=120), KafkaAdmin(connection, timeout_seconds=2)
+        admin.create_topics([spec("broken")])
+        place, at_ms = ("broken", 0), time.time_ns() // 1_000_000
+        producer = Producer(connection.client_config())
+        producer.produce("broken", b"", partition=0, timestamp=at_ms)
+        assert not producer.flush(120)
+        asked: list[tuple[Callable[[KafkaAdmin], Mapping[TopicPartitionKey, object]], int | None]] = [
+            (lambda by: by.list_offsets([place], "earliest"), 0),
+            (lambda by: by.list_offsets([place], "latest"), 1),
+            (lambda by: by.list_offsets([place], "latest", isolation="read_committed"), 1),
+            (lambda by: by.offsets_for_times({place: at_ms}), 0),
+            (lambda by: by.offsets_for_times({place: at_ms + 1}), None),
+        ]
+        for ask, there in asked:
+            assert ask(impatient) == {place: there}
+            wire.break_at_requests(Api.LIST_OFFSETS, 3)
+            assert ask(admin) == {place: there}
+        wire.hold_back_requests(Api.LIST_OFFSETS, 60)
+        for ask, _ in asked:
+            assert isinstance(ask(impatient)[place], KafkaUnreachable)
+        wire.hold_back_requests(Api.LIST_OFFSETS, 0)
+        for ask, there in asked:
+            assert ask(admin) == {place: there}
 
 
 def test_a_leader_that_was_fenced_for_a_moment_is_asked_with_its_new_epoch() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import tenacity
 from confluent_kafka import (
     OFFSET_BEGINNING,
+    OFFSET_INVALID,
     Consumer,
     ConsumerGroupTopicPartitions,
     KafkaError,
@@ -42,6 +43,14 @@ def _moving(error: BaseException) -> bool:
     """A broker that has just come back isn't the leader of all its partitions yet, or not connected."""
     codes = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
     return isinstance(error, KafkaException) and error.args[0].code() in codes
+
+
+_again_while_moving = tenacity.retry(
+    retry=tenacity.retry_if_exception(_moving),
+    wait=tenacity.wait_fixed(0.2),
+    stop=tenacity.stop_after_delay(TIMEOUT_SECONDS),
+    reraise=True,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,12 +132,7 @@ class TopicReader:
         elif not error.retriable() and error.code() not in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
             raise KafkaException(error)
 
-    @tenacity.retry(
-        retry=tenacity.retry_if_exception(_moving),
-        wait=tenacity.wait_fixed(0.2),
-        stop=tenacity.stop_after_delay(TIMEOUT_SECONDS),
-        reraise=True,
-    )
+    @_again_while_moving
     def _ends(self) -> dict[int, int]:
         try:
             metadata = self._consumer.list_topics(self.topic, timeout=ASK_SECONDS).topics[self.topic]
@@ -242,6 +246,7 @@ class Kafka:
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
         self.admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_SECONDS)
 
+    @_again_while_moving
     def ends(self, topic: str) -> dict[int, int]:
         """By partition, the offset that the next record gets."""
         asked = {
@@ -249,7 +254,10 @@ class Kafka:
             for partition in self.admin.list_topics(topic, TIMEOUT_SECONDS).topics[topic].partitions
         }
         answers = self.admin.list_offsets(asked, request_timeout=TIMEOUT_SECONDS)
-        return {place.partition: future.result(TIMEOUT_SECONDS).offset for place, future in answers.items()}
+        ends = {place.partition: future.result(TIMEOUT_SECONDS).offset for place, future in answers.items()}
+        if OFFSET_INVALID in ends.values():  # the request failed, says the client library (2.16) by that
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return ends
 
     def committed(self, group: str) -> dict[tuple[str, int], TopicPartition]:
         """What the group has committed, by topic and partition."""

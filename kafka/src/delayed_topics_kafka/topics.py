@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
@@ -160,7 +160,7 @@ class TopicCalls(AdminCalls):
                 request_timeout=timeout_seconds,
             )
             waits: dict[TopicPartitionKey, Wait] = {
-                (tp.topic, tp.partition): partial(_no_leader_passes, future.result) for tp, future in futures.items()
+                (tp.topic, tp.partition): partial(_offset_found, future.result) for tp, future in futures.items()
             }
             return waits | {key: partial(_fail, error) for key, error in refused.items()}
 
@@ -223,16 +223,23 @@ class TopicCalls(AdminCalls):
         return outcomes
 
 
-def _no_leader_passes(result: Wait, timeout_seconds: float) -> Any:
-    """When the client library (2.16) knows no leader of any partition of a call, it says so by one error that it says by for
-    topics that don't exist or are forbidden too (`rd_kafka_topic_partition_list_query_leaders_async_worker`). A partition
-    without a leader gets one, so that is asked again; `_refused` finds the others."""
+def _offset_found(result: Wait, timeout_seconds: float) -> ListOffsetsResultInfo:
+    """Two failures that the client library (2.16) does not tell as what they are become errors after which `_many` asks again.
+
+    When it knows no leader of any partition of a call, it says so by one error that it says by for topics that don't exist or
+    are forbidden too (`rd_kafka_topic_partition_list_query_leaders_async_worker`). A partition without a leader gets one, so
+    that is asked again; `_refused` finds the others. And it drops the error of a request to a leader, such as a broken
+    connection, so that the answer is the offset that it began with (`rd_kafka_ListOffsets_response_merge`).
+    """
     try:
-        return result(timeout_seconds)
+        found: ListOffsetsResultInfo = result(timeout_seconds)
     except KafkaException as e:
         if kafka_error(e).code() == KafkaError._NOENT:
             raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)) from None
         raise
+    if found.offset == OFFSET_INVALID:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+    return found
 
 
 def _fail(error: KafkaError, _: float) -> Any:

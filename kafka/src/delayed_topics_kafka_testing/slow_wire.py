@@ -1,8 +1,9 @@
-"""A wire to a broker on which answers can be slow, or requests of one kind."""
+"""A wire to a broker on which answers can be slow, and that can hold back requests of one kind or break at them."""
 
 import asyncio
 import struct
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import IntEnum
@@ -50,6 +51,7 @@ class SlowWire(Closing):
         self._port, self._to_port = port, to_port
         self._delay_seconds = 0.0
         self._request_seconds: dict[tuple[int, str], float] = {}
+        self._breaks: Counter[int] = Counter()
         self._loop = asyncio.new_event_loop()
         self._ended, self._changed = asyncio.Event(), asyncio.Event()
         self._listens = threading.Event()
@@ -65,6 +67,10 @@ class SlowWire(Closing):
         """A request of this kind, of any client unless one is given, and what follows it on its connection, comes that much
         later. With 0 what was held back comes at once."""
         self._loop.call_soon_threadsafe(self._hold_back, (api, client_id), seconds)
+
+    def break_at_requests(self, api: Api, times: int) -> None:
+        """The next `times` requests of this kind don't arrive: their connections are closed."""
+        self._loop.call_soon_threadsafe(self._breaks.__setitem__, api, times)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._ended.set)
@@ -115,6 +121,10 @@ class SlowWire(Closing):
                 length = await reader.readexactly(LENGTH.size)
                 request = await reader.readexactly(*LENGTH.unpack(length))
                 await self._held_back(partial(self._seconds_of, request))
+                api_key, _ = HEADER.unpack_from(request)
+                if self._breaks[api_key] > 0:
+                    self._breaks[api_key] -= 1
+                    return
                 writer.write(length + request)
                 await writer.drain()
 
