@@ -202,7 +202,7 @@ def test_offsets_are_asked_for_again_when_the_connection_breaks_or_the_answer_is
     """The client library (2.16) answers with offset -1001 then: it forgets the error of a request to one leader."""
     with slow_broker() as wire:
         connection = Connection(bootstrap_servers=wire.bootstrap, further={"log_level": 0})
-        admin, impatient = KafkaAdmin(connection, timeout_seconds=120), KafkaAdmin(connection, timeout_seconds=2)
+        admin, impatient = KafkaAdmin(connection, timeout_seconds=120), KafkaAdmin(connection, timeout_seconds=0.5)
         admin.create_topics([spec("broken")])
         place, at_ms = ("broken", 0), time.time_ns() // 1_000_000
         producer = Producer(connection.client_config())
@@ -216,7 +216,7 @@ def test_offsets_are_asked_for_again_when_the_connection_breaks_or_the_answer_is
             (lambda by: by.offsets_for_times({place: at_ms + 1}), None),
         ]
         for ask, there in asked:
-            assert ask(impatient) == {place: there}
+            assert ask(admin) == {place: there}
             wire.break_at_requests(Api.LIST_OFFSETS, 3)
             assert ask(admin) == {place: there}
         wire.hold_back_requests(Api.LIST_OFFSETS, 60)

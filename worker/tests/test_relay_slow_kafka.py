@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_kafka_testing.slow_wire import Api, SlowWire, slow_broker
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.world import World
@@ -145,6 +148,25 @@ def test_that_records_were_removed_is_not_said_of_a_topic_that_was_made_again_me
         time.sleep(0.05)
 
     wait_until(lambda: orders.released() == 90, what="all come", evidence=worker.evidence, timeout_seconds=30)
+
+
+def test_what_is_committed_counts_though_it_is_answered_after_where_the_partition_begins(
+    world: World, wire: SlowWire
+) -> None:
+    """Of 100 records 50 were removed by retention, and 60 had been released. Answers that take over a second never came."""
+    orders = world.declare((0,), front_partitions=1)
+    for n in range(100):
+        orders.produce(b"%d" % n)
+    orders.flush()
+    admin = AdminClient(world.connection.client_config())
+    for future in admin.delete_records([TopicPartition(orders.names.front, 0, 50)]).values():
+        future.result()
+    world.commit(orders.record.group, {(orders.names.front, 0): CommittedOffset(60)})
+    wire.hold_back_requests(Api.OFFSET_FETCH, 1.2)
+    worker = world.start(orders, **EXACTLY)
+
+    assert [r.value for r in orders.ready(40)] == [b"%d" % n for n in range(60, 100)]
+    assert not worker.alarm_reasons()
 
 
 def test_nothing_is_passed_over_when_transactions_are_given_up_while_fetches_are_slow(

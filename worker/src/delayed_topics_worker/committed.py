@@ -16,8 +16,11 @@ from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS: Final = 0.05
-"""For an answer, twice as long in each further round: 2 to 5 ms when all is well."""
-MOST_ANSWER_SECONDS: Final = 1.0
+"""For a partition's first answer, twice as long for each further one: 2 to 5 ms when all is well."""
+MOST_ANSWER_SECONDS: Final = 5.0
+SLOW_SECONDS: Final = 1.0
+"""A reader that gave no answer for that long is replaced: what it was asked stays on its connection, ahead of what it is asked next."""
+PAUSE_SECONDS: Final = 1.0
 
 
 class CommittedReader:
@@ -27,6 +30,7 @@ class CommittedReader:
         self._new_reader = new_reader
         self._changed = threading.Condition()
         self._wanted: dict[TopicPartitionKey, int] = {}
+        self._asks: dict[tuple[TopicPartitionKey, int], int] = {}
         self._found: list[tuple[TopicPartitionKey, int, CommittedOffset]] = []
         self._ended = False
         self._problem = ""
@@ -58,11 +62,12 @@ class CommittedReader:
         while self._some_wanted():
             try:
                 with self._new_reader() as reader:
-                    self._ask_until_all_answered(reader)
+                    while self._ask_next(reader):
+                        pass
             except Exception as e:  # noqa: BLE001 - partitions that are waited for would never begin
                 self._tell(repr(e))
                 with self._changed:
-                    self._changed.wait_for(lambda: self._ended, MOST_ANSWER_SECONDS)
+                    self._changed.wait_for(lambda: self._ended, PAUSE_SECONDS)
 
     def _some_wanted(self) -> bool:
         """Waits for it; False: it is over."""
@@ -70,28 +75,24 @@ class CommittedReader:
             self._changed.wait_for(lambda: self._wanted or self._ended)
             return not self._ended
 
-    def _ask_until_all_answered(self, reader: OffsetsReader) -> None:
-        timeout_seconds = ANSWER_SECONDS
-        while True:
-            with self._changed:
-                asked = list(self._wanted.items())
-                if not asked or self._ended:
-                    return
-            for place, generation in asked:
-                if not self._ask(reader, place, generation, timeout_seconds):
-                    break  # others are wanted now
-            timeout_seconds = min(2 * timeout_seconds, MOST_ANSWER_SECONDS)
-
-    def _ask(self, reader: OffsetsReader, place: TopicPartitionKey, generation: int, timeout_seconds: float) -> bool:
-        answer: CommittedOffset | None = None
+    def _ask_next(self, reader: OffsetsReader) -> bool:
+        """For the one that was asked for least often. False: the reader is of no more use."""
+        with self._changed:
+            if self._ended or not self._wanted:
+                return False
+            wanted = self._wanted.items()
+            self._asks = {key: asks for key, asks in self._asks.items() if key in wanted}
+            place, generation = min(wanted, key=lambda key: self._asks.get(key, 0))
+            asks = self._asks.get((place, generation), 0)
+            self._asks[place, generation] = asks + 1
+        timeout_seconds = min(ANSWER_SECONDS * 2.0 ** min(asks, 10), MOST_ANSWER_SECONDS)
         try:
             answer = reader.read([place], timeout_seconds).get(place, CommittedOffset(-1))
         except KafkaDoorError as e:
             self._tell(str(e))
+            return timeout_seconds < SLOW_SECONDS
         with self._changed:
-            if self._ended or self._wanted.get(place) != generation:
-                return False
-            if answer is not None:
+            if self._wanted.get(place) == generation:
                 del self._wanted[place]
                 self._found.append((place, generation, answer))
         return True
