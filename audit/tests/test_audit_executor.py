@@ -1,5 +1,10 @@
 """What a pod that Spark makes runs, by the environment that Spark gives it."""
 
+import os
+
+import pytest
+from click.testing import CliRunner
+from delayed_topics_audit.cli import main
 from delayed_topics_audit.executor import command
 
 
@@ -26,3 +31,17 @@ def test_an_executor_is_started_as_spark_says_with_its_options_in_order() -> Non
         "--resourceProfileId": "0",
         "--podName": "e-7",
     }
+
+
+def test_the_driver_of_a_spark_application_takes_sparks_settings_and_runs_what_comes_after_its_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SPARK_DRIVER_BIND_ADDRESS", "10.0.0.9")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "")
+    said = ["--properties-file", "/opt/spark/conf/spark.properties", "--class", "org.apache.spark.deploy.PythonRunner"]
+    ran = CliRunner().invoke(main, ["driver", *said, "local:///opt/app/program.py", "run", "--help"])
+    assert (ran.exit_code, "Judge one frozen window" in ran.output) == (0, True)
+    submitted = os.environ["PYSPARK_SUBMIT_ARGS"].split()
+    assert "--properties-file=/opt/spark/conf/spark.properties" in submitted
+    assert "--conf=spark.driver.bindAddress=10.0.0.9" in submitted
+    assert submitted[-1] == "pyspark-shell"

@@ -42,6 +42,7 @@ OTHER_FLAGS: tuple[dict[str, Any], ...] = (
     {"networkPolicies": {"enabled": True, "scrapers": [{"namespaceSelector": {}}], "kafkaPorts": [9098]}},
     {"tenantNamespaces": [TENANT], "tenantNamespaceSelector": {"matchLabels": {"team": "shop"}}},
     {"audits": {"executors": {"enabled": True}}},
+    {"audits": {"executors": {"enabled": True}, "sparkApplications": {"enabled": True}}},
     {"monitoring": {part: {"enabled": True, "labels": {"team": "a"}} for part in ("podMonitor", "rules", "dashboard")}},
     {"images": {"pullPolicy": "Always", "pullSecrets": [{"name": "registry"}]}},
     {"serviceAccounts": {part: {"annotations": {"cloud/role": part}} for part in ("operator", "worker", "audit")}},

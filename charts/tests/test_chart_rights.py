@@ -34,9 +34,12 @@ def test_a_verb_of_a_rule_is_granted_only_if_a_test_fails_without_it(everything:
     assert every == set(EVERY)
 
 
-@pytest.mark.parametrize("executors", [False, True])
-def test_a_role_is_bound_where_its_rights_are_needed_and_to_nobody_else(render: Any, executors: bool) -> None:
-    objects = render({"tenantNamespaces": ["shop"], "audits": {"executors": {"enabled": executors}}})
+@pytest.mark.parametrize(("executors", "spark_applications"), [(False, False), (True, False), (True, True)])
+def test_a_role_is_bound_where_its_rights_are_needed_and_to_nobody_else(
+    render: Any, executors: bool, spark_applications: bool
+) -> None:
+    audits_values = {"executors": {"enabled": executors}, "sparkApplications": {"enabled": spark_applications}}
+    objects = render({"tenantNamespaces": ["shop"], "audits": audits_values})
     operator, audits = "chart-test/delayed-topics-operator", "chart-test-audits"
     expected = {
         ("operator", "", operator),
@@ -49,6 +52,8 @@ def test_a_role_is_bound_where_its_rights_are_needed_and_to_nobody_else(render: 
     }
     if executors:
         expected |= {("audit-driver", home, f"{home}/delayed-topics-audit-driver") for home in (audits, "shop")}
+    if spark_applications:
+        expected |= {("audits-spark-applications", home, operator) for home in (audits, "shop")}
     found = list(bound(objects))
     assert set(found) == expected
     assert len(found) == len(expected)

@@ -295,10 +295,8 @@ REFUSED = {
         "must be either sinceLast or from and to",
     ),
     "a sample in a chain": (audit(sample={"oneIn": 2}, window={"sinceLast": True}), "must not go with window"),
-    "more executors at first than ever": (
-        audit(spark={"executors": 2, "minExecutors": 3}),
-        "minExecutors must not be above executors",
-    ),
+    "fewer executors than at first": (audit(spark={"minExecutors": 3}), "minExecutors must not be above executors"),
+    "a lonely SparkApplication": (audit(spark={"mode": "SparkApplication"}), "a SparkApplication must have executors"),
     "an audit's memory": (audit(spark={"memory": "1GB"}), "must be a whole number with m or g"),
     "whose rights an audit has": (
         audit(spark={"conf": {"spark.kubernetes.authenticate.driver.serviceAccountName": "admin"}}),

@@ -1,6 +1,7 @@
 """A real API server and a real broker for the whole run; an operator process for each test."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from delayed_topics_devcluster.api_server import ApiServer
@@ -29,6 +30,14 @@ def installed(api_server: ApiServer) -> KubeApi:
     """With the namespaces and the rights that the chart makes."""
     api_server.kubectl("create", "namespace", SYSTEM_NAMESPACE)
     return KubeApi(api_server, give_the_rights_of_the_chart(api_server))
+
+
+@pytest.fixture(scope="session")
+def spark_applications(api: KubeApi) -> None:
+    """The API server has them, and nobody runs them."""
+    definition = Path(__file__).with_name("spark_operator") / "sparkapplications.yaml"
+    api.kubectl("apply", "--server-side", "-f", str(definition))
+    api.kubectl("wait", "--for=condition=Established", "-f", str(definition), "--timeout=60s")
 
 
 @pytest.fixture

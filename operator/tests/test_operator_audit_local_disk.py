@@ -8,6 +8,7 @@ import pytest
 from delayed_topics_crds import Grant, parse
 from delayed_topics_crds.schedule import Spark
 from delayed_topics_operator.audits.access import Place, most_local_disk_mebibytes, refused
+from delayed_topics_operator.audits.executors import LOCAL_DISK
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator_testing.audit_world import AUDIT_NAMESPACE, WINDOW, AuditWorld, audit_resource
 
@@ -21,6 +22,7 @@ PLACE = Place(
     namespace_labels={},
     home=AUDIT_NAMESPACE,
     executors=True,
+    spark_applications=False,
     topic="orders",
     connection=Key("ClusterKafkaConnection", "", "default"),
     grants=None,
@@ -37,56 +39,56 @@ def pods(spark: dict[str, Any], *, most: int | None = None) -> tuple[dict[str, A
     return world.job["spec"]["template"]["spec"], json.loads(executor)["spec"] if executor else None
 
 
-def disk(pod: dict[str, Any] | None, volume: str) -> tuple[dict[str, Any], str | None, str | None]:
+def disk(pod: dict[str, Any] | None) -> tuple[dict[str, Any], str | None, str | None]:
     """The volume, and what of the node's disk the container requests and has as its limit."""
     assert pod is not None
-    (found,) = (known for known in pod["volumes"] if known["name"] == volume)
+    (found,) = (known for known in pod["volumes"] if known["name"] == LOCAL_DISK)
     (container,) = pod["containers"]
-    assert {"name": volume, "mountPath": "/tmp"} in container["volumeMounts"]
+    assert {"name": LOCAL_DISK, "mountPath": "/tmp"} in container["volumeMounts"]
     resources = container["resources"]
     kind = {key: value for key, value in found.items() if key != "name"}
     return kind, resources["requests"].get(DISK), resources["limits"].get(DISK)
 
 
 def test_a_pod_asks_for_what_the_window_needs() -> None:
-    assert disk(pods({})[0], "tmp") == ({"emptyDir": {}}, f"{GIVEN_MIB}Mi", None)
+    assert disk(pods({})[0]) == ({"emptyDir": {}}, f"{GIVEN_MIB}Mi", None)
     small = AuditWorld(raw=audit_resource())
     small.settle()
     assert small.job is not None
-    assert disk(small.job["spec"]["template"]["spec"], "tmp")[1] == "1024Mi"
+    assert disk(small.job["spec"]["template"]["spec"])[1] == "1024Mi"
 
 
 def test_a_sample_needs_as_much_less_as_it_looks_at() -> None:
     world = AuditWorld(raw=audit_resource(sample={"oneIn": 10}), frozen=replace(LARGE, sample_one_in=10))
     world.settle()
     assert world.job is not None
-    assert disk(world.job["spec"]["template"]["spec"], "tmp")[1] == "7630Mi"
+    assert disk(world.job["spec"]["template"]["spec"])[1] == "7630Mi"
 
 
 def test_executors_share_it_and_the_pod_that_leads_them_needs_none() -> None:
     driver, executor = pods({"executors": 4})
-    assert disk(executor, "spark-local-dir-1") == ({"emptyDir": {}}, "19074Mi", None)
-    assert disk(driver, "tmp") == ({"emptyDir": {}}, None, None)
+    assert disk(executor) == ({"emptyDir": {}}, "19074Mi", None)
+    assert disk(driver) == ({"emptyDir": {}}, None, None)
     _, one_of_few = pods({"executors": 4, "minExecutors": 2})
-    assert disk(one_of_few, "spark-local-dir-1") == ({"emptyDir": {}}, "38147Mi", None)
+    assert disk(one_of_few) == ({"emptyDir": {}}, "38147Mi", None)
 
 
 def test_where_a_connection_limits_it_a_pod_that_writes_more_is_evicted() -> None:
-    assert disk(pods({}, most=1000)[0], "tmp") == ({"emptyDir": {"sizeLimit": "1000Mi"}}, "1000Mi", "1000Mi")
-    within = disk(pods({}, most=100_000)[0], "tmp")
+    assert disk(pods({}, most=1000)[0]) == ({"emptyDir": {"sizeLimit": "1000Mi"}}, "1000Mi", "1000Mi")
+    within = disk(pods({}, most=100_000)[0])
     assert within == ({"emptyDir": {"sizeLimit": "100000Mi"}}, f"{GIVEN_MIB}Mi", "100000Mi")
 
 
 def test_a_size_that_is_asked_for_counts() -> None:
     expected = ({"emptyDir": {"sizeLimit": "7Gi"}}, "7Gi", "7Gi")
-    assert disk(pods({"localDisk": {"size": "7Gi"}}, most=100_000)[0], "tmp") == expected
+    assert disk(pods({"localDisk": {"size": "7Gi"}}, most=100_000)[0]) == expected
 
 
-@pytest.mark.parametrize(("spark", "volume"), [({}, "tmp"), ({"executors": 1}, "spark-local-dir-1")], ids=str)
-def test_with_a_storage_class_each_pod_has_a_volume_of_its_own(spark: dict[str, Any], volume: str) -> None:
+@pytest.mark.parametrize("spark", [{}, {"executors": 1}], ids=str)
+def test_with_a_storage_class_each_pod_has_a_volume_of_its_own(spark: dict[str, Any]) -> None:
     driver, executor = pods({**spark, "localDisk": {"size": "1Ti", "storageClassName": "fast"}})
     pod = executor or driver
-    made, request, limit = disk(pod, volume)
+    made, request, limit = disk(pod)
     assert (request, limit, pod["securityContext"]["fsGroup"]) == (None, None, 7)
     assert made["ephemeral"]["volumeClaimTemplate"]["spec"] == {
         "accessModes": ["ReadWriteOnce"],

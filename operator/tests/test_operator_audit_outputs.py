@@ -80,6 +80,7 @@ def test_no_storage_of_the_operators_namespace_is_written_to_for_a_tenant(output
         namespace_labels={},
         home=AUDIT_NAMESPACE,
         executors=True,
+        spark_applications=False,
         topic="orders",
         connection=Key("ClusterKafkaConnection", "", "default"),
         grants=(Grant.model_validate({"namespaceSelector": {}, "topicPrefixes": [""]}),),

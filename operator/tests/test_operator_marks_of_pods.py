@@ -35,11 +35,11 @@ def test_workers_have_them_and_a_template_does_not_undo_them() -> None:
 def test_audits_and_their_executors_have_them() -> None:
     o = AuditWorld(raw=audit_resource(spark={"executors": 1})).observe()
     marked = replace(o, job_settings=replace(o.job_settings, labels=LABELS, annotations={"a": "b"}))
-    job = audit_manifests.job(marked, WINDOW)["spec"]["template"]["metadata"]
+    job = audit_manifests.runner(marked, WINDOW)["spec"]["template"]["metadata"]
     executor = json.loads(audit_manifests.config_map(marked, WINDOW)["data"][TEMPLATE_KEY])["metadata"]
     assert job == executor
     assert job["labels"] == {
-        **audit_manifests.job(o, WINDOW)["spec"]["template"]["metadata"]["labels"],
+        **audit_manifests.runner(o, WINDOW)["spec"]["template"]["metadata"]["labels"],
         "team": "platform",
     }
     assert job["annotations"] == {"a": "b"}

@@ -22,7 +22,7 @@ def test_no_template_of_the_chart_has_a_rule_that_nobody_has_said_the_need_of() 
     blocks = [
         block for file in files for block in re.findall(r"^rules:\n((?:  .*\n)+)", file.read_text(), re.MULTILINE)
     ]
-    assert len(blocks) == 8, "roles"
+    assert len(blocks) == 9, "roles"
     found = {
         Right(group, resource, verb)
         for block in blocks
@@ -35,13 +35,15 @@ def test_no_template_of_the_chart_has_a_rule_that_nobody_has_said_the_need_of() 
 
 
 @pytest.fixture(scope="module")
-def stage(api: KubeApi, broker: Broker) -> Iterator[Scene]:
+def stage(api: KubeApi, broker: Broker, spark_applications: None) -> Iterator[Scene]:
     """A scene for all stories, whose namespace lets the operator in."""
     made = Scene(api, broker, OperatorProcess(api))
     arguments = ("--resync-seconds=3", "--orphans-after-seconds=4", f"--tenant-namespace={made.namespace}")
-    made.operator = OperatorProcess(api, *arguments)
+    made.operator = OperatorProcess(api, *arguments, "--audit-executors", "--audit-spark-applications")
     try:
         made.open(let_in=True)
+        allowed = {"namespaceSelector": {}, "topicPrefixes": [""], "audits": {"maxExecutors": 1}}
+        made.api.apply(made.cluster_connection(allow=[allowed]))
         yield made
     finally:
         made.close()

@@ -1,6 +1,7 @@
 """The command line `delayed-topics-audit`."""
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from functools import cache, partial
@@ -143,6 +144,25 @@ def _add_to_index(started: SparkSession, output: Output, window: AuditWindow, re
         index.add(started, output, window, reached.result, reached.findings)
     except AuditFailed as e:
         click.echo(f"this audit is not in the index: {e}")
+
+
+@main.command(context_settings={"allow_interspersed_args": False})
+@click.option("--properties-file", required=True)
+@click.option("--class", "_python_runner", required=True)
+@click.argument("_program")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def driver(properties_file: str, _python_runner: str, _program: str, arguments: tuple[str, ...]) -> None:
+    """Lead an audit as the driver of a SparkApplication: what Spark starts such a pod with, and behind it a command as `run`."""
+    # Python is the first process here, not Java, so that exit code and verdict are as in a Job
+    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(
+        [
+            f"--properties-file={properties_file}",
+            "--deploy-mode=client",
+            f"--conf=spark.driver.bindAddress={os.environ['SPARK_DRIVER_BIND_ADDRESS']}",
+            "pyspark-shell",
+        ]
+    )
+    main(list(arguments))
 
 
 @main.command()

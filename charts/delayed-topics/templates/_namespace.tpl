@@ -15,7 +15,7 @@ subjects:
   - {kind: ServiceAccount, name: {{ $operator }}, namespace: {{ .root.Release.Namespace }}}
 {{- end }}
 
-{{/* Its rights on Jobs of audits. */}}
+{{/* Its rights on Jobs and SparkApplications of audits. */}}
 {{- define "delayed-topics.auditsBinding" }}
 {{- $operator := printf "%s-operator" (include "delayed-topics.fullname" .root) }}
 ---
@@ -28,6 +28,21 @@ metadata:
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ include "delayed-topics.clusterName" .root }}-audits}
 subjects:
   - {kind: ServiceAccount, name: {{ $operator }}, namespace: {{ .root.Release.Namespace }}}
+{{- if .root.Values.audits.sparkApplications.enabled }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ $operator }}-audits-spark-applications
+  namespace: {{ .namespace }}
+  labels: {{- include "delayed-topics.labels" (list .root "operator") | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ include "delayed-topics.clusterName" .root }}-audits-spark-applications
+subjects:
+  - {kind: ServiceAccount, name: {{ $operator }}, namespace: {{ .root.Release.Namespace }}}
+{{- end }}
 {{- end }}
 
 {{/* The account of Jobs of audits with executors: they may make, see and remove pods where they are, nothing else. Whoever makes pods

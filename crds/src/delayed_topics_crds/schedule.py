@@ -1,7 +1,7 @@
 """Audits on a schedule, and what every audit can be given."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -72,10 +72,17 @@ class Spark(Spec):
             message="minExecutors must not be above executors, which is the most that there may be",
             field_path=".minExecutors",
         ),
+        Rule(
+            cel="self.mode != 'SparkApplication' || self.executors > 0",
+            message="a SparkApplication must have executors: its driver only leads",
+            field_path=".executors",
+        ),
     )
 
+    mode: Literal["Job", "SparkApplication"] = "Job"
+    """What runs the audit: a Job, or a SparkApplication, which the Spark Operator of Kubeflow must be there to run."""
     executors: Annotated[int, Limits(0, MAX_EXECUTORS, "executors")] = 0
-    """Pods that share the work, beside the Job's own; without any the Job's pod does it all."""
+    """Pods that share the work, beside the one that leads; without any that one does it all."""
     min_executors: Annotated[int, Limits(0, MAX_EXECUTORS, "executors")] | None = None
     """Begin with so many, and make more up to `executors` while tasks wait for one; unless set, all are made at once."""
     cores: Annotated[int, Limits(1, MAX_CORES, "cores")] = 1

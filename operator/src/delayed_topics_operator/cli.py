@@ -71,6 +71,11 @@ def main() -> None:
     help="Audits may have executors: their Jobs may make pods in --audit-namespace and in tenants' namespaces.",
 )
 @click.option(
+    "--audit-spark-applications",
+    is_flag=True,
+    help="Audits with executors may be SparkApplications, which the Spark Operator of Kubeflow runs.",
+)
+@click.option(
     "--tenant-namespace",
     "tenant_namespaces",
     multiple=True,

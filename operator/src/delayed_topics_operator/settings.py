@@ -18,6 +18,7 @@ class Settings:
     audit_image             image of the audit Jobs
     image_pull_policy       of both
     audit_executors         whether audits may have executors: their Job may then make pods in its namespace
+    audit_spark_applications  whether audits may be SparkApplications, which the Spark Operator runs
     pod_labels              further labels of their pods, for what acts on pods in this cluster: injectors, policies, scrapers
     pod_annotations         further annotations of them
     audit_fs_group          group that may write to the claim that an audit is kept on; None: the cluster chooses it
@@ -44,6 +45,7 @@ class Settings:
     tenant_selector: LabelSelector | None = None
     image_pull_policy: str = "IfNotPresent"
     audit_executors: bool = False
+    audit_spark_applications: bool = False
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     pod_annotations: Mapping[str, str] = field(default_factory=dict)
     audit_fs_group: int | None = None

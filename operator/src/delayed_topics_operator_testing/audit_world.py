@@ -60,7 +60,8 @@ def topic_resource() -> Manifest:
 
 @dataclass
 class AuditWorld:
-    """`home`: the Job's namespace. `fs_group`: that may write to a claim. `expired`: the seconds that the Job was given to live."""
+    """`job`: what runs it. `home`: its namespace.
+    `fs_group`: that may write to a claim. `expired`: the seconds that the Job was given to live."""
 
     raw: Manifest = field(default_factory=audit_resource)
     topic: Manifest | None = field(default_factory=topic_resource)
@@ -158,13 +159,13 @@ class AuditWorld:
                 live = copy.deepcopy(manifest)
                 live["metadata"]["uid"] = f"uid-{live['metadata']['name']}"
                 match action.kind:
-                    case "Job":
+                    case "Job" | "SparkApplication":
                         self.job = live
                     case "Secret":
                         self.secret = live
                     case _:
                         self.config_map = live
-            case DeleteChild(kind="Job"):
+            case DeleteChild(kind="Job" | "SparkApplication"):
                 self.job = None
             case DeleteChild(kind="Secret"):
                 self.secret = None
@@ -181,15 +182,15 @@ class AuditWorld:
             case _:
                 assert_never(action)
 
-    def pod(self, state: Manifest, **status: Any) -> None:
-        """The Job's newest pod is like that."""
+    def pod(self, state: Manifest, *, container: str = "audit", **status: Any) -> None:
+        """Its newest pod is like that."""
         name = f"{self.job_name}-{len(self.pods)}"
         at = f"2026-01-02T00:00:0{len(self.pods)}Z"
-        container = {"name": "audit", "state": state}
+        known = {"name": container, "state": state}
         self.pods.append(
             {
                 "metadata": {"name": name, "creationTimestamp": at},
-                "status": {"containerStatuses": [container], **status},
+                "status": {"containerStatuses": [known], **status},
             }
         )
 
@@ -200,11 +201,16 @@ class AuditWorld:
         done = {"completionTime": "2026-01-02T01:00:00Z"} if kind == "Complete" else {}
         self.job["status"] = {"conditions": [condition], **done}
 
-    def job_reports(
+    def job_reports(self, verdict: str, message: str = "a sentence", **told: Any) -> None:
+        self.container_reports(verdict, message, **told)
+        self.job_ends()
+
+    def container_reports(
         self,
         verdict: str,
         message: str = "a sentence",
         *,
+        container: str = "audit",
         pending_since_ms: int | None = None,
         carried_sha256: str | None = None,
     ) -> None:
@@ -216,5 +222,11 @@ class AuditWorld:
             "carried_sha256": carried_sha256,
             "offenders": {"over_cap": ["f:0:1"]},
         }
-        self.pod({"terminated": {"exitCode": 0, "reason": "Completed", "message": json.dumps(body)}})
-        self.job_ends()
+        ended = {"exitCode": 0, "reason": "Completed", "message": json.dumps(body)}
+        self.pod({"terminated": ended}, container=container)
+
+    def application_is(self, state: str, **told: str) -> None:
+        """As the Spark Operator says it of a SparkApplication."""
+        assert self.job is not None
+        ended = {"terminationTime": "2026-01-02T01:00:00Z"} if state in ("COMPLETED", "FAILED") else {}
+        self.job["status"] = {"applicationState": {"state": state, **told}, **ended}

@@ -57,19 +57,25 @@ def end_pod(
         return [p for p in of_job if p["status"].get("phase") not in ("Succeeded", "Failed")]
 
     scene.wait(lambda: bool(pods()), "the Job has a pod that has not ended")
-    container = {
-        "name": "audit", "image": "audit:1", "imageID": "", "ready": False, "restartCount": 0,
-        "state": {"terminated": {"finishedAt": "2026-01-01T00:00:00Z", **terminated}},
-    }  # fmt: skip
-    patch = {"status": {"phase": phase, "containerStatuses": [container], "conditions": list(conditions)}}
+    ended = [ended_container("audit", terminated)]
+    patch = {"status": {"phase": phase, "containerStatuses": ended, "conditions": list(conditions)}}
     pod = pods()[0]["metadata"]["name"]
     where = (f"--namespace={AUDIT_NAMESPACE}", "--subresource=status", "--type=merge")
     scene.api.kubectl("patch", "pod", pod, *where, "-p", json.dumps(patch))
 
 
-def report(scene: Scene, verdict: str, name: str = "first") -> None:
+def ended_container(name: str, terminated: Manifest) -> Manifest:
+    """Its entry in the status of its pod."""
+    known = {"name": name, "image": "audit:1", "imageID": "", "ready": False, "restartCount": 0}
+    return {**known, "state": {"terminated": {"finishedAt": "2026-01-01T00:00:00Z", **terminated}}}
+
+
+def with_verdict(verdict: str) -> Manifest:
+    """How a container ends that has reached it."""
     account = {"produced": 7, "lost": 1}
-    body = json.dumps(
-        {"verdict": verdict, "message": "counted", "account": account, "offenders": {"over_cap": ["f:0:6"]}}
-    )
-    end_pod(scene, "Succeeded", {"exitCode": 0, "reason": "Completed", "message": body}, name)
+    body = {"verdict": verdict, "message": "counted", "account": account, "offenders": {"over_cap": ["f:0:6"]}}
+    return {"exitCode": 0, "reason": "Completed", "message": json.dumps(body)}
+
+
+def report(scene: Scene, verdict: str, name: str = "first") -> None:
+    end_pod(scene, "Succeeded", with_verdict(verdict), name)

@@ -161,24 +161,32 @@ def the_oldest_audits_of_a_schedule_go(scene: Scene, name: str) -> Act:
     )
 
 
-def an_audit_runs(scene: Scene, name: str) -> Act:
+def an_audit_runs(scene: Scene, name: str, kind: str = "Job", says: str = "AuditRunning") -> Act:
     has_workers(scene, name)
 
     def runs() -> bool:
-        there = all(audit_children(scene, kind, name) for kind in ("Job", "Secret", "ConfigMap"))
-        return there and "AuditRunning" in words(scene, "DelayedTopicAudit", name)
+        there = all(audit_children(scene, child, name) for child in (kind, "Secret", "ConfigMap"))
+        return there and says in words(scene, "DelayedTopicAudit", name)
 
-    return Act(lambda: scene.api.apply(audit(scene, name)), runs)
+    return Act(lambda: scene.api.apply(audit(scene, name, kind=kind)), runs)
 
 
-def what_a_deleted_audit_had_goes(scene: Scene, name: str) -> Act:
-    is_audited(scene, name)
+def an_audit_is_a_spark_application(scene: Scene, name: str) -> Act:
+    return an_audit_runs(scene, name, "SparkApplication", "the Spark Operator must run")
+
+
+def what_a_deleted_audit_had_goes(scene: Scene, name: str, kind: str = "Job") -> Act:
+    is_audited(scene, name, kind)
 
     def gone() -> bool:
-        left = any(audit_children(scene, kind, name) for kind in ("Job", "Secret", "ConfigMap"))
+        left = any(audit_children(scene, child, name) for child in (kind, "Secret", "ConfigMap"))
         return not left and scene.api.get("DelayedTopicAudit", name, scene.namespace) is None
 
     return Act(lambda: delete(scene, "DelayedTopicAudit", name), gone)
+
+
+def the_spark_application_of_a_deleted_audit_goes(scene: Scene, name: str) -> Act:
+    return what_a_deleted_audit_had_goes(scene, name, "SparkApplication")
 
 
 def why_an_audit_does_not_start_is_said(scene: Scene, name: str) -> Act:
@@ -212,10 +220,10 @@ def has_workers(scene: Scene, name: str) -> None:
     scene.wait_until_served(name)
 
 
-def is_audited(scene: Scene, name: str) -> None:
+def is_audited(scene: Scene, name: str, kind: str = "Job") -> None:
     has_workers(scene, name)
-    scene.api.apply(audit(scene, name))
-    scene.wait(lambda: bool(audit_children(scene, "Job", name)), "the audit has a Job")
+    scene.api.apply(audit(scene, name, kind=kind))
+    scene.wait(lambda: bool(audit_children(scene, kind, name)), f"the audit has a {kind}")
 
 
 def own_connection(scene: Scene, name: str) -> Manifest:
@@ -224,12 +232,13 @@ def own_connection(scene: Scene, name: str) -> Manifest:
     return {**scene.cluster_connection(), "kind": "KafkaConnection", "metadata": metadata, "spec": spec}
 
 
-def audit(scene: Scene, topic: str, name: str = "") -> Manifest:
+def audit(scene: Scene, topic: str, name: str = "", *, kind: str = "Job") -> Manifest:
+    """`kind`: of what runs it."""
     return {
         "apiVersion": "delayedtopics.io/v1alpha1",
         "kind": "DelayedTopicAudit",
         "metadata": {"name": name or topic, "namespace": scene.namespace},
-        "spec": {"delayedTopicRef": {"name": topic}},
+        "spec": {"delayedTopicRef": {"name": topic}, "spark": {"mode": kind, "executors": int(kind != "Job")}},
     }
 
 
@@ -329,6 +338,12 @@ _BY_ROLE: Mapping[str, Mapping[str, Mapping[str, Story]]] = {
         "Event": {"list": what_events_say_of_a_worker_is_said},
     },
     "audits": {"Job": AUDITS},
+    "audits-spark-applications": {
+        "SparkApplication": {
+            **dict.fromkeys(("get", "create", "patch"), an_audit_is_a_spark_application),
+            "delete": the_spark_application_of_a_deleted_audit_goes,
+        }
+    },
     "audits-namespace": {
         "Secret": AUDITS,
         "ConfigMap": {**AUDITS, "list": what_is_left_of_an_audit_goes},
@@ -353,7 +368,7 @@ NEEDS: Mapping[Grant, Story] = {
     for verb, story in verbs.items()
 }
 """Of the operator's roles."""
-WHERE = {"audits": AUDIT_NAMESPACE, "audits-namespace": AUDIT_NAMESPACE}
+WHERE = dict.fromkeys(("audits", "audits-spark-applications", "audits-namespace"), AUDIT_NAMESPACE)
 """Where the stories need the rights of these roles; those of the others, where the operator is."""
 _WRITE = ("create", "update", "patch", "delete", "deletecollection")
 _DRIVES = ("create", "get", "list", "watch", "delete", "deletecollection")

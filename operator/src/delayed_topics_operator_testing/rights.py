@@ -39,7 +39,8 @@ def rights_of_the_chart(
 ) -> list[Manifest]:
     """What the chart makes of a release in `namespace` so that its parts have rights. `tenants`: namespaces that let it in."""
     file = server.folder / "values.json"
-    values = {"tenantNamespaces": list(tenants), "crds": {"install": False}, "audits": {"executors": {"enabled": True}}}
+    audits = {"executors": {"enabled": True}, "sparkApplications": {"enabled": True}}
+    values = {"tenantNamespaces": list(tenants), "crds": {"install": False}, "audits": audits}
     file.write_text(json.dumps(values))
     printed = server.helm("template", "delayed-topics", CHART, "--namespace", namespace, "--values", file)
     return [found for found in yaml.load_all(printed, Loader=yaml.CSafeLoader) if found and found["kind"] in RIGHTS]

@@ -14,7 +14,8 @@ from delayed_topics_operator.reconcile.quota import hard
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where an audit of `topic` would run. `home`: the namespace of its Job. `executors`: whether this installation has them.
+    """Where an audit of `topic` would run. `home`: the namespace of its Job. `executors`, `spark_applications`: whether this
+    installation has them.
 
     `grants`: of the connection; None: it is the own namespace's, or what it grants is not known yet.
     """
@@ -23,6 +24,7 @@ class Place:
     namespace_labels: Mapping[str, str]
     home: str
     executors: bool
+    spark_applications: bool
     topic: str
     connection: Key
     grants: tuple[Grant, ...] | None
@@ -40,6 +42,11 @@ def refused(asked: DelayedTopicAuditSpec, place: Place) -> str | None:
         return (
             "spec.spark.executors: whoever runs the operator has not turned them on (chart value audits.executors.enabled); make a "
             "new DelayedTopicAudit without them"
+        )
+    if asked.spark.mode == "SparkApplication" and not place.spark_applications:
+        return (
+            "spec.spark.mode SparkApplication: whoever runs the operator has not turned it on (chart value "
+            "audits.sparkApplications.enabled); make a new DelayedTopicAudit with mode Job"
         )
     if place.grants is None:
         return None

@@ -127,7 +127,7 @@ class Audits:
         if FINALIZER in audit.metadata.finalizers and self._tenants.may_audit(home) and not gone:
             config_map = await self._kube.find("ConfigMap", home, window_name(name))
             secret = await self._kube.find("Secret", home, secret_name(name)) if home != key.namespace else None
-            job = await self._kube.find("Job", home, name)
+            job = await self._kube.find(audit.spec.spark.mode, home, name)
             if job is not None:
                 pods, warnings = await pods_and_warnings(self._kube, job, labels=f"{AUDIT_LABEL}={name}", expected=1)
         undecided = audit.status.verdict is None and not deleting
@@ -247,6 +247,7 @@ class Audits:
             namespace_labels=self._store.namespace(namespace)["metadata"].get("labels") or {},
             home=home,
             executors=self._settings.audit_executors,
+            spark_applications=self._settings.audit_spark_applications,
             topic=wanted(topic).names.front,
             connection=connection_key(topic),
             grants=state.grants if isinstance(state, Usable) else None,

@@ -4,7 +4,6 @@ Their driver is the Job's pod, which makes them with the rights of the service a
 they go with it. Spark adds to the template its image, its cores and memory, and its environment.
 """
 
-import json
 from typing import Any
 
 from delayed_topics_crds.schedule import Spark
@@ -23,7 +22,7 @@ DRIVER_ACCOUNT = "delayed-topics-audit-driver"
 CONTAINER = "executor"
 TEMPLATE_KEY = "executor.json"
 LOCAL_DISK = "spark-local-dir-1"
-"""A volume of this name is where Spark's executors write; without one Spark adds an emptyDir."""
+"""A volume of this name is where a pod that Spark makes writes; without one Spark adds an emptyDir."""
 POD = {"POD_NAME": "metadata.name", "POD_IP": "status.podIP"}
 """Environment of the Job's container, and where Kubernetes has it from."""
 RACK = "KAFKA_CLIENT_RACK"
@@ -33,9 +32,9 @@ ZONE = "metadata.labels['topology.kubernetes.io/zone']"
 
 
 def settings(o: AuditObservation, *, folder: str, overhead: str) -> dict[str, str]:
-    """Of Spark. `folder`: where TEMPLATE_KEY is in the Job's pod. `overhead`: memory beside the heap."""
+    """Of Spark, for a Job. `folder`: where TEMPLATE_KEY is in the Job's pod. `overhead`: memory beside the heap."""
     spark = o.audit.spec.spark
-    chosen = {
+    return {
         **_how_many(spark),
         "spark.executor.cores": str(spark.cores),
         "spark.executor.memory": spark.memory,
@@ -47,6 +46,13 @@ def settings(o: AuditObservation, *, folder: str, overhead: str) -> dict[str, st
         "spark.kubernetes.executor.podTemplateFile": f"{folder}/{TEMPLATE_KEY}",
         "spark.kubernetes.driver.pod.name": "$(POD_NAME)",
         "spark.driver.host": "$(POD_IP)",
+        **guards(o),
+    }
+
+
+def guards(o: AuditObservation) -> dict[str, str]:
+    """Settings of Spark that keep the driver to its rights, and others from the driver."""
+    kept = {
         # what it would need further rights for
         "spark.kubernetes.executor.disableConfigMap": "true",
         "spark.kubernetes.driver.service.deleteOnTermination": "false",
@@ -57,8 +63,8 @@ def settings(o: AuditObservation, *, folder: str, overhead: str) -> dict[str, st
         "spark.network.crypto.enabled": "true",
     }
     if o.job_settings.home != o.namespace:
-        chosen["spark.kubernetes.authenticate.executor.serviceAccountName"] = PLAIN_ACCOUNT
-    return chosen
+        kept["spark.kubernetes.authenticate.executor.serviceAccountName"] = PLAIN_ACCOUNT
+    return kept
 
 
 def _how_many(spark: Spark) -> dict[str, str]:
@@ -81,8 +87,8 @@ def rack(o: AuditObservation) -> Manifest:
     return {"name": RACK, **({"value": named} if named else {"valueFrom": {"fieldRef": {"fieldPath": ZONE}}})}
 
 
-def template(o: AuditObservation, metadata: Manifest, kept: Storage | None, disk: LocalDisk) -> str:
-    """A pod, as JSON. `metadata`: as that of the Job's. `kept`: where the executors write parts of the account."""
+def template(o: AuditObservation, metadata: Manifest, kept: Storage | None, disk: LocalDisk) -> Manifest:
+    """A pod. `metadata`: as that of the driver's. `kept`: where the executors write parts of the account."""
     container: Manifest = {
         "name": CONTAINER,
         "securityContext": CONTAINER_SECURITY,
@@ -90,9 +96,7 @@ def template(o: AuditObservation, metadata: Manifest, kept: Storage | None, disk
         "resources": {"requests": disk.requests, "limits": disk.limits},
         "volumeMounts": [{"name": LOCAL_DISK, "mountPath": "/tmp"}, *([kept.mount] if kept is not None else ())],
     }
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
+    return {
         "metadata": metadata,
         "spec": {
             "automountServiceAccountToken": False,
@@ -103,4 +107,3 @@ def template(o: AuditObservation, metadata: Manifest, kept: Storage | None, disk
             **nodes(o.audit.spec.spark),
         },
     }
-    return json.dumps(pod)

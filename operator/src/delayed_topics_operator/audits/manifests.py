@@ -1,14 +1,15 @@
-"""The ConfigMap and the Job of an audit, as plain manifests. Pure."""
+"""What an audit has, as plain manifests: the ConfigMap, the Secret, and what runs it. Pure."""
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_crds import API_VERSION
 from delayed_topics_crds.schedule import mebibytes
 
-from delayed_topics_operator.audits import executors
+from delayed_topics_operator.audits import executors, spark_application
 from delayed_topics_operator.audits.local_disk import LocalDisk, local_disk
 from delayed_topics_operator.audits.observation import AuditObservation
 from delayed_topics_operator.audits.storage import storage
@@ -52,9 +53,9 @@ def job_name(name: str, uid: str) -> str:
     return f"{readable[: MAX_NAME - 15].rstrip('-')}-audit-{digest}"
 
 
-def child_names(job: str) -> tuple[tuple[str, str], ...]:
-    """Kind and name of all that an audit has, in the order in which it is removed."""
-    return ("Job", job), ("Secret", secret_name(job)), ("ConfigMap", window_name(job))
+def child_names(job: str, runners: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Kind and name of all that an audit has, in the order in which it is removed. `runners`: kinds of what may run it."""
+    return *((kind, job) for kind in runners), ("Secret", secret_name(job)), ("ConfigMap", window_name(job))
 
 
 def window_name(job: str) -> str:
@@ -64,10 +65,14 @@ def window_name(job: str) -> str:
 def config_map(o: AuditObservation, window: AuditWindow) -> Manifest:
     name = window_name(o.job_name)
     data = {WINDOW_KEY: window.encode()}
-    if o.audit.spec.spark.executors:
-        kept = storage(o) if _executors_write(o, window) else None
-        data[executors.TEMPLATE_KEY] = executors.template(o, _pod_metadata(o), kept, local_disk(o, window))
+    if o.audit.spec.spark.executors and o.audit.spec.spark.mode == "Job":
+        data[executors.TEMPLATE_KEY] = json.dumps({"apiVersion": "v1", "kind": "Pod", **_executor(o, window)})
     return {**_object("v1", "ConfigMap", name, o), "immutable": True, "data": data}
+
+
+def _executor(o: AuditObservation, window: AuditWindow | None) -> Manifest:
+    kept = storage(o) if _executors_write(o, window) else None
+    return executors.template(o, _pod_metadata(o), kept, local_disk(o, window))
 
 
 def _executors_write(o: AuditObservation, window: AuditWindow | None) -> bool:
@@ -90,20 +95,20 @@ def secret(o: AuditObservation, files: Mapping[str, str]) -> Manifest:
     return made
 
 
-def job(o: AuditObservation, window: AuditWindow | None) -> Manifest:
-    """Without a time to live: it is given one when its verdict was read. `window`: None if nobody can read it."""
-    name = o.job_name
+def runner(o: AuditObservation, window: AuditWindow | None) -> Manifest:
+    """What runs the audit. Without a time to live: a Job is given one when its verdict was read. `window`: None if nobody can read
+    it."""
     # with executors it only leads
     disk = LocalDisk(volume={"emptyDir": {}}) if o.audit.spec.spark.executors else local_disk(o, window)
     indexed = not o.audit.spec.spark.executors or _executors_write(o, window)  # who does the work writes the index
-    template = {"metadata": _pod_metadata(o), "spec": _pod(o, name, disk, indexed=indexed)}
-    spec = {
-        "activeDeadlineSeconds": o.audit.spec.active_deadline_seconds,
-        "backoffLimit": RETRIES,
-        "podFailurePolicy": NO_TRY,
-        "template": template,
-    }
-    return {**_object("batch/v1", "Job", name, o), "spec": spec}
+    leader = {"metadata": _pod_metadata(o), "spec": _pod(o, o.job_name, disk, indexed=indexed)}
+    deadline = {"activeDeadlineSeconds": o.audit.spec.active_deadline_seconds}
+    if o.audit.spec.spark.mode == "SparkApplication":
+        leader["spec"] |= deadline
+        made = spark_application.spec(o, leader, _executor(o, window), retries=RETRIES, overhead_mib=OVERHEAD_MIB)
+        return {**_object(spark_application.API_VERSION, spark_application.KIND, o.job_name, o), "spec": made}
+    spec = {**deadline, "backoffLimit": RETRIES, "podFailurePolicy": NO_TRY, "template": leader}
+    return {**_object("batch/v1", "Job", o.job_name, o), "spec": spec}
 
 
 def _pod(o: AuditObservation, name: str, disk: LocalDisk, *, indexed: bool) -> Manifest:
@@ -116,7 +121,7 @@ def _pod(o: AuditObservation, name: str, disk: LocalDisk, *, indexed: bool) -> M
         "volumes": [
             {"name": "window", "configMap": {"name": window_name(name)}},
             {"name": "connection", "secret": {"secretName": o.job_settings.secret}},
-            {"name": "tmp", **disk.volume},
+            {"name": executors.LOCAL_DISK, **disk.volume},
         ],
         **nodes(o.audit.spec.spark),
     }
@@ -137,7 +142,7 @@ def _container(o: AuditObservation, disk: LocalDisk, *, indexed: bool) -> Manife
     kept = storage(o)
     memory = f"{mebibytes(spark.memory) + OVERHEAD_MIB}Mi"
     settings, place = dict(spark.conf or {}) | (kept.settings if kept else {}), []
-    if spark.executors:
+    if spark.executors and spark.mode == "Job":
         settings |= executors.settings(o, folder=FROZEN, overhead=f"{OVERHEAD_MIB}m")
         place = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in executors.POD.items()]
     return {
@@ -171,7 +176,7 @@ def _container(o: AuditObservation, disk: LocalDisk, *, indexed: bool) -> Manife
         "volumeMounts": [
             {"name": "window", "mountPath": FROZEN, "readOnly": True},
             {"name": "connection", "mountPath": "/etc/delayed-topics/connection", "readOnly": True},
-            {"name": "tmp", "mountPath": "/tmp"},
+            {"name": executors.LOCAL_DISK, "mountPath": "/tmp"},
             *([kept.mount] if kept else ()),
         ],
         "terminationMessagePath": TERMINATION_LOG,

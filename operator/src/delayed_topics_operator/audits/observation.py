@@ -61,8 +61,8 @@ class AuditObservation:
     """`job_name`: of the Job that it has or would get. `topic` None: there is no such DelayedTopic.
 
     `frozen`: looked for while nothing has begun. `ahead`: an older audit of the same DelayedTopic that has no verdict yet.
-    `secret`: the Job's own. `pods`: those of the Job, and those that Spark has made for it. `warnings`: Events that may say why there
-    is none, or why one has not started.
+    `job`: what runs it, a Job or a SparkApplication. `secret`: its own. `pods`: its own, and those that Spark has made for it.
+    `warnings`: Events that may say why there is none, or why one has not started.
     """
 
     now: datetime

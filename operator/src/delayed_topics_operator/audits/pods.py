@@ -1,4 +1,4 @@
-"""How an audit's Job ended, or what its pod waits for, from what Kubernetes says of them. Pure."""
+"""How an audit ended, or what its pods wait for, from what Kubernetes says of them. Pure."""
 
 import json
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from delayed_topics_crds import Account
 from delayed_topics_crds.common import Verdict
 from pydantic import BaseModel, ValidationError
 
+from delayed_topics_operator.audits import spark_application
 from delayed_topics_operator.audits.manifests import CONTAINER
+from delayed_topics_operator.audits.runner import Ended, deadline_seconds, ended, without_pod
 from delayed_topics_operator.pods import obstacle, told
 
 Manifest = dict[str, Any]
 
-POD_SECONDS = 10
-"""A Job has a pod sooner than that, unless somebody has to do something about it."""
 _REMEDIES = {
     "image": "; correct the chart's images.audit or images.pullSecrets",
     "room": "; lower spec.spark or add room",
@@ -31,7 +31,7 @@ class Running:
 
 @dataclass(frozen=True, kw_only=True)
 class Failed:
-    """The Job ended without a verdict. `out_of_time`: it was ended, perhaps while it waited for something."""
+    """It ended without a verdict. `out_of_time`: it was ended, perhaps while it waited for something."""
 
     message: str
     out_of_time: bool = False
@@ -49,46 +49,39 @@ class Reported(BaseModel):
 
 
 def outcome(
-    job: Manifest, pods: tuple[Manifest, ...], now: datetime, warnings: tuple[Manifest, ...] = ()
+    runner: Manifest, pods: tuple[Manifest, ...], now: datetime, warnings: tuple[Manifest, ...] = ()
 ) -> Running | Failed | Reported:
-    """`warnings`: Events that may say why there is no pod, or why it has not started."""
-    conditions = {c["type"]: c for c in (job.get("status") or {}).get("conditions", ()) if c["status"] == "True"}
+    """`runner`: the Job or SparkApplication. `warnings`: Events that may say why there is no pod, or why it has not started."""
     executors = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get("spark-role") == "executor"]
     newest = sorted(
         (pod for pod in pods if pod not in executors),
         key=lambda pod: str(pod["metadata"].get("creationTimestamp") or ""),
         reverse=True,
     )
-    if "Complete" in conditions:
-        reported = next((r for pod in newest if (r := _reported(pod)) is not None), None)
-        return reported or Failed(message="the Job succeeded, but its pod is gone before its verdict was read")
-    if "Failed" in conditions and conditions["Failed"].get("reason") == "DeadlineExceeded":
-        return Failed(message=_out_of_time(job), out_of_time=True)
-    if "Failed" in conditions:
-        why = next((why for pod in newest if (why := _failure(pod)) is not None), None)
-        return Failed(message=why or str(conditions["Failed"].get("message") or "the Job failed"))
-    said = told(warnings)
+    named = f"the {runner['kind']}"
+    match ended(runner, now):
+        case Ended(succeeded=True):
+            reported = next((r for pod in newest if (r := _reported(pod)) is not None), None)
+            return reported or Failed(message=f"{named} succeeded, but its pod is gone before its verdict was read")
+        case Ended(out_of_time=True):
+            return Failed(message=_out_of_time(runner), out_of_time=True)
+        case Ended(message=message):
+            why = next((why for pod in newest if (why := _failure(pod)) is not None), None)
+            return Failed(message=why or message or f"{named} failed")
+        case None:
+            said = told(warnings)
     if not newest:
-        return Running(obstacle=said.message if said is not None else _without_pod(job, now))
+        return Running(obstacle=said.message if said is not None else without_pod(runner, now))
     of_pods = next((what for pod in (newest[0], *executors) if (what := _obstacle(pod))), None)
     return Running(obstacle=of_pods or (said.message if said is not None else None))
 
 
-def _out_of_time(job: Manifest) -> str:
+def _out_of_time(runner: Manifest) -> str:
     """Its pods are gone, and what they could have said."""
     return (
-        f"the Job was not done in {job['spec']['activeDeadlineSeconds']} seconds: make a new DelayedTopicAudit with more of "
+        f"the {runner['kind']} was not done in {deadline_seconds(runner)} seconds: make a new DelayedTopicAudit with more of "
         "spec.activeDeadlineSeconds, or with more of spec.spark.cores or executors"
     )
-
-
-def _without_pod(job: Manifest, now: datetime) -> str | None:
-    """A quota, pod security or a missing service account: only the Job's events say which, and there is none yet."""
-    meta = job["metadata"]
-    made = meta.get("creationTimestamp")
-    if made is None or (now - datetime.fromisoformat(made)).total_seconds() < POD_SECONDS:
-        return None
-    return f"Job {meta['name']} gets no pod: its events say why (kubectl describe job {meta['name']} -n {meta['namespace']})"
 
 
 def _terminated(pod: Manifest) -> Manifest | None:
@@ -113,7 +106,9 @@ def _failure(pod: Manifest) -> str | None:
         evicted = (pod.get("status") or {}).get("message")
         return f"the pod was ended: {evicted}" if evicted else None
     if terminated.get("reason") == "OOMKilled":
-        return "the Job's memory was not enough, its pod was killed: raise spec.spark.memory in a new DelayedTopicAudit"
+        return (
+            "the audit's memory was not enough, its pod was killed: raise spec.spark.memory in a new DelayedTopicAudit"
+        )
     try:
         return str(json.loads(terminated.get("message") or "")["message"])
     except (ValueError, KeyError, TypeError):
@@ -127,4 +122,4 @@ def _obstacle(pod: Manifest) -> str | None:
 
 def _container(pod: Manifest) -> Manifest:
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return next((status for status in statuses if status["name"] == CONTAINER), {})
+    return next((status for status in statuses if status["name"] in (CONTAINER, spark_application.DRIVER)), {})

@@ -1,7 +1,7 @@
 """Decides about an audit: freeze, run, read the verdict, say it, let go. Pure.
 
-Each step leaves its mark before the next begins: ConfigMap, Job, verdict in the status, verdict on the DelayedTopic. So an
-operator that is killed in between goes on where it was, and a verdict is read before Kubernetes may remove the Job.
+Each step leaves its mark before the next begins: ConfigMap, Job or SparkApplication, verdict in the status, verdict on the
+DelayedTopic. So an operator that is killed in between goes on where it was, and a verdict is read before Kubernetes may remove the Job.
 """
 
 from dataclasses import replace
@@ -18,11 +18,12 @@ from delayed_topics_crds.audit import MAX_OFFENDERS, Offenders
 from delayed_topics_crds.common import Verdict
 from pydantic.alias_generators import to_camel
 
-from delayed_topics_operator.audits import manifests
-from delayed_topics_operator.audits.freeze import ended
+from delayed_topics_operator.audits import manifests, spark_application
+from delayed_topics_operator.audits.freeze import ended as ended_window
 from delayed_topics_operator.audits.observation import AuditObservation, Blind, Refused, Waiting
 from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
 from delayed_topics_operator.audits.pods import Failed, Reported, Running, outcome
+from delayed_topics_operator.audits.runner import ended
 from delayed_topics_operator.audits.storage import storage
 from delayed_topics_operator.conditions import condition
 from delayed_topics_operator.errors import KubeRefused
@@ -57,7 +58,8 @@ def reconcile(o: AuditObservation) -> AuditPlan:
     if o.job is not None:
         return _running(o, o.job)
     if o.audit.status.job_name is not None:
-        gone = f"Job {o.audit.status.job_name} was removed before it ended; make a new DelayedTopicAudit"
+        kind, name = o.audit.spec.spark.mode, o.audit.status.job_name
+        gone = f"{kind} {name} was removed before it ended; make a new DelayedTopicAudit"
         return _conclude(o, "Unknown", gone, reason=Reason.AUDIT_FAILED)
     if o.config_map is not None:
         return _run(o)
@@ -105,7 +107,7 @@ def _begin(o: AuditObservation) -> AuditPlan:
 
 
 def _run(o: AuditObservation) -> AuditPlan:
-    started = ApplyChild(manifest=manifests.job(o, _window(o)), change="created")
+    started = ApplyChild(manifest=manifests.runner(o, _window(o)), change="created")
     match o.job_settings.files:
         case None:
             return AuditPlan(actions=(started,), wake_seconds=POLL_SECONDS)
@@ -131,13 +133,13 @@ def _without_topic(o: AuditObservation) -> AuditPlan:
 def _running(o: AuditObservation, job: Manifest) -> AuditPlan:
     match outcome(job, o.pods, o.now, o.warnings):
         case Reported(verdict=verdict, message=message, account=account) as reported:
-            plan = _conclude(o, verdict, message, account=account, offenders=_offenders(reported), at=_ended(job))
+            plan = _conclude(o, verdict, message, account=account, offenders=_offenders(reported), at=_ended_at(o))
             return replace(plan, actions=_go_on_from_here(o, reported))
         case Failed(message=message, out_of_time=out_of_time):
             message += _waited_for(o) if out_of_time else ""
-            return _conclude(o, "Unknown", message, reason=Reason.AUDIT_FAILED, at=_ended(job))
+            return _conclude(o, "Unknown", message, reason=Reason.AUDIT_FAILED, at=_ended_at(o))
         case Running(obstacle=None):
-            message = f"Job {o.job_settings.home}/{job['metadata']['name']} accounts for the records"
+            message = f"{job['kind']} {_place(job)} accounts for the records"
             said = Said(status="False", reason=Reason.AUDIT_RUNNING, message=message)
             return AuditPlan(
                 status=_status(o, said),
@@ -194,14 +196,31 @@ def _go_on_from_here(o: AuditObservation, reported: Reported) -> tuple[AuditActi
     if not o.audit.spec.window.since_last or reported.account is None or window is None:
         return ()
     sha256 = reported.carried_sha256
-    record = ended(window, reported.pending_since_ms, Carried(folder=o.job_name, sha256=sha256) if sha256 else None)
+    record = ended_window(
+        window, reported.pending_since_ms, Carried(folder=o.job_name, sha256=sha256) if sha256 else None
+    )
     return (WriteRegistry(record=record, why=f"note where audit {o.namespace}/{o.name} ended"),)
 
 
 def _concluded(o: AuditObservation) -> AuditPlan:
     """The verdict stands. The DelayedTopic has it too, unless a later one is known or it is not the one that was audited."""
-    actions = (*_let_go(o), RemoveFinalizer()) if _has_finalizer(o) else ()
+    if not _has_finalizer(o):
+        actions: tuple[AuditAction, ...] = ()
+    elif _is_kept(o):
+        actions = tuple(_delete(child) for child in (o.secret,) if child)
+    else:
+        actions = (*_let_go(o), RemoveFinalizer())
     return AuditPlan(actions=actions, topic_status=_on_topic(o))
+
+
+def _is_kept(o: AuditObservation) -> bool:
+    """A SparkApplication that ended, for people to look at. Nobody but us ends that: the Spark Operator (until 2.5) runs one again
+    whose time to live is changed."""
+    if o.job is None or o.job["kind"] != spark_application.KIND or o.audit.status.finished_at is None:
+        return False
+    how = ended(o.job, o.now)
+    kept_seconds = (o.now - o.audit.status.finished_at).total_seconds()
+    return how is not None and not how.out_of_time and kept_seconds < o.audit.spec.ttl_seconds_after_finished
 
 
 def _deleted(o: AuditObservation) -> AuditPlan:
@@ -212,7 +231,7 @@ def _deleted(o: AuditObservation) -> AuditPlan:
 
 def _let_go(o: AuditObservation) -> tuple[AuditAction, ...]:
     """A Job that ended is kept for a while, with its window, for people to look at; what it knew of Kafka is not."""
-    if o.job is None or isinstance(outcome(o.job, o.pods, o.now), Running):
+    if o.job is None or o.job["kind"] == spark_application.KIND or ended(o.job, o.now) is None:
         return tuple(_delete(child) for child in _children(o))
     meta = o.job["metadata"]
     return (
@@ -310,12 +329,9 @@ def _window(o: AuditObservation) -> AuditWindow | None:
         return None
 
 
-def _ended(job: Manifest) -> datetime | None:
-    status = job.get("status") or {}
-    at = status.get("completionTime") or next(
-        (c.get("lastTransitionTime") for c in status.get("conditions", ()) if c["type"] == "Failed"), None
-    )
-    return datetime.fromisoformat(at) if at else None
+def _ended_at(o: AuditObservation) -> datetime | None:
+    how = ended(o.job, o.now) if o.job is not None else None
+    return how.at if how is not None else None
 
 
 def _children(o: AuditObservation) -> tuple[Manifest, ...]:

@@ -66,6 +66,7 @@ APIS: Mapping[str, Api] = {
     "StatefulSet": Api("apps/v1", "statefulsets"),
     "PodDisruptionBudget": Api("policy/v1", "poddisruptionbudgets"),
     "Job": Api("batch/v1", "jobs"),
+    "SparkApplication": Api("sparkoperator.k8s.io/v1beta2", "sparkapplications"),
     "Lease": Api("coordination.k8s.io/v1", "leases"),
 }
 

@@ -1,0 +1,104 @@
+"""How far a Job or a SparkApplication is that runs an audit, from its status. Pure."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from delayed_topics_operator.audits import spark_application
+
+Manifest = dict[str, Any]
+
+POD_SECONDS = 10
+"""Both have a pod sooner than that, unless somebody has to do something about it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """`at`: None if it does not say when. `message`: why it failed, if it says so. `out_of_time`: it took longer than it was given."""
+
+    succeeded: bool
+    at: datetime | None
+    message: str | None = None
+    out_of_time: bool = False
+
+
+def ended(runner: Manifest, now: datetime) -> Ended | None:
+    """None while it runs, or waits for something."""
+    return _application_ended(runner, now) if _is_application(runner) else _job_ended(runner)
+
+
+def deadline_seconds(runner: Manifest) -> int:
+    """How long it may take."""
+    spec = runner["spec"]["driver"]["template"]["spec"] if _is_application(runner) else runner["spec"]
+    return int(spec["activeDeadlineSeconds"])
+
+
+def without_pod(runner: Manifest, now: datetime) -> str | None:
+    """What somebody has to do, if it should have a pod by now and has none."""
+    meta = runner["metadata"]
+    named, kubectl = (
+        f"{runner['kind']} {meta['name']}",
+        f"{runner['kind'].lower()} {meta['name']} -n {meta['namespace']}",
+    )
+    told = _state(runner).get("errorMessage") if _is_application(runner) else None
+    if told:
+        return f"{named}: {told}"
+    if (age := _age_seconds(runner, now)) is None or age < POD_SECONDS:
+        return None
+    if _is_application(runner) and not _state(runner).get("state"):
+        return f"nobody has begun with {named}: the Spark Operator must run, and run applications of namespace {meta['namespace']}"
+    # a quota, pod security or a missing service account: only the events say which, and there is none yet
+    return f"{named} gets no pod: its events say why (kubectl describe {kubectl})"
+
+
+def _is_application(runner: Manifest) -> bool:
+    return bool(runner["kind"] == spark_application.KIND)
+
+
+def _age_seconds(runner: Manifest, now: datetime) -> float | None:
+    made = runner["metadata"].get("creationTimestamp")
+    return (now - datetime.fromisoformat(made)).total_seconds() if made is not None else None
+
+
+def _job_ended(job: Manifest) -> Ended | None:
+    status = job.get("status") or {}
+    conditions = {c["type"]: c for c in status.get("conditions", ()) if c["status"] == "True"}
+    if "Complete" in conditions:
+        return Ended(succeeded=True, at=_time(status.get("completionTime")))
+    if (failed := conditions.get("Failed")) is None:
+        return None
+    return Ended(
+        succeeded=False,
+        at=_time(failed.get("lastTransitionTime")),
+        message=failed.get("message"),
+        out_of_time=failed.get("reason") == "DeadlineExceeded",
+    )
+
+
+def _application_ended(application: Manifest, now: datetime) -> Ended | None:
+    """Its driver has the deadline of a Job; that all tries together have no more is seen to here."""
+    state = _state(application)
+    if state.get("state") == "COMPLETED":
+        return Ended(succeeded=True, at=_terminated_at(application))
+    age = _age_seconds(application, now)
+    out_of_time = age is not None and age > deadline_seconds(application)
+    if state.get("state") == "FAILED" or out_of_time:
+        return Ended(
+            succeeded=False,
+            at=_terminated_at(application),
+            message=state.get("errorMessage"),
+            out_of_time=out_of_time,
+        )
+    return None
+
+
+def _state(application: Manifest) -> Manifest:
+    return (application.get("status") or {}).get("applicationState") or {}
+
+
+def _terminated_at(application: Manifest) -> datetime | None:
+    return _time((application.get("status") or {}).get("terminationTime"))
+
+
+def _time(given: str | None) -> datetime | None:
+    return datetime.fromisoformat(given) if given else None

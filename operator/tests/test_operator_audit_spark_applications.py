@@ -1,0 +1,144 @@
+"""An audit as a SparkApplication: what the Spark Operator is asked for, and how its end is read. Plans on values, without a network."""
+
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_operator.audits.spark_application import DRIVER, SPARK_VERSION
+from delayed_topics_operator_testing.audit_world import AUDIT_NAMESPACE, BEGIN, AuditWorld, audit_resource
+
+DEADLINE_SECONDS, KEPT_SECONDS = 600, 300
+
+
+@pytest.fixture
+def world() -> AuditWorld:
+    """One that runs."""
+    return begun(executors=2)
+
+
+def begun(**spark: Any) -> AuditWorld:
+    asked = {"mode": "SparkApplication", "cores": 4, "memory": "2g", **spark}
+    limits: dict[str, Any] = {"activeDeadlineSeconds": DEADLINE_SECONDS, "ttlSecondsAfterFinished": KEPT_SECONDS}
+    world = AuditWorld(raw=audit_resource(spark=asked, **limits))
+    world.settle()
+    assert world.job is not None
+    world.job["metadata"]["creationTimestamp"] = BEGIN.isoformat()
+    return world
+
+
+def spec(world: AuditWorld) -> dict[str, Any]:
+    assert world.job is not None
+    assert (world.job["kind"], world.job["metadata"]["namespace"]) == ("SparkApplication", AUDIT_NAMESPACE)
+    return dict(world.job["spec"])
+
+
+def said(world: AuditWorld) -> str:
+    world.settle()
+    return world.condition(Condition.COMPLETE).message
+
+
+def test_its_fields_are_those_of_the_audit_and_its_pods_are_restricted_by_template(world: AuditWorld) -> None:
+    asked = spec(world)
+    assert (asked["type"], asked["mode"], asked["image"]) == ("Python", "cluster", "audit:1")
+    assert asked["arguments"][0] == "run"
+    assert "--master=k8s://https://kubernetes.default.svc" in asked["arguments"]
+    assert not any(argument.startswith("--conf=") for argument in asked["arguments"])
+    assert asked["sparkConf"]["spark.authenticate"] == "true"
+    driver, executor = asked["driver"], asked["executor"]
+    assert (driver["memory"], driver["serviceAccount"]) == ("2g", "delayed-topics-audit-driver")
+    assert (executor["instances"], executor["cores"], executor["memory"]) == (2, 4, "2g")
+    for part, name in ((driver, DRIVER), (executor, "executor")):
+        template = part["template"]
+        assert template["metadata"]["labels"]["delayedtopics.io/audit"] == world.job_name
+        assert template["spec"]["securityContext"]["runAsNonRoot"] is True
+        (container,) = template["spec"]["containers"]
+        assert (container["name"], "args" in container) == (name, False)
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert driver["template"]["spec"]["activeDeadlineSeconds"] == DEADLINE_SECONDS
+    assert world.config_map is not None
+    assert list(world.config_map["data"]) == ["window.json"]
+
+
+def test_it_names_the_spark_of_the_image() -> None:
+    assert version("pyspark") == SPARK_VERSION
+
+
+def test_with_the_least_number_of_executors_spark_makes_more_while_it_needs_them() -> None:
+    asked = spec(begun(executors=8, minExecutors=0))
+    assert (asked["dynamicAllocation"]["minExecutors"], asked["dynamicAllocation"]["maxExecutors"]) == (0, 8)
+    assert "instances" not in asked["executor"], "the Spark Operator takes no 0"
+
+
+def test_its_verdict_is_read_when_it_is_complete_and_what_it_had_goes_when_its_time_is_over(world: AuditWorld) -> None:
+    world.application_is("RUNNING")
+    world.pod({"running": {}}, container=DRIVER)
+    assert said(world) == f"SparkApplication {AUDIT_NAMESPACE}/{world.job_name} accounts for the records"
+    world.pods.clear()
+    world.container_reports("Verified", container=DRIVER)
+    world.application_is("COMPLETED")
+    world.now = BEGIN.replace(hour=1)
+    world.settle()
+    assert (world.status["verdict"], world.status["finishedAt"]) == ("Verified", "2026-01-02T01:00:00Z")
+    assert world.secret is None
+    assert world.job is not None, "people can look at it"
+    world.now = BEGIN.replace(hour=1)
+    world.later(KEPT_SECONDS - 1)
+    world.settle()
+    assert world.job is not None
+    world.later(1)
+    world.settle()
+    assert not any((world.job, world.config_map, world.raw["metadata"]["finalizers"]))
+    assert world.expired is None, "the Spark Operator runs one again whose spec is changed"
+
+
+def test_one_that_was_deleted_takes_its_spark_application_along(world: AuditWorld) -> None:
+    world.application_is("RUNNING")
+    world.raw["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    world.settle()
+    assert not any((world.job, world.secret, world.config_map, world.raw["metadata"]["finalizers"]))
+
+
+def test_what_it_waits_for_is_said(world: AuditWorld) -> None:
+    world.later(20)
+    assert "the Spark Operator must run, and run applications of namespace delayed-topics-audits" in said(world)
+    world.application_is("SUBMISSION_FAILED", errorMessage="forbidden: no such account")
+    assert said(world) == f"SparkApplication {world.job_name}: forbidden: no such account"
+    world.application_is("SUBMITTED")
+    assert "gets no pod" in said(world)
+    world.pod({"waiting": {"reason": "ErrImagePull", "message": "no such image"}}, container=DRIVER)
+    assert "no such image" in said(world)
+
+
+@pytest.mark.parametrize(
+    ("terminated", "words"),
+    [
+        ({"exitCode": 1, "message": '{"message": "topic gone"}'}, "topic gone"),
+        ({"exitCode": 137, "reason": "OOMKilled"}, "raise spec.spark.memory"),
+        (None, "driver pod failed"),
+    ],
+    ids=["said", "killed", "not said"],
+)
+def test_why_it_failed_is_said_and_there_is_no_verdict(
+    world: AuditWorld, terminated: dict[str, Any] | None, words: str
+) -> None:
+    if terminated is not None:
+        world.pod({"terminated": terminated}, container=DRIVER)
+    world.application_is("FAILED", errorMessage="driver pod failed")
+    assert words in said(world)
+    assert (world.status["verdict"], world.condition(Condition.COMPLETE).reason) == ("Unknown", Reason.AUDIT_FAILED)
+
+
+def test_one_that_takes_too_long_is_ended_whatever_the_spark_operator_makes_of_it(world: AuditWorld) -> None:
+    world.application_is("PENDING_RERUN")
+    world.pod({"running": {}}, container=DRIVER)
+    world.later(DEADLINE_SECONDS)
+    world.settle()
+    assert f"the SparkApplication was not done in {DEADLINE_SECONDS} seconds" in world.status["message"]
+    assert (world.status["verdict"], world.job) == ("Unknown", None)
+
+
+def test_one_that_somebody_removed_before_its_end_has_no_verdict(world: AuditWorld) -> None:
+    world.job = None
+    assert f"SparkApplication {AUDIT_NAMESPACE}/{world.job_name} was removed before it ended" in said(world)
+    assert world.status["verdict"] == "Unknown"

@@ -1,0 +1,93 @@
+"""An audit as a SparkApplication, by the Spark Operator's own schema on a real API server. The test plays the Spark Operator."""
+
+import json
+from typing import Any
+
+import pytest
+from delayed_topics_core.reasons import Reason
+from delayed_topics_operator.audits.spark_application import DRIVER, KIND
+from delayed_topics_operator_testing.audits import apply_audit, child, ended_container, status, wait_said, with_verdict
+from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, OperatorProcess
+from delayed_topics_operator_testing.scene import Manifest, Scene
+
+pytestmark = [pytest.mark.api, pytest.mark.usefixtures("spark_applications")]
+
+ALLOWED = {"namespaceSelector": {}, "topicPrefixes": [""], "audits": {"maxExecutors": 4}}
+
+
+@pytest.fixture
+def scene(scene: Scene) -> Scene:
+    """The operator of an installation that has turned them on."""
+    scene.operator.stop()
+    flags = ("--resync-seconds=3", "--audit-executors", "--audit-spark-applications")
+    scene.operator = OperatorProcess(scene.api, *flags)
+    scene.operator.start()
+    scene.api.apply(scene.cluster_connection(allow=[ALLOWED]))
+    scene.apply()
+    scene.wait_until_served()
+    return scene
+
+
+def asked(**spark: Any) -> dict[str, Any]:
+    return {"mode": KIND, "executors": 2, "minExecutors": 1, "cores": 2, "memory": "2g", **spark}
+
+
+def application(scene: Scene) -> Manifest:
+    scene.wait(lambda: child(scene, KIND, "jobName") is not None, "the audit has a SparkApplication")
+    return child(scene, KIND, "jobName") or {}
+
+
+def patch_status(scene: Scene, kind: str, name: str, patched: Manifest) -> None:
+    where = (f"--namespace={AUDIT_NAMESPACE}", "--subresource=status", "--type=merge")
+    scene.api.kubectl("patch", kind, name, *where, "-p", json.dumps({"status": patched}))
+
+
+def submit(scene: Scene, made: Manifest) -> str:
+    """The driver's pod, as spark-submit makes it from the template."""
+    spec, name = made["spec"], f"{made['metadata']['name']}-driver"
+    template = spec["driver"]["template"]
+    (container,) = template["spec"]["containers"]
+    owner = {key: made[key] for key in ("apiVersion", "kind")} | {key: made["metadata"][key] for key in ("name", "uid")}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            **template["metadata"],
+            "name": name,
+            "namespace": AUDIT_NAMESPACE,
+            "labels": {**template["metadata"]["labels"], "spark-role": "driver"},
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            **template["spec"],
+            "restartPolicy": "Never",
+            "serviceAccountName": spec["driver"]["serviceAccount"],
+            "containers": [{**container, "image": spec["image"], "args": ["driver", *spec["arguments"]]}],
+        },
+    }
+    scene.api.apply(pod)
+    return name
+
+
+def test_an_audit_is_run_by_the_spark_operator_and_its_verdict_is_that_of_the_driver(scene: Scene) -> None:
+    apply_audit(scene, spark=asked(), ttlSecondsAfterFinished=0)
+    made = application(scene)
+    wait_said(scene, Reason.AUDIT_WAITING, "the Spark Operator must run")
+    driver = submit(scene, made)
+    patch_status(scene, KIND, made["metadata"]["name"], {"driverInfo": {}, "applicationState": {"state": "RUNNING"}})
+    wait_said(scene, Reason.AUDIT_RUNNING, f"{KIND} {AUDIT_NAMESPACE}/{made['metadata']['name']}")
+
+    ended = [ended_container(DRIVER, with_verdict("Verified"))]
+    patch_status(scene, "Pod", driver, {"phase": "Succeeded", "containerStatuses": ended})
+    patch_status(scene, KIND, made["metadata"]["name"], {"driverInfo": {}, "applicationState": {"state": "COMPLETED"}})
+
+    scene.wait(lambda: status(scene).get("verdict") == "Verified", "the verdict is there")
+    scene.wait(lambda: child(scene, KIND, "jobName") is None, "its time is over, and it is gone")
+
+
+def test_a_spark_application_goes_with_the_audit_that_is_deleted(scene: Scene) -> None:
+    apply_audit(scene, spark=asked(minExecutors=0))
+    application(scene)
+    scene.api.kubectl("delete", "delayedtopicaudit", "first", f"--namespace={scene.namespace}", "--timeout=60s")
+    left = [found for found in scene.api.list_all(KIND, AUDIT_NAMESPACE) if scene.topic in str(found["spec"])]
+    assert not left
