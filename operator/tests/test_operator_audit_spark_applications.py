@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_operator.audits.observation import Waiting
 from delayed_topics_operator.audits.spark_application import DRIVER, SPARK_VERSION
 from delayed_topics_operator_testing.audit_world import AUDIT_NAMESPACE, BEGIN, AuditWorld, audit_resource
 
@@ -76,8 +77,8 @@ def test_its_verdict_is_read_when_it_is_complete_and_what_it_had_goes_when_its_t
     assert said(world) == f"SparkApplication {AUDIT_NAMESPACE}/{world.job_name} accounts for the records"
     world.pods.clear()
     world.container_reports("Verified", container=DRIVER)
-    world.application_is("COMPLETED")
     world.now = BEGIN.replace(hour=1)
+    world.application_is("COMPLETED")
     world.settle()
     assert (world.status["verdict"], world.status["finishedAt"]) == ("Verified", "2026-01-02T01:00:00Z")
     assert world.secret is None
@@ -136,6 +137,39 @@ def test_one_that_takes_too_long_is_ended_whatever_the_spark_operator_makes_of_i
     world.settle()
     assert f"the SparkApplication was not done in {DEADLINE_SECONDS} seconds" in world.status["message"]
     assert (world.status["verdict"], world.job) == ("Unknown", None)
+
+
+def test_one_that_failed_in_time_is_not_out_of_time_for_an_operator_that_was_away(world: AuditWorld) -> None:
+    world.later(60)
+    world.application_is("FAILED", errorMessage="driver pod failed")
+    world.later(DEADLINE_SECONDS)
+    assert said(world) == "driver pod failed"
+
+
+def test_one_that_was_ended_at_its_deadline_is_out_of_time_whenever_that_is_seen(world: AuditWorld) -> None:
+    world.later(DEADLINE_SECONDS + 1)
+    world.application_is("FAILED", errorMessage="driver pod failed")
+    world.later(DEADLINE_SECONDS)
+    assert "more of spec.activeDeadlineSeconds" in said(world)
+
+
+@pytest.mark.parametrize("state", ["NEW", "RUNNING", "COMPLETED"])
+def test_when_they_are_turned_off_one_that_runs_has_no_verdict_and_goes(world: AuditWorld, state: str) -> None:
+    world.application_is(state)
+    world.spark_applications = False
+    assert "audits.sparkApplications.enabled" in said(world)
+    assert (world.status["verdict"], world.condition(Condition.COMPLETE).reason) == ("Unknown", Reason.NOT_ALLOWED)
+    assert not any((world.job, world.secret, world.config_map, world.raw["metadata"]["finalizers"]))
+
+
+def test_when_they_are_turned_off_one_that_has_only_its_window_never_begins() -> None:
+    asked = {"mode": "SparkApplication", "executors": 2}
+    world = AuditWorld(raw=audit_resource(spark=asked), files=Waiting(reason=Reason.CONNECTION_MISSING, message="gone"))
+    world.settle()
+    assert (world.config_map is not None, world.job) == (True, None)
+    world.spark_applications = False
+    assert "audits.sparkApplications.enabled" in said(world)
+    assert world.config_map is None
 
 
 def test_one_that_somebody_removed_before_its_end_has_no_verdict(world: AuditWorld) -> None:

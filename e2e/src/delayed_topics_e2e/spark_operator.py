@@ -45,10 +45,12 @@ def account(kube: Kube, namespace: str) -> Iterator[str]:
             "subjects": [{"kind": "ServiceAccount", **meta}],
         },
     ]
-    kube.apply(*({**manifest, "metadata": meta} for manifest in made))
-    yield meta["name"]
-    for manifest in made:
-        kube.delete(manifest["kind"], meta["name"], namespace=namespace)
+    try:
+        kube.apply(*({**manifest, "metadata": meta} for manifest in made))
+        yield meta["name"]
+    finally:
+        for manifest in made:
+            kube.delete(manifest["kind"], meta["name"], namespace=namespace)
 
 
 def submit(kube: Kube, application: dict[str, Any], account: str, folder: Path) -> None:

@@ -14,7 +14,6 @@ from delayed_topics_crds import API_VERSION
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.audits import manifests as audits
-from delayed_topics_operator.audits import spark_application
 from delayed_topics_operator.errors import KubeError
 from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.kube import Kube
@@ -105,10 +104,8 @@ class Sweeper:
             *(window for window in windows if not window["metadata"].get("ownerReferences")),
         )
         of_jobs = ((live, live["metadata"]["labels"].get(audits.AUDIT_LABEL, "")) for live in left)
-        # a SparkApplication has a window for as long as it is there
-        runners = ("Job", *((spark_application.KIND,) if self._settings.audit_spark_applications else ()))
         return [
-            Orphans(_owner("DelayedTopicAudit", live), home, audits.child_names(job, runners))
+            Orphans(_owner("DelayedTopicAudit", live), home, audits.child_names(job))
             for live, job in of_jobs
             if job not in known
         ]

@@ -69,6 +69,7 @@ class AuditWorld:
     ahead: str | None = None
     home: str = AUDIT_NAMESPACE
     files: dict[str, str] | Waiting = field(default_factory=lambda: {"password": "s3cret"})
+    spark_applications: bool = True
     most_local_disk_mebibytes: int | None = None
     fs_group: int | None = 10001
     config_map: Manifest | None = None
@@ -112,6 +113,7 @@ class AuditWorld:
                 home=self.home,
                 secret=secret_name(self.job_name) if copied else "orders-delay-connection",
                 files=self.files if copied else None,
+                spark_applications=self.spark_applications,
                 most_local_disk_mebibytes=self.most_local_disk_mebibytes,
                 fs_group=self.fs_group,
             ),
@@ -119,9 +121,12 @@ class AuditWorld:
             ahead=self.ahead,
             config_map=self.config_map if seen else None,
             secret=self.secret if seen else None,
-            job=self.job if seen else None,
+            job=self.job if seen and self._is_looked_at(self.job) else None,
             pods=tuple(self.pods) if seen else (),
         )
+
+    def _is_looked_at(self, job: Manifest | None) -> bool:
+        return job is None or job["kind"] == "Job" or self.spark_applications
 
     def settle(self, *, actions: int | None = None) -> AuditPlan:
         """Passes until nothing is to be done. Raises Stopped after that many actions, as if killed just then."""
@@ -165,12 +170,13 @@ class AuditWorld:
                         self.secret = live
                     case _:
                         self.config_map = live
-            case DeleteChild(kind="Job" | "SparkApplication"):
+            case DeleteChild(kind="Job"):
                 self.job = None
             case DeleteChild(kind="Secret"):
                 self.secret = None
             case DeleteChild():
                 self.config_map = None
+                self.job = None if self.job is not None and self._goes_with_the_window(self.job) else self.job
             case WriteRegistry(record=record):
                 assert isinstance(record, AuditedRecord)
                 self.audited = record
@@ -181,6 +187,11 @@ class AuditWorld:
                 self.expired = action.seconds
             case _:
                 assert_never(action)
+
+    def _goes_with_the_window(self, child: Manifest) -> bool:
+        """As Kubernetes sees it."""
+        owners = child["metadata"].get("ownerReferences", ())
+        return any(owner["uid"] == f"uid-{window_name(self.job_name)}" for owner in owners)
 
     def pod(self, state: Manifest, *, container: str = "audit", **status: Any) -> None:
         """Its newest pod is like that."""
@@ -226,7 +237,7 @@ class AuditWorld:
         self.pod({"terminated": ended}, container=container)
 
     def application_is(self, state: str, **told: str) -> None:
-        """As the Spark Operator says it of a SparkApplication."""
+        """As the Spark Operator says it of a SparkApplication, now."""
         assert self.job is not None
-        ended = {"terminationTime": "2026-01-02T01:00:00Z"} if state in ("COMPLETED", "FAILED") else {}
+        ended = {"terminationTime": self.now.isoformat()} if state in ("COMPLETED", "FAILED") else {}
         self.job["status"] = {"applicationState": {"state": state, **told}, **ended}

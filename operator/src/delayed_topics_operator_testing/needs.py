@@ -175,18 +175,14 @@ def an_audit_is_a_spark_application(scene: Scene, name: str) -> Act:
     return an_audit_runs(scene, name, "SparkApplication", "the Spark Operator must run")
 
 
-def what_a_deleted_audit_had_goes(scene: Scene, name: str, kind: str = "Job") -> Act:
-    is_audited(scene, name, kind)
+def what_a_deleted_audit_had_goes(scene: Scene, name: str) -> Act:
+    is_audited(scene, name)
 
     def gone() -> bool:
-        left = any(audit_children(scene, child, name) for child in (kind, "Secret", "ConfigMap"))
+        left = any(audit_children(scene, child, name) for child in ("Job", "Secret", "ConfigMap"))
         return not left and scene.api.get("DelayedTopicAudit", name, scene.namespace) is None
 
     return Act(lambda: delete(scene, "DelayedTopicAudit", name), gone)
-
-
-def the_spark_application_of_a_deleted_audit_goes(scene: Scene, name: str) -> Act:
-    return what_a_deleted_audit_had_goes(scene, name, "SparkApplication")
 
 
 def why_an_audit_does_not_start_is_said(scene: Scene, name: str) -> Act:
@@ -220,10 +216,10 @@ def has_workers(scene: Scene, name: str) -> None:
     scene.wait_until_served(name)
 
 
-def is_audited(scene: Scene, name: str, kind: str = "Job") -> None:
+def is_audited(scene: Scene, name: str) -> None:
     has_workers(scene, name)
-    scene.api.apply(audit(scene, name, kind=kind))
-    scene.wait(lambda: bool(audit_children(scene, kind, name)), f"the audit has a {kind}")
+    scene.api.apply(audit(scene, name))
+    scene.wait(lambda: bool(audit_children(scene, "Job", name)), "the audit has a Job")
 
 
 def own_connection(scene: Scene, name: str) -> Manifest:
@@ -339,10 +335,7 @@ _BY_ROLE: Mapping[str, Mapping[str, Mapping[str, Story]]] = {
     },
     "audits": {"Job": AUDITS},
     "audits-spark-applications": {
-        "SparkApplication": {
-            **dict.fromkeys(("get", "create", "patch"), an_audit_is_a_spark_application),
-            "delete": the_spark_application_of_a_deleted_audit_goes,
-        }
+        "SparkApplication": dict.fromkeys(("get", "create", "patch"), an_audit_is_a_spark_application)
     },
     "audits-namespace": {
         "Secret": AUDITS,

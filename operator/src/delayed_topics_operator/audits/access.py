@@ -6,10 +6,16 @@ from dataclasses import dataclass
 from delayed_topics_crds import AuditGrant, DelayedTopicAuditSpec, Grant
 from delayed_topics_crds.schedule import Spark, mebibytes
 
+from delayed_topics_operator.audits import spark_application
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.access import covers
 from delayed_topics_operator.reconcile.pod_template import nodes_not_granted
 from delayed_topics_operator.reconcile.quota import hard
+
+NO_SPARK_APPLICATIONS = (
+    "spec.spark.mode SparkApplication: whoever runs the operator has not turned it on (chart value "
+    "audits.sparkApplications.enabled); make a new DelayedTopicAudit with mode Job"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +49,8 @@ def refused(asked: DelayedTopicAuditSpec, place: Place) -> str | None:
             "spec.spark.executors: whoever runs the operator has not turned them on (chart value audits.executors.enabled); make a "
             "new DelayedTopicAudit without them"
         )
-    if asked.spark.mode == "SparkApplication" and not place.spark_applications:
-        return (
-            "spec.spark.mode SparkApplication: whoever runs the operator has not turned it on (chart value "
-            "audits.sparkApplications.enabled); make a new DelayedTopicAudit with mode Job"
-        )
+    if asked.spark.mode == spark_application.KIND and not place.spark_applications:
+        return NO_SPARK_APPLICATIONS
     if place.grants is None:
         return None
     most = hard(place.grants, place.namespace_labels).executors

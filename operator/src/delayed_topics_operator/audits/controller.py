@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from delayed_topics_operator import manifests
 from delayed_topics_operator.amount import Amount
+from delayed_topics_operator.audits import spark_application
 from delayed_topics_operator.audits.access import Place, most_local_disk_mebibytes, no_room
 from delayed_topics_operator.audits.access import refused as not_allowed
 from delayed_topics_operator.audits.freeze import freeze
@@ -127,7 +128,8 @@ class Audits:
         if FINALIZER in audit.metadata.finalizers and self._tenants.may_audit(home) and not gone:
             config_map = await self._kube.find("ConfigMap", home, window_name(name))
             secret = await self._kube.find("Secret", home, secret_name(name)) if home != key.namespace else None
-            job = await self._kube.find(audit.spec.spark.mode, home, name)
+            if audit.spec.spark.mode != spark_application.KIND or self._settings.audit_spark_applications:
+                job = await self._kube.find(audit.spec.spark.mode, home, name)
             if job is not None:
                 pods, warnings = await pods_and_warnings(self._kube, job, labels=f"{AUDIT_LABEL}={name}", expected=1)
         undecided = audit.status.verdict is None and not deleting
@@ -171,6 +173,7 @@ class Audits:
             home=home,
             secret=secret,
             files=files,
+            spark_applications=self._settings.audit_spark_applications,
             most_local_disk_mebibytes=most_local_disk,
             fs_group=self._settings.audit_fs_group,
             labels=self._settings.pod_labels,

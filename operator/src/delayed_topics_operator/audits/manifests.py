@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from delayed_topics_core.audit_window import AuditWindow
@@ -53,9 +53,9 @@ def job_name(name: str, uid: str) -> str:
     return f"{readable[: MAX_NAME - 15].rstrip('-')}-audit-{digest}"
 
 
-def child_names(job: str, runners: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Kind and name of all that an audit has, in the order in which it is removed. `runners`: kinds of what may run it."""
-    return *((kind, job) for kind in runners), ("Secret", secret_name(job)), ("ConfigMap", window_name(job))
+def child_names(job: str) -> tuple[tuple[str, str], ...]:
+    """Kind and name of what an audit has, in the order in which it is removed. A SparkApplication goes with its window."""
+    return ("Job", job), ("Secret", secret_name(job)), ("ConfigMap", window_name(job))
 
 
 def window_name(job: str) -> str:
@@ -88,11 +88,7 @@ def secret_name(job: str) -> str:
 def secret(o: AuditObservation, files: Mapping[str, str]) -> Manifest:
     """The connection, for as long as the Job runs. Should the operator be gone then, it goes with the window."""
     made = {**_object("v1", "Secret", o.job_settings.secret, o), "type": "Opaque", "data": encoded(files)}
-    assert o.config_map is not None, "the window comes first"
-    window = o.config_map["metadata"]
-    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": window["name"], "uid": window["uid"]}
-    made["metadata"]["ownerReferences"] = [owner]
-    return made
+    return _goes_with_the_window(made, o)
 
 
 def runner(o: AuditObservation, window: AuditWindow | None) -> Manifest:
@@ -101,17 +97,18 @@ def runner(o: AuditObservation, window: AuditWindow | None) -> Manifest:
     # with executors it only leads
     disk = LocalDisk(volume={"emptyDir": {}}) if o.audit.spec.spark.executors else local_disk(o, window)
     indexed = not o.audit.spec.spark.executors or _executors_write(o, window)  # who does the work writes the index
-    leader = {"metadata": _pod_metadata(o), "spec": _pod(o, o.job_name, disk, indexed=indexed)}
+    leader = {"metadata": _pod_metadata(o), "spec": _pod(o, disk, indexed=indexed)}
     deadline = {"activeDeadlineSeconds": o.audit.spec.active_deadline_seconds}
-    if o.audit.spec.spark.mode == "SparkApplication":
+    if o.audit.spec.spark.mode == spark_application.KIND:
         leader["spec"] |= deadline
-        made = spark_application.spec(o, leader, _executor(o, window), retries=RETRIES, overhead_mib=OVERHEAD_MIB)
-        return {**_object(spark_application.API_VERSION, spark_application.KIND, o.job_name, o), "spec": made}
+        spec = spark_application.spec(o, leader, _executor(o, window), retries=RETRIES, overhead_mib=OVERHEAD_MIB)
+        made = {**_object(spark_application.API_VERSION, spark_application.KIND, o.job_name, o), "spec": spec}
+        return _goes_with_the_window(made, o)
     spec = {**deadline, "backoffLimit": RETRIES, "podFailurePolicy": NO_TRY, "template": leader}
     return {**_object("batch/v1", "Job", o.job_name, o), "spec": spec}
 
 
-def _pod(o: AuditObservation, name: str, disk: LocalDisk, *, indexed: bool) -> Manifest:
+def _pod(o: AuditObservation, disk: LocalDisk, *, indexed: bool) -> Manifest:
     spec: Manifest = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": o.audit.spec.spark.executors > 0,
@@ -119,7 +116,7 @@ def _pod(o: AuditObservation, name: str, disk: LocalDisk, *, indexed: bool) -> M
         "securityContext": POD_SECURITY | disk.security,
         "containers": [_container(o, disk, indexed=indexed)],
         "volumes": [
-            {"name": "window", "configMap": {"name": window_name(name)}},
+            {"name": "window", "configMap": {"name": window_name(o.job_name)}},
             {"name": "connection", "secret": {"secretName": o.job_settings.secret}},
             {"name": executors.LOCAL_DISK, **disk.volume},
         ],
@@ -182,6 +179,14 @@ def _container(o: AuditObservation, disk: LocalDisk, *, indexed: bool) -> Manife
         "terminationMessagePath": TERMINATION_LOG,
         "securityContext": CONTAINER_SECURITY,
     }
+
+
+def _goes_with_the_window(made: Manifest, o: AuditObservation) -> Manifest:
+    """Kubernetes removes it when the ConfigMap goes."""
+    assert o.config_map is not None, "the window comes first"
+    window = o.config_map["metadata"]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": window["name"], "uid": window["uid"]}
+    return {**made, "metadata": {**made["metadata"], "ownerReferences": [owner]}}
 
 
 def _pod_metadata(o: AuditObservation) -> Manifest:

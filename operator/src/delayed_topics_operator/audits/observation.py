@@ -40,6 +40,7 @@ class JobSettings:
 
     `files`: what that Secret must be given, because it is the Job's own; None in a tenant's namespace, where it is the workers', and while
     no Job is to begin.
+    `spark_applications`: whether this installation has them; without, none of them is looked at.
     `most_local_disk_mebibytes`: what each pod may have of its node's; None: nobody limits it.
     `fs_group`: the group that may write to a volume; None: the cluster chooses it. `labels`, `annotations`: those that every pod
     has in this installation.
@@ -50,6 +51,7 @@ class JobSettings:
     home: str
     secret: str
     files: Mapping[str, str] | Waiting | None
+    spark_applications: bool = False
     most_local_disk_mebibytes: int | None = None
     fs_group: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict)

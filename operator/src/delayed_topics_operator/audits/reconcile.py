@@ -19,11 +19,12 @@ from delayed_topics_crds.common import Verdict
 from pydantic.alias_generators import to_camel
 
 from delayed_topics_operator.audits import manifests, spark_application
+from delayed_topics_operator.audits.access import NO_SPARK_APPLICATIONS
 from delayed_topics_operator.audits.freeze import ended as ended_window
 from delayed_topics_operator.audits.observation import AuditObservation, Blind, Refused, Waiting
 from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
 from delayed_topics_operator.audits.pods import Failed, Reported, Running, outcome
-from delayed_topics_operator.audits.runner import ended
+from delayed_topics_operator.audits.runner import ended, is_application
 from delayed_topics_operator.audits.storage import storage
 from delayed_topics_operator.conditions import condition
 from delayed_topics_operator.errors import KubeRefused
@@ -57,13 +58,15 @@ def reconcile(o: AuditObservation) -> AuditPlan:
         return _without_topic(o)
     if o.job is not None:
         return _running(o, o.job)
+    if o.audit.status.job_name is None and o.config_map is None:
+        return _begin(o)
+    if o.audit.spec.spark.mode == spark_application.KIND and not o.job_settings.spark_applications:
+        return _conclude(o, "Unknown", NO_SPARK_APPLICATIONS, reason=Reason.NOT_ALLOWED)
     if o.audit.status.job_name is not None:
         kind, name = o.audit.spec.spark.mode, o.audit.status.job_name
         gone = f"{kind} {name} was removed before it ended; make a new DelayedTopicAudit"
         return _conclude(o, "Unknown", gone, reason=Reason.AUDIT_FAILED)
-    if o.config_map is not None:
-        return _run(o)
-    return _begin(o)
+    return _run(o)
 
 
 def refused(o: AuditObservation, error: KubeRefused) -> AuditPlan:
@@ -216,7 +219,7 @@ def _concluded(o: AuditObservation) -> AuditPlan:
 def _is_kept(o: AuditObservation) -> bool:
     """A SparkApplication that ended, for people to look at. Nobody but us ends that: the Spark Operator (until 2.5) runs one again
     whose time to live is changed."""
-    if o.job is None or o.job["kind"] != spark_application.KIND or o.audit.status.finished_at is None:
+    if o.job is None or not is_application(o.job) or o.audit.status.finished_at is None:
         return False
     how = ended(o.job, o.now)
     kept_seconds = (o.now - o.audit.status.finished_at).total_seconds()
@@ -231,7 +234,7 @@ def _deleted(o: AuditObservation) -> AuditPlan:
 
 def _let_go(o: AuditObservation) -> tuple[AuditAction, ...]:
     """A Job that ended is kept for a while, with its window, for people to look at; what it knew of Kafka is not."""
-    if o.job is None or o.job["kind"] == spark_application.KIND or ended(o.job, o.now) is None:
+    if o.job is None or is_application(o.job) or ended(o.job, o.now) is None:
         return tuple(_delete(child) for child in _children(o))
     meta = o.job["metadata"]
     return (
@@ -335,7 +338,9 @@ def _ended_at(o: AuditObservation) -> datetime | None:
 
 
 def _children(o: AuditObservation) -> tuple[Manifest, ...]:
-    return tuple(child for child in (o.job, o.secret, o.config_map) if child is not None)
+    """What has to be removed. A SparkApplication goes with its window."""
+    found = (o.job, o.secret, o.config_map)
+    return tuple(child for child in found if child is not None and not is_application(child))
 
 
 def _delete(child: Manifest) -> DeleteChild:

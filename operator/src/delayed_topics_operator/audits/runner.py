@@ -24,40 +24,38 @@ class Ended:
 
 def ended(runner: Manifest, now: datetime) -> Ended | None:
     """None while it runs, or waits for something."""
-    return _application_ended(runner, now) if _is_application(runner) else _job_ended(runner)
+    return _application_ended(runner, now) if is_application(runner) else _job_ended(runner)
 
 
 def deadline_seconds(runner: Manifest) -> int:
     """How long it may take."""
-    spec = runner["spec"]["driver"]["template"]["spec"] if _is_application(runner) else runner["spec"]
+    spec = runner["spec"]["driver"]["template"]["spec"] if is_application(runner) else runner["spec"]
     return int(spec["activeDeadlineSeconds"])
 
 
 def without_pod(runner: Manifest, now: datetime) -> str | None:
     """What somebody has to do, if it should have a pod by now and has none."""
     meta = runner["metadata"]
-    named, kubectl = (
-        f"{runner['kind']} {meta['name']}",
-        f"{runner['kind'].lower()} {meta['name']} -n {meta['namespace']}",
-    )
-    told = _state(runner).get("errorMessage") if _is_application(runner) else None
+    named = f"{runner['kind']} {meta['name']}"
+    told = _state(runner).get("errorMessage") if is_application(runner) else None
     if told:
         return f"{named}: {told}"
     if (age := _age_seconds(runner, now)) is None or age < POD_SECONDS:
         return None
-    if _is_application(runner) and not _state(runner).get("state"):
+    if is_application(runner) and not _state(runner).get("state"):
         return f"nobody has begun with {named}: the Spark Operator must run, and run applications of namespace {meta['namespace']}"
     # a quota, pod security or a missing service account: only the events say which, and there is none yet
-    return f"{named} gets no pod: its events say why (kubectl describe {kubectl})"
+    described = f"kubectl describe {runner['kind'].lower()} {meta['name']} -n {meta['namespace']}"
+    return f"{named} gets no pod: its events say why ({described})"
 
 
-def _is_application(runner: Manifest) -> bool:
+def is_application(runner: Manifest) -> bool:
     return bool(runner["kind"] == spark_application.KIND)
 
 
-def _age_seconds(runner: Manifest, now: datetime) -> float | None:
+def _age_seconds(runner: Manifest, at: datetime) -> float | None:
     made = runner["metadata"].get("creationTimestamp")
-    return (now - datetime.fromisoformat(made)).total_seconds() if made is not None else None
+    return (at - datetime.fromisoformat(made)).total_seconds() if made is not None else None
 
 
 def _job_ended(job: Manifest) -> Ended | None:
@@ -77,18 +75,14 @@ def _job_ended(job: Manifest) -> Ended | None:
 
 def _application_ended(application: Manifest, now: datetime) -> Ended | None:
     """Its driver has the deadline of a Job; that all tries together have no more is seen to here."""
-    state = _state(application)
+    state, at = _state(application), _terminated_at(application)
     if state.get("state") == "COMPLETED":
-        return Ended(succeeded=True, at=_terminated_at(application))
-    age = _age_seconds(application, now)
+        return Ended(succeeded=True, at=at)
+    failed = state.get("state") == "FAILED"
+    age = _age_seconds(application, (at or now) if failed else now)
     out_of_time = age is not None and age > deadline_seconds(application)
-    if state.get("state") == "FAILED" or out_of_time:
-        return Ended(
-            succeeded=False,
-            at=_terminated_at(application),
-            message=state.get("errorMessage"),
-            out_of_time=out_of_time,
-        )
+    if failed or out_of_time:
+        return Ended(succeeded=False, at=at, message=state.get("errorMessage"), out_of_time=out_of_time)
     return None
 
 
