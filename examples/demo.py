@@ -184,8 +184,8 @@ def watch(tally: Tally, records: int, deadline_seconds: float) -> None:
 
 def last_rebalance() -> str:
     rebalance = topic_status().get("rebalance", {})
-    last = rebalance.get("lastRebalance")
-    return f"rebalance {last['generation']} recorded: {last['reason']}" if last else "no rebalance recorded yet"
+    recent = rebalance.get("recent")
+    return f"rebalances: {rebalance['count']}, the last one: {recent[0]['reason']}" if recent else "no rebalance yet"
 
 
 def in_threads(*work: Callable[[], None]) -> list[threading.Thread]:

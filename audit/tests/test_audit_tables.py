@@ -110,7 +110,8 @@ def test_late_records_are_blamed_on_what_happened_in_their_time(spark: SparkSess
         for member, ms in (("a", 8_000), ("b", 8_500))
     ]
     other = Event(kind="worker-stopped", topic="invoices", member="c", at_ms=AT_MS + 30_000, detail={})
-    known = causes([*events, other], "orders")
+    assigned = Event(kind="assignment", topic="orders", member="a", at_ms=AT_MS + 31_000, detail={"repeated": True})
+    known = causes([*events, other, assigned], "orders")
     assert known == [Cause(what="rebalance", from_ms=AT_MS + 5_000, to_ms=AT_MS + 8_500)]
     late = [(0, 9_000), (4_000, 9_001), (30_000, 40_000)]
     front: list[Row] = [(0, at, ms, []) for at, (ms, _) in enumerate(late)]

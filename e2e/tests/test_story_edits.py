@@ -86,6 +86,8 @@ def test_protocol_and_worker_template_roll_the_workers_without_loss_or_doubles(l
         what="the group uses the new protocol",
         enough=lambda protocol: protocol == "consumer",
     )
+    moved = [record["movedPartitions"] for record in orders.status["rebalance"]["recent"]]
+    assert all(count <= len(orders.kafka.committed(orders.names.group)) for count in moved), moved
     produce(orders, epoch=0)
     with orders.checker() as checker:
         account = checker.settled(produced=2 * PORTION)

@@ -4,9 +4,10 @@ import time
 
 import pytest
 from delayed_topics_core import headers as own
+from delayed_topics_core.layout import parse_ranges
 from delayed_topics_e2e.java import console_produce
 from delayed_topics_e2e.report import Report
-from delayed_topics_e2e.tenant import Tenant
+from delayed_topics_e2e.tenant import Declared, Tenant
 from delayed_topics_e2e.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -68,6 +69,25 @@ def test_kubectl_tells_the_story_and_scale_scales(tenant: Tenant) -> None:
     assert rebalance["state"] == "Stable"
     assert {m["name"] for m in rebalance["members"]} == {p["metadata"]["name"] for p in orders.pods()}
     assert all(m["partitions"] for m in rebalance["members"])
+    given = how_many(rebalance["members"][1]["partitions"])
+    wait_recorded(orders, reason="WorkerJoined", moved=given)
     orders.scale(1)
     until(lambda: len(orders.pods()), what="one worker is left", enough=lambda n: n == 1)
     orders.wait_ready()
+    wait_recorded(orders, reason="WorkerLeft", moved=given)
+
+
+def wait_recorded(orders: Declared, *, reason: str, moved: int) -> None:
+    until(
+        lambda: orders.status["rebalance"],
+        what=f"a rebalance of {moved} partitions is recorded: {reason}",
+        enough=lambda seen: (
+            bool(seen.get("recent"))
+            and (seen["recent"][0]["reason"], seen["recent"][0]["movedPartitions"]) == (reason, moved)
+        ),
+    )
+
+
+def how_many(partitions: str) -> int:
+    """Of `orders:0-3 orders.delays:0,2`."""
+    return sum(len(parse_ranges(one.partition(":")[2])) for one in partitions.split())

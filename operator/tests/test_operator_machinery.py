@@ -278,23 +278,6 @@ def test_alarms_are_raised_cleared_and_forgotten_with_their_worker() -> None:
     assert log.news("other").alarms == ()
 
 
-@pytest.mark.parametrize("parts", [1, 5])
-def test_what_several_workers_tell_of_one_rebalance_is_one_rebalance(parts: int) -> None:
-    log = EventLog()
-    log.add(event("worker-started", 0))
-    for n in range(parts):
-        log.add(event("rebalance", 1000 + n * 100, member=f"w-{n}", change="assigned", partitions=3))
-    log.add(event("rebalance", 90_000, change="revoked", partitions=3))
-    first, second = log.news("orders").rebalances
-    assert (first.started_at_ms, first.ended_at_ms, first.moved_partitions) == (
-        1000,
-        1000 + (parts - 1) * 100,
-        3 * parts,
-    )
-    assert first.reason == "WorkerJoined"
-    assert (second.moved_partitions, second.reason) == (0, "PartitionsMoved")
-
-
 def test_replaced_producers_are_no_rebalance() -> None:
     log = EventLog()
     log.add(event("producers-replaced", 1, partitions=3))

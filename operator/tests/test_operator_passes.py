@@ -7,7 +7,7 @@ import pytest
 from delayed_topics_core.events import Event
 from delayed_topics_operator.controllers import base
 from delayed_topics_operator.controllers.base import Runner
-from delayed_topics_operator.eventlog import MAX_ALARMS, MAX_LIVES, EventLog
+from delayed_topics_operator.eventlog import MAX_ALARMS, EventLog
 from delayed_topics_operator.queue import Key, WakeQueue
 
 
@@ -140,31 +140,17 @@ def test_events_of_any_number_of_topics_and_members_take_a_bounded_memory() -> N
         log.add(Event(kind="worker-started", topic="orders", member=f"w-{number}", at_ms=1, detail={}))
         log.add(alarm("orders", f"w-{number}"))
     assert log._bytes == sum(topic.bytes for topic in log._topics.values()) <= 100_000
-    assert log._news.keys() == log._topics.keys()
     assert log.news("topic-0").alarms == ()
     assert log.news("topic-1999").alarms
 
 
-def test_of_one_topic_the_latest_alarms_and_members_are_kept() -> None:
+def test_of_one_topic_the_latest_alarms_are_kept() -> None:
     log = EventLog()
-    for number in range(MAX_LIVES + 5):
-        log.add(Event(kind="worker-started", topic="orders", member=f"w-{number}", at_ms=1, detail={}))
+    for number in range(MAX_ALARMS + 5):
         log.add(alarm("orders", f"w-{number}"))
-    assert len(log._topics["orders"].lives) == MAX_LIVES
     kept = [alarm.member for alarm in log.news("orders").alarms]
-    assert (len(kept), kept[-1]) == (MAX_ALARMS, f"w-{MAX_LIVES + 4}")
+    assert (len(kept), kept[-1]) == (MAX_ALARMS, f"w-{MAX_ALARMS + 4}")
     log.add(alarm("orders", "w" * 300))
     log.add(alarm("o" * 300, "w-0"))
     assert [alarm.member for alarm in log.news("orders").alarms] == kept
     assert log.news("o" * 300).alarms == ()
-
-
-@pytest.mark.parametrize(
-    ("partitions", "moved"),
-    [(3, 3), ([1, 2], 2), ({"orders": 2, "orders.delays": [0]}, 3), ({"a": {"b": 1}}, 0), ("x", 0)],
-)
-def test_partitions_that_moved_are_counted_however_they_are_told(partitions: object, moved: int) -> None:
-    log = EventLog()
-    detail = {"change": "assigned", "partitions": partitions}
-    log.add(Event(kind="rebalance", topic="orders", member="w-0", at_ms=1, detail=detail))
-    assert log.news("orders").rebalances[0].moved_partitions == moved

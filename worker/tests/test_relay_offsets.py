@@ -197,7 +197,9 @@ def test_a_worker_that_stood_still_has_not_waited_meanwhile() -> None:
 
 def unreadable(partition: int, seconds: float, offsets: Offsets | KafkaDoorError | None) -> Unreadable:
     served = Served.of("orders")
-    owned = AssignedPartition(served=served, topic="orders", partition=partition, generation=1, assigned_at=0)
+    owned = AssignedPartition(
+        served=served, topic="orders", partition=partition, generation=1, group_generation=1, assigned_at=0
+    )
     return Unreadable(owned, Span(5, 9), seconds, offsets, "kafka:9092")
 
 

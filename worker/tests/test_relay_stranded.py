@@ -1,25 +1,17 @@
 """A Kafka client that knows no broker any more is replaced, and what it held is neither lost nor early."""
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
 from delayed_topics_core.events import Event
-from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_engine import Engine
-from delayed_topics_kafka.clock import boot_seconds
 from delayed_topics_kafka.events import EventFollower
-from delayed_topics_worker.config import Guarantee, WorkerConfig
-from delayed_topics_worker.metrics import Metrics
-from delayed_topics_worker.relay import Relay
-from delayed_topics_worker.served import ServedTopics
-from delayed_topics_worker.web import Board
+from delayed_topics_worker.config import Guarantee
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
-from delayed_topics_worker_testing.world import Declared, World
+from delayed_topics_worker_testing.running import running_relay
+from delayed_topics_worker_testing.world import World
 
 pytestmark = pytest.mark.broker
 
@@ -88,25 +80,3 @@ def test_a_replaced_producer_is_an_event_since_what_it_had_on_its_way_may_come_o
         wait_until(replaced, what="the event")
         assert places == [[f"{orders.names.front}[0]", f"{orders.names.delays}[0]"]]
         assert board.status["rebalance"]["last"]["change"] == "assigned"
-
-
-@contextmanager
-def running_relay(orders: Declared, guarantee: Guarantee) -> Iterator[tuple[Relay, Board]]:
-    config = WorkerConfig(topics=(orders.names.front,), http_port=free_ports(1)[0], guarantee=guarantee)
-    served = ServedTopics.of(config.topics)
-    board = Board(boot_seconds)
-    relay = Relay(
-        config,
-        orders.world.connection,
-        served,
-        member="orders-0",
-        metrics=Metrics(),
-        board=board,
-    )
-    thread = threading.Thread(target=relay.run)
-    thread.start()
-    try:
-        yield relay, board
-    finally:
-        relay.stop()
-        thread.join()

@@ -184,7 +184,7 @@ def test_records_of_a_new_delay_go_to_its_new_partition_without_an_alarm(world: 
     told_of: list[Event] = []
     with EventFollower(world.connection) as events:
         events.catch_up(60, told_of.append)
-    assert {e.kind for e in told_of if e.topic == orders.names.front} == {"worker-started", "rebalance"}
+    assert {e.kind for e in told_of if e.topic == orders.names.front} == {"worker-started", "assignment", "rebalance"}
 
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])

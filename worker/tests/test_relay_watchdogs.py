@@ -19,7 +19,9 @@ from delayed_topics_worker.web import ALIVE_SECONDS, Board, serve
 
 def sending(topic: str, stuck_seconds: float = 4.2) -> AssignedPartition:
     """A partition of this delayed topic with a release on its way for so long."""
-    owned = AssignedPartition(served=Served.of(topic), topic=topic, partition=0, generation=1, assigned_at=0)
+    owned = AssignedPartition(
+        served=Served.of(topic), topic=topic, partition=0, generation=1, group_generation=1, assigned_at=0
+    )
     now = SimpleNamespace(stuck_seconds=stuck_seconds, unacknowledged=(True, False, False))
     owned.seen = cast(Seen, now)
     return owned

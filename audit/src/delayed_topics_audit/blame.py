@@ -26,8 +26,9 @@ class Cause:
 
 
 def causes(events: Iterable[Event], topic: str) -> list[Cause]:
-    """Those of one delayed topic, oldest first; what one rebalance is to several workers is one cause."""
-    found = [_cause(event) for event in events if event.topic == topic]
+    """Those of one delayed topic, oldest first; what one rebalance is to several workers is one cause. That partitions were assigned
+    is told by the rebalance, too, and tells nothing when it is repeated."""
+    found = [_cause(event) for event in events if event.topic == topic and event.kind != "assignment"]
     merged: list[Cause] = []
     for cause in sorted(found, key=lambda c: (c.what, c.from_ms)):
         last = merged[-1] if merged else None

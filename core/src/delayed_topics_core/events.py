@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, get_args
 
 from delayed_topics_core.errors import UnknownEventKind, UnreadableRecord
 
-EventKind = Literal["worker-started", "worker-stopped", "rebalance", "producers-replaced", "alarm"]
+EventKind = Literal["worker-started", "worker-stopped", "assignment", "rebalance", "producers-replaced", "alarm"]
 
 KEPT_MS: Final = 7 * 86_400_000
 """How long Kafka keeps events. Of what was before, nobody knows what happened to the workers."""
@@ -16,9 +16,12 @@ KEPT_MS: Final = 7 * 86_400_000
 class Event:
     """`at_ms`: the worker's estimate of broker time.
 
-    `detail`: of a rebalance {change, partitions, places, generation, took_ms}; its places as `orders.delays[0-2,5]`, without which an
-    older version wrote it. Of replaced producers the same without a change: they had copies of these partitions on their way, which
-    new producers send again.
+    `detail` of an assignment: {group, generation, places, session_timeout_ms, repeated}: what Kafka assigned to the member, in which
+    generation of its group, told at once; with `repeated` once more, since events are kept for KEPT_MS only. Places are like
+    `orders.delays[0-2,5]`. The session timeout is that of the `classic` protocol.
+    Of a rebalance {change, partitions, places, generation, took_ms}: that partitions are served (`assigned`, by all that was assigned with
+    them), or no longer (`revoked`, `lost`). Of replaced producers the same without a change: they had copies of these partitions on their
+    way, which new producers send again.
     """
 
     kind: EventKind

@@ -8,6 +8,7 @@ from delayed_topics_crds.base import ListMap, Status, Time
 from delayed_topics_crds.common import StatusBase, Verdict
 
 MAX_MEMBERS = 50
+MAX_RECENT = 10
 
 GroupState = Literal["Stable", "Rebalancing", "Empty", "Unknown"]
 LayoutState = Literal["planned", "serving"]
@@ -72,19 +73,25 @@ class GroupMember(Status):
     """What it serves, as `orders:0-3 orders.delays:0-2`."""
 
 
-class LastRebalance(Status):
-    """The latest rebalance that finished."""
+class RebalanceRecord(Status):
+    """A rebalance: a generation of the consumer group in which partitions of the delayed topic went to another worker."""
 
     generation: int
-    """Counts the rebalances of this delayed topic."""
+    """Of the group, as Kafka counts them; with the protocol `consumer` its epoch."""
     reason: str
-    """Why, as `WorkerLost`."""
+    """Why: `WorkerJoined`, `WorkerLeft`, `WorkerLost` (it was killed, or cut off for longer than its session),
+    `TopicChanged` or `Unknown`."""
     started_at: Time
-    """When the first partition stopped being served."""
-    ended_at: Time | None = None
-    """When all partitions were served again."""
-    moved_partitions: int | None = None
-    """How many partitions changed their worker."""
+    """When the first of the moved partitions stopped being served. Of a worker that was lost: its session timeout before
+    others got them."""
+    duration_ms: int | None = None
+    """Until all of them were served again, in milliseconds; unset while they are not."""
+    moved_partitions: int
+    """How many went to another worker."""
+    affected_workers: int
+    """Workers that gave or got one of them."""
+    unaffected_workers: int
+    """Other workers that have partitions."""
 
 
 class RebalanceStatus(Status):
@@ -94,14 +101,14 @@ class RebalanceStatus(Status):
     """The group's state."""
     protocol: str | None = None
     """The protocol in use, `classic` or `consumer`."""
-    generation: int | None = None
-    """Counts the rebalances of this delayed topic."""
     members: Annotated[tuple[GroupMember, ...], Field(max_length=MAX_MEMBERS)] = ()
     """The first 50 members, by name."""
     member_count: int = 0
     """How many members there are in all."""
-    last_rebalance: LastRebalance | None = None
-    """The latest rebalance that finished."""
+    count: int = 0
+    """How many rebalances there have been."""
+    recent: Annotated[tuple[RebalanceRecord, ...], Field(max_length=MAX_RECENT)] = ()
+    """The last ten rebalances, the latest first."""
 
 
 class LastAudit(Status):

@@ -27,16 +27,18 @@ class Stop:
 
 @dataclass(eq=False, kw_only=True)
 class AssignedPartition:
-    """`begun`: the engine serves it, or would if it were not stopped. `committed`: as Kafka told it; None: not yet.
-    `unanswered`: it was not told at once, and is asked for beside the loop. `anew`: its topic was made again, and begins at its
-    noted start, whatever is committed. `tried`: the stop after which it is served again, until the copy that was refused is
-    accepted. `removed`: what comes next is not in Kafka any more. `seen`: as the engine had it when somebody looked last.
+    """`generation`: counts what this process was assigned; `group_generation`: the group's. `begun`: the engine serves it, or would if it
+    were not stopped. `committed`: as Kafka told it; None: not yet. `unanswered`: it was not told at once, and is asked for beside the
+    loop. `anew`: its topic was made again, and begins at its noted start, whatever is committed. `tried`: the stop after which it is
+    served again, until the copy that was refused is accepted. `removed`: what comes next is not in Kafka any more. `seen`: as the engine
+    had it when somebody looked last.
     """
 
     served: Served
     topic: str
     partition: int
     generation: int
+    group_generation: int
     assigned_at: float
     begin_at: float = 0.0
     topic_id: str = ""

@@ -30,16 +30,20 @@ RECHECK_SECONDS: Final = 1.0
 RETRY_TARGET_SECONDS: Final = 1.0
 
 
-class Change(NamedTuple):
-    """What happened to partitions of one delayed topic: a rebalance, or that the producers were `replaced` and what they had on its way
-    is sent again. `generation` counts the assignments of this process. `places`: the Kafka topics and their partitions as ranges, as
-    `orders.delays[0-2,5]`."""
+ChangeKind = Literal["assigned", "served", "revoked", "lost", "replaced"]
 
-    kind: Literal["assigned", "revoked", "lost", "replaced"]
+
+class Change(NamedTuple):
+    """What happened to partitions of one delayed topic. `assigned`: Kafka gave them to this worker; `served`: all that it gave then are
+    served; `replaced`: the producers were, and what they had on its way is sent again. `places`: the Kafka topics and their partitions as
+    ranges, as `orders.delays[0-2,5]`. `generation`: of the group, when it assigned them, or the latest. `at`: the worker's seconds."""
+
+    kind: ChangeKind
     topic: str
     partitions: int
     places: list[str]
     generation: int
+    at: float
     took_ms: int
 
 
@@ -57,6 +61,8 @@ class Assignment:
     ) -> None:
         self.owned: dict[TopicPartitionKey, AssignedPartition] = {}
         self.generation = 0
+        """Counts what this process was assigned and gave up."""
+        self.group_generation = -1
         self.assigned = False
         self.changes: list[Change] = []
         self._engine = engine
@@ -77,6 +83,7 @@ class Assignment:
     def on_assigned(self, happening: Assigned) -> None:
         """Everything is placed where it will begin, as far as that is told at once: placing it later on costs a seek."""
         self.generation += 1
+        self.group_generation = happening.generation
         self.assigned = True
         now = self._seconds()
         fresh = [
@@ -85,6 +92,7 @@ class Assignment:
                 topic=topic,
                 partition=partition,
                 generation=self.generation,
+                group_generation=self.group_generation,
                 assigned_at=now,
             )
             for topic, partition in happening.partitions
@@ -94,6 +102,7 @@ class Assignment:
         self._engine.assign([(o.topic, o.partition, b.offset if b else NOT_KNOWN) for o, b in begins])
         self.owned.update({o.place: o for o in fresh})
         self._begins[self.generation] = fresh
+        self._note("assigned", fresh, now)
         log.info("assigned: %s", _named(fresh))
 
     def on_revoked(self, happening: Revoked) -> None:
@@ -171,7 +180,7 @@ class Assignment:
             if all(o.gone or o.begun or o.stop is not None for o in fresh):
                 del self._begins[generation]
                 if fresh:
-                    self._note("assigned", [o for o in fresh if not o.gone], generation, fresh[0].assigned_at)
+                    self._note("served", [o for o in fresh if not o.gone], fresh[0].assigned_at)
 
     def check_topics(self, sight: Sight) -> None:
         """Stop what belongs to topics that are gone or were made again, and let go on what can."""
@@ -239,7 +248,7 @@ class Assignment:
         for owned in leaving:
             owned.gone = True
             del self.owned[owned.place]
-        self._note(kind, leaving, self.generation, self._seconds())
+        self._note(kind, leaving, self._seconds())
         log.info("%s: %s", kind, _named(leaving))
 
     def _is_known(self, owned: AssignedPartition, sight: Sight, now: float) -> bool:
@@ -306,19 +315,14 @@ class Assignment:
         owned.stop = Stop(reason=Reason.COMMIT_MISSING, message=message, retry_at=retry_at)
 
     def on_producers_replaced(self) -> None:
-        self._note("replaced", list(self.owned.values()), self.generation, self._seconds())
+        self._note("replaced", list(self.owned.values()), self._seconds())
 
-    def _note(
-        self,
-        kind: Literal["assigned", "revoked", "lost", "replaced"],
-        owned: Sequence[AssignedPartition],
-        n: int,
-        began: float,
-    ) -> None:
-        took_ms = int((self._seconds() - began) * 1000)
-        counts = Counter(o.served.topic for o in owned)
-        places = {topic: places_of([o.place for o in owned if o.served.topic == topic]) for topic in counts}
-        self.changes += [Change(kind, topic, count, places[topic], n, took_ms) for topic, count in counts.items()]
+    def _note(self, kind: ChangeKind, owned: Sequence[AssignedPartition], began: float) -> None:
+        now = self._seconds()
+        for topic, count in Counter(o.served.topic for o in owned).items():
+            of_topic = [o for o in owned if o.served.topic == topic]
+            places, generation = places_of([o.place for o in of_topic]), of_topic[0].group_generation
+            self.changes.append(Change(kind, topic, count, places, generation, now, int((now - began) * 1000)))
 
 
 def places_of(owned: Sequence[TopicPartitionKey]) -> list[str]:

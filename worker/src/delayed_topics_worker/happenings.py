@@ -18,9 +18,11 @@ class Fault(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """Partitions are this member's: `Engine.assign` has to be called, with all of them."""
+    """Partitions are this member's: `Engine.assign` has to be called, with all of them. `generation`: of the group, with the newer
+    protocol the member's epoch."""
 
     partitions: list[Place]
+    generation: int
 
 
 class Revoked(NamedTuple):

@@ -18,6 +18,7 @@ from delayed_topics_kafka.registry import RegistryFollower
 from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.clients import (
     ASIDE,
+    SESSION_TIMEOUT_MS,
     clock_properties,
     consumer_properties,
     librdkafka,
@@ -98,7 +99,14 @@ class Relay:
         self._hurried = False
         self._subscribed: list[str] = []
         self._next_report = float("-inf")
-        self._reporter = Reporter(self._aside, admin, member=member, served=self._served, metrics=metrics)
+        self._reporter = Reporter(
+            self._aside,
+            admin,
+            member=member,
+            served=self._served,
+            metrics=metrics,
+            session_timeout_ms=SESSION_TIMEOUT_MS if config.protocol == "classic" else None,
+        )
         self._refused: str | None = None
         self._refused_at = float("-inf")
         self._stopping = False

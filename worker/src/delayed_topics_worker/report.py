@@ -9,6 +9,7 @@ from delayed_topics_core.names import CLOCK_TOPIC
 from delayed_topics_core.reasons import Reason
 from delayed_topics_engine import Engine, State, Tally
 from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.clock import boot_seconds
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.events import EventWriter
 from delayed_topics_kafka.model import TopicPartitionKey
@@ -31,6 +32,8 @@ from delayed_topics_worker.served import Served, ServedTopics
 from delayed_topics_worker.topic_watch import Sight
 from delayed_topics_worker.unreadable import unread_span
 
+ASSIGNED_AGAIN_SECONDS: Final = 86_400.0
+"""What a worker has is told anew that often: Kafka keeps events for a week."""
 NOT_RELEASING_SECONDS: Final = 10.0
 MISROUTED_SHOWN_SECONDS: Final = 600.0
 
@@ -46,8 +49,12 @@ class Reporter:
         member: str,
         served: ServedTopics,
         metrics: Metrics,
+        session_timeout_ms: int | None,
     ) -> None:
+        """`session_timeout_ms`: of this member, if it is one to say."""
         self._member = member
+        self._session_timeout_ms = session_timeout_ms
+        self._assigned_told_at = boot_seconds()
         self._served = served
         self._metrics = metrics
         self._events = EventWriter(connection, client_id=f"{member}-events")
@@ -57,6 +64,7 @@ class Reporter:
         self._offsets = OffsetWatch(admin, connection.bootstrap_servers)
         self._misrouted: dict[str, tuple[int, float]] = {}
         self._now_ms = 0
+        self._now_at = boot_seconds()
 
     def started(self) -> None:
         self._offsets.start()
@@ -84,9 +92,10 @@ class Reporter:
         state = engine.state()
         tallies = {served.topic: engine.tally(number) for number, served in enumerate(self._served)}
         assignment.see(engine.look())
-        self._now_ms = state.now_ms or 0
+        self._now_ms, self._now_at = state.now_ms or 0, boot_seconds()
         self._count(state, tallies)
         self._write_changes(assignment)
+        self._write_assigned_again(assignment)
         owned = list(assignment.owned.values())
         spans = {o: unread_span(o) for o in owned}
         topics = {served.topic: self._topic(served, spans) for served in self._served}
@@ -168,6 +177,15 @@ class Reporter:
     def _write_changes(self, assignment: Assignment) -> None:
         changes, assignment.changes = assignment.changes, []
         for change in changes:
+            if change.kind == "assigned":
+                self._assigned_told_at = self._now_at
+                self._write(
+                    "assignment",
+                    change.topic,
+                    self._assignment_of(change.topic, change.places, change.generation),
+                    change.at,
+                )
+                continue
             detail: dict[str, Any] = {
                 "partitions": change.partitions,
                 "places": change.places,
@@ -175,19 +193,37 @@ class Reporter:
                 "took_ms": change.took_ms,
             }
             if change.kind == "replaced":
-                self._write("producers-replaced", change.topic, detail)
+                self._write("producers-replaced", change.topic, detail, change.at)
                 continue
-            self._last_change = {"change": change.kind, **detail}
-            self._metrics.rebalances.labels(change.topic, change.kind).inc()
-            self._write("rebalance", change.topic, self._last_change)
+            kind = "assigned" if change.kind == "served" else change.kind
+            self._last_change = {"change": kind, **detail}
+            self._metrics.rebalances.labels(change.topic, kind).inc()
+            self._write("rebalance", change.topic, self._last_change, change.at)
+
+    def _write_assigned_again(self, assignment: Assignment) -> None:
+        if self._now_at - self._assigned_told_at < ASSIGNED_AGAIN_SECONDS:
+            return
+        self._assigned_told_at = self._now_at
+        for served in self._served:
+            if places := places_of([o.place for o in assignment.owned.values() if o.served is served]):
+                told = self._assignment_of(served.topic, places, assignment.group_generation)
+                self._write("assignment", served.topic, {**told, "repeated": True}, self._now_at)
+
+    def _assignment_of(self, topic: str, places: list[str], generation: int) -> dict[str, Any]:
+        layout = self._served.by_front[topic].layout
+        group = layout.group if layout is not None else ""
+        session = {} if self._session_timeout_ms is None else {"session_timeout_ms": self._session_timeout_ms}
+        return {"group": group, "generation": generation, "places": places, **session}
 
     def _alarm_changed(self, alarm: Alarm, raised: bool) -> None:
         self._metrics.alarms.labels(alarm.topic, alarm.reason.value).set(raised)
         detail = {"reason": alarm.reason.value, "message": alarm.message, "raised": raised}
         self._write("alarm", alarm.topic, detail)
 
-    def _write(self, kind: EventKind, topic: str, detail: dict[str, Any]) -> None:
-        at_ms = self._now_ms or int(time.time() * 1000)
+    def _write(self, kind: EventKind, topic: str, detail: dict[str, Any], at: float | None = None) -> None:
+        """`at`: when it was, in the worker's seconds, if not now."""
+        since_ms = int(((boot_seconds() if at is None else at) - self._now_at) * 1000)
+        at_ms = self._now_ms + since_ms if self._now_ms else int(time.time() * 1000)
         self._events.write(Event(kind=kind, topic=topic, member=self._member, at_ms=at_ms, detail=detail))
 
 

@@ -1,34 +1,27 @@
 """The status of a resource, from what was observed and what the checks said. Nothing in it is a counter or a time of writing."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from itertools import groupby
 
 from delayed_topics_core.layout import format_ranges
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_core.settings import TopicRole
+from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import (
-    MAX_MEMBERS,
     DelayedTopicStatus,
-    GroupMember,
-    LastRebalance,
     LayoutRange,
     LayoutStatus,
-    RebalanceStatus,
     TopicStatus,
     WorkersStatus,
 )
-from delayed_topics_crds import Condition as StatusCondition
-from delayed_topics_crds.delayed_topic_status import GroupState
-from delayed_topics_kafka import model
 
 from delayed_topics_operator import manifests
 from delayed_topics_operator.conditions import condition
-from delayed_topics_operator.eventlog import Rebalance
 from delayed_topics_operator.observation import KafkaView, Observation
 from delayed_topics_operator.plan import Conditions, Said
 from delayed_topics_operator.reconcile.alarms import HARMLESS, REASONS
+from delayed_topics_operator.reconcile.rebalances import rebalance_status
 from delayed_topics_operator.reconcile.target import is_ours, names_of
 from delayed_topics_operator.reconcile.workers import workers_name
 
@@ -64,7 +57,9 @@ def of(o: Observation, said: Conditions) -> DelayedTopicStatus:
         layout=_layout(registered) if registered else before.layout,
         topics=_topics(o, kafka) if kafka and claimed else before.topics,
         workers=_workers(o),
-        rebalance=_rebalance(before.rebalance, kafka) if kafka and claimed else before.rebalance,
+        rebalance=rebalance_status(before.rebalance, kafka.group, kafka.news)
+        if kafka and claimed
+        else before.rebalance,
     )
 
 
@@ -155,45 +150,3 @@ def _workers(o: Observation) -> WorkersStatus:
         ready_replicas=live.get("readyReplicas", 0),
         selector=manifests.selector(o.subject),
     )
-
-
-def _rebalance(before: RebalanceStatus | None, kafka: KafkaView) -> RebalanceStatus:
-    group = kafka.group
-    state: GroupState = "Empty" if not group.members else "Stable" if group.settled else "Rebalancing"
-    last = before.last_rebalance if before else None
-    count = (before.generation if before else None) or 0
-    news = [r for r in kafka.news.rebalances if last is None or _at(r.started_at_ms) > last.started_at]
-    if state != "Rebalancing" and news:
-        count += len(news)
-        last = _last(news[-1], count)
-    elif last is not None:
-        current = next((r for r in kafka.news.rebalances if _at(r.started_at_ms) == last.started_at), None)
-        last = _last(current, last.generation) if current else last
-    members = sorted(group.members, key=lambda m: m.client_id)
-    return RebalanceStatus(
-        state=state,
-        protocol=group.protocol.lower() if group.members else None,
-        generation=count,
-        members=tuple(GroupMember(name=m.client_id, partitions=_assigned(m)) for m in members[:MAX_MEMBERS]),
-        member_count=len(members),
-        last_rebalance=last,
-    )
-
-
-def _last(found: Rebalance, generation: int) -> LastRebalance:
-    return LastRebalance(
-        generation=generation,
-        reason=found.reason,
-        started_at=_at(found.started_at_ms),
-        ended_at=_at(found.ended_at_ms),
-        moved_partitions=found.moved_partitions,
-    )
-
-
-def _at(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms // 1000, UTC)
-
-
-def _assigned(member: model.GroupMember) -> str:
-    topics = sorted({topic for topic, _ in member.assignment})
-    return " ".join(f"{t}:{format_ranges(sorted(p for u, p in member.assignment if u == t))}" for t in topics)

@@ -14,7 +14,12 @@ impl Happening {
 #[derive(Clone, Debug)]
 pub enum Happening {
     /// Partitions are this member's: `Engine::assign` has to be called, with all of them.
-    Assigned(Vec<(String, i32)>),
+    Assigned {
+        /// Which.
+        partitions: Vec<(String, i32)>,
+        /// Of the group.
+        generation: i32,
+    },
     /// Partitions were given up, all that was sent of them accounted for if it could be; `lost`: to somebody who has them
     /// already.
     Revoked {

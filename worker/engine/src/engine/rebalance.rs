@@ -44,7 +44,8 @@ impl Engine {
             let partition = Partition::new(self.identities, topic, place.topic.clone(), place.partition);
             self.slots.add(partition);
         }
-        self.happenings.push(Happening::Assigned(names(partitions)));
+        let generation = self.consumer.as_ref().map_or(-1, |consumer| consumer.membership().generation());
+        self.happenings.push(Happening::Assigned { partitions: names(partitions), generation });
     }
 
     /// Takes over what `Happening::Assigned` told, at these offsets, below 0 where none is known. Nothing is read before `begin`.

@@ -362,6 +362,17 @@ pub struct Membership {
 // SAFETY: it is a value that nobody changes.
 unsafe impl Send for Membership {}
 
+impl Membership {
+    /// The generation of its group, with the newer protocol its own epoch; below 0: it is in none.
+    pub fn generation(&self) -> i32 {
+        if self.metadata.is_null() {
+            return -1;
+        }
+        // SAFETY: only asks.
+        unsafe { (self.functions.consumer_group_metadata_generation_id)(self.metadata) }
+    }
+}
+
 impl Drop for Membership {
     fn drop(&mut self) {
         if !self.metadata.is_null() {

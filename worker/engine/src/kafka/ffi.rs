@@ -185,6 +185,7 @@ functions! {
     fn consumer_closed(handle: *mut Handle) -> c_int;
     fn consumer_group_metadata(handle: *mut Handle) -> *mut GroupMetadata;
     fn consumer_group_metadata_destroy(metadata: *mut GroupMetadata);
+    fn consumer_group_metadata_generation_id(metadata: *const GroupMetadata) -> i32;
 
     fn topic_new(handle: *mut Handle, name: *const c_char, conf: *mut TopicConf) -> *mut Topic;
     fn topic_destroy(topic: *mut Topic);

@@ -191,7 +191,7 @@ type Fault = (i32, String, String);
 /// Its name, and what belongs to it: `worker/src/delayed_topics_worker/happenings.py` has a class for each.
 fn told(py: Python<'_>, happening: Happening) -> PyResult<Bound<'_, PyTuple>> {
     match happening {
-        Happening::Assigned(partitions) => ("Assigned", partitions).into_pyobject(py),
+        Happening::Assigned { partitions, generation } => ("Assigned", partitions, generation).into_pyobject(py),
         Happening::Revoked { partitions, lost } => ("Revoked", partitions, lost).into_pyobject(py),
         Happening::Refused { origin, target, error } => {
             ("Refused", origin.topic, origin.partition, origin.offset, target, fault(error)).into_pyobject(py)

@@ -1,0 +1,259 @@
+"""Which rebalances a delayed topic has had, from what its workers wrote into `delayedtopics.events`. Pure.
+
+A rebalance is a generation of the consumer group (with the newer protocol an epoch) in which at least one partition of the delayed topic
+went from one worker to another, or got its first one. Each worker tells what it was assigned, and in which generation; so what moved is
+known whatever the clocks say, and in whatever order workers of one generation write.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeVar
+
+from delayed_topics_core.events import Event
+from delayed_topics_core.layout import parse_ranges
+
+RebalanceReason = Literal["WorkerJoined", "WorkerLeft", "WorkerLost", "TopicChanged", "Unknown"]
+
+OPEN: Final = 3
+"""Generations that may still be told of, by workers that write late."""
+RESTARTED_MS: Final = 60_000
+"""A generation that is lower than one that was told of so long before belongs to a group that was made again."""
+MAX_PLACES: Final = 20_000
+"""Partitions of one delayed topic that are followed: those of two Kafka topics, of 10,000 each."""
+MAX_LIVES: Final = 1_000
+"""Workers whose start or end is remembered: the latest."""
+PLACE_BYTES: Final = 200
+"""Of a partition in a dictionary, about."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Place = tuple[str, int]
+"""Kafka topic and partition."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebalance:
+    """`started_at_ms`: when the first of the moved partitions stopped being served. Of a worker that was lost nobody knows when, so it is
+    taken to be its session timeout before others got its partitions, if the protocol lets a worker say what that is.
+    `ended_at_ms`: when all of them were served again; None: not yet.
+
+    `affected_workers`: those that gave or got one of them; `unaffected_workers`: others that have partitions.
+    """
+
+    generation: int
+    reason: RebalanceReason
+    started_at_ms: int
+    ended_at_ms: int | None
+    moved_partitions: int
+    affected_workers: int
+    unaffected_workers: int
+
+
+@dataclass
+class _Generation:
+    """`owners`: of the partitions that were assigned in it. `given_up_at_ms`: when these gave them up, if they told.
+    `told_at_ms`, `served_at_ms`: by worker, when it was assigned them, and when it served them. `joined`: workers that were assigned
+    something for the first time since they started. `left`: those that have stopped since, in peace."""
+
+    number: int
+    owners: dict[Place, str] = field(default_factory=dict)
+    given_up_at_ms: dict[Place, int] = field(default_factory=dict)
+    told_at_ms: dict[str, int] = field(default_factory=dict)
+    served_at_ms: dict[str, int] = field(default_factory=dict)
+    joined: set[str] = field(default_factory=set)
+    left: set[str] = field(default_factory=set)
+    session_ms: int = 0
+
+    @property
+    def at_ms(self) -> int:
+        return min(self.told_at_ms.values())
+
+
+class Rebalances:
+    """Of one delayed topic. `keep`: the latest that are remembered."""
+
+    def __init__(self, *, keep: int) -> None:
+        self._keep = keep
+        self._group = ""
+        self._owners: dict[Place, str] = {}
+        self._open: list[_Generation] = []
+        self._ended: list[Rebalance] = []
+        self._given_up_at_ms: dict[Place, int] = {}
+        self._left: dict[str, None] = {}
+        self._started: dict[str, None] = {}
+
+    def add(self, event: Event) -> None:
+        """An event of another kind changes nothing."""
+        detail = event.detail
+        match event.kind:
+            case "worker-started":
+                _note(self._started, event.member, None, MAX_LIVES)
+            case "worker-stopped":
+                if (latest := _latest(event.member, self._open)) is not None:
+                    latest.left.add(event.member)
+                else:
+                    _note(self._left, event.member, None, MAX_LIVES)
+            case "assignment" if detail.get("repeated"):
+                for place in _places(detail):
+                    if self._owner(place, self._open) is None:
+                        _note(self._owners, place, event.member, MAX_PLACES)
+            case "assignment":
+                self._assigned(event)
+            case "rebalance" if detail.get("change") == "assigned":
+                found = next((g for g in self._open if g.number == detail.get("generation")), None)
+                if found is not None and event.member in found.told_at_ms:
+                    found.served_at_ms[event.member] = event.at_ms
+            case "rebalance" if detail.get("change") == "revoked":
+                for place in _places(detail):
+                    self._give_up(place, event.member, event.at_ms)
+
+    @property
+    def latest(self) -> tuple[Rebalance, ...]:
+        """In the order of their generations, oldest first."""
+        of_open = (self._rebalance(number) for number in range(len(self._open)))
+        return (*self._ended, *(found for found in of_open if found is not None))[-self._keep :]
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory it takes."""
+        open_places = sum(len(g.owners) + len(g.given_up_at_ms) for g in self._open)
+        places = len(self._owners) + len(self._given_up_at_ms) + open_places
+        return PLACE_BYTES * (places + len(self._ended) + len(self._started) + len(self._left))
+
+    def _assigned(self, event: Event) -> None:
+        group, number = event.detail.get("group"), event.detail.get("generation")
+        places = _places(event.detail)
+        if type(number) is not int or number < 0 or not places:
+            return
+        newest = self._open[-1] if self._open else None
+        restarted = newest is not None and number < newest.number and event.at_ms > newest.at_ms + RESTARTED_MS
+        if group != self._group or restarted:
+            self._group = str(group)
+            while self._open:
+                self._end_oldest()
+        found = next((g for g in self._open if g.number == number), None)
+        if found is None:
+            if len(self._open) == OPEN and number < self._open[0].number:
+                return  # nobody knows any more who had them
+            found = _Generation(number)
+            self._open = sorted([*self._open, found], key=lambda g: g.number)
+        found.told_at_ms.setdefault(event.member, event.at_ms)
+        found.left.discard(event.member)
+        if event.member in self._started:
+            del self._started[event.member]
+            found.joined.add(event.member)
+        session_ms = event.detail.get("session_timeout_ms")
+        found.session_ms = session_ms if type(session_ms) is int else 0
+        for place in places[: MAX_PLACES - len(found.owners)]:
+            found.owners[place] = event.member
+            found.given_up_at_ms.pop(place, None)
+        while len(self._open) > OPEN:
+            self._end_oldest()
+
+    def _end_oldest(self) -> None:
+        ended = self._rebalance(0)
+        oldest = self._open.pop(0)
+        if ended is not None:
+            self._ended = [*self._ended, ended][-self._keep :]
+        for place, owner in oldest.owners.items():
+            _note(self._owners, place, owner, MAX_PLACES)
+            self._given_up_at_ms.pop(place, None)
+        for place, at_ms in oldest.given_up_at_ms.items():
+            _note(self._given_up_at_ms, place, at_ms, MAX_PLACES)
+        for member in oldest.told_at_ms:
+            self._left.pop(member, None)
+        for member in oldest.left:
+            _note(self._left, member, None, MAX_LIVES)
+
+    def _owner(self, place: Place, generations: list[_Generation]) -> str | None:
+        """The last that it had in these, or before them."""
+        return next((g.owners[place] for g in reversed(generations) if place in g.owners), self._owners.get(place))
+
+    def _give_up(self, place: Place, member: str, at_ms: int) -> None:
+        latest = next((g for g in reversed(self._open) if g.owners.get(place) == member), None)
+        if latest is not None:
+            latest.given_up_at_ms[place] = at_ms
+        elif self._owners.get(place) == member:
+            _note(self._given_up_at_ms, place, at_ms, MAX_PLACES)
+
+    def _gave_up_at_ms(self, place: Place, generations: list[_Generation]) -> int | None:
+        """When its last owner in these, or before them, did."""
+        latest = next((g for g in reversed(generations) if place in g.owners), None)
+        return (self._given_up_at_ms if latest is None else latest.given_up_at_ms).get(place)
+
+    def _rebalance(self, index: int) -> Rebalance | None:
+        this, earlier = self._open[index], self._open[:index]
+        had = {*self._owners.values(), *(member for g in earlier for member in g.told_at_ms)}
+        # Of a partition without a known owner, one whose start was not told either had it before: Kafka has removed those events.
+        fresh = this.joined | had
+        moved = {
+            place: (former, owner)
+            for place, owner in this.owners.items()
+            if (former := self._owner(place, earlier)) != owner and (former is not None or owner in fresh)
+        }
+        if not moved:
+            return None
+        receivers = {owner for _, owner in moved.values()}
+        affected = receivers | {former for former, _ in moved.values() if former is not None}
+        everybody = had | this.told_at_ms.keys()
+        gave_up = {p: self._gave_up_at_ms(p, earlier) for p, (former, _) in moved.items() if former is not None}
+        lost = None in gave_up.values()
+        served = [this.served_at_ms[member] for member in receivers if member in this.served_at_ms]
+        over = len(served) == len(receivers) or index < len(self._open) - 1
+        began = [at_ms for at_ms in gave_up.values() if at_ms is not None]
+        return Rebalance(
+            generation=this.number,
+            reason="WorkerLost" if lost else self._reason(moved, this, earlier),
+            started_at_ms=min([this.at_ms - (this.session_ms if lost else 0), *began]),
+            ended_at_ms=max([this.at_ms, *served]) if over else None,
+            moved_partitions=len(moved),
+            affected_workers=len(affected),
+            unaffected_workers=len(everybody - affected),
+        )
+
+    def _reason(
+        self,
+        moved: dict[Place, tuple[str | None, str]],
+        this: _Generation,
+        earlier: list[_Generation],
+    ) -> RebalanceReason:
+        if any(former is not None and self._has_left(former, earlier) for former, _ in moved.values()):
+            return "WorkerLeft"
+        if any(owner in this.joined for _, owner in moved.values()):
+            return "WorkerJoined"
+        return "TopicChanged" if all(former is None for former, _ in moved.values()) else "Unknown"
+
+    def _has_left(self, member: str, generations: list[_Generation]) -> bool:
+        """After the last of these, or what was before them, in which it was assigned something."""
+        latest = _latest(member, generations)
+        return member in (self._left if latest is None else latest.left)
+
+
+def _latest(member: str, generations: list[_Generation]) -> _Generation | None:
+    """In which it was assigned something."""
+    return next((g for g in reversed(generations) if member in g.told_at_ms), None)
+
+
+def _note(known: dict[K, V], key: K, value: V, most: int) -> None:
+    """The latest are kept."""
+    known.pop(key, None)
+    known[key] = value
+    while len(known) > most:
+        del known[next(iter(known))]
+
+
+def _places(detail: dict[str, Any]) -> list[Place]:
+    """What can't be read counts as nothing."""
+    told = detail.get("places")
+    return list(_each(told)) if isinstance(told, list) else []
+
+
+def _each(told: Iterable[object]) -> Iterator[Place]:
+    for one in told:
+        topic, _, ranges = str(one).removesuffix("]").rpartition("[")
+        try:
+            numbers = parse_ranges(ranges) if topic else ()
+        except ValueError:
+            continue
+        yield from ((topic, number) for number in numbers)

@@ -1,0 +1,282 @@
+"""Each rebalance of a delayed topic is known from what its workers wrote, once, with what moved and why."""
+
+from collections.abc import Iterable, Mapping
+from random import Random
+from typing import Any
+
+import pytest
+from delayed_topics_core.events import Event, EventKind
+from delayed_topics_core.layout import format_ranges
+from delayed_topics_core.rebalances import MAX_PLACES, OPEN, RESTARTED_MS, Rebalance, Rebalances
+
+SESSION_MS = 10_000
+
+
+class Told:
+    """What workers write; each event a second after the one before."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+        self.events: list[Event] = []
+
+    def add(self, kind: EventKind, member: str, **detail: Any) -> None:
+        self.now_ms += 1_000
+        self.events.append(Event(kind=kind, topic="orders", member=member, at_ms=self.now_ms, detail=detail))
+
+    def starts(self, *members: str) -> None:
+        for member in members:
+            self.add("worker-started", member)
+
+    def stops(self, member: str) -> None:
+        self.add("worker-stopped", member)
+
+    def assigned(self, generation: int, **partitions: Iterable[int]) -> None:
+        """And served. `partitions`: by member."""
+        self.given(generation, partitions)
+
+    def given(
+        self, generation: int, partitions: Mapping[str, Iterable[int]], *, served: bool = True, group: str = "g"
+    ) -> None:
+        for member, numbers in partitions.items():
+            places = [f"orders[{format_ranges(sorted(numbers))}]"]
+            told = {"generation": generation, "places": places}
+            self.add("assignment", member, group=group, session_timeout_ms=SESSION_MS, **told)
+            if served:
+                self.add("rebalance", member, change="assigned", **told)
+
+    def revoked(self, **partitions: Iterable[int]) -> None:
+        self.taken("revoked", partitions)
+
+    def taken(self, change: str, partitions: Mapping[str, Iterable[int]]) -> None:
+        for member, numbers in partitions.items():
+            self.add("rebalance", member, change=change, places=[f"orders[{format_ranges(sorted(numbers))}]"])
+
+
+@pytest.fixture
+def told() -> Told:
+    """Two workers, with the partitions 0 to 3."""
+    told = Told()
+    told.starts("a", "b")
+    told.assigned(1, a=(0, 1), b=(2, 3))
+    return told
+
+
+def rebalances(events: Iterable[Event]) -> tuple[Rebalance, ...]:
+    found = Rebalances(keep=100)
+    for event in events:
+        found.add(event)
+    return found.latest
+
+
+def shown(told: Told) -> list[tuple[int, str, int, int, int]]:
+    return [
+        (r.generation, r.reason, r.moved_partitions, r.affected_workers, r.unaffected_workers)
+        for r in rebalances(told.events)
+    ]
+
+
+FIRST = (1, "WorkerJoined", 4, 2, 0)
+
+
+def test_the_first_worker_of_each_partition_is_a_rebalance(told: Told) -> None:
+    assert shown(told) == [FIRST]
+
+
+def test_a_worker_that_joins_takes_partitions_and_who_gives_none_is_unaffected(told: Told) -> None:
+    told.starts("c")
+    told.revoked(a=(0, 1), b=(2, 3))  # the older protocol takes everything away and gives it back
+    told.assigned(2, a=(0,), b=(2, 3), c=(1,))
+    assert shown(told) == [FIRST, (2, "WorkerJoined", 1, 2, 1)]
+
+
+def test_generations_in_which_everybody_keeps_what_he_had_are_no_rebalances(told: Told) -> None:
+    for generation in (2, 3, 7):
+        told.revoked(a=(0, 1), b=(2, 3))
+        told.assigned(generation, a=(0, 1), b=(2, 3))
+    assert shown(told) == [FIRST]
+
+
+def test_a_worker_that_is_restarted_within_its_session_makes_none(told: Told) -> None:
+    told.revoked(a=(0, 1))
+    told.stops("a")
+    told.starts("a")
+    told.assigned(1, a=(0, 1))
+    assert shown(told) == [FIRST]
+
+
+def test_rebalances_that_follow_each_other_at_once_are_several(told: Told) -> None:
+    told.starts("c", "d")
+    told.revoked(a=(0, 1), b=(2, 3))
+    told.assigned(2, a=(0,), b=(2, 3), c=(1,))
+    told.revoked(a=(0,), b=(2, 3), c=(1,))
+    told.assigned(3, a=(0,), b=(2,), c=(1,), d=(3,))
+    assert shown(told)[1:] == [(2, "WorkerJoined", 1, 2, 1), (3, "WorkerJoined", 1, 2, 2)]
+
+
+def test_a_worker_that_left_gave_up_its_partitions_and_the_wait_for_its_session_counts(told: Told) -> None:
+    told.revoked(b=(2, 3))
+    gave_up_ms = told.now_ms
+    told.stops("b")
+    told.now_ms += SESSION_MS
+    told.assigned(2, a=(0, 1, 2, 3))
+    assert shown(told)[1:] == [(2, "WorkerLeft", 2, 2, 0)]
+    last = rebalances(told.events)[-1]
+    assert (last.started_at_ms, last.ended_at_ms) == (gave_up_ms, told.now_ms)
+
+
+def test_one_that_left_and_came_back_has_joined(told: Told) -> None:
+    told.revoked(b=(2, 3))
+    told.stops("b")
+    told.assigned(2, a=(0, 1, 2, 3))
+    told.starts("b")
+    told.revoked(a=(0, 1, 2, 3))
+    told.assigned(3, a=(0, 1), b=(2, 3))
+    told.stops("a")
+    assert [reason for _, reason, *_ in shown(told)] == ["WorkerJoined", "WorkerLeft", "WorkerJoined"]
+
+
+def test_a_worker_that_was_lost_told_nothing_and_its_session_counts(told: Told) -> None:
+    told.now_ms += 60_000
+    told.assigned(2, a=(0, 1, 2, 3))
+    told.taken("lost", {"b": (2, 3)})  # it was only paused, and hears of it now
+    assert shown(told)[1:] == [(2, "WorkerLost", 2, 2, 0)]
+    last = rebalances(told.events)[-1]
+    assert last.ended_at_ms is not None
+    assert last.ended_at_ms - last.started_at_ms == SESSION_MS + 1_000
+
+
+def test_one_that_gave_up_and_got_back_its_partitions_can_be_lost_later(told: Told) -> None:
+    told.revoked(a=(0, 1), b=(2, 3))
+    told.assigned(2, a=(0, 1), b=(2, 3))
+    told.assigned(3, a=(0, 1, 2, 3))
+    assert shown(told)[1:] == [(3, "WorkerLost", 2, 2, 0)]
+
+
+def test_partitions_that_are_new_come_of_the_topic(told: Told) -> None:
+    told.assigned(2, a=(0, 1, 4), b=(2, 3, 5))
+    assert shown(told)[1:] == [(2, "TopicChanged", 2, 2, 0)]
+
+
+def test_what_a_worker_gave_up_may_be_told_after_another_got_it(told: Told) -> None:
+    told.starts("c")
+    told.assigned(2, c=(1,))
+    told.revoked(a=(0, 1))
+    told.assigned(2, a=(0,))
+    assert shown(told)[1:] == [(2, "WorkerJoined", 1, 2, 1)]
+
+
+def test_a_partition_that_is_given_up_in_one_generation_and_received_in_the_next_moved_once(told: Told) -> None:
+    told.starts("c")
+    told.revoked(b=(3,))  # cooperative: only that one
+    told.assigned(3, c=(3,))
+    assert shown(told)[1:] == [(3, "WorkerJoined", 1, 2, 1)]
+
+
+def test_it_has_no_end_before_all_that_moved_is_served(told: Told) -> None:
+    told.starts("c")
+    told.given(2, {"c": (1, 3)}, served=False)
+    assert rebalances(told.events)[-1].ended_at_ms is None
+    told.add("rebalance", "c", change="assigned", generation=2, places=["orders[1,3]"])
+    assert rebalances(told.events)[-1].ended_at_ms == told.now_ms
+
+
+def test_one_that_another_overtakes_has_an_end_though_nobody_served_it(told: Told) -> None:
+    told.starts("c", "d")
+    told.given(2, {"c": (1,)}, served=False)
+    told.assigned(3, d=(1,))
+    overtaken = rebalances(told.events)[1]
+    assert overtaken.ended_at_ms is not None
+
+
+def test_what_workers_have_is_told_again_and_is_no_rebalance() -> None:
+    """The events that tell of their assignment are no longer kept."""
+    told = Told()
+    for member, numbers in (("a", "0-1"), ("b", "2-3")):
+        places = [f"orders[{numbers}]"]
+        told.add("assignment", member, group="g", generation=5, places=places, repeated=True)
+    told.starts("c")
+    told.revoked(a=(0, 1), b=(2, 3))
+    told.assigned(6, a=(0,), b=(2, 3), c=(1,))
+    assert shown(told) == [(6, "WorkerJoined", 1, 2, 1)]
+
+
+def test_the_oldest_generation_that_kafka_still_has_moved_no_more_than_it_did() -> None:
+    """What was told before it is gone: who had the partitions, and that a and b had started."""
+    told = Told()
+    told.starts("c")
+    told.revoked(a=(0, 1), b=(2, 3))
+    told.assigned(6, a=(0,), b=(2, 3), c=(1,))
+    told.revoked(a=(0,), b=(2, 3), c=(1,))
+    told.assigned(7, a=(0, 1), b=(2,), c=(3,))
+    assert [(generation, moved) for generation, _, moved, *_ in shown(told)] == [(6, 1), (7, 2)]
+
+
+def test_a_group_that_was_made_again_counts_from_the_beginning(told: Told) -> None:
+    told.assigned(40, a=(0, 1, 2), b=(3,))
+    told.now_ms += RESTARTED_MS
+    told.assigned(1, a=(0, 1), b=(2, 3))
+    told.given(1, {"a": (0, 1, 2), "b": (3,)}, group="another")
+    assert [(generation, moved) for generation, _, moved, *_ in shown(told)] == [(1, 4), (40, 1), (1, 1), (1, 1)]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_the_order_in_which_workers_of_neighbouring_generations_write_changes_nothing(seed: int) -> None:
+    random = Random(seed)
+    owners: dict[int, str] = {}
+    expected: list[tuple[int, int]] = []
+    batches: list[list[Event]] = []
+    for generation in range(1, 12):
+        told = Told()
+        if generation == 1:
+            told.starts(*"abcd")
+        now = {number: random.choice("abcd") for number in range(12)} if random.random() < 0.7 or not owners else owners
+        told.given(generation, {m: [n for n, o in now.items() if o == m] for m in sorted(set(now.values()))})
+        batches.append(told.events)
+        if moved := sum(owners.get(number) != owner for number, owner in now.items()):
+            expected.append((generation, moved))
+        owners = now
+    events = [
+        event
+        for first in range(0, len(batches), OPEN)
+        for event in shuffled(random, [e for batch in batches[first : first + OPEN] for e in batch])
+    ]
+    assert [(r.generation, r.moved_partitions) for r in rebalances(events)] == expected
+
+
+def shuffled(random: Random, events: list[Event]) -> list[Event]:
+    """What one worker writes stays in its order."""
+    by_member: dict[str, list[Event]] = {}
+    for event in events:
+        by_member.setdefault(event.member, []).append(event)
+    mixed: list[Event] = []
+    while queues := [queue for queue in by_member.values() if queue]:
+        mixed.append(random.choice(queues).pop(0))
+    return mixed
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        {},
+        {"generation": "2", "places": ["orders[0]"]},
+        {"generation": 2, "places": "orders[0]"},
+        {"generation": 2, "places": [None, 7, "orders", "orders[x]", "orders[0-999999999]"]},
+        {"generation": True, "places": ["orders[0]"]},
+    ],
+)
+def test_what_can_not_be_read_is_no_rebalance(told: Told, detail: dict[str, Any]) -> None:
+    told.add("assignment", "c", group="g", **detail)
+    assert shown(told) == [FIRST]
+
+
+def test_of_any_number_of_partitions_and_members_a_bounded_number_is_remembered() -> None:
+    found = Rebalances(keep=10)
+    told = Told()
+    for number in range(1, 40):
+        told.starts(f"m{number}")
+        told.given(number, {f"m{number}": range(number * 3_000, number * 3_000 + 3_000)})
+        told.taken("revoked", {f"m{number}": range(number * 3_000, number * 3_000 + 3_000)})
+    for event in told.events:
+        found.add(event)
+    assert found.bytes < 200 * MAX_PLACES * (OPEN + 3)
+    assert len(found.latest) == 10

@@ -1,0 +1,69 @@
+"""What the status says of the consumer group: who has what now, and the rebalances that there were. Pure."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from delayed_topics_core.layout import format_ranges
+from delayed_topics_core.rebalances import Rebalance
+from delayed_topics_crds import MAX_MEMBERS, MAX_RECENT, GroupMember, RebalanceRecord, RebalanceStatus
+from delayed_topics_crds.delayed_topic_status import GroupState
+from delayed_topics_kafka import model
+
+from delayed_topics_operator.eventlog import WorkerNews
+
+SAME_GENERATION = timedelta(minutes=10)
+"""Generations of the same number further apart are of groups that were made one after the other."""
+
+
+def rebalance_status(before: RebalanceStatus | None, group: model.GroupInfo, news: WorkerNews) -> RebalanceStatus:
+    """Each rebalance is counted once, also those that happened while the operator was away. While one is under way nothing is added."""
+    before = before or RebalanceStatus(state="Unknown")
+    state: GroupState = "Empty" if not group.members else "Stable" if group.settled else "Rebalancing"
+    told = [_record(rebalance) for rebalance in news.rebalances]
+    fresh = _after(told, before.recent[0] if before.recent else None) if state != "Rebalancing" else []
+    known = [_as_told(record, told) for record in before.recent]
+    members = sorted(group.members, key=lambda m: m.client_id)
+    return RebalanceStatus(
+        state=state,
+        protocol=group.protocol.lower() if group.members else None,
+        members=tuple(GroupMember(name=m.client_id, partitions=_assigned(m)) for m in members[:MAX_MEMBERS]),
+        member_count=len(members),
+        count=before.count + len(fresh),
+        recent=(*reversed(fresh), *known)[:MAX_RECENT],
+    )
+
+
+def _after(told: Sequence[RebalanceRecord], newest: RebalanceRecord | None) -> list[RebalanceRecord]:
+    """Those that come after the newest that is known."""
+    if newest is None:
+        return list(told)
+    at = next((i for i in range(len(told), 0, -1) if _same(told[i - 1], newest)), None)
+    return list(told[at:]) if at is not None else [r for r in told if r.started_at > newest.started_at]
+
+
+def _as_told(known: RebalanceRecord, told: Sequence[RebalanceRecord]) -> RebalanceRecord:
+    """With what was heard of it since. Workers may have told of it before the oldest event that Kafka still has."""
+    found = next((record for record in told if _same(record, known)), known)
+    return found if found.moved_partitions >= known.moved_partitions else known
+
+
+def _same(one: RebalanceRecord, other: RebalanceRecord) -> bool:
+    return one.generation == other.generation and abs(one.started_at - other.started_at) < SAME_GENERATION
+
+
+def _record(found: Rebalance) -> RebalanceRecord:
+    ended_at_ms = found.ended_at_ms
+    return RebalanceRecord(
+        generation=found.generation,
+        reason=found.reason,
+        started_at=datetime.fromtimestamp(found.started_at_ms // 1000, UTC),
+        duration_ms=None if ended_at_ms is None else ended_at_ms - found.started_at_ms,
+        moved_partitions=found.moved_partitions,
+        affected_workers=found.affected_workers,
+        unaffected_workers=found.unaffected_workers,
+    )
+
+
+def _assigned(member: model.GroupMember) -> str:
+    topics = sorted({topic for topic, _ in member.assignment})
+    return " ".join(f"{t}:{format_ranges(sorted(p for u, p in member.assignment if u == t))}" for t in topics)

@@ -1,0 +1,38 @@
+"""A worker in this process, for what no process of its own can be made to do."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from delayed_topics_devcluster.ports import free_ports
+from delayed_topics_kafka.clock import boot_seconds
+from delayed_topics_worker.config import Guarantee, WorkerConfig
+from delayed_topics_worker.metrics import Metrics
+from delayed_topics_worker.relay import Relay
+from delayed_topics_worker.served import ServedTopics
+from delayed_topics_worker.web import Board
+
+from delayed_topics_worker_testing.world import Declared
+
+
+@contextmanager
+def running_relay(orders: Declared, guarantee: Guarantee = "AtLeastOnce") -> Iterator[tuple[Relay, Board]]:
+    """Member `orders-0`. What its HTTP server would show is on the board."""
+    config = WorkerConfig(topics=(orders.names.front,), http_port=free_ports(1)[0], guarantee=guarantee)
+    served = ServedTopics.of(config.topics)
+    board = Board(boot_seconds)
+    relay = Relay(
+        config,
+        orders.world.connection,
+        served,
+        member="orders-0",
+        metrics=Metrics(),
+        board=board,
+    )
+    thread = threading.Thread(target=relay.run)
+    thread.start()
+    try:
+        yield relay, board
+    finally:
+        relay.stop()
+        thread.join()
