@@ -269,6 +269,13 @@ def test_what_can_not_be_read_is_no_rebalance(told: Told, detail: dict[str, Any]
     assert shown(told) == [FIRST]
 
 
+def test_a_short_event_that_names_billions_of_partitions_is_read_no_further_than_a_topic_may_have() -> None:
+    told = Told()
+    told.starts("a")
+    told.add("assignment", "a", group="g", generation=1, places=["orders[0-99999]"] * 50_000)
+    assert [moved for _, _, moved, *_ in shown(told)] == [MAX_PLACES]
+
+
 def test_of_any_number_of_partitions_and_members_a_bounded_number_is_remembered() -> None:
     found = Rebalances(keep=10)
     told = Told()

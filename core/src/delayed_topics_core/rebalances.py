@@ -7,6 +7,7 @@ known whatever the clocks say, and in whatever order workers of one generation w
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, Literal, TypeVar
 
 from delayed_topics_core.events import Event
@@ -246,7 +247,7 @@ def _note(known: dict[K, V], key: K, value: V, most: int) -> None:
 def _places(detail: dict[str, Any]) -> list[Place]:
     """What can't be read counts as nothing."""
     told = detail.get("places")
-    return list(_each(told)) if isinstance(told, list) else []
+    return list(islice(_each(told), MAX_PLACES)) if isinstance(told, list) else []
 
 
 def _each(told: Iterable[object]) -> Iterator[Place]:
