@@ -1,7 +1,10 @@
 """While Kafka is slow, and transactions are given up or topics made again: nothing is lost, and nothing comes twice with
 ExactlyOnce."""
 
+import base64
 import os
+import re
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +19,7 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_kafka_testing.slow_wire import Api, SlowWire, slow_broker
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
-from delayed_topics_worker_testing.world import World
+from delayed_topics_worker_testing.world import Declared, World
 
 pytestmark = pytest.mark.broker
 
@@ -148,6 +151,42 @@ def test_that_records_were_removed_is_not_said_of_a_topic_that_was_made_again_me
         time.sleep(0.05)
 
     wait_until(lambda: orders.released() == 90, what="all come", evidence=worker.evidence, timeout_seconds=30)
+
+
+class BehindTheEnd:
+    """Makes one fetch of the first front partition, at that offset, one of an offset that Kafka doesn't have. In a fetch a topic's id
+    is followed by the number of its partitions, and a partition by its leader's epoch and the offset."""
+
+    def __init__(self, orders: Declared, offset: int) -> None:
+        topic_id = base64.urlsafe_b64decode(orders.topics.ids[orders.names.front] + "==")
+        partition = topic_id + b"\x02" + struct.pack(">i", 0)
+        self._at = re.compile(re.escape(partition) + b".{4}" + re.escape(struct.pack(">q", offset)), re.DOTALL)
+        self.done = False
+
+    def __call__(self, request: bytes) -> bytes:
+        if self.done or not (found := self._at.search(request)):
+            return request
+        self.done = True
+        return request[: found.end() - 8] + struct.pack(">q", 1_000_000) + request[found.end() :]
+
+
+def test_a_fetch_that_kafka_refuses_though_it_has_the_records_is_done_again(world: World, wire: SlowWire) -> None:
+    """So may one of a topic that is gone, when that is answered after it is known where the new one begins."""
+    orders = world.declare((0,), front_partitions=1)
+    worker = world.start(orders)
+    for n in range(30):
+        orders.produce(b"%d" % n)
+    orders.flush()
+    orders.ready(30)
+    behind_the_end = BehindTheEnd(orders, 30)
+    wire.change_requests(Api.FETCH, behind_the_end)
+    wait_until(lambda: behind_the_end.done, what="the fetch", evidence=worker.evidence)
+    for n in range(30, 60):
+        orders.produce(b"%d" % n)
+    orders.flush()
+
+    assert {r.value for r in orders.ready(60)} == {b"%d" % n for n in range(60)}
+    assert not worker.alarm_reasons()
 
 
 def test_what_is_committed_counts_though_it_is_answered_after_where_the_partition_begins(

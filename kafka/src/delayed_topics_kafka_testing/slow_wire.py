@@ -1,4 +1,4 @@
-"""A wire to a broker on which answers can be slow, and that can hold back requests of one kind or break at them."""
+"""A wire to a broker on which answers can be slow, and that can hold back requests of one kind, change them or break at them."""
 
 import asyncio
 import struct
@@ -52,6 +52,7 @@ class SlowWire(Closing):
         self._delay_seconds = 0.0
         self._request_seconds: dict[tuple[int, str], float] = {}
         self._breaks: Counter[int] = Counter()
+        self._changes: dict[int, Callable[[bytes], bytes]] = {}
         self._loop = asyncio.new_event_loop()
         self._ended, self._changed = asyncio.Event(), asyncio.Event()
         self._listens = threading.Event()
@@ -71,6 +72,10 @@ class SlowWire(Closing):
     def break_at_requests(self, api: Api, times: int) -> None:
         """The next `times` requests of this kind don't arrive: their connections are closed."""
         self._loop.call_soon_threadsafe(self._breaks.__setitem__, api, times)
+
+    def change_requests(self, api: Api, change: Callable[[bytes], bytes]) -> None:
+        """Requests of this kind arrive as `change` makes them, on the wire's thread."""
+        self._loop.call_soon_threadsafe(self._changes.__setitem__, api, change)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._ended.set)
@@ -118,14 +123,14 @@ class SlowWire(Closing):
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError):  # the client has closed it
             while True:
-                length = await reader.readexactly(LENGTH.size)
-                request = await reader.readexactly(*LENGTH.unpack(length))
+                request = await reader.readexactly(*LENGTH.unpack(await reader.readexactly(LENGTH.size)))
                 await self._held_back(partial(self._seconds_of, request))
                 api_key, _ = HEADER.unpack_from(request)
                 if self._breaks[api_key] > 0:
                     self._breaks[api_key] -= 1
                     return
-                writer.write(length + request)
+                request = self._changes.get(api_key, bytes)(request)
+                writer.write(LENGTH.pack(len(request)) + request)
                 await writer.drain()
 
     def _seconds_of(self, request: bytes) -> float:

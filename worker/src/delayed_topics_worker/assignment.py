@@ -149,12 +149,18 @@ class Assignment:
                 owned.seen = now
 
     def tell_removed(self) -> None:
-        """What was removed is never skipped: people decide."""
+        """What was removed is never skipped: people decide. Where nothing was, as when the answer was to a fetch of a topic that is
+        gone, the partition begins again."""
         removed = [o for o in self.owned.values() if o.removed is not None]
         self._known.look([o.place for o in removed])
         for owned in removed:
             there = self._known.found.get(owned.place)
             if owned.removed is None or there is None or owned.stop is not None:
+                continue
+            if isinstance(there, Offsets) and there.first <= owned.removed.offset <= there.stable_end:
+                log.info("%s is read again: Kafka refused its offset %d, and has it", owned, owned.removed.offset)
+                self._begin_again(owned)
+                owned.begin_at = self._seconds() + RETRY_SECONDS
                 continue
             offsets = f"offsets {there.first} to {there.stable_end}" if isinstance(there, Offsets) else f"what? {there}"
             message = (

@@ -20,7 +20,8 @@ class Offsets(NamedTuple):
 
 
 class KnownOffsets:
-    """`found`, of the partitions asked about, is replaced as a whole by the thread and read by the worker's."""
+    """`found`, of the partitions asked about, is replaced as a whole: by the thread, and by the worker's for what it found of a partition
+    before it was asked about now."""
 
     def __init__(self, admin: KafkaAdmin) -> None:
         self.found: Mapping[TopicPartitionKey, Offsets | KafkaDoorError] = {}
@@ -35,6 +36,7 @@ class KnownOffsets:
         """From now on about these."""
         before, self._asked = self._asked, frozenset(places)
         if self._asked - before:
+            self.found = {place: found for place, found in self.found.items() if place in before}
             self._thread.hasten()
 
     def close(self) -> None:
