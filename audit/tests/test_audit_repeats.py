@@ -149,6 +149,14 @@ def test_what_was_settled_before_is_explained_by_a_takeover_shortly_before_it_ca
     assert beyond(window, taken(10, FRONT_0)) == (1, 1, 0), "a group that was reset long after"
 
 
+@pytest.mark.parametrize("places", [["orders[x]"], ["orders[0-999999999]"], ["orders[131072]"], [7], "orders[0]"])
+def test_what_an_event_says_that_cannot_be_is_a_takeover_of_nothing(places: object) -> None:
+    """The audit ended in a traceback."""
+    detail = {"places": places, "took_ms": 1 << 64}
+    event = Event(kind="producers-replaced", topic="orders", member="a", at_ms=9, detail=detail)
+    assert takeovers([event], "orders") == [Takeover(lines=frozenset(), from_ms=9, to_ms=9)]
+
+
 def test_takeovers_are_read_from_the_events_with_their_partitions() -> None:
     def event(change: str, **detail: object) -> Event:
         return Event(kind="rebalance", topic="orders", member="a", at_ms=9_000, detail={"change": change, **detail})

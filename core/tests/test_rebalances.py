@@ -5,9 +5,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from delayed_topics_core.events import Event, EventKind
+from delayed_topics_core.events import MAX_PLACES, Event, EventKind
 from delayed_topics_core.layout import format_ranges
-from delayed_topics_core.rebalances import MAX_PLACES, OPEN, RESTARTED_MS, Rebalance, Rebalances
+from delayed_topics_core.rebalances import OPEN, RESTARTED_MS, Rebalance, Rebalances
 
 SESSION_MS = 10_000
 
@@ -274,6 +274,19 @@ def test_a_short_event_that_names_billions_of_partitions_is_read_no_further_than
     told.starts("a")
     told.add("assignment", "a", group="g", generation=1, places=["orders[0-99999]"] * 50_000)
     assert [moved for _, _, moved, *_ in shown(told)] == [MAX_PLACES]
+
+
+@pytest.mark.parametrize("session_timeout_ms", [-1, 1 << 64, "10"])
+def test_a_session_that_cannot_be_is_none(session_timeout_ms: object) -> None:
+    told = Told()
+    told.starts("a")
+    told.add("assignment", "a", group="g", generation=1, places=["orders[0]"], session_timeout_ms=session_timeout_ms)
+    told.add("assignment", "b", group="g", generation=2, places=["orders[0]"], session_timeout_ms=session_timeout_ms)
+    found = Rebalances(keep=10)
+    for event in told.events:
+        found.add(event)
+    assert all(0 <= one.started_at_ms <= told.now_ms for one in found.latest)
+    assert len(found.latest) == 2
 
 
 def test_of_any_number_of_partitions_and_members_a_bounded_number_is_remembered() -> None:

@@ -53,7 +53,16 @@ def test_replaced_producers_are_read_from_the_rebalance_that_older_workers_wrote
     assert Event.decode(read.encode()) == read
 
 
-@pytest.mark.parametrize("value", [b"", b"{}", b'{"kind":"other","topic":"t","member":"m","at_ms":1,"detail":{}}'])
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"{}",
+        b'{"kind":"other","topic":"t","member":"m","at_ms":1,"detail":{}}',
+        b'{"kind":"alarm","topic":"t","member":"m","at_ms":-1,"detail":{}}',
+        b'{"kind":"alarm","topic":"t","member":"m","at_ms":253402300800000,"detail":{}}',
+    ],
+)
 def test_what_is_no_event_is_refused(value: bytes) -> None:
     with pytest.raises(UnreadableRecord):
         Event.decode(value)

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delayed_topics_core.events import Event
-from delayed_topics_core.layout import parse_ranges
+from delayed_topics_core.events import Event, parse_places
 from delayed_topics_core.names import TopicNames
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from delayed_topics_audit.place import DELAYS, FRONT, PARTITION_BITS
+from delayed_topics_audit.place import DELAYS, FRONT, MAX_PARTITION, PARTITION_BITS
 from delayed_topics_audit.places import flawed
 
 COMMIT_INTERVAL_MS: Final = 100
@@ -139,15 +138,15 @@ def _began_again(event: Event) -> bool:
 def _takeover(event: Event, doors: dict[str, int]) -> Takeover:
     took_ms, places = event.detail.get("took_ms", 0), event.detail.get("places")
     return Takeover(
-        lines=_lines(places, doors) if isinstance(places, list) else None,
-        from_ms=event.at_ms - (took_ms if isinstance(took_ms, int) else 0),
+        lines=_lines(places, doors) if places is not None else None,
+        from_ms=event.at_ms - (took_ms if type(took_ms) is int and 0 <= took_ms <= event.at_ms else 0),
         to_ms=event.at_ms,
     )
 
 
-def _lines(places: Sequence[str], doors: dict[str, int]) -> frozenset[int]:
-    found = set()
-    for topic, _, ranges in (str(place).removesuffix("]").rpartition("[") for place in places):
-        if topic in doors:
-            found |= {(doors[topic] << PARTITION_BITS) + partition for partition in parse_ranges(ranges)}
-    return frozenset(found)
+def _lines(places: object, doors: dict[str, int]) -> frozenset[int]:
+    return frozenset(
+        (doors[topic] << PARTITION_BITS) + partition
+        for topic, partition in parse_places(places)
+        if topic in doors and partition <= MAX_PARTITION
+    )

@@ -1,15 +1,25 @@
 """The records of `delayedtopics.events`: what happened to the workers of a delayed topic. Key: the front topic; value: JSON."""
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any, Final, Literal, get_args
 
 from delayed_topics_core.errors import UnknownEventKind, UnreadableRecord
+from delayed_topics_core.layout import format_ranges, parse_ranges
 
 EventKind = Literal["worker-started", "worker-stopped", "assignment", "rebalance", "producers-replaced", "alarm"]
 
 KEPT_MS: Final = 7 * 86_400_000
 """How long Kafka keeps events. Of what was before, nobody knows what happened to the workers."""
+MAX_AT_MS: Final = 253_402_300_799_999
+"""The end of the year 9999: no later time can be written as a date."""
+MAX_PLACES: Final = 20_000
+"""Partitions that an event may name: those of two Kafka topics, of 10,000 each."""
+
+Place = tuple[str, int]
+"""Kafka topic and partition."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,8 +27,8 @@ class Event:
     """`at_ms`: the worker's estimate of broker time.
 
     `detail` of an assignment: {group, generation, places, session_timeout_ms, repeated}: what Kafka assigned to the member, in which
-    generation of its group, told at once; with `repeated` once more, since events are kept for KEPT_MS only. Places are like
-    `orders.delays[0-2,5]`. The session timeout is that of the `classic` protocol.
+    generation of its group, told at once; with `repeated` once more, since events are kept for KEPT_MS only. Places are as
+    `format_places` writes them. The session timeout is that of the `classic` protocol.
     Of a rebalance {change, partitions, places, generation, took_ms}: that partitions are served (`assigned`, by all that was assigned with
     them), or no longer (`revoked`, `lost`). Of replaced producers the same without a change: they had copies of these partitions on their
     way, which new producers send again.
@@ -42,8 +52,11 @@ class Event:
         except (KeyError, TypeError, ValueError, RecursionError) as e:
             raise UnreadableRecord(f"an event doesn't parse: {e!r}") from e
         texts = (event.kind, event.topic, event.member)
-        if not all(isinstance(text, str) for text in texts) or type(event.at_ms) is not int:
-            raise UnreadableRecord("an event must have a kind, a topic and a member as text, and at_ms as a number")
+        at_ms_can_be = type(event.at_ms) is int and 0 <= event.at_ms <= MAX_AT_MS
+        if not all(isinstance(text, str) for text in texts) or not at_ms_can_be:
+            raise UnreadableRecord(
+                "an event must have a kind, a topic and a member as text, and at_ms as a time in milliseconds"
+            )
         if not isinstance(event.detail, dict):
             raise UnreadableRecord(f"an event of kind {event.kind!r} has no detail")
         if event.kind not in get_args(EventKind):
@@ -51,3 +64,27 @@ class Event:
         if event.kind == "rebalance" and event.detail.get("change") == "replaced":  # as older versions wrote it
             return replace(event, kind="producers-replaced")
         return event
+
+
+def format_places(places: Iterable[Place]) -> list[str]:
+    """By Kafka topic its partitions as ranges, as `orders.delays[0-2,5]`."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in places:
+        by_topic.setdefault(topic, []).append(partition)
+    return [f"{topic}[{format_ranges(sorted(numbers))}]" for topic, numbers in sorted(by_topic.items())]
+
+
+def parse_places(told: object) -> list[Place]:
+    """The inverse of `format_places`, of what anybody may have written: what can't be read counts as nothing, and so does what comes
+    after MAX_PLACES of them."""
+    return list(islice(_each(told), MAX_PLACES)) if isinstance(told, list) else []
+
+
+def _each(told: Iterable[object]) -> Iterator[Place]:
+    for one in told:
+        topic, _, ranges = str(one).removesuffix("]").rpartition("[")
+        try:
+            numbers = parse_ranges(ranges) if topic else ()
+        except ValueError:
+            continue
+        yield from ((topic, number) for number in numbers)

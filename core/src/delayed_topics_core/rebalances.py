@@ -5,13 +5,10 @@ went from one worker to another, or got its first one. Each worker tells what it
 known whatever the clocks say, and in whatever order workers of one generation write.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
-from delayed_topics_core.events import Event
-from delayed_topics_core.layout import parse_ranges
+from delayed_topics_core.events import MAX_PLACES, Event, Place, parse_places
 
 RebalanceReason = Literal["WorkerJoined", "WorkerLeft", "WorkerLost", "TopicChanged", "Unknown"]
 
@@ -19,8 +16,6 @@ OPEN: Final = 3
 """Generations that may still be told of, by workers that write late."""
 RESTARTED_MS: Final = 60_000
 """A generation that is lower than one that was told of so long before belongs to a group that was made again."""
-MAX_PLACES: Final = 20_000
-"""Partitions of one delayed topic that are followed: those of two Kafka topics, of 10,000 each."""
 MAX_LIVES: Final = 1_000
 """Workers whose start or end is remembered: the latest."""
 PLACE_BYTES: Final = 200
@@ -28,9 +23,6 @@ PLACE_BYTES: Final = 200
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-Place = tuple[str, int]
-"""Kafka topic and partition."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +88,7 @@ class Rebalances:
                 else:
                     _note(self._left, event.member, None, MAX_LIVES)
             case "assignment" if detail.get("repeated"):
-                for place in _places(detail):
+                for place in parse_places(detail.get("places")):
                     if self._owner(place, self._open) is None:
                         _note(self._owners, place, event.member, MAX_PLACES)
             case "assignment":
@@ -106,7 +98,7 @@ class Rebalances:
                 if found is not None and event.member in found.told_at_ms:
                     found.served_at_ms[event.member] = event.at_ms
             case "rebalance" if detail.get("change") == "revoked":
-                for place in _places(detail):
+                for place in parse_places(detail.get("places")):
                     self._give_up(place, event.member, event.at_ms)
 
     @property
@@ -124,7 +116,7 @@ class Rebalances:
 
     def _assigned(self, event: Event) -> None:
         group, number = event.detail.get("group"), event.detail.get("generation")
-        places = _places(event.detail)
+        places = parse_places(event.detail.get("places"))
         if type(number) is not int or number < 0 or not places:
             return
         newest = self._open[-1] if self._open else None
@@ -145,7 +137,7 @@ class Rebalances:
             del self._started[event.member]
             found.joined.add(event.member)
         session_ms = event.detail.get("session_timeout_ms")
-        found.session_ms = session_ms if type(session_ms) is int else 0
+        found.session_ms = session_ms if type(session_ms) is int and 0 <= session_ms <= found.at_ms else 0
         for place in places[: MAX_PLACES - len(found.owners)]:
             found.owners[place] = event.member
             found.given_up_at_ms.pop(place, None)
@@ -242,19 +234,3 @@ def _note(known: dict[K, V], key: K, value: V, most: int) -> None:
     known[key] = value
     while len(known) > most:
         del known[next(iter(known))]
-
-
-def _places(detail: dict[str, Any]) -> list[Place]:
-    """What can't be read counts as nothing."""
-    told = detail.get("places")
-    return list(islice(_each(told), MAX_PLACES)) if isinstance(told, list) else []
-
-
-def _each(told: Iterable[object]) -> Iterator[Place]:
-    for one in told:
-        topic, _, ranges = str(one).removesuffix("]").rpartition("[")
-        try:
-            numbers = parse_ranges(ranges) if topic else ()
-        except ValueError:
-            continue
-        yield from ((topic, number) for number in numbers)

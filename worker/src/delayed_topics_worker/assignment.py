@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
-from delayed_topics_core.layout import format_ranges
+from delayed_topics_core.events import format_places
 from delayed_topics_core.reasons import Reason
 from delayed_topics_engine import Engine, Seen
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
@@ -35,8 +35,8 @@ ChangeKind = Literal["assigned", "served", "revoked", "lost", "replaced"]
 
 class Change(NamedTuple):
     """What happened to partitions of one delayed topic. `assigned`: Kafka gave them to this worker; `served`: all that it gave then are
-    served; `replaced`: the producers were, and what they had on its way is sent again. `places`: the Kafka topics and their partitions as
-    ranges, as `orders.delays[0-2,5]`. `generation`: of the group, when it assigned them, or the latest. `at`: the worker's seconds."""
+    served; `replaced`: the producers were, and what they had on its way is sent again. `places`: as
+    `format_places` writes them. `generation`: of the group, when it assigned them, or the latest. `at`: the worker's seconds."""
 
     kind: ChangeKind
     topic: str
@@ -327,16 +327,8 @@ class Assignment:
         now = self._seconds()
         for topic, count in Counter(o.served.topic for o in owned).items():
             of_topic = [o for o in owned if o.served.topic == topic]
-            places, generation = places_of([o.place for o in of_topic]), of_topic[0].group_generation
+            places, generation = format_places([o.place for o in of_topic]), of_topic[0].group_generation
             self.changes.append(Change(kind, topic, count, places, generation, now, int((now - began) * 1000)))
-
-
-def places_of(owned: Sequence[TopicPartitionKey]) -> list[str]:
-    """By Kafka topic its partitions as ranges."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in owned:
-        by_topic.setdefault(topic, []).append(partition)
-    return [f"{topic}[{format_ranges(sorted(numbers))}]" for topic, numbers in sorted(by_topic.items())]
 
 
 def _named(owned: Sequence[AssignedPartition]) -> str:

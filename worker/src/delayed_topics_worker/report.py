@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from delayed_topics_core.events import Event, EventKind
+from delayed_topics_core.events import Event, EventKind, format_places
 from delayed_topics_core.names import CLOCK_TOPIC
 from delayed_topics_core.reasons import Reason
 from delayed_topics_engine import Engine, State, Tally
@@ -24,7 +24,7 @@ from delayed_topics_worker.alarms import (
     of_unacknowledged,
     of_unassigned,
 )
-from delayed_topics_worker.assignment import Assignment, places_of
+from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.happenings import Fault
 from delayed_topics_worker.metrics import Metrics
 from delayed_topics_worker.offset_watch import OffsetWatch, Spans
@@ -138,7 +138,7 @@ class Reporter:
         self._metrics.partitions.labels(labels).set(len(owned))
         self._metrics.unread.labels(labels).set(sum(spans[o].unread for o in owned))
         return {
-            "partitions": places_of([o.place for o in owned]),
+            "partitions": format_places([o.place for o in owned]),
             "waiting": waiting,
             "due_lag": due_lag,
             "generation": served.layout.layout.generation if served.layout else None,
@@ -205,7 +205,7 @@ class Reporter:
             return
         self._assigned_told_at = self._now_at
         for served in self._served:
-            if places := places_of([o.place for o in assignment.owned.values() if o.served is served]):
+            if places := format_places([o.place for o in assignment.owned.values() if o.served is served]):
                 told = self._assignment_of(served.topic, places, assignment.group_generation)
                 self._write("assignment", served.topic, {**told, "repeated": True}, self._now_at)
 
