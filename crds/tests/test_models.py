@@ -151,7 +151,7 @@ delayed_topic_specs = st.fixed_dictionaries(
         "replicationFactor": st.integers(1, 100),
         "deadLetter": st.fixed_dictionaries({}, optional={"retentionSeconds": st.integers(60, 10**8)}),
         "workers": st.fixed_dictionaries({}, optional={"replicas": st.integers(0, 1000)}),
-        "rebalance": st.fixed_dictionaries({}, optional={"protocol": st.sampled_from(["classic", "consumer"])}),
+        "rebalance": st.fixed_dictionaries({}, optional={"protocol": st.sampled_from(["Classic", "Consumer"])}),
         "deletionPolicy": st.sampled_from(["Retain", "Delete"]),
         "paused": st.booleans(),
         "connectionRef": st.fixed_dictionaries({}, optional={"name": names}),

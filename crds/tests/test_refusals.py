@@ -65,6 +65,10 @@ def tenant(api_server: ApiServer) -> Tenant:
 
 
 SCRAM = {"mechanism": "SCRAM-SHA-512", "secretRef": {"name": "user"}}
+IN_NOTHING = {"matchExpressions": [{"key": "team", "operator": "In"}]}
+ASSIGNORS_SAID = (
+    "assignor must be Range, RoundRobin or Sticky with protocol Classic, and Uniform or Range with protocol Consumer"
+)
 EVERYTHING = {
     "topic": "Orders_EU.v2",
     "delaySeconds": [0, 10, 60, 600],
@@ -96,7 +100,7 @@ EVERYTHING = {
             "priorityClassName": "high",
         },
     },
-    "rebalance": {"protocol": "consumer"},
+    "rebalance": {"protocol": "Consumer", "assignor": "Range"},
     "compression": "zstd",
     "guarantee": "ExactlyOnce",
     "deletionPolicy": "Delete",
@@ -268,14 +272,7 @@ REFUSED = {
         "must be the beginning of a topic name",
     ),
     "In without values": (
-        connection(
-            allow=[
-                {
-                    "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In"}]},
-                    "topicPrefixes": [""],
-                }
-            ]
-        ),
+        connection(allow=[{"namespaceSelector": IN_NOTHING, "topicPrefixes": [""]}]),
         "must have values with In",
     ),
     "a grant of a namespaced connection": (connection("KafkaConnection", allow=[]), 'unknown field "spec.allow"'),
@@ -305,6 +302,11 @@ REFUSED = {
     "where an audit runs": (
         audit(spark={"conf": {"spark.master": "local"}}),
         "the rest of Spark's settings is the operator's",
+    ),
+    "an assignor of the newer protocol": (delayed_topic(rebalance={"assignor": "Uniform"}), ASSIGNORS_SAID),
+    "an assignor of the older protocol": (
+        delayed_topic(rebalance={"protocol": "Consumer", "assignor": "Sticky"}),
+        ASSIGNORS_SAID,
     ),
     "an output that is nowhere": (audit(output={"parquet": True}), "must have one of claimName and s3, and not both"),
     "two outputs": (audit(output={"claimName": "a", "s3": S3}), "must have one of claimName and s3, and not both"),

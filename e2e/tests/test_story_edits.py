@@ -73,7 +73,7 @@ def test_protocol_and_worker_template_roll_the_workers_without_loss_or_doubles(l
     produce(orders, epoch=0)
     resources = {"requests": {"cpu": "10m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
     template = {"labels": {"cost-center": "shop"}, "resources": resources}
-    orders.apply(rebalance={"protocol": "consumer"}, workers={"replicas": 2, "template": template})
+    orders.apply(rebalance={"protocol": "Consumer"}, workers={"replicas": 2, "template": template})
     until(
         lambda: {p["metadata"]["uid"] for p in orders.pods() if "deletionTimestamp" not in p["metadata"]} & before,
         what="all workers are new",
@@ -84,13 +84,37 @@ def test_protocol_and_worker_template_roll_the_workers_without_loss_or_doubles(l
     until(
         lambda: orders.status["rebalance"].get("protocol"),
         what="the group uses the new protocol",
-        enough=lambda protocol: protocol == "consumer",
+        enough=lambda protocol: protocol == "Consumer",
     )
     moved = [record["movedPartitions"] for record in orders.status["rebalance"]["recent"]]
     assert all(count <= len(orders.kafka.committed(orders.names.group)) for count in moved), moved
     produce(orders, epoch=0)
     with orders.checker() as checker:
         account = checker.settled(produced=2 * PORTION)
+        assert account.clean, account
+
+
+def test_protocol_and_assignor_are_changed_with_records_pending_and_nothing_is_lost_or_doubled(tenant: Tenant) -> None:
+    """From and to Sticky all workers stop first: a replaced one would never be ready."""
+    declared = tenant.declare("orders", delaySeconds=[0, 1, 2], partitions=4, workers={"replicas": 2})
+    orders = declared.apply().wait_ready()
+    changes = (
+        ({"protocol": "Classic", "assignor": "Sticky"}, "cooperative-sticky"),
+        ({"protocol": "Consumer"}, "uniform"),
+        ({"protocol": "Classic", "assignor": "RoundRobin"}, "roundrobin"),
+        ({"protocol": "Classic"}, "range"),
+    )
+    for rebalance, assignor in changes:
+        produce(orders, epoch=0)
+        orders.apply(rebalance=rebalance, workers={"replicas": 2})
+        until(
+            lambda: (orders.status["rebalance"].get("assignor"), orders.status["rebalance"]["memberCount"]),
+            what=f"both workers are in the group with {assignor}",
+            enough=(assignor, 2).__eq__,
+        )
+        orders.wait_ready()
+    with orders.checker() as checker:
+        account = checker.settled(produced=len(changes) * PORTION)
         assert account.clean, account
 
 

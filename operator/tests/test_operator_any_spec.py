@@ -56,7 +56,7 @@ SPECS = st.fixed_dictionaries(
         "deadLetter": st.fixed_dictionaries({"retentionSeconds": st.integers(60, 315_360_000)}),
         "outageBudgetSeconds": st.integers(60, 31_536_000),
         "workers": st.fixed_dictionaries({"replicas": st.integers(0, 1000)}, optional={"template": TEMPLATES}),
-        "rebalance": st.fixed_dictionaries({"protocol": st.sampled_from(["classic", "consumer"])}),
+        "rebalance": st.fixed_dictionaries({"protocol": st.sampled_from(["Classic", "Consumer"])}),
         "compression": st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]),
         "guarantee": st.sampled_from(["AtLeastOnce", "ExactlyOnce"]),
         "deletionPolicy": st.sampled_from(["Retain", "Delete"]),

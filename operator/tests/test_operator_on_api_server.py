@@ -59,7 +59,7 @@ def test_workers_are_scaled_while_others_are_replaced_first(scene: Scene) -> Non
         scene.wait(lambda: all(_seen(scene, name) for name in others), "the other workers are as declared")
     assert all(rolls(name) for name in others)
 
-    scene.apply(workers={"replicas": 2}, rebalance={"protocol": "consumer"})
+    scene.apply(workers={"replicas": 2}, rebalance={"protocol": "Consumer"})
     scene.wait_for("WorkersReady", "False", "WorkersStarting")
     scene.wait(lambda: "waits until fewer" in scene.condition("WorkersReady")["message"], "the rollout is held back")
     scene.api.kubectl("scale", "delayedtopic", scene.topic, f"--namespace={scene.namespace}", "--replicas=4")

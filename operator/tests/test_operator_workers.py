@@ -225,7 +225,7 @@ def test_a_new_password_replaces_the_pods_and_waits_its_turn() -> None:
 
 def test_a_rollout_that_is_held_back_is_said_and_not_as_declared() -> None:
     world = made()
-    world.edit(rebalance={"protocol": "consumer"})
+    world.edit(rebalance={"protocol": "Consumer"})
     world.may_roll = False
     world.settle()
     said = world.condition(Condition.WORKERS_READY)
@@ -237,7 +237,7 @@ def test_a_rollout_that_is_held_back_is_said_and_not_as_declared() -> None:
 def test_workers_are_scaled_while_a_rollout_waits_its_turn(replicas: int) -> None:
     world = made(workers={"replicas": 3})
     before = copy.deepcopy(stateful_set(world)["spec"])
-    world.edit(rebalance={"protocol": "consumer"}, workers={"replicas": replicas})
+    world.edit(rebalance={"protocol": "Consumer"}, workers={"replicas": replicas})
     world.may_roll = False
     world.settle()
     assert stateful_set(world)["spec"] == {**before, "replicas": replicas}
@@ -269,7 +269,7 @@ def test_rollouts_that_are_stuck_stop_nobody_elses() -> None:
 
 def test_another_protocol_replaces_the_pods() -> None:
     world = made()
-    world.edit(rebalance={"protocol": "consumer"})
+    world.edit(rebalance={"protocol": "Consumer"})
     world.settle()
     assert any(isinstance(a, ApplyChild) and a.rolls for a in world.done)
 

@@ -33,6 +33,8 @@ def run(tmp_path: Path, config: object, *, connection: bool = True) -> tuple[int
         ({"topics": ["a", "a"]}, "each only once"),
         ({"topics": ["a/b"]}, "must consist of letters"),
         ({**GOOD, "protocol": "eager"}, "protocol must be classic or consumer"),
+        ({**GOOD, "assignor": "Uniform"}, "assignor must be Range or RoundRobin or Sticky with protocol classic"),
+        ({**GOOD, "protocol": "consumer", "assignor": "Sticky"}, "assignor must be Uniform or Range with protocol"),
         ({**GOOD, "guarantee": "AtMostOnce"}, "guarantee must be AtLeastOnce or ExactlyOnce"),
         ({"topics": ["a", "b"], "guarantee": "ExactlyOnce"}, "one front topic with guarantee ExactlyOnce"),
         ({**GOOD, "http_port": True}, "http_port must be of type int"),

@@ -1,6 +1,7 @@
 """Rebalances, and what a commit says to the worker that comes after. Kills and zombies are rows of faults/."""
 
 import time
+from typing import Any
 
 import pytest
 from delayed_topics_core.names import CLOCK_TOPIC
@@ -14,20 +15,25 @@ pytestmark = pytest.mark.broker
 
 
 @pytest.mark.parametrize(
-    ("protocol", "guarantee"),
+    ("protocol", "assignor", "guarantee"),
     [
-        ("classic", "ExactlyOnce"),
-        ("consumer", "AtLeastOnce"),
-        pytest.param("classic", "AtLeastOnce", marks=pytest.mark.slow),
-        pytest.param("consumer", "ExactlyOnce", marks=pytest.mark.slow),
+        ("classic", "Range", "ExactlyOnce"),
+        ("classic", "Sticky", "AtLeastOnce"),
+        ("consumer", "Uniform", "AtLeastOnce"),
+        pytest.param("classic", "Range", "AtLeastOnce", marks=pytest.mark.slow),
+        pytest.param("classic", "RoundRobin", "AtLeastOnce", marks=pytest.mark.slow),
+        pytest.param("classic", "Sticky", "ExactlyOnce", marks=pytest.mark.slow),
+        pytest.param("consumer", "Uniform", "ExactlyOnce", marks=pytest.mark.slow),
+        pytest.param("consumer", "Range", "AtLeastOnce", marks=pytest.mark.slow),
     ],
 )
-def test_members_come_and_go(world: World, protocol: str, guarantee: str) -> None:
+def test_members_come_and_go(world: World, protocol: str, assignor: str, guarantee: str) -> None:
     orders = world.declare((0, 1, 2), front_partitions=4, partitions=6)
-    world.start(orders, member="orders-0", protocol=protocol, guarantee=guarantee)
+    config: dict[str, Any] = {"protocol": protocol, "assignor": assignor, "guarantee": guarantee}
+    world.start(orders, member="orders-0", **config)
     with steady_load(orders) as sent:
         time.sleep(1)
-        second = world.start(orders, member="orders-1", protocol=protocol, guarantee=guarantee)
+        second = world.start(orders, member="orders-1", **config)
         time.sleep(2)
         assert second.terminate() == 0
         time.sleep(1)

@@ -1,6 +1,6 @@
 """DelayedTopic, spec: what a team writes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Strict
@@ -19,7 +19,17 @@ Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 ConnectionKind = Literal["ClusterKafkaConnection", "KafkaConnection"]
 DeletionPolicy = Literal["Retain", "Delete"]
 Guarantee = Literal["AtLeastOnce", "ExactlyOnce"]
-RebalanceProtocol = Literal["classic", "consumer"]
+RebalanceProtocol = Literal["Classic", "Consumer"]
+Assignor = Literal["Range", "RoundRobin", "Sticky", "Uniform"]
+ASSIGNORS: Mapping[RebalanceProtocol, tuple[Assignor, ...]] = {
+    "Classic": ("Range", "RoundRobin", "Sticky"),
+    "Consumer": ("Uniform", "Range"),
+}
+"""Those of each protocol; the first is the default."""
+
+
+def _one_of(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 _TOO_LONG = f"must have at most {MAX_TOPIC_LENGTH} characters: Kafka allows 249 and '.delays' is appended"
@@ -76,8 +86,30 @@ class DeadLetter(Spec):
 class Rebalance(Spec):
     """How partitions are shared out among workers."""
 
-    protocol: RebalanceProtocol = "classic"
-    """Kafka's rebalance protocol: `classic`, or `consumer` (KIP-848, brokers 4.0 or newer). Changing it rolls the workers."""
+    rules: ClassVar = (
+        Rule(
+            cel=(
+                "!has(self.assignor) || ("
+                + " || ".join(
+                    f"self.protocol == '{protocol}' && self.assignor in {list(assignors)}"
+                    for protocol, assignors in ASSIGNORS.items()
+                )
+                + ")"
+            ),
+            message="assignor must be "
+            + ", and ".join(
+                f"{_one_of(assignors)} with protocol {protocol}" for protocol, assignors in ASSIGNORS.items()
+            ),
+            field_path=".assignor",
+        ),
+    )
+
+    protocol: RebalanceProtocol = "Classic"
+    """Kafka's rebalance protocol: `Classic`, or `Consumer` (KIP-848, brokers 4.0 or newer). Changing it rolls the workers."""
+    assignor: Assignor | None = None
+    """Who gets which partition. With `Classic`: `Range` unless set, `RoundRobin`, or `Sticky`, by which partitions that stay where they are
+    are not interrupted. With `Consumer`: `Uniform` unless set, or `Range`. From and to `Sticky` all workers stop before they start again,
+    others are replaced one by one."""
 
 
 class WorkerTemplate(Spec):

@@ -77,7 +77,7 @@ class RebalanceRecord(Status):
     """A rebalance: a generation of the consumer group in which partitions of the delayed topic went to another worker."""
 
     generation: int
-    """Of the group, as Kafka counts them; with the protocol `consumer` its epoch."""
+    """Of the group, as Kafka counts them; with the protocol `Consumer` its epoch."""
     reason: str
     """Why: `WorkerJoined`, `WorkerLeft`, `WorkerLost` (it was killed, or cut off for longer than its session),
     `TopicChanged` or `Unknown`."""
@@ -100,7 +100,9 @@ class RebalanceStatus(Status):
     state: GroupState
     """The group's state."""
     protocol: str | None = None
-    """The protocol in use, `classic` or `consumer`."""
+    """The protocol in use, `Classic` or `Consumer`."""
+    assignor: str | None = None
+    """Kafka's name of the assignor in use, as `range` or `cooperative-sticky`."""
     members: Annotated[tuple[GroupMember, ...], Field(max_length=MAX_MEMBERS)] = ()
     """The first 50 members, by name."""
     member_count: int = 0

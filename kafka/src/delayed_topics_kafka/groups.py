@@ -106,6 +106,7 @@ def _group_info(described: ConsumerGroupDescription) -> GroupInfo:
         group=described.group_id,
         state=_camel(described.state.name),
         protocol=described.type.name.lower(),
+        assignor=described.partition_assignor or "",
         members=tuple(_member(member) for member in described.members),
     )
 

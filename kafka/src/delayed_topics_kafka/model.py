@@ -71,13 +71,14 @@ class GroupInfo:
     """`state` as Kafka spells it: Stable, PreparingRebalance, CompletingRebalance, Empty, Dead, Unknown.
 
     A group that doesn't exist is Dead. Under the consumer protocol a rebalance under way shows as Unknown: `settled` tells
-    whether every member has what it shall have.
+    whether every member has what it shall have. `assignor`: as Kafka names it; empty while there is none.
     """
 
     group: str
     state: str
     protocol: str
     members: tuple[GroupMember, ...]
+    assignor: str = ""
 
     @property
     def settled(self) -> bool:

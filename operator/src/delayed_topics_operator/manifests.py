@@ -162,7 +162,8 @@ def worker_config(wanted: Wanted) -> str:
         "topics": [wanted.names.front],
         "http_port": HTTP_PORT,
         "window_bytes": window_bytes,
-        "protocol": wanted.protocol,
+        "protocol": wanted.protocol.lower(),
+        "assignor": wanted.assignor,
         "guarantee": wanted.guarantee,
         "commit_interval_ms": COMMIT_INTERVAL_MS,
     }

@@ -11,6 +11,7 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import Claim, LayoutRecord, Owner, TopicsRecord
 from delayed_topics_crds import DelayedTopicStatus, Grant
 from delayed_topics_crds.delayed_topic import (
+    Assignor,
     Compression,
     DeletionPolicy,
     Guarantee,
@@ -42,6 +43,7 @@ class Wanted:
     replicas: int
     template: WorkerTemplate
     protocol: RebalanceProtocol
+    assignor: Assignor
     guarantee: Guarantee
     compression: Compression
     deletion_policy: DeletionPolicy

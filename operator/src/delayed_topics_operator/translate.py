@@ -11,7 +11,7 @@ from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import Owner
 from delayed_topics_crds import DelayedTopic
 from delayed_topics_crds.common import StatusBase
-from delayed_topics_crds.delayed_topic import WorkerTemplate
+from delayed_topics_crds.delayed_topic import ASSIGNORS, WorkerTemplate
 from pydantic import ValidationError
 
 from delayed_topics_operator.errors import SpecInvalid
@@ -76,6 +76,7 @@ def wanted(resource: DelayedTopic) -> Wanted:
         replicas=spec.workers.replicas,
         template=spec.workers.template or WorkerTemplate(),
         protocol=spec.rebalance.protocol,
+        assignor=spec.rebalance.assignor or ASSIGNORS[spec.rebalance.protocol][0],
         guarantee=spec.guarantee,
         compression=spec.compression,
         deletion_policy=spec.deletion_policy,

@@ -90,6 +90,7 @@ class Kafka:
     topics: dict[str, Topic] = field(default_factory=dict)
     committed: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
     members: dict[str, tuple[GroupMember, ...]] = field(default_factory=dict)
+    assignors: dict[str, str] = field(default_factory=dict)
     registry: RegistryState = field(default_factory=RegistryState)
     brokers: int = 3
     made: int = 0
@@ -336,6 +337,7 @@ class World:
                 state="Stable" if members else "Empty" if names.group in kafka.committed else "Dead",
                 protocol="classic",
                 members=members,
+                assignor=kafka.assignors.get(names.group, "") if members else "",
             ),
             news=self.news,
             refused=kafka.refused,

@@ -32,8 +32,8 @@ EXIT_CONFIG = 2
     type=click.Path(path_type=Path),
     default=Path("/etc/delayed-topics/worker.json"),
     show_default=True,
-    help="JSON with topics, http_port, window_bytes, protocol (classic or consumer), guarantee (AtLeastOnce or ExactlyOnce) "
-    "and commit_interval_ms.",
+    help="JSON with topics, http_port, window_bytes, protocol (classic or consumer), assignor (Range, RoundRobin or Sticky; "
+    "with consumer Uniform or Range), guarantee (AtLeastOnce or ExactlyOnce) and commit_interval_ms.",
 )
 @click.option(
     "--connection",

@@ -35,7 +35,6 @@ ASIDE: dict[str, Any] = {
 """For the clients of registry, events and topic watch."""
 
 _STATIC_CLASSIC: dict[str, Any] = {
-    "partition.assignment.strategy": "range",  # the only one that switches to `consumer` and back while running
     "session.timeout.ms": SESSION_TIMEOUT_MS,
     "heartbeat.interval.ms": 2000,
 }
@@ -48,11 +47,13 @@ def librdkafka() -> str:
 
 
 def consumer_properties(
-    connection: Connection, *, group: str, member: str, protocol: Protocol, hurried: bool
+    connection: Connection, *, group: str, member: str, protocol: Protocol, assignor: str, hurried: bool
 ) -> Properties:
     """A static member under classic: a restart within the session costs no rebalance. Under `consumer` a static member
     that was killed is refused for 42 s, so there it is a dynamic one. `hurried`: some records are due when they come in."""
-    own = {**_STATIC_CLASSIC, "group.instance.id": member} if protocol == "classic" else {}
+    own = {"group.remote.assignor": assignor}
+    if protocol == "classic":
+        own = {**_STATIC_CLASSIC, "partition.assignment.strategy": assignor, "group.instance.id": member}
     return _properties(
         {
             **connection.client_config(),

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from delayed_topics_core.errors import IllegalTopicName
 from delayed_topics_core.names import check_topic_name
@@ -12,6 +12,12 @@ from delayed_topics_core.names import check_topic_name
 from delayed_topics_worker.errors import ConfigInvalid
 
 Protocol = Literal["classic", "consumer"]
+ASSIGNORS: Final[Mapping[Protocol, Mapping[str, str]]] = {
+    # With both in their lists, members change from one to the other while they run, and from both to the newer protocol and back.
+    "classic": {"Range": "range,roundrobin", "RoundRobin": "roundrobin,range", "Sticky": "cooperative-sticky"},
+    "consumer": {"Uniform": "uniform", "Range": "range"},
+}
+"""What Kafka's client is told, by the name of the resource; the first is the default."""
 Guarantee = Literal["AtLeastOnce", "ExactlyOnce"]
 
 LEAST_WINDOW_BYTES = 1 << 20
@@ -19,13 +25,14 @@ LEAST_WINDOW_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerConfig:
-    """`topics`: front topics. `window_bytes`: memory for records that are held; a few batches more may come before it is noticed.
-    `commit_interval_ms`: how long copies go uncommitted."""
+    """`topics`: front topics. `assignor`: as ASSIGNORS names it; empty: the first. `window_bytes`: memory for records that are held; a few
+    batches more may come before it is noticed. `commit_interval_ms`: how long copies go uncommitted."""
 
     topics: tuple[str, ...]
     http_port: int = 8080
     window_bytes: int = 64 << 20
     protocol: Protocol = "classic"
+    assignor: str = ""
     guarantee: Guarantee = "AtLeastOnce"
     commit_interval_ms: int = 100
 
@@ -39,6 +46,11 @@ class WorkerConfig:
                 raise ConfigInvalid(str(e)) from e
         if self.protocol not in get_args(Protocol):
             raise ConfigInvalid(f"protocol must be {' or '.join(get_args(Protocol))}, it is {self.protocol!r}")
+        assignors = ASSIGNORS[self.protocol]
+        if self.assignor not in ("", *assignors):
+            raise ConfigInvalid(
+                f"assignor must be {' or '.join(assignors)} with protocol {self.protocol}, it is {self.assignor!r}"
+            )
         if self.guarantee not in get_args(Guarantee):
             raise ConfigInvalid(f"guarantee must be {' or '.join(get_args(Guarantee))}, it is {self.guarantee!r}")
         if self.guarantee == "ExactlyOnce" and len(self.topics) > 1:
@@ -50,6 +62,12 @@ class WorkerConfig:
         _check_range(
             "commit_interval_ms", self.commit_interval_ms, 1, 500
         )  # half of what the fence allows between commits
+
+    @property
+    def client_assignor(self) -> str:
+        """For the client's setting."""
+        assignors = ASSIGNORS[self.protocol]
+        return assignors[self.assignor or next(iter(assignors))]
 
     @classmethod
     def read(cls, path: Path) -> "WorkerConfig":
@@ -74,6 +92,7 @@ class WorkerConfig:
             "http_port": int,
             "window_bytes": int,
             "protocol": str,
+            "assignor": str,
             "guarantee": str,
             "commit_interval_ms": int,
         }

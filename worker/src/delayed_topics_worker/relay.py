@@ -276,6 +276,7 @@ class Relay:
             group=self._group,
             member=self._member,
             protocol=self._config.protocol,
+            assignor=self._config.client_assignor,
             hurried=self._hurried,
         )
         engine.subscribe(topics, consumer)

@@ -25,7 +25,8 @@ def rebalance_status(before: RebalanceStatus | None, group: model.GroupInfo, new
     members = sorted(group.members, key=lambda m: m.client_id)
     return RebalanceStatus(
         state=state,
-        protocol=group.protocol.lower() if group.members else None,
+        protocol=group.protocol.capitalize() if group.members else None,
+        assignor=(group.assignor or before.assignor) if group.members else None,
         members=tuple(GroupMember(name=m.client_id, partitions=_assigned(m)) for m in members[:MAX_MEMBERS]),
         member_count=len(members),
         count=before.count + len(fresh),

@@ -12,6 +12,7 @@ from delayed_topics_operator.gateways.kube import FIELD_MANAGER, of_quota
 from delayed_topics_operator.observation import Manifest, Observation, Subject, Usable
 from delayed_topics_operator.plan import Action, ApplyChild, DeleteChild, FenceWorkers, Finding, Said, ScaleWorkers
 from delayed_topics_operator.pods import hindrance, told
+from delayed_topics_operator.reconcile.assignor import mixes, stop_first
 from delayed_topics_operator.reconcile.target import record, target
 
 ROLL_WAKE_SECONDS = 2.0
@@ -47,7 +48,12 @@ def check(o: Observation) -> Finding:
     if strangers:
         return Finding(conditions={Condition.WORKERS_READY: _strange(strangers[0])})
     actions = tuple(action for m in wanted if (action := _action(o, m)) is not None)
-    held_back = any(isinstance(a, ApplyChild) and a.rolls for a in actions) and not o.may_roll
+    if live is not None and not mixes(o) and (stopping := stop_first(o, live)) is not None:
+        return stopping
+    starts = (
+        live is not None and not live["spec"]["replicas"] and o.wanted.replicas > 0
+    )  # there are none to be replaced
+    held_back = any(isinstance(a, ApplyChild) and a.rolls for a in actions) and not o.may_roll and not starts
     if held_back:
         actions = (*(a for a in actions if not _of_pods(a)), *_scaling(o, live))
     said = _waits(o) if held_back else _said(o, live)
