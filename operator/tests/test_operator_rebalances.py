@@ -1,17 +1,20 @@
 """What the status says of rebalances: each is counted once, whoever was away meanwhile, and nothing is written when nothing changed."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from delayed_topics_core.reasons import Condition
 from delayed_topics_core.rebalances import Rebalance
 from delayed_topics_crds import MAX_RECENT, RebalanceStatus
 from delayed_topics_kafka.model import GroupInfo, GroupMember
 from delayed_topics_operator.eventlog import WorkerNews
-from delayed_topics_operator.reconcile.rebalances import rebalance_status
+from delayed_topics_operator.reconcile.rebalances import ended_slowly, rebalance_status, slow
+from delayed_topics_operator_testing.world import World, member, resource
 
 MINUTE_MS = 60_000
+NOW = datetime(1970, 1, 1, 2, tzinfo=UTC)
 
 
 def rebalance(generation: int, **fields: Any) -> Rebalance:
@@ -42,7 +45,7 @@ def seen(before: RebalanceStatus | None, *told: Rebalance, settled: bool = True)
     group = GroupInfo(
         group="g", state="Stable" if settled else "PreparingRebalance", protocol="classic", members=(member,)
     )
-    return rebalance_status(before, group, WorkerNews(rebalances=told))
+    return rebalance_status(before, group, WorkerNews(rebalances=told), now=NOW)
 
 
 def generations(status: RebalanceStatus) -> list[int]:
@@ -108,3 +111,59 @@ def test_a_group_that_was_made_again_begins_to_count_generations_anew() -> None:
     status = seen(status, rebalance(57), again)
     assert (status.count, generations(status)) == (2, [1, 57])
     assert seen(status, rebalance(57), again) == status
+
+
+def slow_ones(before: RebalanceStatus | None, after: RebalanceStatus) -> list[int]:
+    return [record.generation for record in ended_slowly(before, after, slow_seconds=30)]
+
+
+def test_one_that_took_too_long_is_told_once_when_it_has_ended() -> None:
+    first = seen(None, rebalance(1))
+    slowly = rebalance(2, ended_at_ms=2 * MINUTE_MS + 30_001)
+    under_way = seen(first, rebalance(1), replace(slowly, ended_at_ms=None))
+    assert slow_ones(first, under_way) == []
+    ended = seen(under_way, rebalance(1), slowly)
+    assert slow_ones(under_way, ended) == [2]
+    assert slow_ones(first, ended) == [2]
+    assert slow_ones(ended, seen(ended, rebalance(1), slowly, rebalance(3))) == []
+    assert slow_ones(None, ended) == [], "what was told of a resource that is gone"
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_one_that_is_under_way_for_too_long_is_said(settled: bool) -> None:
+    """While the group has not agreed, and while what it has agreed on is not served."""
+    began = NOW - timedelta(seconds=10)
+    told = (rebalance(1, started_at_ms=int(began.timestamp()) * 1000, ended_at_ms=None),) if settled else ()
+    status = seen(None, *told, settled=settled)
+    since = began if settled else NOW
+    assert slow(status, now=since + timedelta(seconds=30), slow_seconds=30) is None
+    assert "slowSeconds" in (slow(status, now=since + timedelta(seconds=31), slow_seconds=30) or "")
+    later = seen(status, *told, settled=settled)
+    assert later == status, "since when it is known stays"
+    ended = [replace(one, ended_at_ms=one.started_at_ms + 40_000) for one in told]
+    assert slow(seen(status, *ended), now=NOW + timedelta(days=1), slow_seconds=30) is None
+
+
+def test_a_slow_rebalance_raises_an_alarm_until_it_has_ended_and_an_event_tells_how_long_it_took() -> None:
+    world = World(resource(rebalance={"slowSeconds": 5}))
+    world.settle()
+    world.workers_come_up()
+    world.kafka.members[f"delayedtopics.{world.owner.name}"] = (member(f"{world.name}-0"),)
+    began_at_ms = int(world.now.timestamp() * 1000)
+    under_way = rebalance(1, started_at_ms=began_at_ms, ended_at_ms=None)
+    world.news = WorkerNews(rebalances=(under_way,))
+    assert world.settle().wake_seconds == 5
+
+    world.later(6)
+    world.settle()
+
+    said = world.condition(Condition.ALARM)
+    assert (said.status, said.reason) == ("True", "RebalanceSlow")
+    assert world.condition(Condition.READY).reason == "RebalanceSlow"
+
+    world.news = WorkerNews(rebalances=(replace(under_way, ended_at_ms=began_at_ms + 6_700),))
+    (told,) = world.settle().notices
+
+    assert (told.type, told.reason, "took 6.7 s" in told.message) == ("Warning", "RebalanceSlow", True)
+    assert world.condition(Condition.ALARM).status == "False"
+    assert world.settle().notices == ()

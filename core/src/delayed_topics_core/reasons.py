@@ -1,6 +1,10 @@
 """Every condition type, condition reason and dead-letter reason, declared once. docs/operations.md explains each."""
 
 from enum import StrEnum
+from typing import Final
+
+EXIT_PROTOCOL_REFUSED: Final = 3
+"""A worker's exit code where Kafka hasn't the rebalance protocol or the assignor that it was told."""
 
 
 class DeadLetterReason(StrEnum):
@@ -76,7 +80,9 @@ class Reason(StrEnum):
     WORKERS_STARTING = "WorkersStarting"
     WORKERS_FAILING = "WorkersFailing"
     SCALED_TO_ZERO = "ScaledToZero"
+    PROTOCOL_REFUSED = "ProtocolRefused"
     NOT_RELEASING = "NotReleasing"
+    REBALANCE_SLOW = "RebalanceSlow"
     COMMIT_MISSING = "CommitMissing"
     RECORDS_REMOVED = "RecordsRemoved"
     TARGET_UNAVAILABLE = "TargetUnavailable"

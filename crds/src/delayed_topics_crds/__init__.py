@@ -26,6 +26,7 @@ from delayed_topics_crds.delayed_topic_status import (
     LayoutStatus,
     RebalanceRecord,
     RebalanceStatus,
+    RefusedProtocol,
     TopicStatus,
     WorkersStatus,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "QuotaUsed",
     "RebalanceRecord",
     "RebalanceStatus",
+    "RefusedProtocol",
     "Resource",
     "TemplateGrant",
     "TopicStatus",

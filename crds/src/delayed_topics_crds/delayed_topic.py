@@ -110,6 +110,8 @@ class Rebalance(Spec):
     """Who gets which partition. With `Classic`: `Range` unless set, `RoundRobin`, or `Sticky`, by which partitions that stay where they are
     are not interrupted. With `Consumer`: `Uniform` unless set, or `Range`. From and to `Sticky` all workers stop before they start again,
     others are replaced one by one."""
+    slow_seconds: Annotated[int, Limits(1, 3600, "seconds")] = 30
+    """A rebalance that takes longer raises the alarm `RebalanceSlow`, in seconds."""
 
 
 class WorkerTemplate(Spec):

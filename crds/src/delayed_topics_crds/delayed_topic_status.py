@@ -94,6 +94,15 @@ class RebalanceRecord(Status):
     """Other workers that have partitions."""
 
 
+class RefusedProtocol(Status):
+    """Kafka refuses the rebalance protocol of the spec, or its assignor. The workers have `Classic` with `Range` until the spec changes."""
+
+    generation: int
+    """Of the resource, whose spec asks for it."""
+    message: str
+    """Why, as a worker said it."""
+
+
 class RebalanceStatus(Status):
     """The consumer group of the workers."""
 
@@ -107,6 +116,10 @@ class RebalanceStatus(Status):
     """The first 50 members, by name."""
     member_count: int = 0
     """How many members there are in all."""
+    rebalancing_since: Time | None = None
+    """Since when the state is `Rebalancing`; unset otherwise."""
+    refused: RefusedProtocol | None = None
+    """Set while the workers have another protocol than the spec asks for."""
     count: int = 0
     """How many rebalances there have been."""
     recent: Annotated[tuple[RebalanceRecord, ...], Field(max_length=MAX_RECENT)] = ()

@@ -269,6 +269,7 @@ def _container(subject: Subject, wanted: Wanted, pods: PodSettings) -> Manifest:
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
             {"name": "DELAYED_TOPIC_OWNER", "value": str(subject.owner)},
         ],
+        "terminationMessagePolicy": "FallbackToLogsOnError",  # its last line says why
         "ports": [{"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}],
         "volumeMounts": [{"name": "settings", "mountPath": "/etc/delayed-topics", "readOnly": True}],
         "resources": _resources(wanted),

@@ -9,7 +9,7 @@ from delayed_topics_core.layout import LayoutSpec
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import Claim, LayoutRecord, Owner, TopicsRecord
-from delayed_topics_crds import DelayedTopicStatus, Grant
+from delayed_topics_crds import DelayedTopicStatus, Grant, RefusedProtocol
 from delayed_topics_crds.delayed_topic import (
     Assignor,
     Compression,
@@ -44,6 +44,7 @@ class Wanted:
     template: WorkerTemplate
     protocol: RebalanceProtocol
     assignor: Assignor
+    slow_seconds: int
     guarantee: Guarantee
     compression: Compression
     deletion_policy: DeletionPolicy
@@ -169,6 +170,7 @@ class Observation:
 
     `worker_pods`, `warnings`: while not all workers are ready, their pods by name, and Events that may say what keeps them.
     `others`: what the rest of its namespace has by its connection. `own`: what it was let have before. `beyond`: see `reconcile.quota`.
+    `refused_protocol`: see `reconcile.protocol`.
     `audits`: those that were made for its schedule. `vanished`: names of pods beyond the wanted replicas that there were at the
     last look and are no more.
     """
@@ -185,6 +187,7 @@ class Observation:
     others: Amount = field(default_factory=Amount)
     own: Amount = field(default_factory=Amount)
     beyond: Beyond = Beyond()
+    refused_protocol: RefusedProtocol | None = None
     audits: tuple[Manifest, ...] = ()
     vanished: tuple[str, ...] = ()
     worker_pods: tuple[Manifest, ...] = ()

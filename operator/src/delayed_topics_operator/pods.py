@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from delayed_topics_core.reasons import EXIT_PROTOCOL_REFUSED
+
 Manifest = dict[str, Any]
 
 _IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
@@ -17,6 +19,7 @@ _STUCK = _IMAGE_REASONS | frozenset(
 """Reasons of a waiting container that somebody has to do something about."""
 _TELLING = frozenset({"FailedCreate", "FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume"})
 """Reasons of Events about what no status says."""
+MAX_WORDS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +57,20 @@ def _ending(pod: Manifest, container: Manifest) -> Obstacle | None:
     last = next((terminated for terminated in states if terminated), None)
     if last is None or container.get("ready"):
         return None
-    said = [str(last[key]).strip() for key in ("reason", "message") if last.get(key)]
+    said = [words for words in (str(last.get("reason") or ""), _words(last)) if words]
     message = (
         f"pod {pod['metadata']['name']}: container {container['name']} ended with exit code {last.get('exitCode')}"
     )
     return Obstacle(
         about="memory" if last.get("reason") == "OOMKilled" else "other", message=": ".join([message, *said])
     )
+
+
+def protocol_refusal(pod: Manifest) -> str | None:
+    """What a worker said that has ended since Kafka hasn't its rebalance protocol."""
+    endings = ((c.get(state) or {}).get("terminated") for c in _containers(pod) for state in ("state", "lastState"))
+    refused = next((ending for ending in endings if ending and ending.get("exitCode") == EXIT_PROTOCOL_REFUSED), None)
+    return None if refused is None else _words(refused) or "Kafka refuses the rebalance protocol"
 
 
 def silent(pod: Manifest) -> bool:
@@ -78,6 +88,12 @@ def told(events: Iterable[Manifest]) -> Obstacle | None:
         return None
     about = newest["involvedObject"]
     return Obstacle(about="other", message=f"{about['kind']} {about['name']}: {newest['reason']}: {newest['message']}")
+
+
+def _words(ending: Manifest) -> str:
+    """The last line that a container wrote."""
+    lines = str(ending.get("message") or "").strip().splitlines()
+    return lines[-1].removeprefix("Error: ")[:MAX_WORDS] if lines else ""
 
 
 def _containers(pod: Manifest) -> list[Manifest]:

@@ -77,6 +77,7 @@ def wanted(resource: DelayedTopic) -> Wanted:
         template=spec.workers.template or WorkerTemplate(),
         protocol=spec.rebalance.protocol,
         assignor=spec.rebalance.assignor or ASSIGNORS[spec.rebalance.protocol][0],
+        slow_seconds=spec.rebalance.slow_seconds,
         guarantee=spec.guarantee,
         compression=spec.compression,
         deletion_policy=spec.deletion_policy,

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import click
 from delayed_topics_core.errors import DelayedTopicsError
+from delayed_topics_core.reasons import EXIT_PROTOCOL_REFUSED
 from delayed_topics_kafka.clock import boot_seconds
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import ConnectionInvalid
 
 from delayed_topics_worker.config import WorkerConfig
-from delayed_topics_worker.errors import ConfigInvalid
+from delayed_topics_worker.errors import ConfigInvalid, ProtocolRefused
 from delayed_topics_worker.log import set_up
 from delayed_topics_worker.metrics import Metrics
 from delayed_topics_worker.relay import Relay
@@ -52,7 +53,8 @@ def main(config_path: Path, connection_path: Path) -> None:
     name is POD_NAME, or the host's name. With DELAYED_TOPIC_OWNER, as the registry writes it (cluster/namespace/name), it serves
     nothing that has gone over to another owner. Serves /livez, /readyz, /metrics and /status.
 
-    Exit code 0 after SIGTERM, 2 for a configuration that can't be used, 1 when Kafka has shut this member out for good.
+    Exit code 0 after SIGTERM, 2 for a configuration that can't be used, 3 when Kafka hasn't the rebalance protocol or the assignor,
+    1 when it has shut this member out for good.
     """
     _on_stop(sys.exit)  # nothing is taken yet; the first process of a container would not be ended by the signal itself
     set_up()
@@ -63,7 +65,7 @@ def main(config_path: Path, connection_path: Path) -> None:
         sys.exit(EXIT_CONFIG)
     except DelayedTopicsError as e:
         click.echo(f"Error: {e}", err=True)
-        sys.exit(EXIT_FAILED)
+        sys.exit(EXIT_PROTOCOL_REFUSED if isinstance(e, ProtocolRefused) else EXIT_FAILED)
 
 
 def _run(config_path: Path, connection_path: Path) -> None:

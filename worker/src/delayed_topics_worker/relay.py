@@ -26,7 +26,7 @@ from delayed_topics_worker.clients import (
 )
 from delayed_topics_worker.committed import CommittedReader
 from delayed_topics_worker.config import WorkerConfig
-from delayed_topics_worker.errors import ClientFatal, ConfigInvalid
+from delayed_topics_worker.errors import ClientFatal, ConfigInvalid, ProtocolRefused
 from delayed_topics_worker.group_watch import GroupWatch
 from delayed_topics_worker.happenings import (
     Assigned,
@@ -59,6 +59,7 @@ LEAVE_SECONDS: Final = 8.0
 MOST_FATAL: Final = 3
 FATAL_WITHIN_SECONDS: Final = 120.0
 CATCH_UP_SECONDS: Final = 2.0
+PROTOCOL_REFUSALS: Final = frozenset({"UNSUPPORTED_VERSION", "UNSUPPORTED_ASSIGNOR"})
 REFUSED_SECONDS: Final = 15.0
 """The client says every 5 s, whenever it asks for its topics, that they are refused."""
 
@@ -168,6 +169,8 @@ class Relay:
                 assignment.on_commit_unknown(happening)
             case Reported(error, topic, _):
                 self._note_report(error.name, error.text, topic)
+            case Fatal(error) if self._config.protocol == "consumer" and error.name in PROTOCOL_REFUSALS:
+                raise ProtocolRefused(self._config.client_assignor, error)
             case Fatal(error) | AssignmentFailed(error):
                 raise ClientFatal(f"a client was shut out for good: {error}")
             case ProducersReplaced():
@@ -317,10 +320,10 @@ class Relay:
     def _start_over(self, engine: Engine, assignment: Assignment, error: ClientFatal) -> None:
         """A static member that was cut off for longer than its session fences itself when it returns: Kafka has taken in
         its first try to join, whose answer was lost, when the second comes. Raises ClientFatal when it happens too often:
-        then it's another process of the same name."""
+        then it's another process of the same name; or ProtocolRefused, at once."""
         now = boot_seconds()
         self._fatal_at = [at for at in self._fatal_at if now - at < FATAL_WITHIN_SECONDS] + [now]
-        if len(self._fatal_at) > MOST_FATAL:
+        if isinstance(error, ProtocolRefused) or len(self._fatal_at) > MOST_FATAL:
             raise error
         log.warning("%s; joining again as a new client", error)
         self._lose_all(engine, assignment)

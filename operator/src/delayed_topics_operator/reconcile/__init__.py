@@ -17,6 +17,7 @@ from delayed_topics_operator.reconcile import (
     claim,
     deletion,
     layout,
+    protocol,
     quota,
     status,
     take_over,
@@ -45,7 +46,7 @@ def reconcile(o: Observation) -> Plan:
     """What is to be done next, and the status as it is before that."""
     if o.subject.deleting:
         return deletion.plan(o)
-    o = quota.limited(o)
+    o = protocol.settled(quota.limited(o))
     found = _found(o)
     if o.subject.plan_only:
         planned = Said(

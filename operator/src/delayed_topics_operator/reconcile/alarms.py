@@ -1,10 +1,12 @@
 """What do the workers say of themselves?"""
 
 from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_crds import RebalanceRecord
 
 from delayed_topics_operator.eventlog import RaisedAlarm
 from delayed_topics_operator.observation import Observation
-from delayed_topics_operator.plan import Finding, Said
+from delayed_topics_operator.plan import Finding, Notice, Said
+from delayed_topics_operator.reconcile import rebalances
 from delayed_topics_operator.reconcile.workers import workers_name
 
 REBALANCING_WAKE_SECONDS = 2.0
@@ -22,10 +24,28 @@ def check(o: Observation) -> Finding:
         (a for a in o.kafka.news.alarms if a.member in serving),
         key=lambda a: (reason_of(a) in HARMLESS, a.reason, a.member),
     )
-    rebalancing = not o.kafka.group.settled
+    rebalance, slow_seconds = rebalances.of(o, o.kafka), o.wanted.slow_seconds
+    said = _said(alarms)
+    slow = rebalances.slow(rebalance, now=o.now, slow_seconds=slow_seconds)
+    if slow is not None and (said.status == "False" or said.reason in HARMLESS):
+        said = Said(status="True", reason=Reason.REBALANCE_SLOW, message=slow)
+    ended = rebalances.ended_slowly(o.subject.status.rebalance, rebalance, slow_seconds=slow_seconds)
+    wake_seconds = REBALANCING_WAKE_SECONDS if not o.kafka.group.settled else None
+    if wake_seconds is None and slow is None and rebalances.under_way_since(rebalance) is not None:
+        wake_seconds = slow_seconds  # its end is told, its delay by nobody
     return Finding(
-        conditions={Condition.ALARM: _said(alarms)}, wake_seconds=REBALANCING_WAKE_SECONDS if rebalancing else None
+        conditions={Condition.ALARM: said},
+        notices=tuple(_slow_one(record, slow_seconds) for record in ended),
+        wake_seconds=wake_seconds,
     )
+
+
+def _slow_one(record: RebalanceRecord, slow_seconds: int) -> Notice:
+    message = (
+        f"the rebalance of generation {record.generation} ({record.reason}) took {(record.duration_ms or 0) / 1000:.1f} s, longer than "
+        f"spec.rebalance.slowSeconds ({slow_seconds} s): records of {record.moved_partitions} partitions waited meanwhile"
+    )
+    return Notice(type="Warning", reason=Reason.REBALANCE_SLOW, message=message)
 
 
 def reason_of(alarm: RaisedAlarm) -> Reason:

@@ -10,12 +10,52 @@ from delayed_topics_crds.delayed_topic_status import GroupState
 from delayed_topics_kafka import model
 
 from delayed_topics_operator.eventlog import WorkerNews
+from delayed_topics_operator.observation import KafkaView, Observation
 
 SAME_GENERATION = timedelta(minutes=10)
 """Generations of the same number further apart are of groups that were made one after the other."""
 
 
-def rebalance_status(before: RebalanceStatus | None, group: model.GroupInfo, news: WorkerNews) -> RebalanceStatus:
+def of(o: Observation, kafka: KafkaView) -> RebalanceStatus:
+    before = o.subject.status.rebalance
+    status = rebalance_status(before, kafka.group, kafka.news, now=o.now)
+    return status.model_copy(update={"refused": o.refused_protocol})
+
+
+def under_way_since(status: RebalanceStatus) -> datetime | None:
+    """None: no rebalance is under way."""
+    latest = status.recent[0] if status.recent else None
+    if status.state != "Stable" or latest is None or latest.duration_ms is not None:
+        return status.rebalancing_since
+    return latest.started_at  # the group has agreed, and not all of the partitions are served yet
+
+
+def slow(status: RebalanceStatus, *, now: datetime, slow_seconds: int) -> str | None:
+    """Of a rebalance that is under way for longer than that, in words."""
+    since = under_way_since(status)
+    if since is None or now - since <= timedelta(seconds=slow_seconds):
+        return None
+    return (
+        f"a rebalance is under way since {since:%H:%M:%S} UTC, for longer than spec.rebalance.slowSeconds ({slow_seconds} s): records of "
+        "the partitions that move wait meanwhile. See status.rebalance for who has what, and the workers' logs"
+    )
+
+
+def ended_slowly(before: RebalanceStatus | None, after: RebalanceStatus, *, slow_seconds: int) -> list[RebalanceRecord]:
+    """Those that have ended since, and took longer than that."""
+    if before is None:
+        return []  # of a resource that was there before
+    known = [record for record in before.recent if record.duration_ms is not None]
+    return [
+        record
+        for record in after.recent
+        if (record.duration_ms or 0) > slow_seconds * 1000 and not any(_same(record, other) for other in known)
+    ]
+
+
+def rebalance_status(
+    before: RebalanceStatus | None, group: model.GroupInfo, news: WorkerNews, *, now: datetime
+) -> RebalanceStatus:
     """Each rebalance is counted once, also those that happened while the operator was away. While one is under way nothing is added."""
     before = before or RebalanceStatus(state="Unknown")
     state: GroupState = "Empty" if not group.members else "Stable" if group.settled else "Rebalancing"
@@ -29,6 +69,7 @@ def rebalance_status(before: RebalanceStatus | None, group: model.GroupInfo, new
         assignor=(group.assignor or before.assignor) if group.members else None,
         members=tuple(GroupMember(name=m.client_id, partitions=_assigned(m)) for m in members[:MAX_MEMBERS]),
         member_count=len(members),
+        rebalancing_since=(before.rebalancing_since or now) if state == "Rebalancing" else None,
         count=before.count + len(fresh),
         recent=(*reversed(fresh), *known)[:MAX_RECENT],
     )

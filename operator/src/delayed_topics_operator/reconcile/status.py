@@ -20,8 +20,8 @@ from delayed_topics_operator import manifests
 from delayed_topics_operator.conditions import condition
 from delayed_topics_operator.observation import KafkaView, Observation
 from delayed_topics_operator.plan import Conditions, Said
+from delayed_topics_operator.reconcile import rebalances
 from delayed_topics_operator.reconcile.alarms import HARMLESS, REASONS
-from delayed_topics_operator.reconcile.rebalances import rebalance_status
 from delayed_topics_operator.reconcile.target import is_ours, names_of
 from delayed_topics_operator.reconcile.workers import workers_name
 
@@ -57,9 +57,7 @@ def of(o: Observation, said: Conditions) -> DelayedTopicStatus:
         layout=_layout(registered) if registered else before.layout,
         topics=_topics(o, kafka) if kafka and claimed else before.topics,
         workers=_workers(o),
-        rebalance=rebalance_status(before.rebalance, kafka.group, kafka.news)
-        if kafka and claimed
-        else before.rebalance,
+        rebalance=rebalances.of(o, kafka) if kafka and claimed else before.rebalance,
     )
 
 
@@ -104,8 +102,8 @@ def _ready(o: Observation, said: Mapping[Condition, Said]) -> Said:
         return Said(
             status="True", reason=Reason.PAUSED, message="spec.paused: nothing is released, records stay where they are"
         )
-    if o.beyond.workers is not None:
-        return Said(status="True", reason=Reason.GRANT_EXCEEDED, message=said[Condition.WORKERS_READY].message)
+    if o.beyond.workers is not None or o.refused_protocol is not None:
+        return said[Condition.WORKERS_READY]
     return Said(
         status="True",
         reason=Reason.AS_DECLARED,

@@ -25,6 +25,7 @@ WARNED = frozenset(
         Reason.TOPIC_MISSING,
         Reason.PARTITIONS_FOREIGN,
         Reason.WORKERS_FAILING,
+        Reason.PROTOCOL_REFUSED,
         Reason.KUBERNETES_REFUSED,
         Reason.QUOTA_EXCEEDED,
     }

@@ -5,6 +5,7 @@ from typing import Literal
 
 from delayed_topics_core.names import transactional_id
 from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_crds import RefusedProtocol
 
 from delayed_topics_operator import manifests
 from delayed_topics_operator.drift import drifted
@@ -169,6 +170,10 @@ def _said(o: Observation, live: Manifest | None) -> Said:
         message = f"{wanted} of {wanted} workers are ready"
         if o.beyond.workers is not None:
             return Said(status="True", reason=Reason.GRANT_EXCEEDED, message=f"{message}; {o.beyond.workers}")
+        if o.refused_protocol is not None:
+            return Said(
+                status="True", reason=Reason.PROTOCOL_REFUSED, message=f"{message}; {_fallback(o.refused_protocol)}"
+            )
         return Said(status="True", reason=Reason.AS_DECLARED, message=message)
     status = (live or {}).get("status") or {}
     ready = status.get("readyReplicas", 0) if live is not None and _current(live) else 0
@@ -190,6 +195,12 @@ def _said(o: Observation, live: Manifest | None) -> Said:
     waits = found.about == "room" and not overdue
     reason = Reason.QUOTA_EXCEEDED if of_quota(found.message) else Reason.WORKERS_FAILING
     return Said(status="False", reason=Reason.WORKERS_STARTING if waits else reason, message=message)
+
+
+def _fallback(refused: RefusedProtocol) -> str:
+    return (
+        f"they have protocol Classic with assignor Range: {refused.message}. Edit the resource to have it tried again"
+    )
 
 
 def all_ready(live: Manifest, wanted: int) -> bool:

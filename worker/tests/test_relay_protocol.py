@@ -1,0 +1,40 @@
+"""Kafka hasn't the rebalance protocol that a worker is told: it ends at once and says what it needs, and others are not disturbed."""
+
+from pathlib import Path
+
+import pytest
+from delayed_topics_core.reasons import EXIT_PROTOCOL_REFUSED
+from delayed_topics_devcluster.broker import PATIENT, Broker
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_worker_testing.world import World
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.mark.parametrize(
+    ("setting", "assignor"),
+    [
+        ({"group.coordinator.rebalance.protocols": "classic"}, "Uniform"),
+        pytest.param({"group.consumer.assignors": "uniform"}, "Range", marks=pytest.mark.slow),
+    ],
+)
+def test_a_worker_ends_where_kafka_has_not_its_protocol_or_assignor(
+    setting: dict[str, str], assignor: str, tmp_path: Path
+) -> None:
+    with (
+        Broker(settings={**PATIENT, **setting}) as broker,
+        World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as world,
+    ):
+        orders = world.declare((0,))
+        serving = world.start(orders, member="orders-0")
+
+        refused = world.start(orders, member="orders-1", protocol="consumer", assignor=assignor, ready=False)
+
+        assert refused.wait() == EXIT_PROTOCOL_REFUSED
+        *_, last = refused.evidence().splitlines()
+        assert last.startswith("Error: Kafka refuses the rebalance protocol consumer")
+        assert f"assignor {assignor.lower()}" in last
+        orders.produce(b"1")
+        orders.flush()
+        assert len(orders.ready(1)) == 1
+        assert serving.running
