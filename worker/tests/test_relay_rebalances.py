@@ -1,40 +1,31 @@
 """What workers write of their assignments tells every rebalance, as Kafka itself has noted the group's generations."""
 
-import base64
-import json
-import struct
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 from delayed_topics_core.events import Event
-from delayed_topics_core.rebalances import Rebalance, Rebalances
-from delayed_topics_devcluster.kafka import java_tool
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_worker import report
+from delayed_topics_worker_testing.generations import noted_by_kafka, owners_now, told
 from delayed_topics_worker_testing.running import running_relay
-from delayed_topics_worker_testing.world import Declared, World
+from delayed_topics_worker_testing.world import World
 
 pytestmark = pytest.mark.broker
-
-Owners = dict[tuple[str, int], str]
 
 
 def test_every_rebalance_of_the_classic_protocol_is_told_once_with_what_moved(world: World) -> None:
     orders = world.declare((0, 1, 2), front_partitions=4, partitions=6)
     first, second = (world.start(orders, member=f"orders-{n}") for n in range(2))
     world.start(orders, member="orders-2")
-    before = owners_now(world, orders)
+    before = owners_now(orders)
     assert len(before) == 10
     assert second.terminate() == 0
     first.kill()
-    wait_until(lambda: set(owners_now(world, orders).values()) == {"orders-2"}, what="one worker has everything")
-    wait_until(lambda: all(r.ended_at_ms for r in told(world, orders)), what="all of it is served")
+    wait_until(lambda: set(owners_now(orders).values()) == {"orders-2"}, what="one worker has everything")
+    wait_until(lambda: all(r.ended_at_ms for r in told(orders)), what="all of it is served")
 
-    found = told(world, orders)
+    found = told(orders)
 
-    assert [(r.generation, r.moved_partitions) for r in found] == list(noted_by_kafka(world, orders))
+    assert [(r.generation, r.moved_partitions) for r in found] == list(noted_by_kafka(orders))
     assert [r.reason for r in found[:3]] == ["WorkerJoined"] * 3
     left = len([owner for owner in before.values() if owner != "orders-2"])
     assert sum(r.moved_partitions for r in found[3:]) == left
@@ -47,20 +38,18 @@ def test_every_rebalance_of_the_classic_protocol_is_told_once_with_what_moved(wo
 def test_with_the_consumer_protocol_each_partition_that_has_another_worker_is_told(world: World) -> None:
     orders = world.declare((0, 1, 2), front_partitions=4, partitions=6)
     world.start(orders, member="orders-0", protocol="consumer")
-    alone = owners_now(world, orders)
+    alone = owners_now(orders)
     second = world.start(orders, member="orders-1", protocol="consumer")
-    wait_until(lambda: owners_now(world, orders).keys() == alone.keys(), what="each partition has a worker again")
-    shared = owners_now(world, orders)
+    wait_until(lambda: owners_now(orders).keys() == alone.keys(), what="each partition has a worker again")
+    shared = owners_now(orders)
     assert second.terminate() == 0
-    wait_until(lambda: owners_now(world, orders) == alone, what="the first one has everything again")
+    wait_until(lambda: owners_now(orders) == alone, what="the first one has everything again")
     moved = len([place for place in alone if alone[place] != shared[place]])
     assert moved
 
-    wait_until(
-        lambda: sum(r.moved_partitions for r in told(world, orders)) == len(alone) + 2 * moved, what="all is told"
-    )
+    wait_until(lambda: sum(r.moved_partitions for r in told(orders)) == len(alone) + 2 * moved, what="all is told")
 
-    found = told(world, orders)
+    found = told(orders)
     assert len({r.generation for r in found}) == len(found)
     assert [r.reason for r in found if r.moved_partitions] == sorted(r.reason for r in found)
     assert {r.reason for r in found} == {"WorkerJoined", "WorkerLeft"}
@@ -82,67 +71,3 @@ def test_what_a_worker_has_is_told_again_before_kafka_removes_the_event(
     details = [event.detail for event in repeated if event.kind == "assignment"]
     assert {tuple(d["places"]) for d in details} == {(f"{orders.names.front}[0]", f"{orders.names.delays}[0-1]")}
     assert [d.get("repeated", False) for d in details][:2] == [False, True]
-
-
-def told(world: World, orders: Declared) -> tuple[Rebalance, ...]:
-    found = Rebalances(keep=100)
-    with EventFollower(world.connection) as follower:
-        follower.catch_up(120, lambda event: found.add(event) if event.topic == orders.names.front else None)
-    return found.latest
-
-
-def owners_now(world: World, orders: Declared) -> Owners:
-    group: Any = world.admin.describe_groups([orders.record.group])[orders.record.group]
-    return {place: member.client_id for member in group.members for place in member.assignment}
-
-
-def noted_by_kafka(world: World, orders: Declared) -> Iterator[tuple[int, int]]:
-    """Generation, and the number of partitions that have another owner than before."""
-    printed = java_tool(
-        "org.apache.kafka.tools.consumer.ConsoleConsumer",
-        *(
-            "--bootstrap-server",
-            world.connection.bootstrap_servers,
-            "--topic",
-            "__consumer_offsets",
-            "--from-beginning",
-        ),
-        *("--formatter", "org.apache.kafka.tools.consumer.GroupMetadataMessageFormatter", "--timeout-ms", "5000"),
-    )
-    owners: Owners = {}
-    noted: dict[int, Owners] = {}
-    for record in json_of(printed):
-        if record["key"]["data"]["group"] == orders.record.group and (record["value"] or {}).get("data"):
-            value = record["value"]["data"]
-            noted[value["generation"]] = {
-                place: member["clientId"] for member in value["members"] for place in assigned(member["assignment"])
-            }
-    for generation, of_it in sorted(noted.items()):
-        if moved := len([place for place, owner in of_it.items() if owners.get(place) != owner]):
-            yield generation, moved
-        owners |= of_it
-
-
-def json_of(printed: str) -> Iterator[dict[str, Any]]:
-    """It prints one record after the other, without a line's end."""
-    decoder, at = json.JSONDecoder(), printed.find("{")
-    while at >= 0:
-        record, end = decoder.raw_decode(printed, at)
-        yield record
-        at = printed.find("{", end)
-
-
-def assigned(assignment: str) -> Iterator[tuple[str, int]]:
-    """ConsumerProtocolAssignment: a version, then topics with their partitions."""
-    data = base64.b64decode(assignment)
-    if not data:
-        return
-    (topics,) = struct.unpack_from(">i", data, 2)
-    at = 6
-    for _ in range(topics):
-        (length,) = struct.unpack_from(">h", data, at)
-        topic = data[at + 2 : at + 2 + length].decode()
-        (count,) = struct.unpack_from(">i", data, at + 2 + length)
-        at += 6 + length
-        yield from ((topic, partition) for partition in struct.unpack_from(f">{count}i", data, at))
-        at += 4 * count

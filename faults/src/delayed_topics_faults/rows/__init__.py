@@ -5,6 +5,7 @@ from delayed_topics_faults.rows.brokers import Away, BrokerDies
 from delayed_topics_faults.rows.clocks import Burst, Disagreeing, Jumps, Overload
 from delayed_topics_faults.rows.dead_letters import Large, NoDeadLetterTopic
 from delayed_topics_faults.rows.fuzz import Fuzz
+from delayed_topics_faults.rows.groups import Rebalanced, Switched
 from delayed_topics_faults.rows.memory import OutOfMemory
 from delayed_topics_faults.rows.neighbours import OneDeafTarget, OpenTransaction
 from delayed_topics_faults.rows.network import BadNetwork
@@ -21,6 +22,7 @@ ROWS: dict[str, type[Row]] = {
         *(Killed, Rolled, Zombie, OutOfMemory, OpenTransaction, FullBitmap),
         *(BrokerDies, BadNetwork, TargetTrouble, RecordsRemoved, TopicMadeAgain, Disagreeing, OffsetsGone, Away),
         *(OneDeafTarget, SentAlone, EndsInMarks, ManyPartitions, SlowRequests),
+        *(Rebalanced, Switched),
         *(Jumps, Burst, Overload, Fuzz),
         *(NoDeadLetterTopic, Failing, Large),
     )

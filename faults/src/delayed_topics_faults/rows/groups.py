@@ -1,0 +1,115 @@
+"""G: workers share the partitions anew, by each protocol and assignor."""
+
+import time
+from collections.abc import Mapping
+from itertools import count
+from random import Random
+from typing import Any, Final
+
+from delayed_topics_devcluster.errors import NotInTimeError
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker_testing.generations import noted_by_kafka, told
+from delayed_topics_worker_testing.process import WorkerProcess
+
+from delayed_topics_faults.row import Play, Row
+from delayed_topics_faults.stage import Stage, now_ms
+
+Setup = Mapping[str, Any]
+"""Of a worker: protocol and assignor."""
+
+RANGE: Final[Setup] = {"protocol": "classic", "assignor": "Range"}
+ROUND_ROBIN: Final[Setup] = {"protocol": "classic", "assignor": "RoundRobin"}
+STICKY: Final[Setup] = {"protocol": "classic", "assignor": "Sticky"}
+UNIFORM: Final[Setup] = {"protocol": "consumer", "assignor": "Uniform"}
+CONSUMER_RANGE: Final[Setup] = {"protocol": "consumer", "assignor": "Range"}
+MOST_WORKERS: Final = 4
+RECORDS, PER_SECOND = 10_000, 1_000
+TOLD_SECONDS: Final = 60.0
+
+
+class Rebalanced(Row):
+    name = "G1"
+    fault = "workers come, go and are killed, with each assignor in turn; each rebalance is told once"
+    setups: tuple[Setup, ...] = (RANGE, STICKY, UNIFORM, ROUND_ROBIN, CONSUMER_RANGE)
+
+    def open(self, stage: Stage) -> None:
+        self._turns = count()
+        self._workers: dict[int, WorkerProcess] = {}
+
+    def trial(self, stage: Stage, rng: Random) -> Play:
+        """With a group of its own: members of one that was there count for 10 s, or 45 s, though they have ended."""
+        setup = self.setups[next(self._turns) % len(self.setups)]
+        for worker in self._workers.values():
+            worker.terminate()
+        stage.declare(front_partitions=4, partitions=6)
+        self._workers = {0: stage.start(0, **setup)}
+        done: list[str] = []
+        crashes_ms: list[int] = []
+        with stage.load(rng, records=RECORDS, per_second=PER_SECOND) as load:
+            until = time.monotonic() + load.seconds
+            while time.monotonic() < until:
+                done.append(self._change(stage, rng, setup, crashes_ms))
+                time.sleep(rng.uniform(0.2, 3))
+        play = Play(injected=f"{' '.join(setup.values())}: {' '.join(done)}")
+        play.terms = {"crashes_ms": tuple(crashes_ms), "healed_at_ms": now_ms()}
+        if setup["protocol"] == "classic":
+            self._recorded(stage, play)
+        return play
+
+    def _change(self, stage: Stage, rng: Random, setup: Setup, crashes_ms: list[int]) -> str:
+        """Starts, ends or kills a worker; one always stays. As +n, -n or xn."""
+        missing = [number for number in range(MOST_WORKERS) if number not in self._workers]
+        if missing and (len(self._workers) == 1 or rng.random() < 0.5):
+            number = rng.choice(missing)
+            self._workers[number] = stage.start(number, ready=rng.random() < 0.5, **setup)
+            return f"+{number}"
+        number = rng.choice(sorted(self._workers))
+        if rng.random() < 0.5:
+            self._workers.pop(number).terminate()
+            return f"-{number}"
+        self._workers[number].kill()
+        crashes_ms.append(now_ms())
+        self._workers[number] = stage.start(number, ready=False, **setup)
+        return f"x{number}"
+
+    def _recorded(self, stage: Stage, play: Play) -> None:
+        """When all is served: what the workers told is what Kafka noted."""
+
+        def served() -> bool:
+            return all(one.ended_at_ms for one in told(stage.orders)) and stage.settled()
+
+        try:
+            wait_until(served, what="all that moved is served", timeout_seconds=TOLD_SECONDS)
+        except NotInTimeError as e:
+            play.expect(False, "R", str(e))
+        found = [(r.generation, r.moved_partitions) for r in told(stage.orders)]
+        noted = list(noted_by_kafka(stage.orders))
+        play.injected += f": {len(noted)} rebalances"
+        play.expect(found == noted, "R", f"workers told {found}, Kafka noted {noted}")
+
+
+class Switched(Row):
+    name = "G2"
+    fault = "the workers are replaced one by one by ones of another assignor or protocol, and back"
+    ways: tuple[Setup, ...] = (RANGE, UNIFORM, RANGE, CONSUMER_RANGE, ROUND_ROBIN, UNIFORM, ROUND_ROBIN)
+
+    def open(self, stage: Stage) -> None:
+        stage.declare(front_partitions=4, partitions=6)
+        self._at = 0
+        self._workers = [stage.start(number, **self.ways[0]) for number in range(3)]
+
+    def trial(self, stage: Stage, rng: Random) -> Play:
+        before, setup = (self.ways[at % len(self.ways)] for at in (self._at, self._at + 1))
+        self._at += 1
+        ended_ms = []
+        with stage.load(rng, records=RECORDS, per_second=PER_SECOND):
+            for number in rng.sample(range(3), 3):
+                time.sleep(rng.uniform(0, 2))
+                self._workers[number].terminate()
+                ended_ms.append(now_ms())
+                self._workers[number] = stage.start(number, **setup)
+        play = Play(injected=f"from {' '.join(before.values())} to {' '.join(setup.values())}")
+        # Kafka makes the group a classic one when the last member of the newer protocol leaves, and shuts out those that it has
+        converts = (before["protocol"], setup["protocol"]) == ("consumer", "classic")
+        play.terms = {"healed_at_ms": now_ms(), "crashes_ms": tuple(ended_ms) if converts else ()}
+        return play
