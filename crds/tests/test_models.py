@@ -150,7 +150,13 @@ delayed_topic_specs = st.fixed_dictionaries(
         "frontPartitions": st.integers(1, 10_000),
         "replicationFactor": st.integers(1, 100),
         "deadLetter": st.fixed_dictionaries({}, optional={"retentionSeconds": st.integers(60, 10**8)}),
-        "workers": st.fixed_dictionaries({}, optional={"replicas": st.integers(0, 1000)}),
+        "workers": st.fixed_dictionaries(
+            {},
+            optional={
+                "replicas": st.integers(0, 1000),
+                "autoscale": st.fixed_dictionaries({"max": st.integers(5, 1000)}, optional={"min": st.integers(1, 5)}),
+            },
+        ),
         "rebalance": st.fixed_dictionaries({}, optional={"protocol": st.sampled_from(["Classic", "Consumer"])}),
         "deletionPolicy": st.sampled_from(["Retain", "Delete"]),
         "paused": st.booleans(),

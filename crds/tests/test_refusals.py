@@ -65,7 +65,6 @@ def tenant(api_server: ApiServer) -> Tenant:
 
 
 SCRAM = {"mechanism": "SCRAM-SHA-512", "secretRef": {"name": "user"}}
-IN_NOTHING = {"matchExpressions": [{"key": "team", "operator": "In"}]}
 ASSIGNORS_SAID = (
     "assignor must be Range, RoundRobin or Sticky with protocol Classic, and Uniform or Range with protocol Consumer"
 )
@@ -81,6 +80,7 @@ EVERYTHING = {
     "outageBudgetSeconds": 86400,
     "workers": {
         "replicas": 3,
+        "autoscale": {"min": 1, "max": 9},
         "template": {
             "labels": {"team": "shop", "shop.example.com/Team_1.a": "", "x" * 63: "Y.z_0-" * 10 + "abc"},
             "annotations": {"note": "any text, of any length\n" * 100},
@@ -117,6 +117,7 @@ ACCEPTED = {
     "the longest topic": delayed_topic(topic="a" * 242),
     "a reserved name with a topic of its own": delayed_topic("orders.ready", topic="orders"),
     "0 workers": delayed_topic(workers={"replicas": 0}),
+    "as many workers at least as at most": delayed_topic(workers={"autoscale": {"min": 3, "max": 3}}),
     "TLS and SCRAM": connection(tls={"caSecretRef": {"name": "ca"}}, sasl=SCRAM),
     "Secrets of Strimzi's KafkaUser": connection(
         tls={
@@ -183,6 +184,18 @@ REFUSED = {
     "a cap of -1": (delayed_topic(retryCap=-1), "must be between 0 and 1000 retries"),
     "a cap of 1,001": (delayed_topic(retryCap=1001), "must be between 0 and 1000 retries"),
     "-1 workers": (delayed_topic(workers={"replicas": -1}), "must be between 0 and 1000 workers"),
+    "more workers at least than at most": (
+        delayed_topic(workers={"autoscale": {"min": 4, "max": 3}}),
+        "min must not be above max",
+    ),
+    "no worker at least": (
+        delayed_topic(workers={"autoscale": {"min": 0, "max": 3}}),
+        "must be between 1 and 1000 workers",
+    ),
+    "1,001 workers at most": (
+        delayed_topic(workers={"autoscale": {"max": 1001}}),
+        "must be between 1 and 1000 workers",
+    ),
     "1,001 workers": (delayed_topic(workers={"replicas": 1001}), "must be between 0 and 1000 workers"),
     "0 replicas": (delayed_topic(replicationFactor=0), "must be between 1 and 100 replicas"),
     "no outage budget": (delayed_topic(outageBudgetSeconds=0), "must be between 60 and 31536000 seconds"),
@@ -243,38 +256,7 @@ REFUSED = {
     ),
     "an unknown codec": (delayed_topic(compression="brotli"), "supported values"),
     "an unknown guarantee": (delayed_topic(guarantee="AtMostOnce"), "supported values"),
-    "no server": (connection(bootstrapServers=[]), "must list 1 to 16 servers"),
-    "17 servers": (connection(bootstrapServers=["kafka:9092"] * 17), "must list 1 to 16 servers"),
-    "a server with a scheme": (connection(bootstrapServers=["SSL://kafka:9092"]), "must be host:port"),
-    "a server without port": (connection(bootstrapServers=["kafka"]), "must be host:port"),
-    "PLAIN without TLS": (connection(sasl={**SCRAM, "mechanism": "PLAIN"}), "must come with tls"),
-    "two user names": (
-        connection(sasl={"username": "shop", "secretRef": {"name": "shop", "usernameKey": "user"}}),
-        "username must not come with secretRef.usernameKey: leave one of them out",
-    ),
-    "an empty user name": (connection(sasl={**SCRAM, "username": ""}), "must be the name of a Kafka user"),
-    "a key that is a path": (
-        connection(sasl={"secretRef": {"name": "shop", "passwordKey": "../password"}}),
-        "must be a key of the Secret",
-    ),
     "unchecked certificates": (connection(tls={"insecureSkipVerify": True}), "unknown field"),
-    "two minutes of skew": (connection(brokerSkewMs=120_000), "must be between 0 and 60000 milliseconds"),
-    "65 grants": (
-        connection(allow=[{"namespaceSelector": {}, "topicPrefixes": [""]}] * 65),
-        "must list at most 64 grants",
-    ),
-    "a grant without prefix": (
-        connection(allow=[{"namespaceSelector": {}, "topicPrefixes": []}]),
-        "must list 1 to 32 prefixes",
-    ),
-    "a glob as prefix": (
-        connection(allow=[{"namespaceSelector": {}, "topicPrefixes": ["shop.*"]}]),
-        "must be the beginning of a topic name",
-    ),
-    "In without values": (
-        connection(allow=[{"namespaceSelector": IN_NOTHING, "topicPrefixes": [""]}]),
-        "must have values with In",
-    ),
     "a grant of a namespaced connection": (connection("KafkaConnection", allow=[]), 'unknown field "spec.allow"'),
     "an audit of nothing": (manifest("DelayedTopicAudit", {}), "Required value"),
     "a schedule of four fields": (delayed_topic(audit={"schedule": "0 3 * *"}), "must be five cron fields"),

@@ -55,7 +55,10 @@ SPECS = st.fixed_dictionaries(
         "retryCap": st.integers(0, 1000),
         "deadLetter": st.fixed_dictionaries({"retentionSeconds": st.integers(60, 315_360_000)}),
         "outageBudgetSeconds": st.integers(60, 31_536_000),
-        "workers": st.fixed_dictionaries({"replicas": st.integers(0, 1000)}, optional={"template": TEMPLATES}),
+        "workers": st.fixed_dictionaries(
+            {"replicas": st.integers(0, 1000)},
+            optional={"template": TEMPLATES, "autoscale": st.just({"min": 2, "max": 40})},
+        ),
         "rebalance": st.fixed_dictionaries({"protocol": st.sampled_from(["Classic", "Consumer"])}),
         "compression": st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]),
         "guarantee": st.sampled_from(["AtLeastOnce", "ExactlyOnce"]),

@@ -28,6 +28,7 @@ from delayed_topics_crds.delayed_topic_status import (
     RebalanceStatus,
     RefusedProtocol,
     TopicStatus,
+    WorkersScaled,
     WorkersStatus,
 )
 from delayed_topics_crds.kinds import API_VERSION, GROUP, KINDS, PLURALS, VERSION, parse, to_dict
@@ -73,6 +74,7 @@ __all__ = [
     "Resource",
     "TemplateGrant",
     "TopicStatus",
+    "WorkersScaled",
     "WorkersStatus",
     "parse",
     "to_dict",

@@ -13,6 +13,7 @@ from delayed_topics_crds.schedule import ScheduledAudit
 
 MAX_DELAY_SECONDS = 30 * 24 * 3600
 MAX_PARTITIONS = 10_000
+MAX_WORKERS = 1000
 MAX_TOPIC_LENGTH = 249 - len(".delays")  # 249 is Kafka's limit, .delays the longest suffix
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -133,11 +134,26 @@ class WorkerTemplate(Spec):
     """The workers' PriorityClass."""
 
 
+class Autoscale(Spec):
+    """How many workers there may be, when the operator decides."""
+
+    rules: ClassVar = (Rule(cel="self.min <= self.max", message="min must not be above max", field_path=".min"),)
+
+    min: Annotated[int, Limits(1, MAX_WORKERS, "workers")] = 1
+    """The fewest workers."""
+    max: Annotated[int, Limits(1, MAX_WORKERS, "workers")]
+    """The most workers. There are never more than partitions, or than the connection grants."""
+
+
 class Workers(Spec):
     """The pods that move records."""
 
-    replicas: Annotated[int, Limits(0, 1000, "workers")] = 1
-    """How many workers; `kubectl scale` writes it. More workers than partitions have nothing to do; 0 stops releasing."""
+    replicas: Annotated[int, Limits(0, MAX_WORKERS, "workers")] = 1
+    """How many workers; `kubectl scale` writes it. More workers than partitions have nothing to do; 0 stops releasing. With `autoscale`
+    it is what scaling begins with, and 0 still stops all of them."""
+    autoscale: Autoscale | None = None
+    """Has the operator decide how many workers there are, by the records that are due and not released yet; records that wait for
+    their time don't count. Not set: `replicas` decides."""
     template: WorkerTemplate | None = None
     """What is added to the worker pods. Changing it rolls them."""
 

@@ -53,6 +53,19 @@ class TopicStatus(Status):
     """How many copies of each."""
 
 
+class WorkersScaled(Status):
+    """A decision of autoscaling."""
+
+    time: Time
+    """When it was made."""
+    from_replicas: int
+    """How many workers were wanted before."""
+    to_replicas: int
+    """How many are wanted since."""
+    message: str
+    """Why."""
+
+
 class WorkersStatus(Status):
     """The pods that move records."""
 
@@ -62,6 +75,10 @@ class WorkersStatus(Status):
     """How many are ready."""
     selector: str | None = None
     """The label selector of the pods, for autoscalers."""
+    wanted_replicas: int | None = None
+    """How many autoscaling wants; unset without `spec.workers.autoscale`. There may be fewer, where the connection grants no more."""
+    last_scaled: WorkersScaled | None = None
+    """The last decision of autoscaling that changed `wantedReplicas`."""
 
 
 class GroupMember(Status):

@@ -42,6 +42,11 @@ AUDIT_EXPECTED = Gauge(
     "By when the schedule of a DelayedTopic's audits should have brought a later verdict",
     _RESOURCE,
 )
+DUE_LAG = Gauge(
+    "delayed_topics_operator_due_lag_records",
+    "Records of a DelayedTopic with autoscaling that are due and not released",
+    _RESOURCE,
+)
 OVERDUE_SECONDS = Gauge(
     "delayed_topics_operator_overdue_seconds",
     "How late the pass is that has been due longest and has not begun",

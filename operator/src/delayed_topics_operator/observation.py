@@ -9,9 +9,10 @@ from delayed_topics_core.layout import LayoutSpec
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import Claim, LayoutRecord, Owner, TopicsRecord
-from delayed_topics_crds import DelayedTopicStatus, Grant, RefusedProtocol
+from delayed_topics_crds import DelayedTopicStatus, Grant, RefusedProtocol, WorkersScaled
 from delayed_topics_crds.delayed_topic import (
     Assignor,
+    Autoscale,
     Compression,
     DeletionPolicy,
     Guarantee,
@@ -23,6 +24,7 @@ from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, To
 
 from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.eventlog import WorkerNews
+from delayed_topics_operator.load import Load
 from delayed_topics_operator.plan import Said
 from delayed_topics_operator.queue import Key
 
@@ -41,6 +43,7 @@ class Wanted:
     dead_letter_retention_seconds: int
     outage_budget_seconds: int
     replicas: int
+    autoscale: Autoscale | None = None
     template: WorkerTemplate
     protocol: RebalanceProtocol
     assignor: Assignor
@@ -127,6 +130,7 @@ class KafkaView:
     """Kafka, as far as one delayed topic is concerned. `refused`: by topic and setting.
 
     `earliest`, `latest`: of partitions that the registry has no start offset for. `committed`: of partitions not known to have begun.
+    `load`: of a resource whose workers are scaled by it.
     """
 
     registered: Registered
@@ -138,6 +142,7 @@ class KafkaView:
     group: GroupInfo
     news: WorkerNews
     refused: Mapping[str, Mapping[str, Refusal]] = field(default_factory=dict)
+    load: Load | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +176,7 @@ class Observation:
     `worker_pods`, `warnings`: while not all workers are ready, their pods by name, and Events that may say what keeps them.
     `others`: what the rest of its namespace has by its connection. `own`: what it was let have before. `beyond`: see `reconcile.quota`.
     `refused_protocol`: see `reconcile.protocol`.
+    `autoscaled`, `scaled`: how many workers that wants, and the decision if it is a new one; see `reconcile.autoscale`.
     `audits`: those that were made for its schedule. `vanished`: names of pods beyond the wanted replicas that there were at the
     last look and are no more.
     """
@@ -188,6 +194,8 @@ class Observation:
     own: Amount = field(default_factory=Amount)
     beyond: Beyond = Beyond()
     refused_protocol: RefusedProtocol | None = None
+    autoscaled: int | None = None
+    scaled: WorkersScaled | None = None
     audits: tuple[Manifest, ...] = ()
     vanished: tuple[str, ...] = ()
     worker_pods: tuple[Manifest, ...] = ()

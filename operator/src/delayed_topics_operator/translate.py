@@ -74,6 +74,7 @@ def wanted(resource: DelayedTopic) -> Wanted:
         dead_letter_retention_seconds=spec.dead_letter.retention_seconds,
         outage_budget_seconds=spec.outage_budget_seconds,
         replicas=spec.workers.replicas,
+        autoscale=spec.workers.autoscale,
         template=spec.workers.template or WorkerTemplate(),
         protocol=spec.rebalance.protocol,
         assignor=spec.rebalance.assignor or ASSIGNORS[spec.rebalance.protocol][0],

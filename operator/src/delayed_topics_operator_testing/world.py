@@ -19,6 +19,7 @@ from delayed_topics_kafka.model import CommittedOffset, GroupInfo, GroupMember, 
 from delayed_topics_operator import manifests
 from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.eventlog import WorkerNews
+from delayed_topics_operator.load import Load
 from delayed_topics_operator.observation import (
     KafkaView,
     Observation,
@@ -159,6 +160,7 @@ class World:
     terminating: bool = False
     may_roll: bool = True
     news: WorkerNews = field(default_factory=WorkerNews)
+    load: Load | None = None
     vanished: tuple[str, ...] = ()
     others: Amount = field(default_factory=Amount)
     own: Amount = field(default_factory=Amount)
@@ -341,6 +343,7 @@ class World:
             ),
             news=self.news,
             refused=kafka.refused,
+            load=self.load,
         )
 
     def _info(self, name: str) -> TopicInfo | None:

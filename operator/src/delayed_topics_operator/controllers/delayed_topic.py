@@ -1,6 +1,7 @@
 """DelayedTopic: observe, reconcile, execute, until nothing is left to do; then say how it is."""
 
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from delayed_topics_core.reasons import Reason
@@ -25,6 +26,7 @@ from delayed_topics_operator.installation import connection_of, serves
 from delayed_topics_operator.observation import KafkaView, Observation, PodSettings, Subject, Unusable, Usable, Wanted
 from delayed_topics_operator.observe.children import PodCounts, children
 from delayed_topics_operator.observe.kafka import kafka_view
+from delayed_topics_operator.observe.load import Loads
 from delayed_topics_operator.observe.pods import pods_and_warnings
 from delayed_topics_operator.plan import Action, Plan
 from delayed_topics_operator.queue import Key
@@ -33,7 +35,7 @@ from delayed_topics_operator.reconcile.failures import not_ready, reason_of, wit
 from delayed_topics_operator.reconcile.invalid import enough_to_delete, reconcile_invalid
 from delayed_topics_operator.reconcile.quota import hard
 from delayed_topics_operator.reconcile.status import OWN_CONDITIONS
-from delayed_topics_operator.reconcile.transitions import notices
+from delayed_topics_operator.reconcile.transitions import notices, scaled
 from delayed_topics_operator.reconcile.workers import all_ready
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest, Store, owner_uids
@@ -83,6 +85,7 @@ class DelayedTopics:
         self._executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
         self._failing_since: dict[Key, datetime] = {}
         self._pod_counts = PodCounts()
+        self._loads = Loads()
         self._elsewhere = Elsewhere(kube, store, namespace=settings.namespace)
 
     async def reconcile(self, key: Key) -> float | None:
@@ -92,6 +95,7 @@ class DelayedTopics:
             if raw is None:
                 self._failing_since.pop(key, None)
                 self._usage.forget(key)
+                self._loads.forget(key)
                 return None
             if not serves(self._store, connection_of(raw), namespace=self._settings.namespace):
                 await self._elsewhere.say_if_unserved(raw)
@@ -163,7 +167,8 @@ class DelayedTopics:
             return
         await self._elsewhere.unsay(Key(self.kind, raw["metadata"]["namespace"], raw["metadata"]["name"]))
         if written:
-            await self._recorder.tell(raw, notices(status_of(DelayedTopicStatus, raw), status))
+            before = status_of(DelayedTopicStatus, raw)
+            await self._recorder.tell(raw, (*notices(before, status), *scaled(before, status)))
 
     async def _observe(self, key: Key, resource: DelayedTopic) -> tuple[Observation, KafkaLink | None]:
         """Raises SpecInvalid, KubeError, NotYet."""
@@ -180,6 +185,7 @@ class DelayedTopics:
         allowed = self._tenants.may_use(home)
         live = {}
         workers: Manifest | None = None
+        expected = 0
         pods: tuple[Manifest, ...] = ()
         warnings: tuple[Manifest, ...] = ()
         # A namespace that is being deleted takes its objects, and the operator's rights on them, along by itself.
@@ -197,7 +203,8 @@ class DelayedTopics:
                 # Of a namespace that is being deleted our RoleBinding goes early, and everything in it goes without us.
                 if home != key.namespace or not about.namespace_terminating:
                     raise
-        state, kafka, link = await self._kafka(key, asked, about.owner.cluster)
+        ready = expected if workers is not None and all_ready(workers, expected) else 0
+        state, kafka, link = await self._kafka(key, asked, about.owner.cluster, ready=ready)
         if about.has_finalizer and not about.deleting:
             await self._connections.hold(asked.connection)
         elif not about.has_finalizer and self._connections.leaving(asked.connection):
@@ -248,14 +255,19 @@ class DelayedTopics:
         )
 
     async def _kafka(
-        self, key: Key, asked: Wanted, cluster: str
+        self, key: Key, asked: Wanted, cluster: str, *, ready: int
     ) -> tuple[Usable | Unusable, KafkaView | None, KafkaLink | None]:
+        """`ready`: workers, 0 unless all are."""
         state, link = self._connections.look(asked.connection)
         if link is None:
             self._failing_since.pop(key, None)
             return state, None, None
         try:
-            return state, await kafka_view(link, asked.names, Owner(cluster, key.namespace, key.name)), link
+            view = await kafka_view(link, asked.names, Owner(cluster, key.namespace, key.name))
+            if asked.autoscale is None or view.registered.own is None:
+                self._loads.forget(key)
+                return state, view, link
+            return state, replace(view, load=await self._loads.look(key, link, asked.names, view, ready=ready)), link
         except KafkaDoorError as e:
             since = self._failed_at_kafka(key, asked.connection, e)
             said = refusal(asked.connection, e, link.registry_id)
@@ -275,7 +287,10 @@ class DelayedTopics:
 
 def _expected(workers: Manifest | None, asked: Wanted) -> int:
     """How many pods there should be: fewer than asked for, where no more are granted."""
-    return min(asked.replicas, workers["spec"].get("replicas", 1)) if workers is not None else asked.replicas
+    if workers is None:
+        return asked.replicas
+    present: int = workers["spec"].get("replicas", 1)
+    return present if asked.autoscale is not None else min(asked.replicas, present)
 
 
 def _parse(raw: Manifest) -> DelayedTopic:

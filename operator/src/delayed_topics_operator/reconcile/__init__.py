@@ -14,6 +14,7 @@ from delayed_topics_operator.reconcile import (
     access,
     alarms,
     audits,
+    autoscale,
     claim,
     deletion,
     layout,
@@ -37,6 +38,7 @@ CHECKS: tuple[Callable[[Observation], Finding], ...] = (
     topics.check,
     layout.check,
     workers.check,
+    autoscale.check,
     alarms.check,
     audits.check,
 )
@@ -46,7 +48,7 @@ def reconcile(o: Observation) -> Plan:
     """What is to be done next, and the status as it is before that."""
     if o.subject.deleting:
         return deletion.plan(o)
-    o = protocol.settled(quota.limited(o))
+    o = protocol.settled(quota.limited(autoscale.scaled(o)))
     found = _found(o)
     if o.subject.plan_only:
         planned = Said(

@@ -142,7 +142,8 @@ def _workers(o: Observation, grants: Iterable[Grant]) -> tuple[int, str | None]:
         why = f"{where(o)} allows namespace {o.subject.namespace} at most {most} workers for a DelayedTopic (spec.allow[].maxWorkers)"
     else:
         why = f"{_quota(o, 'workers', quota or 0)}, and its other DelayedTopics have {o.others.workers}"
-    return replicas, f"spec.workers.replicas is {asked}, and there are {replicas}, since {why}: {_REMEDY}"
+    asks = "spec.workers.autoscale wants" if o.wanted.autoscale is not None else "spec.workers.replicas is"
+    return replicas, f"{asks} {asked}, and there are {replicas}, since {why}: {_REMEDY}"
 
 
 def _asked(o: Observation, kafka: KafkaView) -> int:

@@ -22,6 +22,7 @@ from delayed_topics_operator.observation import KafkaView, Observation
 from delayed_topics_operator.plan import Conditions, Said
 from delayed_topics_operator.reconcile import rebalances
 from delayed_topics_operator.reconcile.alarms import HARMLESS, REASONS
+from delayed_topics_operator.reconcile.autoscale import last_scaled
 from delayed_topics_operator.reconcile.target import is_ours, names_of
 from delayed_topics_operator.reconcile.workers import workers_name
 
@@ -147,4 +148,6 @@ def _workers(o: Observation) -> WorkersStatus:
         replicas=live.get("replicas", 0),
         ready_replicas=live.get("readyReplicas", 0),
         selector=manifests.selector(o.subject),
+        wanted_replicas=o.autoscaled,
+        last_scaled=last_scaled(o),
     )

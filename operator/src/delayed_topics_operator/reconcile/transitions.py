@@ -2,6 +2,7 @@
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import Condition as StatusCondition
+from delayed_topics_crds import DelayedTopicStatus
 from delayed_topics_crds.common import StatusBase
 
 from delayed_topics_operator.plan import Notice
@@ -30,6 +31,16 @@ WARNED = frozenset(
         Reason.QUOTA_EXCEEDED,
     }
 )
+
+
+def scaled(before: DelayedTopicStatus, after: DelayedTopicStatus) -> tuple[Notice, ...]:
+    """Autoscaling decided."""
+    known = before.workers.last_scaled if before.workers is not None else None
+    found = after.workers.last_scaled if after.workers is not None else None
+    if found is None or found == known:
+        return ()
+    message = f"scaled from {found.from_replicas} to {found.to_replicas} workers: {found.message}"
+    return (Notice(type="Normal", reason="WorkersScaled", message=message),)
 
 
 def notices(before: StatusBase, after: StatusBase) -> tuple[Notice, ...]:

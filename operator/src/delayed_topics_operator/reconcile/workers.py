@@ -1,6 +1,7 @@
 """Are the workers, and what they need, there and as declared?"""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Literal
 
 from delayed_topics_core.names import transactional_id
@@ -14,6 +15,7 @@ from delayed_topics_operator.observation import Manifest, Observation, Subject, 
 from delayed_topics_operator.plan import Action, ApplyChild, DeleteChild, FenceWorkers, Finding, Said, ScaleWorkers
 from delayed_topics_operator.pods import hindrance, told
 from delayed_topics_operator.reconcile.assignor import mixes, stop_first
+from delayed_topics_operator.reconcile.autoscale import last_scaled
 from delayed_topics_operator.reconcile.target import record, target
 
 ROLL_WAKE_SECONDS = 2.0
@@ -177,11 +179,20 @@ def _said(o: Observation, live: Manifest | None) -> Said:
         return Said(status="True", reason=Reason.AS_DECLARED, message=message)
     status = (live or {}).get("status") or {}
     ready = status.get("readyReplicas", 0) if live is not None and _current(live) else 0
+    scaled, serving = last_scaled(o), status.get("readyReplicas", 0)
+    if (
+        scaled is not None
+        and serving >= min(scaled.from_replicas, wanted)
+        and _since(o, scaled.time) < STARTING_SECONDS
+    ):
+        # Nothing is wrong while autoscaling adds workers, or takes some away, and those that stay go on.
+        message = f"{serving} workers are ready, and autoscaling made it {wanted} at {scaled.time:%H:%M:%S} UTC"
+        return Said(status="True", reason=Reason.AS_DECLARED, message=message)
     counts = f"{ready} of {wanted} workers are ready, {status.get('updatedReplicas', 0)} of the wanted revision"
     since = next(
         (c for c in o.subject.status.conditions if c.type == Condition.WORKERS_READY and c.status == "False"), None
     )
-    overdue = since is not None and (o.now - since.last_transition_time).total_seconds() > STARTING_SECONDS
+    overdue = since is not None and _since(o, since.last_transition_time) > STARTING_SECONDS
     found = next((what for pod in o.worker_pods if (what := hindrance(pod))), None) or told(o.warnings)
     if found is None:
         # The pods' own words are above: tenants may not look into the namespace of a cluster connection's workers.
@@ -195,6 +206,10 @@ def _said(o: Observation, live: Manifest | None) -> Said:
     waits = found.about == "room" and not overdue
     reason = Reason.QUOTA_EXCEEDED if of_quota(found.message) else Reason.WORKERS_FAILING
     return Said(status="False", reason=Reason.WORKERS_STARTING if waits else reason, message=message)
+
+
+def _since(o: Observation, moment: datetime) -> float:
+    return (o.now - moment).total_seconds()
 
 
 def _fallback(refused: RefusedProtocol) -> str:

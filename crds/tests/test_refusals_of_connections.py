@@ -1,4 +1,4 @@
-"""What a real API server refuses of a connection with OAUTHBEARER, and in which words."""
+"""What a real API server refuses of a connection, and in which words."""
 
 import re
 from typing import Any
@@ -24,6 +24,8 @@ def oauth(**fields: Any) -> dict[str, Any]:
     return {"mechanism": "OAUTHBEARER", "oauth": said | fields}
 
 
+SCRAM = {"mechanism": "SCRAM-SHA-512", "secretRef": {"name": "user"}}
+IN_NOTHING = {"matchExpressions": [{"key": "team", "operator": "In"}]}
 ACCEPTED = {
     "OAUTHBEARER": connection(
         tls={},
@@ -36,6 +38,37 @@ ACCEPTED = {
     ),
 }
 REFUSED = {
+    "no server": (connection(bootstrapServers=[]), "must list 1 to 16 servers"),
+    "17 servers": (connection(bootstrapServers=["kafka:9092"] * 17), "must list 1 to 16 servers"),
+    "a server with a scheme": (connection(bootstrapServers=["SSL://kafka:9092"]), "must be host:port"),
+    "a server without port": (connection(bootstrapServers=["kafka"]), "must be host:port"),
+    "PLAIN without TLS": (connection(sasl={**SCRAM, "mechanism": "PLAIN"}), "must come with tls"),
+    "two user names": (
+        connection(sasl={"username": "shop", "secretRef": {"name": "shop", "usernameKey": "user"}}),
+        "username must not come with secretRef.usernameKey: leave one of them out",
+    ),
+    "an empty user name": (connection(sasl={**SCRAM, "username": ""}), "must be the name of a Kafka user"),
+    "a key that is a path": (
+        connection(sasl={"secretRef": {"name": "shop", "passwordKey": "../password"}}),
+        "must be a key of the Secret",
+    ),
+    "two minutes of skew": (connection(brokerSkewMs=120_000), "must be between 0 and 60000 milliseconds"),
+    "65 grants": (
+        connection(allow=[{"namespaceSelector": {}, "topicPrefixes": [""]}] * 65),
+        "must list at most 64 grants",
+    ),
+    "a grant without prefix": (
+        connection(allow=[{"namespaceSelector": {}, "topicPrefixes": []}]),
+        "must list 1 to 32 prefixes",
+    ),
+    "a glob as prefix": (
+        connection(allow=[{"namespaceSelector": {}, "topicPrefixes": ["shop.*"]}]),
+        "must be the beginning of a topic name",
+    ),
+    "In without values": (
+        connection(allow=[{"namespaceSelector": IN_NOTHING, "topicPrefixes": [""]}]),
+        "must have values with In",
+    ),
     "tokens without TLS": (connection(sasl=oauth()), "must come with tls"),
     "OAUTHBEARER without a client": (
         connection(tls={}, sasl={"mechanism": "OAUTHBEARER"}),

@@ -1,0 +1,130 @@
+"""spec.workers.autoscale on a real API server and a real broker. The test plays the workers, which do no more than they are told."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from delayed_topics_core.names import TopicNames
+from delayed_topics_operator_testing.scene import Scene
+
+pytestmark = pytest.mark.api
+
+WORKER_PER_SECOND = 1000
+TICK_SECONDS = 0.1
+
+
+class PlayedWorkers:
+    """As many members of the workers' group as there are pods. Each takes `WORKER_PER_SECOND` records and commits."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._names = TopicNames.of(scene.topic)
+        self._ended = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def as_many_as_pods(self) -> int:
+        """Makes pods ready and members of the group for them. Returns how many there are."""
+        self._scene.play_kubelet()
+        live = self._scene.stateful_set()
+        wanted = live["spec"]["replicas"] if live is not None else 0
+        while len(self._threads) < wanted:
+            self._threads.append(threading.Thread(target=self._work))
+            self._threads[-1].start()
+        return int(wanted)
+
+    def end(self) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._scene.broker.bootstrap,
+                "group.id": self._names.group,
+                "enable.auto.commit": False,
+                "partition.assignment.strategy": "range",
+            }
+        )
+        consumer.subscribe([self._names.front, self._names.delays])
+        while not self._ended.is_set():
+            ends_at = time.monotonic() + TICK_SECONDS
+            if consumer.consume(int(WORKER_PER_SECOND * TICK_SECONDS), timeout=TICK_SECONDS):
+                consumer.commit(asynchronous=True)
+            self._ended.wait(max(0.0, ends_at - time.monotonic()))
+        consumer.close()
+
+
+@contextmanager
+def played_workers(scene: Scene) -> Iterator[PlayedWorkers]:
+    workers = PlayedWorkers(scene)
+    try:
+        yield workers
+    finally:
+        workers.end()
+
+
+@contextmanager
+def produced(scene: Scene, topic: str, partitions: range, per_second: int) -> Iterator[None]:
+    """Records come all the time, the same number into each of the partitions."""
+    ended, producer = threading.Event(), Producer({"bootstrap.servers": scene.broker.bootstrap, "linger.ms": 20})
+
+    def produce() -> None:
+        began, sent = time.monotonic(), 0
+        while not ended.wait(TICK_SECONDS):
+            while sent < (time.monotonic() - began) * per_second:
+                producer.produce(topic, b"x", partition=partitions[sent % len(partitions)])
+                sent += 1
+            producer.poll(0)
+        producer.flush(30)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def due_lag(scene: Scene) -> float:
+    return scene.operator.counted(
+        "delayed_topics_operator_due_lag_records", resource_namespace=scene.namespace, resource_name=scene.topic
+    )
+
+
+def end_of(scene: Scene, topic: str, partition: int) -> int:
+    found = scene.kafka.list_offsets([(topic, partition)], "latest")[topic, partition]
+    assert isinstance(found, int), found
+    return found
+
+
+def looked(scene: Scene) -> float:
+    return scene.operator.counted("delayed_topics_operator_kafka_calls_total", call="offsets_for_times")
+
+
+def test_workers_that_do_not_catch_up_with_what_is_due_become_more_and_what_waits_brings_none(scene: Scene) -> None:
+    scene.apply(delaySeconds=[0, 3600], partitions=5, workers={"autoscale": {"min": 1, "max": 3}})
+    scene.wait_until_served()
+    names = TopicNames.of(scene.topic)
+    with played_workers(scene) as workers:
+        scene.wait(lambda: workers.as_many_as_pods() == 1, "there is one worker")
+        scene.wait_for("Ready", "True")
+
+        with produced(scene, names.delays, range(4, 5), 10 * WORKER_PER_SECOND):
+            scene.wait(lambda: end_of(scene, names.delays, 4) > 10 * WORKER_PER_SECOND, "records wait for an hour")
+            looks = looked(scene)
+            scene.wait(lambda: looked(scene) > looks + 2, "the operator has looked at the offsets three times")
+        assert (due_lag(scene), workers.as_many_as_pods()) == (0, 1)
+
+        with produced(scene, names.front, range(4), 3 * WORKER_PER_SECOND):
+            scene.wait(lambda: workers.as_many_as_pods() > 1, "there are more workers", seconds=60)
+            scene.wait_event("WorkersScaled", "scaled from 1 to", "1 worker released")
+            scene.wait(lambda: workers.as_many_as_pods() == 3, "there are as many as may be", seconds=90)
+            assert due_lag(scene) > 0
+        scene.wait(lambda: due_lag(scene) == 0, "all that is due is released", seen=lambda: due_lag(scene))
+    told = (scene.resource() or {})["status"]["workers"]
+    assert (told["wantedReplicas"], told["lastScaled"]["toReplicas"]) == (3, 3)
