@@ -1,6 +1,7 @@
 """The parts of the benchmark: what each measures, one thing after the other."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from delayed_topics_bench.memory import memory
 from delayed_topics_bench.peers import peer_tasks
 from delayed_topics_bench.plan import SIZE, Plan
 from delayed_topics_bench.profile import Profile
+from delayed_topics_bench.rebalance import EVENTS, SETUPS, EventKind, rebalance
 from delayed_topics_bench.results import Entry
 from delayed_topics_bench.samples import Verdict
 from delayed_topics_bench.stand import Stand
@@ -218,6 +220,26 @@ def _profile_of_load(stand: Stand, plan: Plan, rate: int) -> Sequence[Entry]:
     return [Entry(key=f"{rate:,} records/s, by way of delays", figures=profile.figures, verdict=late.verdict)]
 
 
+def rebalance_tasks(stand: Stand, plan: Plan) -> Iterator[Task]:
+    return (
+        partial(_rebalance, stand, plan, name, members, event)
+        for members in plan.members
+        for event in EVENTS
+        for name in SETUPS
+    )
+
+
+def _rebalance(stand: Stand, plan: Plan, name: str, members: int, event: EventKind) -> Sequence[Entry]:
+    with step(f"{name}: {members} members, {plan.shared_partitions} partitions, {event}"):
+        found = rebalance(stand, SETUPS[name], members=members, partitions=plan.shared_partitions, event=event)
+        say(
+            f"over after {found.convergence_s:.1f} s; {found.moved} partitions moved, for {found.moved_pause_ms:,.0f} ms"
+        )
+        say(f"others paused for {found.undisturbed_pause_p99_ms:,.0f} ms; {found.late:,} records were late")
+    key = f"{event}, {members} members, {plan.shared_partitions} partitions: {name}"
+    return [Entry(key=key, figures=asdict(found))]
+
+
 PARTS: Mapping[str, Part] = {
     "drain": drain_tasks,
     "lateness": lateness_tasks,
@@ -226,4 +248,5 @@ PARTS: Mapping[str, Part] = {
     "cpu": cpu_tasks,
     "profile": profile_tasks,
     "peers": peer_tasks,
+    "rebalance": rebalance_tasks,
 }

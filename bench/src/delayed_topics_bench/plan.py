@@ -16,7 +16,7 @@ class Plan:
     """`sizes`: bytes of a value. `records`: of a backlog, fewer where values are large. `ceiling_records`: of Kafka's own tools,
     which have to get warm first. `seconds`: of each rate. `warm_seconds`: before these, not counted: the broker's Java compiles
     until then, 36 s of both cores at 1,000/s. `peers`: none for all. `strict`: what is no valid run is run again, and at last
-    not kept."""
+    not kept. `members`, `shared_partitions`: of the groups that are rebalanced."""
 
     runs: int = 3
     strict: bool = True
@@ -33,6 +33,8 @@ class Plan:
     peers: tuple[str, ...] = ()
     peer_rates: tuple[int, ...] = (1_000, 10_000)
     peer_seconds: int = 20
+    members: tuple[int, ...] = (2, 10)
+    shared_partitions: int = 60
 
     @property
     def cores(self) -> int:
@@ -60,4 +62,6 @@ QUICK = Plan(
     held_records=50_000,
     cpu_records=50_000,
     peer_seconds=8,
+    members=(2,),
+    shared_partitions=12,
 )

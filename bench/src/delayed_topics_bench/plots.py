@@ -146,6 +146,18 @@ def _stacked(axes: Axes, part: Part, names: Sequence[str]) -> None:
     axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.15), fontsize=8)
 
 
+def _rebalance(axes: Axes, part: Part) -> None:
+    names = list(part)
+    axes.get_figure().set_size_inches(9, 1.5 + 0.22 * len(names))  # type: ignore[union-attr]
+    found = [figures["convergence_s"] for figures in part.values()]
+    spread = [[f.median - f.lowest for f in found], [f.highest - f.median for f in found]]
+    colors = [SHADES[2] if "worker" in name else SHADES[0] for name in names]
+    axes.barh(names, [f.median for f in found], 0.7, xerr=spread, error_kw=SPREAD, color=colors)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", labelsize=7)
+    axes.set(title="Rebalances of busy groups: until every partition gives records again", xlabel="seconds")
+
+
 _PLOTS: Mapping[str, Callable[[Axes, Part], None]] = {
     "drain": _drain,
     "lateness": _lateness,
@@ -154,5 +166,6 @@ _PLOTS: Mapping[str, Callable[[Axes, Part], None]] = {
     "cpu": _cpu,
     "profile": _profile,
     "peers": _peers,
+    "rebalance": _rebalance,
     **OPERATOR_PLOTS,
 }

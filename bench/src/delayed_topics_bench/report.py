@@ -227,6 +227,34 @@ def _peers(part: Part) -> Grid:
     )
 
 
+def _rebalance(part: Part) -> Grid:
+    rows = [
+        [
+            key,
+            tenth(figures["convergence_s"]),
+            count(figures["moved"]),
+            count(figures["moved_pause_ms"]),
+            count(figures["moved_pause_most_ms"]),
+            count(figures["undisturbed_pause_p99_ms"]),
+            count(figures["late"]),
+        ]
+        for key, figures in part.items()
+    ]
+    return Grid(
+        title="Rebalances of busy groups",
+        columns=[
+            "",
+            "over after, s",
+            "partitions moved",
+            "their pause, ms",
+            "longest",
+            "others' p99, ms",
+            "late records",
+        ],
+        rows=rows,
+    )
+
+
 _BUILDERS: Mapping[str, Callable[[Part], Grid]] = {
     "drain": _drain,
     "lateness": _lateness,
@@ -235,5 +263,6 @@ _BUILDERS: Mapping[str, Callable[[Part], Grid]] = {
     "cpu": _cpu,
     "profile": _profile,
     "peers": _peers,
+    "rebalance": _rebalance,
     **OPERATOR_GRIDS,
 }

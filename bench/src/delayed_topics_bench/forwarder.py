@@ -1,0 +1,51 @@
+"""A plain consumer that forwards what it gets: what a rebalance costs whoever writes the usual loop. A program of its own."""
+
+import json
+import signal
+import sys
+from types import FrameType
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+
+COMMIT_SECONDS = 0.1
+
+
+def main(bootstrap: str, group: str, member: str, sources: str, target: str, settings: str) -> None:
+    """`sources`: topics with commas between them; `target`: a topic with as many partitions; `settings`: of the consumer, as JSON."""
+    ended = False
+
+    def end(_: int, __: FrameType | None) -> None:
+        nonlocal ended
+        ended = True
+
+    signal.signal(signal.SIGTERM, end)
+    names = {"bootstrap.servers": bootstrap, "client.id": member}
+    own = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest", **json.loads(settings)}
+    consumer = Consumer({**names, **own})
+    producer = Producer({**names, "linger.ms": 1})
+    consumer.subscribe(sources.split(","))
+    while not ended:
+        messages: list[Message] = consumer.consume(1000, COMMIT_SECONDS)
+        for message in messages:
+            if message.error() is None:
+                producer.produce(target, message.value(), partition=message.partition() or 0)
+        producer.flush()
+        _commit(consumer)
+    consumer.close()
+
+
+def _commit(consumer: Consumer) -> None:
+    """What was forwarded; in the middle of a rebalance that may fail, and is done again by whoever has the partitions."""
+    try:
+        consumer.commit(asynchronous=True)
+    except KafkaException as e:
+        if e.args[0].code() not in (
+            KafkaError._NO_OFFSET,
+            KafkaError.ILLEGAL_GENERATION,
+            KafkaError.REBALANCE_IN_PROGRESS,
+        ):
+            raise
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
