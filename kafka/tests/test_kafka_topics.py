@@ -146,6 +146,21 @@ def test_offsets_first_last_stable_and_by_time(admin: KafkaAdmin, connection: Co
     assert isinstance(some["absent", 0], TopicMissing)
 
 
+def test_the_newest_time_of_a_partition_is_that_of_its_latest_record(
+    admin: KafkaAdmin, connection: Connection, fresh: Fresh
+) -> None:
+    name = fresh("newest")
+    admin.create_topics([spec(name, 2, {"message.timestamp.type": "LogAppendTime"})])
+    began_ms = int(time.time() * 1000)
+    produce(connection, name, [b"a", b"b"])
+    newest = admin.newest_times([(name, 0), (name, 1), ("absent", 0)])
+    assert (newest[name, 1], isinstance(newest["absent", 0], TopicMissing)) == (None, True)
+    at_ms = newest[name, 0]
+    assert isinstance(at_ms, int)
+    assert began_ms <= at_ms <= time.time() * 1000
+    assert admin.offsets_for_times({(name, 0): at_ms + 1}) == {(name, 0): None}
+
+
 def test_what_does_not_exist_is_said_soon_also_when_nothing_else_is_asked_for(admin: KafkaAdmin, fresh: Fresh) -> None:
     """The client library says of these what it says of a partition that has no leader for a moment."""
     name = fresh("alone")

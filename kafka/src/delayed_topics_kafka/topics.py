@@ -116,6 +116,17 @@ class TopicCalls(AdminCalls):
         specs = {partition: OffsetSpec.for_timestamp(at_ms) for partition, at_ms in times_ms.items()}
         return self._offsets(specs, "read_uncommitted", lambda found: found.offset if found.offset >= 0 else None)
 
+    def newest_times(
+        self, partitions: Sequence[TopicPartitionKey]
+    ) -> dict[TopicPartitionKey, int | KafkaDoorError | None]:
+        """The latest timestamp in each partition, in milliseconds; None if it has no records."""
+        spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+        return self._offsets(
+            dict.fromkeys(partitions, spec),
+            "read_uncommitted",
+            lambda found: found.timestamp if found.offset >= 0 else None,
+        )
+
     def _ask_for_topics(
         self, specs: Sequence[NewTopicSpec], deadline: Deadline, *, validate_only: bool
     ) -> dict[str, KafkaDoorError | None]:

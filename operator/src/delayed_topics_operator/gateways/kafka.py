@@ -213,6 +213,12 @@ class KafkaLink:
             await self._blocking("offsets_for_times", len(times_ms), lambda: self._admin.offsets_for_times(times_ms))
         )
 
+    async def newest_times(self, partitions: Sequence[TopicPartitionKey]) -> dict[TopicPartitionKey, int | None]:
+        """The broker time of the newest record of each; None: it has none."""
+        return _values(
+            await self._blocking("newest_times", len(partitions), lambda: self._admin.newest_times(partitions))
+        )
+
     # writes
 
     async def write(self, records: Sequence[RegistryRecord]) -> None:

@@ -1,10 +1,11 @@
-"""What is due of a delayed topic, and what of it is released: two calls to Kafka and one for the group, whatever waits."""
+"""What is due of a delayed topic, and what of it is released: three calls to Kafka and one for the group, whatever waits."""
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_kafka.model import GroupInfo, TopicPartitionKey
 
 from delayed_topics_operator import metrics
@@ -14,7 +15,7 @@ from delayed_topics_operator.observation import KafkaView
 from delayed_topics_operator.queue import Key
 
 GRACE_MS = 1000
-"""What has been due for less time may be on its way, and the brokers' clocks may differ from this one's."""
+"""What has been due for less time may be on its way."""
 SOON = 0.7
 """Of LOOK_SECONDS: whoever comes that much later may as well look."""
 
@@ -33,24 +34,30 @@ class Loads:
     async def look(self, key: Key, link: KafkaLink, names: TopicNames, kafka: KafkaView, *, ready: int) -> Load:
         """With a new look if the last is some seconds old. `ready`: workers, 0 unless all are. Raises KafkaDoorError."""
         load, now = self._loads.get(key, Load()), self._clock()
+        layout = kafka.registered.layout
+        if layout is None or layout.state != "serving":
+            return Load()
         if load.latest is None or now - load.latest.at_seconds >= SOON * LOOK_SECONDS:
-            delays_ms = _delays_ms(names, kafka)
-            load = load.after(await self._look(link, delays_ms, kafka.group, ready)) if delays_ms else Load()
+            load = load.after(await self._look(link, names, layout, kafka.group, ready))
             self._loads[key] = load
             metrics.DUE_LAG.labels(key.namespace, key.name).set(load.latest.due_lag if load.latest is not None else 0)
         return load
 
     async def _look(
-        self, link: KafkaLink, delays_ms: Mapping[TopicPartitionKey, int], group: GroupInfo, ready: int
+        self, link: KafkaLink, names: TopicNames, layout: LayoutRecord, group: GroupInfo, ready: int
     ) -> Look:
-        now_ms = time.time_ns() // 1_000_000 - GRACE_MS
+        delays_ms = _delays_ms(names, layout)
         partitions = list(delays_ms)
         at_seconds = self._clock()
-        committed, ends, found = await asyncio.gather(
+        committed, ends, newest = await asyncio.gather(
             link.committed(group.group, partitions),
             link.offsets(partitions, "stable"),
-            link.offsets_at({key: now_ms - delay_ms for key, delay_ms in delays_ms.items()}),
+            link.newest_times([*partitions, *((names.ready, number) for number in range(layout.ready_partitions))]),
         )
+        # This machine's clock may differ from the brokers'. Where there is so much to do that it matters, the newest record is
+        # milliseconds old.
+        now_ms = max((at_ms for at_ms in newest.values() if at_ms is not None), default=0) - GRACE_MS
+        found = await link.offsets_at({key: max(0, now_ms - delay_ms) for key, delay_ms in delays_ms.items()})
         released = {key: offset.offset for key, offset in committed.items() if offset is not None}
         due = {key: min(at if (at := found[key]) is not None else ends[key], ends[key]) for key in released}
         lag = lag_of(due, released)
@@ -63,11 +70,8 @@ class Loads:
         )
 
 
-def _delays_ms(names: TopicNames, kafka: KafkaView) -> dict[TopicPartitionKey, int]:
+def _delays_ms(names: TopicNames, layout: LayoutRecord) -> dict[TopicPartitionKey, int]:
     """Of every partition that is served: how long its records wait. What is in the front topic is to go on at once."""
-    layout = kafka.registered.layout
-    if layout is None or layout.state != "serving":
-        return {}
     front = {(names.front, partition): 0 for partition in range(layout.front_partitions)}
     delays = enumerate(layout.layout.partition_delays)
     return front | {(names.delays, partition): seconds * 1000 for partition, seconds in delays}

@@ -53,9 +53,8 @@ def check(o: Observation) -> Finding:
     actions = tuple(action for m in wanted if (action := _action(o, m)) is not None)
     if live is not None and not mixes(o) and (stopping := stop_first(o, live)) is not None:
         return stopping
-    starts = (
-        live is not None and not live["spec"]["replicas"] and o.wanted.replicas > 0
-    )  # there are none to be replaced
+    # Where there are none yet, none are replaced.
+    starts = live is not None and not live["spec"]["replicas"] and o.wanted.replicas > 0
     held_back = any(isinstance(a, ApplyChild) and a.rolls for a in actions) and not o.may_roll and not starts
     if held_back:
         actions = (*(a for a in actions if not _of_pods(a)), *_scaling(o, live))

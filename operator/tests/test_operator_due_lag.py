@@ -1,0 +1,116 @@
+"""The due lag of a delayed topic, from the append times and offsets that Kafka has."""
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from delayed_topics_core.names import TopicNames
+from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
+from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.load import Load
+from delayed_topics_operator.observation import KafkaView
+from delayed_topics_operator.observe.load import Loads
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator_testing.world import World, member, resource
+
+KEY = Key("DelayedTopic", "shop", "orders")
+NAMES = TopicNames.of("orders")
+FRONT, DELAYED = (NAMES.front, 0), (NAMES.delays, 4)
+"""The second has a delay of 10 s."""
+YESTERDAY_MS = 1_700_000_000_000
+"""Of the broker's clock, which nobody set."""
+
+
+@dataclass
+class FakeLink:
+    """`appended_ms`: when each record of a partition was appended."""
+
+    appended_ms: dict[TopicPartitionKey, list[int]] = field(default_factory=dict)
+    committed_offsets: dict[TopicPartitionKey, int] = field(default_factory=dict)
+
+    async def committed(self, group: str, places: Sequence[TopicPartitionKey]) -> Mapping[TopicPartitionKey, Any]:
+        assert group == NAMES.group
+        return {place: CommittedOffset(self.committed_offsets.get(place, 0)) for place in places}
+
+    async def offsets(self, places: Sequence[TopicPartitionKey], which: str) -> Mapping[TopicPartitionKey, int]:
+        assert which == "stable"
+        return {place: len(self.appended_ms.get(place, ())) for place in places}
+
+    async def newest_times(self, places: Sequence[TopicPartitionKey]) -> Mapping[TopicPartitionKey, int | None]:
+        return {place: max(self.appended_ms.get(place, ()), default=None) for place in places}
+
+    async def offsets_at(self, times_ms: Mapping[TopicPartitionKey, int]) -> Mapping[TopicPartitionKey, int | None]:
+        found = {place: bisect_left(self.appended_ms.get(place, []), at_ms) for place, at_ms in times_ms.items()}
+        return {place: at if at < len(self.appended_ms.get(place, ())) else None for place, at in found.items()}
+
+
+def served() -> KafkaView:
+    world = World(resource(delaySeconds=[0, 10], partitions=5, workers={"autoscale": {"max": 4}}))
+    world.settle()
+    view = world.observe().kafka
+    assert view is not None
+    return view
+
+
+def look(link: FakeLink, view: KafkaView | None = None, *, ready: int = 1) -> Load:
+    return asyncio.run(Loads().look(KEY, cast(KafkaLink, link), NAMES, view or served(), ready=ready))
+
+
+def lag(link: FakeLink) -> int:
+    found = look(link).latest
+    assert found is not None
+    return found.due_lag
+
+
+def a_second(count: int, *, until_ms: int = YESTERDAY_MS, per_second: int = 100) -> list[int]:
+    """So many records at that rate, the last at `until_ms`."""
+    return [until_ms - 1000 * number // per_second for number in range(count)][::-1]
+
+
+def test_what_waits_does_not_count_and_what_is_due_does_by_the_brokers_clock() -> None:
+    link = FakeLink({DELAYED: a_second(3000)})
+    assert lag(link) == 3000 - 1101, "the last 10 s wait, and what was due within the last second may be on its way"
+    link.committed_offsets[DELAYED] = 1899
+    assert lag(link) == 0
+
+
+def test_all_of_the_front_topic_is_to_go_on_at_once() -> None:
+    link = FakeLink({FRONT: a_second(500)}, {FRONT: 150})
+    assert lag(link) == 500 - 101 - 150
+
+
+def test_when_nothing_comes_in_any_more_the_last_releases_tell_the_time() -> None:
+    link = FakeLink({DELAYED: a_second(3000)})
+    link.appended_ms[NAMES.ready, 2] = [YESTERDAY_MS + 20_000]
+    assert lag(link) == 3000
+
+
+def test_a_topic_without_records_has_no_lag() -> None:
+    assert lag(FakeLink()) == 0
+
+
+def test_workers_count_when_all_are_ready_and_in_the_group() -> None:
+    view = served()
+    group = replace(view.group, state="Stable", members=(member("w-0", FRONT), member("w-1", DELAYED)))
+    for settled, ready, expected in (
+        ("Stable", 2, 2),
+        ("Stable", 3, 0),
+        ("PreparingRebalance", 2, 0),
+        ("Stable", 0, 0),
+    ):
+        found = look(FakeLink(), replace(view, group=replace(group, state=settled)), ready=ready).latest
+        assert found is not None
+        assert found.workers == expected
+
+
+def test_one_worker_more_helps_where_one_has_several_partitions_that_lag() -> None:
+    link, view = FakeLink({FRONT: a_second(500), DELAYED: a_second(5000)}), served()
+    for members, shared in (
+        ((member("w-0", FRONT, DELAYED),), True),
+        ((member("w-0", FRONT, (NAMES.front, 1)), member("w-1", DELAYED)), False),
+    ):
+        found = look(link, replace(view, group=replace(view.group, state="Stable", members=members))).latest
+        assert found is not None
+        assert found.shared is shared
