@@ -188,6 +188,20 @@ def test_one_that_another_overtakes_has_an_end_though_nobody_served_it(told: Tol
     assert overtaken.ended_at_ms is not None
 
 
+def test_records_that_were_delayed_are_known_when_all_who_were_assigned_something_have_caught_up(told: Told) -> None:
+    told.starts("c")
+    told.assigned(2, a=(0, 1), b=(2,), c=(3,))
+    told.add("rebalance", "a", change="caught-up", generation=2, delayed=20)
+    told.add("rebalance", "c", change="caught-up", generation=2, delayed=300)
+    assert rebalances(told.events)[-1].delayed_records is None
+    told.add("rebalance", "stranger", change="caught-up", generation=2, delayed=9000)
+    told.add("rebalance", "b", change="caught-up", generation=3, delayed=4000)
+    told.add("rebalance", "b", change="caught-up", generation=2, delayed="many")
+    assert rebalances(told.events)[-1].delayed_records is None
+    told.add("rebalance", "b", change="caught-up", generation=2, delayed=1)
+    assert rebalances(told.events)[-1].delayed_records == 321
+
+
 def test_what_workers_have_is_told_again_and_is_no_rebalance() -> None:
     """The events that tell of their assignment are no longer kept."""
     told = Told()

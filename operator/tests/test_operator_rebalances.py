@@ -61,6 +61,13 @@ def test_the_latest_comes_first_with_what_people_want_to_know() -> None:
     assert (latest.affected_workers, latest.unaffected_workers) == (2, 1)
 
 
+def test_the_records_that_one_has_delayed_are_told_when_they_have_come_out() -> None:
+    status = seen(None, rebalance(1))
+    assert status.recent[0].delayed_records is None
+    after = seen(status, rebalance(1, delayed_records=17))
+    assert (after.count, after.recent[0].delayed_records) == (1, 17)
+
+
 def test_nothing_is_written_when_nothing_changed() -> None:
     told = [rebalance(n) for n in range(1, 30)]
     status = seen(None, *told)

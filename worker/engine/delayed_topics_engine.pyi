@@ -1,7 +1,6 @@
 """The relay's hot path, in Rust: `Engine`, and by themselves its decisions, the headers of copies, and what may be committed.
 
-The latter are for property tests, tools and benchmarks. Times are milliseconds since the epoch, offsets and partitions Kafka's.
-Header names are bytes, values bytes or null.
+The latter are for tests, tools and benchmarks. Times are milliseconds since the epoch. Header names are bytes, values bytes or null.
 """
 
 from collections.abc import Sequence
@@ -38,9 +37,7 @@ MAX_METADATA_CHARS: int
 """Metadata is not longer."""
 MAX_SPAN: int
 """Offsets that metadata covers whatever is finished of them."""
-
 _Header: TypeAlias = tuple[bytes, bytes | None]
-
 _Place: TypeAlias = tuple[str, int]
 """Kafka topic and partition."""
 _Fault: TypeAlias = tuple[int, str, str]
@@ -104,6 +101,12 @@ class Seen:
     @property
     def stuck_seconds(self) -> float:
         """For how long none of them has come back."""
+
+    @property
+    def delayed(self) -> int:
+        """Records that were due before it was served after its assignment and have come out; none follow once it has `caught_up`."""
+    @property
+    def caught_up(self) -> bool: ...
 
 @final
 class State:

@@ -71,3 +71,30 @@ def test_what_a_worker_has_is_told_again_before_kafka_removes_the_event(
     details = [event.detail for event in repeated if event.kind == "assignment"]
     assert {tuple(d["places"]) for d in details} == {(f"{orders.names.front}[0]", f"{orders.names.delays}[0-1]")}
     assert [d.get("repeated", False) for d in details][:2] == [False, True]
+
+
+def test_records_that_were_due_while_nobody_served_them_are_counted_as_delayed_by_the_rebalance(world: World) -> None:
+    orders = world.declare((3,), front_partitions=2, partitions=3)
+    first = world.start(orders, member="orders-0")
+    wait_until(lambda: told(orders)[-1].delayed_records == 0, what="it has told that nothing was due")
+    for number in range(300):
+        orders.produce(b"%d" % number, partition=number % 2)
+    orders.flush()
+    committed = [(orders.names.front, 0), (orders.names.front, 1)]
+    wait_until(
+        lambda: sum(orders.committed()[place].offset for place in committed) == 300,
+        what="all of them wait in the delays topic",
+    )
+    first.kill()
+    world.start(orders, member="orders-1")  # gets the partitions when the session of the other is over
+    late = orders.ready(300)
+    for number in range(50):
+        orders.produce(b"%d" % number, partition=number % 2)
+    orders.flush()
+    everything = orders.ready(350)
+
+    wait_until(lambda: told(orders)[-1].delayed_records is not None, what="what was due has come out")
+
+    assert [r.delayed_records for r in told(orders)] == [0, len([r for r in everything if r.late_ms > 1000])]
+    assert min(r.late_ms for r in late) > 1000
+    assert told(orders)[-1].delayed_records == 300

@@ -58,9 +58,12 @@ def test_a_life_is_written_to_the_events(world: World) -> None:
 
     events = events_of(world, orders)
 
-    assert [e.kind for e in events] == ["worker-started", "assignment", "rebalance", "rebalance", "worker-stopped"]
+    kinds = ["worker-started", "assignment", "rebalance", "rebalance", "rebalance", "worker-stopped"]
+    assert [e.kind for e in events] == kinds
     assert {e.member for e in events} == {"orders-7"}
-    told, assigned, revoked = (event.detail for event in events[1:4])
+    told, assigned, *others = (event.detail for event in events[1:5])
+    revoked, caught_up = sorted(others, key=lambda detail: detail["change"] == "caught-up")
+    assert (caught_up["change"], caught_up["delayed"], caught_up["places"]) == ("caught-up", 0, assigned["places"])
     assert told == {
         "group": orders.names.group,
         "generation": assigned["generation"],

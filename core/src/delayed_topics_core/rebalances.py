@@ -31,6 +31,7 @@ class Rebalance:
     taken to be its session timeout before others got its partitions, if the protocol lets a worker say what that is.
     `ended_at_ms`: when all of them were served again; None: not yet.
 
+    `delayed_records`: those that were due before their partition was served again, moved or not; None: not all of them have come out yet.
     `affected_workers`: those that gave or got one of them; `unaffected_workers`: others that have partitions.
     """
 
@@ -41,12 +42,14 @@ class Rebalance:
     moved_partitions: int
     affected_workers: int
     unaffected_workers: int
+    delayed_records: int | None = None
 
 
 @dataclass
 class _Generation:
     """`owners`: of the partitions that were assigned in it. `given_up_at_ms`: when these gave them up, if they told.
-    `told_at_ms`, `served_at_ms`: by worker, when it was assigned them, and when it served them. `joined`: workers that were assigned
+    `told_at_ms`, `served_at_ms`: by worker, when it was assigned them, and when it served them. `delayed`: by worker, the records that were
+    due before that, when they have come out. `joined`: workers that were assigned
     something for the first time since they started. `left`: those that have stopped since, in peace."""
 
     number: int
@@ -54,6 +57,7 @@ class _Generation:
     given_up_at_ms: dict[Place, int] = field(default_factory=dict)
     told_at_ms: dict[str, int] = field(default_factory=dict)
     served_at_ms: dict[str, int] = field(default_factory=dict)
+    delayed: dict[str, int] = field(default_factory=dict)
     joined: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
     session_ms: int = 0
@@ -61,6 +65,14 @@ class _Generation:
     @property
     def at_ms(self) -> int:
         return min(self.told_at_ms.values())
+
+    def serve(self, event: Event) -> None:
+        """A worker serves what it was assigned; after that it has caught up with it."""
+        delayed = event.detail.get("delayed")
+        if event.detail.get("change") == "assigned":
+            self.served_at_ms[event.member] = event.at_ms
+        elif type(delayed) is int and delayed >= 0:
+            self.delayed[event.member] = delayed
 
 
 class Rebalances:
@@ -93,10 +105,10 @@ class Rebalances:
                         _note(self._owners, place, event.member, MAX_PLACES)
             case "assignment":
                 self._assigned(event)
-            case "rebalance" if detail.get("change") == "assigned":
+            case "rebalance" if detail.get("change") in ("assigned", "caught-up"):
                 found = next((g for g in self._open if g.number == detail.get("generation")), None)
                 if found is not None and event.member in found.told_at_ms:
-                    found.served_at_ms[event.member] = event.at_ms
+                    found.serve(event)
             case "rebalance" if detail.get("change") == "revoked":
                 for place in parse_places(detail.get("places")):
                     self._give_up(place, event.member, event.at_ms)
@@ -203,6 +215,7 @@ class Rebalances:
             moved_partitions=len(moved),
             affected_workers=len(affected),
             unaffected_workers=len(everybody - affected),
+            delayed_records=sum(this.delayed.values()) if this.delayed.keys() >= this.told_at_ms.keys() else None,
         )
 
     def _reason(

@@ -109,6 +109,8 @@ class RebalanceRecord(Status):
     """Workers that gave or got one of them."""
     unaffected_workers: int
     """Other workers that have partitions."""
+    delayed_records: int | None = None
+    """Records that were due before their partition was served again, and so came out late; unset while there are some."""
 
 
 class RefusedProtocol(Status):

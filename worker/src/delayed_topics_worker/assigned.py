@@ -31,7 +31,7 @@ class AssignedPartition:
     were not stopped. `committed`: as Kafka told it; None: not yet. `unanswered`: it was not told at once, and is asked for beside the
     loop. `anew`: its topic was made again, and begins at its noted start, whatever is committed. `tried`: the stop after which it is
     served again, until the copy that was refused is accepted. `removed`: what comes next is not in Kafka any more. `seen`: as the engine
-    had it when somebody looked last.
+    had it when somebody looked last. `delayed`: as Seen has it.
     """
 
     served: Served
@@ -51,6 +51,7 @@ class AssignedPartition:
     tried: Stop | None = None
     removed: Removed | None = None
     seen: Seen | None = None
+    delayed: int = 0
 
     def __str__(self) -> str:
         return f"{self.topic} [{self.partition}]"

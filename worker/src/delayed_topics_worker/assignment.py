@@ -30,13 +30,16 @@ RECHECK_SECONDS: Final = 1.0
 RETRY_TARGET_SECONDS: Final = 1.0
 
 
-ChangeKind = Literal["assigned", "served", "revoked", "lost", "replaced"]
+ChangeKind = Literal["assigned", "served", "caught-up", "revoked", "lost", "replaced"]
 
 
 class Change(NamedTuple):
-    """What happened to partitions of one delayed topic. `assigned`: Kafka gave them to this worker; `served`: all that it gave then are
-    served; `replaced`: the producers were, and what they had on its way is sent again. `places`: as
-    `format_places` writes them. `generation`: of the group, when it assigned them, or the latest. `at`: the worker's seconds."""
+    """What happened to partitions of one delayed topic.
+
+    `assigned`: Kafka gave them to this worker; `served`: all that it gave then are served; `caught-up`: what was due of them before they
+    were served has come out, `delayed` records; `replaced`: the producers were, and what they had on its way is sent again.
+    `places`: as `format_places` writes them. `generation`: of the group, when it assigned them, or the latest. `at`: the worker's seconds.
+    """
 
     kind: ChangeKind
     topic: str
@@ -45,6 +48,7 @@ class Change(NamedTuple):
     generation: int
     at: float
     took_ms: int
+    delayed: int = 0
 
 
 class Assignment:
@@ -69,6 +73,7 @@ class Assignment:
         self._by_topic = {topic: s for s in served for topic in (s.names.front, s.names.delays)}
         self._seconds = seconds
         self._begins: dict[int, list[AssignedPartition]] = {}
+        self._catching_up: list[list[AssignedPartition]] = []
         self._reader = reader
         self._known = known
         self._unanswered: dict[TopicPartitionKey, int] = {}
@@ -106,6 +111,9 @@ class Assignment:
         log.info("assigned: %s", _named(fresh))
 
     def on_revoked(self, happening: Revoked) -> None:
+        for place, delayed in zip(happening.partitions, happening.delayed, strict=True):
+            if owned := self.owned.get(place):
+                owned.delayed = delayed
         self._forget("lost" if happening.lost else "revoked", happening.partitions)
 
     def on_refused(self, happening: Refused) -> None:
@@ -146,7 +154,15 @@ class Assignment:
         """As the engine has them now."""
         for now in seen:
             if owned := self.owned.get((now.topic, now.partition)):
-                owned.seen = now
+                owned.seen, owned.delayed = now, now.delayed
+        self._tell_caught_up()
+
+    def _tell_caught_up(self) -> None:
+        """What is gone will release no more."""
+        over = [fresh for fresh in self._catching_up if all(o.gone or (o.seen and o.seen.caught_up) for o in fresh)]
+        for fresh in over:
+            self._catching_up.remove(fresh)
+            self._note("caught-up", fresh, fresh[0].assigned_at)
 
     def tell_removed(self) -> None:
         """What was removed is never skipped: people decide. Where nothing was, as when the answer was to a fetch of a topic that is
@@ -187,6 +203,7 @@ class Assignment:
                 del self._begins[generation]
                 if fresh:
                     self._note("served", [o for o in fresh if not o.gone], fresh[0].assigned_at)
+                    self._catching_up.append(fresh)
 
     def check_topics(self, sight: Sight) -> None:
         """Stop what belongs to topics that are gone or were made again, and let go on what can."""
@@ -255,6 +272,7 @@ class Assignment:
             owned.gone = True
             del self.owned[owned.place]
         self._note(kind, leaving, self._seconds())
+        self._tell_caught_up()
         log.info("%s: %s", kind, _named(leaving))
 
     def _is_known(self, owned: AssignedPartition, sight: Sight, now: float) -> bool:
@@ -328,7 +346,8 @@ class Assignment:
         for topic, count in Counter(o.served.topic for o in owned).items():
             of_topic = [o for o in owned if o.served.topic == topic]
             places, generation = format_places([o.place for o in of_topic]), of_topic[0].group_generation
-            self.changes.append(Change(kind, topic, count, places, generation, now, int((now - began) * 1000)))
+            delayed = sum(o.delayed for o in of_topic) if kind == "caught-up" else 0
+            self.changes.append(Change(kind, topic, count, places, generation, now, int((now - began) * 1000), delayed))
 
 
 def _named(owned: Sequence[AssignedPartition]) -> str:

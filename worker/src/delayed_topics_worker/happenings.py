@@ -26,10 +26,11 @@ class Assigned(NamedTuple):
 
 
 class Revoked(NamedTuple):
-    """Partitions were given up. `lost`: somebody has them already, and nothing could be committed."""
+    """Partitions were given up. `lost`: somebody has them already, and nothing could be committed. `delayed`: of each, see Seen."""
 
     partitions: list[Place]
     lost: bool
+    delayed: list[int]
 
 
 class Refused(NamedTuple):

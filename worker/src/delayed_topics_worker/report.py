@@ -195,6 +195,10 @@ class Reporter:
             if change.kind == "replaced":
                 self._write("producers-replaced", change.topic, detail, change.at)
                 continue
+            if change.kind == "caught-up":
+                told = {"change": change.kind, **detail, "delayed": change.delayed}
+                self._write("rebalance", change.topic, told, change.at)
+                continue
             kind = "assigned" if change.kind == "served" else change.kind
             self._last_change = {"change": kind, **detail}
             self._metrics.rebalances.labels(change.topic, kind).inc()

@@ -103,6 +103,7 @@ def _record(found: Rebalance) -> RebalanceRecord:
         moved_partitions=found.moved_partitions,
         affected_workers=found.affected_workers,
         unaffected_workers=found.unaffected_workers,
+        delayed_records=found.delayed_records,
     )
 
 

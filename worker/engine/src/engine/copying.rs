@@ -276,6 +276,7 @@ impl<P: Output> Sending<'_, P> {
         match outcome {
             Outcome::Release(release) => {
                 tally.release(self.now.0 - release.due_at_ms());
+                self.partition.delayed.release(release.due_at_ms());
                 tally.misrouted += u64::from(waiting.is_some_and(|waiting| waiting.misrouted));
             }
             Outcome::Hop(_) => tally.hopped += 1,

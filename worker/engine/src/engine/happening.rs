@@ -27,6 +27,8 @@ pub enum Happening {
         partitions: Vec<(String, i32)>,
         /// Nothing could be committed.
         lost: bool,
+        /// Of each, see `Seen::delayed`.
+        delayed: Vec<u64>,
     },
     /// A copy was refused for good, and its partition stands still until `Engine::go_on`.
     Refused {

@@ -71,9 +71,13 @@ impl Engine {
     /// A partition that was assigned is served from now on.
     pub fn begin(&mut self, at: Beginning) {
         let Some(slot) = self.slots.find(&at.topic, at.partition) else { return };
+        let now_ms = self.clock.estimate_ms();
         let Some(partition) = self.slots.get_mut(slot) else { return };
         if partition.state != State::Unplaced {
             return;
+        }
+        if let Some(now_ms) = now_ms {
+            partition.delayed.serve_from(now_ms);
         }
         partition.topic_id = at.topic_id.into();
         partition.side = at.side;
@@ -104,9 +108,10 @@ impl Engine {
         let Some(former) = former.filter(|p| p.in_flight() > 0 && !p.state.leaves()) else {
             return self.step(topic, partition, Step::Forget);
         };
-        let (of, paused) = (former.topic, former.paused);
+        let (of, paused, delayed) = (former.topic, former.paused, former.delayed);
         self.identities += 1;
-        self.slots.add(Partition { paused, ..Partition::new(self.identities, of, topic.to_owned(), partition) });
+        let again = Partition::new(self.identities, of, topic.to_owned(), partition);
+        self.slots.add(Partition { delayed, paused, ..again });
     }
 
     fn step(&mut self, topic: &str, number: i32, step: Step) {
@@ -171,8 +176,12 @@ impl Engine {
         if partitions.iter().any(undecided) {
             self.replace_producers();
         }
+        let mut delayed = Vec::with_capacity(partitions.len());
         for place in partitions {
-            if let Some(slot) = self.slots.find(&place.topic, place.partition) {
+            let slot = self.slots.find(&place.topic, place.partition);
+            let partition = slot.and_then(|slot| self.slots.get(slot));
+            delayed.push(partition.map_or(0, |partition| partition.delayed.released));
+            if let Some(slot) = slot {
                 self.slots.remove(slot);
             }
         }
@@ -183,7 +192,7 @@ impl Engine {
                 self.happenings.push(Happening::Reported(error, None));
             }
         }
-        self.happenings.push(Happening::Revoked { partitions: names(partitions), lost });
+        self.happenings.push(Happening::Revoked { partitions: names(partitions), lost, delayed });
     }
 
     /// The consumer is given up, and all partitions with it, as lost.

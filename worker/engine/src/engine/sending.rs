@@ -91,6 +91,7 @@ impl Engine {
             Some(transactions) => (transactions.producer(), transactions.producer()),
             None => (self.producers.get(compression, false), self.producers.get(compression, true)),
         };
+        partition.delayed.serve_from(now.0); // where the time was not known when it began
         let may_go_alone = self.transactions.as_ref().map_or(true, Transactions::is_clean);
         let before = partition.sent;
         let most_bytes = LEAST_BYTES_ON_THEIR_WAY.max(MOST_BYTES_ON_THEIR_WAY / partitions);

@@ -34,6 +34,10 @@ pub struct Seen {
     pub unacknowledged: [bool; TARGETS.len()],
     /// For how long no copy of it has come back, though some are on their way.
     pub stuck_ns: i64,
+    /// Records that were due before it was served first after its assignment, and that have come out since.
+    pub delayed: u64,
+    /// There are no more of them.
+    pub caught_up: bool,
 }
 
 impl Engine {
@@ -43,6 +47,9 @@ impl Engine {
         let estimate_ms = self.clock.estimate_ms().unwrap_or(i64::MIN);
         let consumer = self.consumer.as_ref();
         let see = |(_, partition): (usize, &mut super::Partition)| {
+            if partition.state.sends() && estimate_ms > i64::MIN {
+                partition.delayed.serve_from(estimate_ms);
+            }
             if partition.made_progress || partition.in_flight() == 0 {
                 partition.made_progress = false;
                 partition.progress_at_ns = now_ns;
@@ -50,6 +57,9 @@ impl Engine {
             let ends = consumer.and_then(|consumer| consumer.known_ends(&partition.name, partition.number));
             // it knows none after a placement that gives nothing
             partition.end = ends.map(|(_, end)| end).filter(|end| *end >= 0).unwrap_or(partition.end);
+            let at_end = partition.end >= 0 && partition.window.position() >= partition.end;
+            let settled = partition.in_flight() == 0 && !partition.held.has_arrived();
+            let next_due_ms = if settled { partition.held.next_turn_at_ms() } else { Some(i64::MIN) };
             let in_flight = usize::try_from(partition.in_flight()).unwrap_or(usize::MAX);
             Seen {
                 topic: partition.name.clone(),
@@ -64,6 +74,8 @@ impl Engine {
                 due: partition.held.due_count(estimate_ms) + in_flight,
                 unacknowledged: partition.on_their_way.map(|count| count > 0),
                 stuck_ns: now_ns - partition.progress_at_ns,
+                delayed: partition.delayed.released,
+                caught_up: partition.state.sends() && partition.delayed.is_over(next_due_ms, at_end),
             }
         };
         self.slots.iter_mut().map(see).collect()

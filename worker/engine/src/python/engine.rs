@@ -192,7 +192,7 @@ type Fault = (i32, String, String);
 fn told(py: Python<'_>, happening: Happening) -> PyResult<Bound<'_, PyTuple>> {
     match happening {
         Happening::Assigned { partitions, generation } => ("Assigned", partitions, generation).into_pyobject(py),
-        Happening::Revoked { partitions, lost } => ("Revoked", partitions, lost).into_pyobject(py),
+        Happening::Revoked { partitions, lost, delayed } => ("Revoked", partitions, lost, delayed).into_pyobject(py),
         Happening::Refused { origin, target, error } => {
             ("Refused", origin.topic, origin.partition, origin.offset, target, fault(error)).into_pyobject(py)
         }
@@ -231,6 +231,8 @@ pub struct PySeen {
     due: usize,
     unacknowledged: (bool, bool, bool),
     stuck_seconds: f64,
+    delayed: u64,
+    caught_up: bool,
 }
 
 impl From<Seen> for PySeen {
@@ -250,6 +252,8 @@ impl From<Seen> for PySeen {
             unacknowledged: (ready, delays, dead_letter),
             #[allow(clippy::cast_precision_loss)]
             stuck_seconds: seen.stuck_ns as f64 / 1e9,
+            delayed: seen.delayed,
+            caught_up: seen.caught_up,
         }
     }
 }
