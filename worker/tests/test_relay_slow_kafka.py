@@ -3,6 +3,7 @@ ExactlyOnce."""
 
 import base64
 import os
+import random
 import re
 import struct
 import time
@@ -223,3 +224,24 @@ def test_nothing_is_passed_over_when_transactions_are_given_up_while_fetches_are
             time.sleep(1)
 
     assert doubled(all_ready(orders, sent, timeout_seconds=60)) == 0
+
+
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["another-joins", "it-is-stopped"])
+def test_a_worker_whose_copies_take_long_to_arrive_repeats_none(
+    world: World, wire: SlowWire, *, is_stopped: bool
+) -> None:
+    """What it has on its way is no more than arrives in the time that giving partitions up may take."""
+    orders = world.declare((0,), front_partitions=8, partitions=1)
+    wire.limit_requests(500_000, client_id="orders-0")
+    numbers = [random.getrandbits(1000) for _ in range(20_000)]  # which lz4 makes no smaller
+    for n, number in enumerate(numbers):
+        orders.produce(b"%d" % number, partition=n % 8)
+    orders.flush()
+    worker = world.start(orders, member="orders-0")
+    wait_until(lambda: orders.released() > 3_000, what="it has released some", poll_seconds=0.2)
+    assert orders.released() < len(numbers) / 2, "it is slow"
+    if is_stopped:
+        assert worker.terminate() == 0
+    world.start(orders, member="orders-1")
+
+    assert doubled(all_ready(orders, numbers)) == 0

@@ -51,6 +51,7 @@ class SlowWire(Closing):
         self._port, self._to_port = port, to_port
         self._delay_seconds = 0.0
         self._request_seconds: dict[tuple[int, str], float] = {}
+        self._bytes_per_second: dict[str, int] = {}
         self._breaks: Counter[int] = Counter()
         self._changes: dict[int, Callable[[bytes], bytes]] = {}
         self._loop = asyncio.new_event_loop()
@@ -68,6 +69,10 @@ class SlowWire(Closing):
         """A request of this kind, of any client unless one is given, and what follows it on its connection, comes that much
         later. With 0 what was held back comes at once."""
         self._loop.call_soon_threadsafe(self._hold_back, (api, client_id), seconds)
+
+    def limit_requests(self, bytes_per_second: int, *, client_id: str) -> None:
+        """Each connection of this client carries no more than that from now on."""
+        self._loop.call_soon_threadsafe(self._bytes_per_second.__setitem__, client_id, bytes_per_second)
 
     def break_at_requests(self, api: Api, times: int) -> None:
         """The next `times` requests of this kind don't arrive: their connections are closed."""
@@ -136,7 +141,11 @@ class SlowWire(Closing):
     def _seconds_of(self, request: bytes) -> float:
         api_key, length = HEADER.unpack_from(request)
         client_id = request[HEADER.size : HEADER.size + max(0, length)].decode()
-        return max(self._request_seconds.get((api_key, client), 0.0) for client in ("", client_id))
+        limit = self._bytes_per_second.get(client_id)
+        return max(
+            len(request) / limit if limit else 0.0,
+            *(self._request_seconds.get((api_key, client), 0.0) for client in ("", client_id)),
+        )
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(MOST_AT_ONCE):

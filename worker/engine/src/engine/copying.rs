@@ -105,7 +105,7 @@ impl<P: Output> Sending<'_, P> {
 
     fn send_up_to(&mut self, limit: u64, before: u64, topic_id: &str, block: &mut Vec<u8>) -> Goes {
         while self.partition.state.sends() && self.partition.lone.is_none() {
-            if self.partition.room() == 0 || self.partition.bytes_on_their_way >= self.most_bytes {
+            if !self.partition.has_room(self.most_bytes) {
                 return Goes::Blocked;
             }
             if self.partition.sent >= limit {

@@ -6,6 +6,7 @@
 mod calls;
 mod clock;
 mod commits;
+mod congestion;
 mod copying;
 #[cfg(test)]
 mod copying_tests;

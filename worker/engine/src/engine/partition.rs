@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::clock::boot_ns;
+use super::congestion::CongestionWindow;
 use super::held::{Held, Taken};
 use super::state::{State, Step};
 use super::topic::{Target, TARGETS};
@@ -41,6 +42,7 @@ pub struct Partition {
     pub(super) on_their_way: [u32; TARGETS.len()],
     /// Of their keys and values.
     pub(super) bytes_on_their_way: usize,
+    pub(super) congestion: CongestionWindow,
     /// When there were none, or one came back, last.
     pub(super) progress_at_ns: i64,
     /// One has come back since somebody looked.
@@ -94,6 +96,7 @@ impl Partition {
             held: Held::default(),
             on_their_way: [0; TARGETS.len()],
             bytes_on_their_way: 0,
+            congestion: CongestionWindow::default(),
             progress_at_ns: boot_ns(),
             made_progress: false,
             sent: 0,
@@ -139,6 +142,12 @@ impl Partition {
         self.on_their_way.iter().sum()
     }
 
+    /// Whether one more copy may be sent now. `most_bytes`: of keys and values that are on their way.
+    pub fn has_room(&mut self, most_bytes: usize) -> bool {
+        let in_flight = self.in_flight();
+        self.room() > 0 && self.bytes_on_their_way < most_bytes && self.congestion.has_room(in_flight)
+    }
+
     /// How many copies may still be sent before the next commit is accepted.
     #[must_use]
     pub fn room(&self) -> u64 {
@@ -170,6 +179,7 @@ impl Partition {
         }
         self.on_their_way[target as usize] += 1;
         self.bytes_on_their_way += bytes;
+        self.congestion.sent(offset);
         self.lone = lone;
     }
 
@@ -192,6 +202,7 @@ impl Partition {
     fn come_back(&mut self, offset: i64, target: Target, bytes: usize) -> Option<Lone> {
         self.on_their_way[target as usize] -= 1;
         self.bytes_on_their_way = self.bytes_on_their_way.saturating_sub(bytes);
+        self.congestion.came_back(offset);
         self.made_progress = true;
         let came_back = self.lone.filter(|lone| lone.offset == offset);
         if came_back.is_some() {
@@ -219,6 +230,7 @@ impl Partition {
         self.first_copies = [None; TARGETS.len()];
         self.on_their_way = [0; TARGETS.len()];
         self.bytes_on_their_way = 0;
+        self.congestion.forget();
         self.lone = None;
         self.sent = self.acknowledged;
         self.committed = self.acknowledged;
@@ -228,6 +240,7 @@ impl Partition {
     pub fn give_up_copies(&mut self) {
         self.on_their_way = [0; TARGETS.len()];
         self.bytes_on_their_way = 0;
+        self.congestion.forget();
         self.lone = None;
         self.step(Step::ReadAgain);
     }

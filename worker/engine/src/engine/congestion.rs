@@ -1,0 +1,134 @@
+//! How many copies of a partition may be on their way: as many as come back soon.
+//!
+//! The client queues whatever it is given. Where the broker, the network or the machine is slow, a partition that goes to another
+//! worker has to wait for what is queued, or comes out twice. So this is a congestion window, as TCP has one, that goes by how
+//! long copies take: a full one grows while they come back soon, and shrinks when they don't.
+
+use super::boot_ns;
+
+/// At first; a fast broker needs a tenth of a second to get from there to `MOST`.
+const FIRST: u32 = 32;
+const MOST: u32 = 5_000;
+const SOON_NS: i64 = 100_000_000;
+/// A fraction of the time that a partition which is revoked may take.
+const LATE_NS: i64 = 500_000_000;
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct CongestionWindow {
+    copies: u32,
+    /// The copy that is timed: its offset, and when it was sent.
+    timed: Option<(i64, i64)>,
+    /// It was full since then.
+    full: bool,
+}
+
+impl Default for CongestionWindow {
+    fn default() -> Self {
+        CongestionWindow { copies: FIRST, timed: None, full: false }
+    }
+}
+
+impl CongestionWindow {
+    /// Whether one more may be sent.
+    pub fn has_room(&mut self, in_flight: u32) -> bool {
+        let has_room = in_flight < self.copies;
+        self.full |= !has_room;
+        has_room
+    }
+
+    /// A copy is on its way.
+    pub fn sent(&mut self, offset: i64) {
+        if self.timed.is_none() {
+            self.timed = Some((offset, boot_ns()));
+            self.full = false;
+        }
+    }
+
+    /// It has come back, acknowledged or not.
+    pub fn came_back(&mut self, offset: i64) {
+        let Some((timed, sent_ns)) = self.timed else { return };
+        if timed == offset {
+            self.timed = None;
+            self.adapt(boot_ns() - sent_ns);
+        }
+    }
+
+    /// Nobody will tell what becomes of those that are on their way.
+    pub fn forget(&mut self) {
+        self.timed = None;
+    }
+
+    fn adapt(&mut self, took_ns: i64) {
+        let copies = i64::from(self.copies);
+        let fitting = if took_ns > LATE_NS {
+            copies * LATE_NS / took_ns
+        } else if !self.full {
+            copies
+        } else if took_ns > SOON_NS {
+            copies + copies / 8 + 1
+        } else {
+            copies * 2
+        };
+        self.copies = u32::try_from(fitting).unwrap_or(MOST).clamp(1, MOST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A window after copies that each took so long, while it was full.
+    fn after(times_ns: &[i64]) -> CongestionWindow {
+        let mut window = CongestionWindow::default();
+        for took_ns in times_ns {
+            window.full = true;
+            window.adapt(*took_ns);
+        }
+        window
+    }
+
+    #[test]
+    fn a_full_one_grows_up_to_what_may_be_repeated_and_fast_where_copies_come_back_soon() {
+        assert_eq!(after(&[1, 1]).copies, 4 * FIRST);
+        assert_eq!(after(&[1; 9]).copies, MOST);
+        assert_eq!(after(&[1; 99]).copies, MOST);
+        assert_eq!(after(&[LATE_NS]).copies, FIRST + FIRST / 8 + 1);
+    }
+
+    #[test]
+    fn it_shrinks_to_what_comes_back_in_time_and_one_may_always_go() {
+        assert_eq!(after(&[4 * LATE_NS]).copies, FIRST / 4);
+        let mut window = after(&[2 * LATE_NS; 20]);
+        assert!(window.has_room(0) && !window.has_room(1));
+        window.adapt(1);
+        assert_eq!(window.copies, 2, "and it grows again");
+    }
+
+    #[test]
+    fn one_that_was_never_full_does_not_grow() {
+        let mut window = CongestionWindow::default();
+        for offset in 0..20 {
+            window.sent(offset);
+            assert!(window.has_room(3));
+            window.came_back(offset);
+        }
+        assert_eq!(window.copies, FIRST);
+    }
+
+    #[test]
+    fn one_copy_is_timed_at_a_time() {
+        let mut window = CongestionWindow::default();
+        window.sent(7);
+        window.sent(8);
+        assert!(!window.has_room(MOST));
+        window.came_back(8);
+        assert_eq!(window.copies, FIRST);
+        window.came_back(7);
+        assert_eq!(window.copies, 2 * FIRST);
+        window.sent(9);
+        window.forget();
+        window.came_back(9);
+        assert_eq!(window.copies, 2 * FIRST);
+    }
+}
