@@ -6,7 +6,7 @@ import pytest
 from delayed_topics_core.reasons import Condition
 from delayed_topics_crds import DelayedTopicStatus, parse
 from delayed_topics_operator.load import LOOK_SECONDS, Load, Look
-from delayed_topics_operator.reconcile.transitions import scaled
+from delayed_topics_operator.reconcile.transitions import autoscaled
 from delayed_topics_operator_testing.team import grant
 from delayed_topics_operator_testing.world import World, resource, usable
 
@@ -65,7 +65,7 @@ def test_workers_that_do_not_catch_up_become_more_and_the_status_says_why() -> N
     decision = after.workers.last_scaled
     assert (decision.from_replicas, decision.to_replicas, after.workers.wanted_replicas) == (1, 4, 4)
     assert "25,000 a second came due, and 1 worker released 10,000 a second" in decision.message
-    (told,) = scaled(before, after)
+    (told,) = autoscaled(before, after)
     assert (told.type, told.reason, told.message) == (
         "Normal",
         "WorkersScaled",
@@ -73,7 +73,7 @@ def test_workers_that_do_not_catch_up_become_more_and_the_status_says_why() -> N
     )
     world.later(60)
     come_up(world)
-    assert scaled(after, status(world)) == ()
+    assert autoscaled(after, status(world)) == ()
 
 
 def test_the_resource_stays_ready_while_workers_are_added_and_not_if_they_never_come() -> None:
@@ -84,7 +84,9 @@ def test_the_resource_stays_ready_while_workers_are_added_and_not_if_they_never_
     live["status"] |= {"observedGeneration": live["metadata"]["generation"], "replicas": 4, "updatedReplicas": 4}
     world.settle()
     assert world.condition(Condition.READY).status == "True"
-    assert world.condition(Condition.WORKERS_READY).message.startswith("1 workers are ready, and autoscaling made it 4")
+    assert world.condition(Condition.WORKERS_READY).message.startswith(
+        "1 of 4 workers are ready; autoscaling made it 4"
+    )
 
     world.later(130)
     world.settle()

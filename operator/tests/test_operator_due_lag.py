@@ -1,6 +1,8 @@
 """The due lag of a delayed topic, from the append times and offsets that Kafka has."""
 
 import asyncio
+import base64
+import zlib
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,10 +31,11 @@ class FakeLink:
 
     appended_ms: dict[TopicPartitionKey, list[int]] = field(default_factory=dict)
     committed_offsets: dict[TopicPartitionKey, int] = field(default_factory=dict)
+    metadata: str = ""
 
     async def committed(self, group: str, places: Sequence[TopicPartitionKey]) -> Mapping[TopicPartitionKey, Any]:
         assert group == NAMES.group
-        return {place: CommittedOffset(self.committed_offsets.get(place, 0)) for place in places}
+        return {place: CommittedOffset(self.committed_offsets.get(place, 0), self.metadata) for place in places}
 
     async def offsets(self, places: Sequence[TopicPartitionKey], which: str) -> Mapping[TopicPartitionKey, int]:
         assert which == "stable"
@@ -81,6 +84,14 @@ def test_all_of_the_front_topic_is_to_go_on_at_once() -> None:
     assert lag(link) == 500 - 101 - 150
 
 
+def test_what_is_finished_above_the_committed_offset_does_not_count() -> None:
+    finished = base64.b64encode(zlib.compress(bytes([0b11, 0b10]))).decode()
+    link = FakeLink({FRONT: a_second(500)}, {FRONT: 150}, f"dt1:{finished}:id")
+    assert lag(link) == 500 - 101 - 153
+    link.metadata = "of somebody else"
+    assert lag(link) == 500 - 101 - 150
+
+
 def test_when_nothing_comes_in_any_more_the_last_releases_tell_the_time() -> None:
     link = FakeLink({DELAYED: a_second(3000)})
     link.appended_ms[NAMES.ready, 2] = [YESTERDAY_MS + 20_000]
@@ -106,11 +117,14 @@ def test_workers_count_when_all_are_ready_and_in_the_group() -> None:
 
 
 def test_one_worker_more_helps_where_one_has_several_partitions_that_lag() -> None:
-    link, view = FakeLink({FRONT: a_second(500), DELAYED: a_second(5000)}), served()
-    for members, shared in (
-        ((member("w-0", FRONT, DELAYED),), True),
-        ((member("w-0", FRONT, (NAMES.front, 1)), member("w-1", DELAYED)), False),
+    view = served()
+    for records, members, shared in (
+        (2000, (member("w-0", FRONT, DELAYED),), True),
+        (500, (member("w-0", FRONT, DELAYED),), False),
+        (2000, (member("w-0", FRONT, (NAMES.front, 1)), member("w-1", DELAYED)), False),
+        (0, (member("w-0"), member("w-1", FRONT, DELAYED)), False),
     ):
+        link = FakeLink({FRONT: a_second(records), DELAYED: a_second(5000)})
         found = look(link, replace(view, group=replace(view.group, state="Stable", members=members))).latest
         assert found is not None
         assert found.shared is shared

@@ -155,12 +155,19 @@ class _Group:
     def wait_settled(self) -> Owners:
         """Who has what, once everything has somebody."""
         wanted = self.topic.record.front_partitions + self.topic.record.layout.partition_count
+        owners: Owners = {}
+
+        def settled() -> bool:
+            nonlocal owners
+            owners = self.owners()
+            return len(owners) == wanted
+
         wait_until(
-            lambda: len(self.owners()) == wanted,
+            settled,
             what=f"{len(self.members)} members share {self.topic.names.front} (see {self.stand.directory})",
             timeout_seconds=TIMEOUT_SECONDS,
         )
-        return self.owners()
+        return owners
 
     def make(self, event: EventKind) -> None:
         """Lets it happen to the last member, or to one more."""

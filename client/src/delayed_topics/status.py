@@ -65,9 +65,7 @@ def read_status(connection: Connection, layout: LayoutRecord) -> TopicStatus:
     admin = KafkaAdmin(connection, client_id="delayed-topics-client")
     names = TopicNames.of(layout.topic)
     now_ms = int(time.time() * 1000)
-    waits_ms = {(names.front, p): 0 for p in range(layout.front_partitions)} | {
-        (names.delays, p): delay_seconds * 1000 for p, delay_seconds in enumerate(layout.layout.partition_delays)
-    }
+    waits_ms = layout.waits_ms
     sources = list(waits_ms)
     committed = committed_offsets(connection, layout.group, sources)
     ends = values_of(admin.list_offsets(sources, "latest", isolation="read_committed"))

@@ -78,8 +78,7 @@ class LayoutRecord:
 
     `highest_retry_cap`, `least_ready_partitions`: that there ever were, for audits of records that were released under them.
     `lists`: all delay lists and caps that there were, the present one last; what was before the first is not noted.
-    `exactly_once_from_ms`: since when all workers keep that guarantee, by the operator's clock; None: they don't, or it is not
-    noted.
+    `exactly_once_from_ms`: since when all workers keep that guarantee, by the operator's clock; None: they don't, or not noted.
     """
 
     topic: str
@@ -101,6 +100,13 @@ class LayoutRecord:
     @property
     def key(self) -> str:
         return f"layout/{self.topic}"
+
+    @property
+    def waits_ms(self) -> dict[tuple[str, int], int]:
+        """Of every partition that workers serve: how long its records wait. What is in the front topic is to go on at once."""
+        names = TopicNames.of(self.topic)
+        front = {(names.front, partition): 0 for partition in range(self.front_partitions)}
+        return front | {(names.delays, p): seconds * 1000 for p, seconds in enumerate(self.layout.partition_delays)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

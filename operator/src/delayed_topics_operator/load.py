@@ -1,6 +1,6 @@
 """How much work the workers of a delayed topic have, and how much of it they do, by offsets alone: no record is read. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -14,14 +14,16 @@ LEAST_LAG = 1000
 """Fewer records that are due and not released are no reason for another worker."""
 ASSUMED_PER_SECOND = 1000.0
 """Records that a worker is taken to be able to release before it was seen: few, since a wrong guess makes records late."""
+LEAST_SHARE = 0.2
+"""Of what a worker has to do, what another must be able to take from it to be of use."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """At all partitions at once. `due`: the first offset that was not due yet (or had been for less than a second). `released`: the
-    first that was not committed; both by partition. `workers`: how many serve them, 0 while some start, stop or rebalance.
+    """At all partitions at once. `due`: how many offsets were due (for a second or longer). `released`: how many were finished; both by
+    partition, from offset 0. `workers`: how many serve them, 0 while some start, stop or rebalance.
 
-    `shared`: whether a worker has several partitions that lag, so that another worker could take one of them.
+    `shared`: whether another worker could take a good part from one that lags, see `can_be_shared`.
     """
 
     at_seconds: float
@@ -95,6 +97,11 @@ def lag_of(
 ) -> dict[TopicPartitionKey, int]:
     """Records that are due and not released, by partition; those that have none are left out."""
     return {key: offset - released[key] for key, offset in due.items() if offset > released[key]}
+
+
+def can_be_shared(lags: Sequence[int]) -> bool:
+    """Whether a worker whose partitions lag so much has several that matter, since no two workers share one."""
+    return sum(lags) - max(lags, default=0) >= max(1, LEAST_SHARE * sum(lags))
 
 
 def _between(before: Look, look: Look) -> Interval | None:

@@ -35,7 +35,7 @@ from delayed_topics_operator.reconcile.failures import not_ready, reason_of, wit
 from delayed_topics_operator.reconcile.invalid import enough_to_delete, reconcile_invalid
 from delayed_topics_operator.reconcile.quota import hard
 from delayed_topics_operator.reconcile.status import OWN_CONDITIONS
-from delayed_topics_operator.reconcile.transitions import notices, scaled
+from delayed_topics_operator.reconcile.transitions import autoscaled, notices
 from delayed_topics_operator.reconcile.workers import all_ready
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest, Store, owner_uids
@@ -168,7 +168,7 @@ class DelayedTopics:
         await self._elsewhere.unsay(Key(self.kind, raw["metadata"]["namespace"], raw["metadata"]["name"]))
         if written:
             before = status_of(DelayedTopicStatus, raw)
-            await self._recorder.tell(raw, (*notices(before, status), *scaled(before, status)))
+            await self._recorder.tell(raw, (*notices(before, status), *autoscaled(before, status)))
 
     async def _observe(self, key: Key, resource: DelayedTopic) -> tuple[Observation, KafkaLink | None]:
         """Raises SpecInvalid, KubeError, NotYet."""

@@ -4,13 +4,15 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from delayed_topics_core.commit_metadata import decode_metadata
+from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord
-from delayed_topics_kafka.model import GroupInfo, TopicPartitionKey
+from delayed_topics_kafka.model import CommittedOffset, GroupInfo
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.gateways.kafka import KafkaLink
-from delayed_topics_operator.load import LOOK_SECONDS, Load, Look, lag_of
+from delayed_topics_operator.load import LOOK_SECONDS, Load, Look, can_be_shared, lag_of
 from delayed_topics_operator.observation import KafkaView
 from delayed_topics_operator.queue import Key
 
@@ -38,16 +40,16 @@ class Loads:
         if layout is None or layout.state != "serving":
             return Load()
         if load.latest is None or now - load.latest.at_seconds >= SOON * LOOK_SECONDS:
-            load = load.after(await self._look(link, names, layout, kafka.group, ready))
-            self._loads[key] = load
-            metrics.DUE_LAG.labels(key.namespace, key.name).set(load.latest.due_lag if load.latest is not None else 0)
+            look = await self._look(link, names, layout, kafka.group, ready)
+            self._loads[key] = load = load.after(look)
+            metrics.DUE_LAG.labels(key.namespace, key.name).set(look.due_lag)
         return load
 
     async def _look(
         self, link: KafkaLink, names: TopicNames, layout: LayoutRecord, group: GroupInfo, ready: int
     ) -> Look:
-        delays_ms = _delays_ms(names, layout)
-        partitions = list(delays_ms)
+        waits_ms = layout.waits_ms
+        partitions = list(waits_ms)
         at_seconds = self._clock()
         committed, ends, newest = await asyncio.gather(
             link.committed(group.group, partitions),
@@ -57,8 +59,8 @@ class Loads:
         # This machine's clock may differ from the brokers'. Where there is so much to do that it matters, the newest record is
         # milliseconds old.
         now_ms = max((at_ms for at_ms in newest.values() if at_ms is not None), default=0) - GRACE_MS
-        found = await link.offsets_at({key: max(0, now_ms - delay_ms) for key, delay_ms in delays_ms.items()})
-        released = {key: offset.offset for key, offset in committed.items() if offset is not None}
+        found = await link.offsets_at({key: max(0, now_ms - wait_ms) for key, wait_ms in waits_ms.items()})
+        released = {key: finished(at) for key, at in committed.items() if at is not None}
         due = {key: min(at if (at := found[key]) is not None else ends[key], ends[key]) for key in released}
         lag = lag_of(due, released)
         return Look(
@@ -66,12 +68,13 @@ class Loads:
             due=due,
             released=released,
             workers=ready if group.settled and len(group.members) == ready else 0,
-            shared=any(sum(partition in lag for partition in member.assignment) > 1 for member in group.members),
+            shared=any(can_be_shared([lag.get(place, 0) for place in member.assignment]) for member in group.members),
         )
 
 
-def _delays_ms(names: TopicNames, layout: LayoutRecord) -> dict[TopicPartitionKey, int]:
-    """Of every partition that is served: how long its records wait. What is in the front topic is to go on at once."""
-    front = {(names.front, partition): 0 for partition in range(layout.front_partitions)}
-    delays = enumerate(layout.layout.partition_delays)
-    return front | {(names.delays, partition): seconds * 1000 for partition, seconds in delays}
+def finished(at: CommittedOffset) -> int:
+    """How many offsets of a partition, from 0: some above the committed one may be, too."""
+    try:
+        return at.offset + len(decode_metadata(at.offset, at.metadata))
+    except UnreadableRecord:
+        return at.offset  # the partition's worker refuses to go on there, and raises an alarm

@@ -33,7 +33,7 @@ WARNED = frozenset(
 )
 
 
-def scaled(before: DelayedTopicStatus, after: DelayedTopicStatus) -> tuple[Notice, ...]:
+def autoscaled(before: DelayedTopicStatus, after: DelayedTopicStatus) -> tuple[Notice, ...]:
     """Autoscaling decided."""
     known = before.workers.last_scaled if before.workers is not None else None
     found = after.workers.last_scaled if after.workers is not None else None

@@ -185,7 +185,7 @@ def _said(o: Observation, live: Manifest | None) -> Said:
         and _since(o, scaled.time) < STARTING_SECONDS
     ):
         # Nothing is wrong while autoscaling adds workers, or takes some away, and those that stay go on.
-        message = f"{serving} workers are ready, and autoscaling made it {wanted} at {scaled.time:%H:%M:%S} UTC"
+        message = f"{serving} of {wanted} workers are ready; autoscaling made it {wanted} at {scaled.time:%H:%M:%S} UTC"
         return Said(status="True", reason=Reason.AS_DECLARED, message=message)
     counts = f"{ready} of {wanted} workers are ready, {status.get('updatedReplicas', 0)} of the wanted revision"
     since = next(
