@@ -63,6 +63,7 @@ smoke-once: down
 	@rm -f $(REPORTS)/smoke.xml; $(MAKE) --no-print-directory cluster
 	@$(on_cluster); $(call pytest,-m smoke e2e)
 
-# On two cores these wait most of the time, so four processes share them; conftest.py says which tests don't go together.
+# On two cores these wait most of the time, so four processes share them; conftest.py says which tests don't go together. One that is slow
+# is run by its name alone: STORY=autoscale.
 e2e: cluster ## the user stories on the real cluster: STORY=main for one of them, N=20 to repeat it
-	@$(on_cluster); $(call pytest,$(stories) -m "cluster and not smoke" $(if $(STORY),$(repeated),-n 4 --no-loadscope-reorder))
+	@$(on_cluster); $(call pytest,$(stories) -m "cluster and not smoke$(if $(STORY),, and not slow)" $(if $(STORY),$(repeated),-n 4 --no-loadscope-reorder))

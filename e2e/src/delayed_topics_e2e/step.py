@@ -1,0 +1,140 @@
+"""A load that is stepped up and down, and what is seen of it by the second: for a picture and for counts."""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from delayed_topics_core import headers as own
+
+__all__ = ["Load", "Releases", "Watch", "draw"]
+
+TICK_SECONDS = 0.05
+
+
+@dataclass
+class Load:
+    """Produces `per_second` records a second, each with the next of `values`. Ends with the `with` that it is used in."""
+
+    config: Mapping[str, Any]
+    topic: str
+    values: tuple[bytes, ...]
+    per_second: float = 0.0
+    produced: int = 0
+    failed: int = 0
+    _ended: Event = field(default_factory=Event)
+    _thread: Thread = field(init=False)
+
+    def __enter__(self) -> "Load":
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        producer = Producer({**self.config, "linger.ms": 20, "partitioner": "murmur2_random"})
+        owed, last = 0.0, time.monotonic()
+        while not self._ended.wait(TICK_SECONDS):
+            now = time.monotonic()
+            owed, last = owed + (now - last) * self.per_second, now
+            while owed >= 1:
+                with suppress(BufferError):
+                    value = self.values[self.produced % len(self.values)]
+                    producer.produce(self.topic, value, b"%d" % self.produced, on_delivery=self._delivered)
+                    self.produced += 1
+                    owed -= 1
+                producer.poll(0)
+            producer.poll(0)
+        self.failed += producer.flush(60)
+
+    def _delivered(self, error: object, _: object) -> None:
+        self.failed += error is not None
+
+
+@dataclass
+class Releases:
+    """Reads the ready topic, and keeps of each record when it came out and how long after its due time, both by the broker."""
+
+    config: Mapping[str, Any]
+    topic: str
+    partitions: int
+    released: int = 0
+    early: int = 0
+    latest_ms: dict[int, int] = field(default_factory=dict)
+    """By second of the broker's clock, how late the latest was."""
+    _ended: Event = field(default_factory=Event)
+    _thread: Thread = field(init=False)
+
+    def __enter__(self) -> "Releases":
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        consumer = Consumer({**self.config, "group.id": "none", "enable.auto.commit": False})
+        consumer.assign([TopicPartition(self.topic, partition, 0) for partition in range(self.partitions)])
+        while not self._ended.is_set():
+            for message in consumer.consume(5000, 0.2):
+                if message.error() is not None:
+                    continue
+                at_ms = message.timestamp()[1]
+                due_at = dict[str, Any](message.headers() or ())[own.DUE_AT]
+                late_ms = at_ms - int(due_at)
+                self.released += 1
+                self.early += late_ms < 0
+                second = at_ms // 1000
+                self.latest_ms[second] = max(late_ms, self.latest_ms.get(second, 0))
+        consumer.close()
+
+
+@dataclass
+class Watch:
+    """Looks every few seconds. `look` gives figures by name; what was seen is kept with its time (seconds since the epoch)."""
+
+    look: Callable[[], Mapping[str, float]]
+    interval_seconds: float
+    seen: list[tuple[float, Mapping[str, float]]] = field(default_factory=list)
+    _ended: Event = field(default_factory=Event)
+    _thread: Thread = field(init=False)
+
+    def __enter__(self) -> "Watch":
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self.interval_seconds):
+            self.seen.append((time.time(), self.look()))
+
+    def series(self, name: str) -> list[tuple[float, float]]:
+        return [(at, figures[name]) for at, figures in self.seen]
+
+
+def draw(file: Path, panels: Mapping[str, list[tuple[float, float]]], *, title: str) -> None:
+    """One panel above the other, over the minutes since the first of all points. Writes an SVG."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 2 * len(panels)), layout="constrained")
+    begin = min(at for points in panels.values() for at, _ in points)
+    for axes, (name, points) in zip(figure.subplots(len(panels), sharex=True), panels.items(), strict=True):
+        axes.plot([(at - begin) / 60 for at, _ in points], [value for _, value in points], color="#08519c", lw=1.2)
+        axes.set_ylabel(name)
+        axes.set_ylim(bottom=0)
+    figure.axes[0].set_title(title)
+    figure.axes[-1].set_xlabel("minutes")
+    figure.savefig(file, metadata={"Date": None})
