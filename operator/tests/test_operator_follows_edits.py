@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_operator.audits.freeze import unedited
-from delayed_topics_operator.plan import AlterSettings, GrowTopic, WriteRegistry
+from delayed_topics_operator.plan import AlterSettings, ApplyChild, GrowTopic, WriteRegistry
 from delayed_topics_operator.reconcile import reconcile
 from delayed_topics_operator.reconcile.target import ROLLED_MS
 from delayed_topics_operator.translate import ACCEPT_LOSS
@@ -321,3 +322,16 @@ def test_more_partitions_than_kafka_takes_is_a_condition_and_nothing_is_done() -
     assert world.done == []
     assert world.condition(Condition.TOPICS_READY).reason == Reason.SPEC_INVALID
     assert reconcile(world.observe()).actions == ()
+
+
+def test_workers_learn_how_many_there_are_to_be_before_some_are_taken_away() -> None:
+    """Those that are not to come back leave the group at once, and their partitions wait for no session's end."""
+    world = made(workers={"replicas": 3})
+    world.edit(workers={"replicas": 1})
+    world.settle()
+    written, applied = world.done
+    assert isinstance(written, WriteRegistry)
+    assert isinstance(written.record, LayoutRecord)
+    assert (written.record.workers, written.record.state) == (1, "serving")
+    assert isinstance(applied, ApplyChild)
+    assert applied.manifest["spec"]["replicas"] == 1

@@ -256,8 +256,8 @@ class Engine:
     def committed(self, places: Sequence[_Place], timeout_ms: int) -> list[tuple[str, int, int, str]]:
         """Offset, -1001 for none, and metadata of those of which the group's coordinator tells in time."""
 
-    def leave(self) -> None:
-        """Begin to leave the group in peace, until `left`."""
+    def leave(self, for_good: bool) -> None:
+        """Begin to leave the group in peace, until `left`; a static member keeps its partitions unless `for_good`."""
 
     @property
     def left(self) -> bool: ...

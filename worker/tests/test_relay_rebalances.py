@@ -5,7 +5,8 @@ from delayed_topics_core.events import Event
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_worker import report
-from delayed_topics_worker_testing.generations import noted_by_kafka, owners_now, told
+from delayed_topics_worker_testing.generations import members_now, noted_by_kafka, owners_now, told
+from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.running import running_relay
 from delayed_topics_worker_testing.world import World
 
@@ -98,3 +99,34 @@ def test_records_that_were_due_while_nobody_served_them_are_counted_as_delayed_b
     assert [r.delayed_records for r in told(orders)] == [0, len([r for r in everything if r.late_ms > 1000])]
     assert min(r.late_ms for r in late) > 1000
     assert told(orders)[-1].delayed_records == 300
+
+
+@pytest.mark.parametrize(
+    ("protocol", "assignor"), [("classic", "Range"), ("classic", "Sticky"), ("consumer", "Uniform")]
+)
+def test_a_worker_that_is_not_to_come_back_leaves_its_partitions_at_once(
+    world: World, protocol: str, assignor: str
+) -> None:
+    orders = world.declare((0, 1), front_partitions=4, partitions=4)
+    _, second = (world.start(orders, member=f"orders-{n}", protocol=protocol, assignor=assignor) for n in range(2))
+    wait_until(lambda: set(owners_now(orders).values()) == {"orders-0", "orders-1"}, what="two workers share them")
+    with steady_load(orders, levels=2) as sent:
+        orders.change(workers=1)
+        assert second.terminate() == 0
+        assert members_now(orders) == {"orders-0"}
+        wait_until(lambda: len(owners_now(orders)) == 8, what="one worker has everything")
+
+    assert doubled(all_ready(orders, sent)) == 0
+    assert {r.reason for r in told(orders)} == {"WorkerJoined", "WorkerLeft"}
+
+
+def test_a_worker_that_only_restarts_keeps_its_partitions(world: World) -> None:
+    orders = world.declare((0, 1), front_partitions=4, partitions=4)
+    _, second = (world.start(orders, member=f"orders-{n}") for n in range(2))
+    wait_until(lambda: set(owners_now(orders).values()) == {"orders-0", "orders-1"}, what="two workers share them")
+    before = owners_now(orders)
+    orders.change(workers=2)
+    assert second.terminate() == 0
+    assert members_now(orders) == {"orders-0", "orders-1"}
+    world.start(orders, member="orders-1")
+    assert owners_now(orders) == before

@@ -78,7 +78,10 @@ class LayoutRecord:
 
     `highest_retry_cap`, `least_ready_partitions`: that there ever were, for audits of records that were released under them.
     `lists`: all delay lists and caps that there were, the present one last; what was before the first is not noted.
-    `exactly_once_from_ms`: since when all workers keep that guarantee, by the operator's clock; None: they don't, or not noted.
+    `exactly_once_from_ms`: since when all workers keep that guarantee, by the operator's clock; None: they don't, or it is not
+    noted.
+    `workers`: how many there are to be; one with a higher number than the last of them leaves the group for good when it ends. None:
+    not noted.
     """
 
     topic: str
@@ -96,6 +99,7 @@ class LayoutRecord:
     least_ready_partitions: int = 1
     exactly_once_from_ms: int | None = None
     lists: tuple[DelayList, ...] = ()
+    workers: int | None = None
 
     @property
     def key(self) -> str:
@@ -293,28 +297,16 @@ def encode(record: RegistryRecord) -> bytes:
                 "taken_at_ms": record.taken_at_ms,
             }
         case LayoutRecord():
-            body = {
-                "topic": record.topic,
+            body = asdict(record) | {
                 "owner": str(record.owner),
-                "state": record.state,
                 "generation": record.layout.generation,
                 "delay_seconds": list(record.layout.delay_seconds),
                 "kinds": [
                     {"delay_seconds": k.delay_seconds, "partitions": format_ranges(k.partitions)}
                     for k in record.layout.kinds
                 ],
-                "retry_cap": record.retry_cap,
-                "front_partitions": record.front_partitions,
-                "ready_partitions": record.ready_partitions,
-                "group": record.group,
-                "paused": record.paused,
-                "compression": record.compression,
-                "broker_skew_ms": record.broker_skew_ms,
-                "highest_retry_cap": record.highest_retry_cap,
-                "least_ready_partitions": record.least_ready_partitions,
-                "exactly_once_from_ms": record.exactly_once_from_ms,
-                "lists": [asdict(entry) for entry in record.lists],
             }
+            del body["layout"]
         case TopicsRecord():
             body = {
                 "topic": record.topic,
@@ -397,4 +389,5 @@ def _decode_layout(body: Mapping[str, Any]) -> LayoutRecord:
         least_ready_partitions=body.get("least_ready_partitions", 1),
         exactly_once_from_ms=body.get("exactly_once_from_ms"),
         lists=tuple(decode_list(entry) for entry in body.get("lists", ())),
+        workers=body.get("workers"),
     )

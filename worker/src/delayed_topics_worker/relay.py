@@ -335,12 +335,12 @@ class Relay:
         self._group_watch.left()
         self._subscribed = []
 
-    def _leave_group(self) -> None:
-        """In peace; a static member keeps its partitions for its successor."""
+    def _leave_group(self, *, for_good: bool = False) -> None:
+        """In peace; a static member keeps its partitions for its successor, unless it leaves for good."""
         engine, assignment = self._engine, self._assignment
         if engine is None or assignment is None:
             return
-        engine.leave()
+        engine.leave(for_good)
         deadline = boot_seconds() + LEAVE_SECONDS
         left = False
         while not left and boot_seconds() < deadline:
@@ -353,7 +353,10 @@ class Relay:
     def _leave(self) -> None:
         log.info("stopping")
         try:
-            self._leave_group()
+            if self._engine is not None:
+                self._caught_up = False  # how many workers there are to be was written a moment ago
+                self._read_registry()
+            self._leave_group(for_good=self._is_surplus())
         except ClientFatal as e:
             log.warning("%s", e)
         self._watch.close()
@@ -362,6 +365,12 @@ class Relay:
         self._committed.close()
         self._follower.close()
         self._reporter.stopped(self._assignment)
+
+    def _is_surplus(self) -> bool:
+        """Whether there are to be fewer workers than its number says, so that nobody of its name comes after it."""
+        number = self._member.rpartition("-")[2]
+        wanted = [served.layout.workers for served in self._served if served.layout is not None]
+        return number.isdecimal() and bool(wanted) and all(n is not None and n <= int(number) for n in wanted)
 
 
 def _policy(served: Served) -> Policy | None:

@@ -28,6 +28,12 @@ def owners_now(orders: Declared) -> Owners:
     return {place: member.client_id for member in group.members for place in member.assignment}
 
 
+def members_now(orders: Declared) -> set[str]:
+    """The client ids of all members, also of those that have gone and are waited for."""
+    group: Any = orders.world.admin.describe_groups([orders.record.group])[orders.record.group]
+    return {member.client_id for member in group.members}
+
+
 def noted_by_kafka(orders: Declared) -> Iterator[tuple[int, int]]:
     """Generation, and the number of partitions that have another owner than before. With the classic protocol, by Kafka's formatter of
     `__consumer_offsets`."""

@@ -163,6 +163,7 @@ def record(o: Observation, t: Target, state: Literal["planned", "serving"]) -> L
         least_ready_partitions=min(before.least_ready_partitions if before else ready, ready),
         exactly_once_from_ms=_exactly_once_from_ms(o, before),
         lists=_lists(o, before, t.layout.delay_seconds),
+        workers=o.wanted.replicas,
     )
 
 
@@ -250,5 +251,15 @@ def summary(wanted: LayoutRecord) -> str:
 
 def _policy(previous: LayoutRecord) -> dict[str, Any]:
     """What may change at any time, without any partition."""
-    fields = ("retry_cap", "paused", "compression", "broker_skew_ms", "owner", "group", "exactly_once_from_ms", "lists")
+    fields = (
+        "retry_cap",
+        "paused",
+        "compression",
+        "broker_skew_ms",
+        "owner",
+        "group",
+        "exactly_once_from_ms",
+        "lists",
+        "workers",
+    )
     return {name: getattr(previous, name) for name in fields}

@@ -104,6 +104,8 @@ pub struct Engine {
     transactions: Option<Transactions>,
     memory: Memory,
     revoking: Option<Revoking>,
+    /// The consumer is to be closed when it has left the group.
+    unsubscribing: bool,
     polled_at_ns: i64,
     /// Given to partitions so far.
     identities: u64,
@@ -148,6 +150,7 @@ impl Engine {
             settling: Vec::new(),
             consumer: None,
             revoking: None,
+            unsubscribing: false,
             polled_at_ns: i64::MIN / 2,
             identities: 0,
             happenings: Vec::new(),
@@ -177,6 +180,7 @@ impl Engine {
         busy |= self.take_outcomes();
         self.settle();
         self.revoke();
+        self.close_unsubscribed();
         self.clock.turn(self.is_near(), self.wake.as_fd());
         busy |= self.send_due();
         self.commit();

@@ -203,13 +203,27 @@ impl Engine {
             self.slots.remove(slot);
         }
         self.revoking = None;
+        self.unsubscribing = false;
         self.commits.forget_client();
         self.consumer = None;
     }
 
-    /// Begins to leave the group in peace; `is_left` says when it is done, by turns.
-    pub fn leave(&mut self) {
-        if let Some(consumer) = &self.consumer {
+    /// Begins to leave the group in peace; `is_left` says when it is done, by turns. A static member keeps its partitions until its
+    /// session ends, unless it leaves `for_good`.
+    pub fn leave(&mut self, for_good: bool) {
+        let Some(consumer) = &self.consumer else { return };
+        // A client that closes tells Kafka nothing of a static member; one that unsubscribes does.
+        self.unsubscribing = for_good && consumer.subscribe(&[]).is_ok();
+        if !self.unsubscribing {
+            consumer.close();
+        }
+    }
+
+    /// Closes the client that has unsubscribed, once it has told Kafka.
+    pub(super) fn close_unsubscribed(&mut self) {
+        let Some(consumer) = self.consumer.as_ref().filter(|_| self.unsubscribing) else { return };
+        if !consumer.membership().is_member() {
+            self.unsubscribing = false;
             consumer.close();
         }
     }

@@ -371,6 +371,16 @@ impl Membership {
         // SAFETY: only asks.
         unsafe { (self.functions.consumer_group_metadata_generation_id)(self.metadata) }
     }
+
+    /// Whether it is a member, and has not begun to leave.
+    pub fn is_member(&self) -> bool {
+        // SAFETY: what it gives lives as long as the metadata.
+        !self.metadata.is_null()
+            && unsafe {
+                let member_id = (self.functions.consumer_group_metadata_member_id)(self.metadata);
+                !member_id.is_null() && *member_id != 0
+            }
+    }
 }
 
 impl Drop for Membership {

@@ -186,6 +186,7 @@ functions! {
     fn consumer_group_metadata(handle: *mut Handle) -> *mut GroupMetadata;
     fn consumer_group_metadata_destroy(metadata: *mut GroupMetadata);
     fn consumer_group_metadata_generation_id(metadata: *const GroupMetadata) -> i32;
+    fn consumer_group_metadata_member_id(metadata: *const GroupMetadata) -> *const c_char;
 
     fn topic_new(handle: *mut Handle, name: *const c_char, conf: *mut TopicConf) -> *mut Topic;
     fn topic_destroy(topic: *mut Topic);

@@ -169,8 +169,8 @@ impl Engine {
         Ok(py.detach(|| self.0.change(engine::Engine::leave_at_once))?)
     }
 
-    fn leave(&self) -> PyResult<()> {
-        Ok(self.0.change(engine::Engine::leave)?)
+    fn leave(&self, for_good: bool) -> PyResult<()> {
+        Ok(self.0.change(|engine| engine.leave(for_good))?)
     }
 
     #[getter]
