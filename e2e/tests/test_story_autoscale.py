@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 from delayed_topics_devcluster.paths import cache_dir
 from delayed_topics_e2e.report import Report
-from delayed_topics_e2e.step import Load, Releases, Watch, draw
+from delayed_topics_e2e.step import Load, Releases, Watch, draw, load
 from delayed_topics_e2e.tenant import Declared, Tenant
 from delayed_topics_e2e.waiting import until
 from prometheus_client.parser import text_string_to_metric_families
@@ -37,19 +37,19 @@ def test_workers_follow_a_load_that_is_stepped_up_and_down(tenant: Tenant, repor
     orders.apply().wait_ready()
     config = orders.kafka.config
     with (
-        Load(config, orders.topic, values()) as load,
+        load(config, orders.topic, values()) as given,
         Releases(config, orders.names.ready, PARTITIONS) as releases,
         Watch(lambda: look(orders), 3) as watch,
     ):
-        capacity = measured_capacity(load, releases)
+        capacity = measured_capacity(given, releases)
         orders.apply(workers={"autoscale": {"min": 1, "max": 4}, "template": {"resources": SMALL}})
         until(lambda: orders.status["workers"].get("wantedReplicas"), what="autoscaling is on")
-        load.per_second = 0.2 * capacity
+        given.per_second = 0.2 * capacity
         until(lambda: due_lag(orders), what="it has caught up", enough=lambda n: n == 0, poll_seconds=2)
         assert wanted(orders) == 1
 
         began = time.time()
-        load.per_second = STEP * capacity
+        given.per_second = STEP * capacity
         until(lambda: wanted(orders), what="four workers", enough=lambda n: n == 4, timeout_seconds=120, poll_seconds=1)
         grown_seconds = time.time() - began
         until(lambda: due_lag(orders), what="it has caught up", enough=lambda n: n == 0, timeout_seconds=600)
@@ -57,11 +57,11 @@ def test_workers_follow_a_load_that_is_stepped_up_and_down(tenant: Tenant, repor
         time.sleep(BUSY_SECONDS)
         assert wanted(orders) == 4
 
-        load.per_second = 0.2 * capacity
+        given.per_second = 0.2 * capacity
         until(lambda: wanted(orders), what="one worker", enough=lambda n: n == 1, timeout_seconds=1200, poll_seconds=2)
-        load.per_second = 0
-        until(lambda: releases.released, what="all came out", enough=lambda n: n >= load.produced, timeout_seconds=120)
-    assert (load.failed, releases.early) == (0, 0)
+        given.per_second = 0
+        until(lambda: releases.released, what="all came out", enough=lambda n: n >= given.produced, timeout_seconds=120)
+    assert (given.failed, releases.early) == (0, 0)
     status = orders.audit("after")
     assert status["verdict"] == "Verified", status
 
@@ -74,11 +74,11 @@ def test_workers_follow_a_load_that_is_stepped_up_and_down(tenant: Tenant, repor
         "workers ready": watch.series("ready"),
         "latest record, s late": late,
     }
-    draw(file, panels, title=f"{load.produced:,} records; one worker releases {capacity:,.0f} a second")
+    draw(file, panels, title=f"{given.produced:,} records; one worker releases {capacity:,.0f} a second")
     report.add(
         "autoscale",
         f"a worker does {capacity:,.0f} records/s; at {STEP} times that four are wanted after {grown_seconds:.0f} s and have caught up "
-        f"after {caught_up_seconds:.0f} s; {load.produced:,} records, picture: {file}",
+        f"after {caught_up_seconds:.0f} s; {given.produced:,} records, picture: {file}",
         capacity=capacity,
         grown_seconds=grown_seconds,
         caught_up_seconds=caught_up_seconds,

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, Producer
 from delayed_topics_core.names import TopicNames
+from delayed_topics_devcluster.pace import paced
 from delayed_topics_operator_testing.scene import Scene
 
 pytestmark = pytest.mark.api
@@ -70,24 +71,15 @@ def played_workers(scene: Scene) -> Iterator[PlayedWorkers]:
 @contextmanager
 def produced(scene: Scene, topic: str, partitions: range, per_second: int) -> Iterator[None]:
     """Records come all the time, the same number into each of the partitions."""
-    ended, producer = threading.Event(), Producer({"bootstrap.servers": scene.broker.bootstrap, "linger.ms": 20})
+    producer = Producer({"bootstrap.servers": scene.broker.bootstrap, "linger.ms": 20})
 
-    def produce() -> None:
-        began, sent = time.monotonic(), 0
-        while not ended.wait(TICK_SECONDS):
-            while sent < (time.monotonic() - began) * per_second:
-                producer.produce(topic, b"x", partition=partitions[sent % len(partitions)])
-                sent += 1
-            producer.poll(0)
-        producer.flush(30)
+    def produce(number: int) -> None:
+        producer.produce(topic, b"x", partition=partitions[number % len(partitions)])
+        producer.poll(0)
 
-    thread = threading.Thread(target=produce)
-    thread.start()
-    try:
+    with paced(produce, lambda: per_second):
         yield
-    finally:
-        ended.set()
-        thread.join()
+    producer.flush(30)
 
 
 def due_lag(scene: Scene) -> float:

@@ -15,6 +15,7 @@ from threading import Event, Thread
 from typing import Any, Literal, Protocol, Self
 
 from confluent_kafka import Consumer, TopicPartition
+from delayed_topics_devcluster.pace import paced
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_worker_testing.world import Declared
 from numpy import percentile
@@ -191,23 +192,14 @@ class _Group:
 @contextmanager
 def _load(topic: Declared) -> Iterator[None]:
     """Records into each front partition at a steady pace, each with the time at which it was sent."""
-    ended = Event()
+    partitions = topic.record.front_partitions
 
-    def send() -> None:
-        began, sent, partitions = time.monotonic(), 0, topic.record.front_partitions
-        while not ended.wait(0.002):
-            while sent < (time.monotonic() - began) * PER_PARTITION_PER_SECOND * partitions:
-                topic.produce(b"%d" % int(time.time() * 1000), partition=sent % partitions)
-                sent += 1
+    def send(number: int) -> None:
+        topic.produce(b"%d" % int(time.time() * 1000), partition=number % partitions)
 
-    thread = Thread(target=send)
-    thread.start()
-    try:
+    with paced(send, lambda: PER_PARTITION_PER_SECOND * partitions):
         yield
-    finally:
-        ended.set()
-        thread.join()
-        topic.flush()
+    topic.flush()
 
 
 class _Received:

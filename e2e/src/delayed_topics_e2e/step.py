@@ -1,8 +1,8 @@
 """A load that is stepped up and down, and what is seen of it by the second: for a picture and for counts."""
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
@@ -10,52 +10,45 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from delayed_topics_core import headers as own
+from delayed_topics_devcluster.pace import paced
 
-__all__ = ["Load", "Releases", "Watch", "draw"]
-
-TICK_SECONDS = 0.05
+__all__ = ["Load", "Releases", "Watch", "draw", "load"]
 
 
 @dataclass
 class Load:
-    """Produces `per_second` records a second, each with the next of `values`. Ends with the `with` that it is used in."""
+    """`per_second`: set it to change the load. `failed`: records that Kafka has not taken, known when the load is over."""
 
-    config: Mapping[str, Any]
+    producer: Producer
     topic: str
     values: tuple[bytes, ...]
     per_second: float = 0.0
     produced: int = 0
     failed: int = 0
-    _ended: Event = field(default_factory=Event)
-    _thread: Thread = field(init=False)
 
-    def __enter__(self) -> "Load":
-        self._thread = Thread(target=self._run)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        producer = Producer({**self.config, "linger.ms": 20, "partitioner": "murmur2_random"})
-        owed, last = 0.0, time.monotonic()
-        while not self._ended.wait(TICK_SECONDS):
-            now = time.monotonic()
-            owed, last = owed + (now - last) * self.per_second, now
-            while owed >= 1:
-                with suppress(BufferError):
-                    value = self.values[self.produced % len(self.values)]
-                    producer.produce(self.topic, value, b"%d" % self.produced, on_delivery=self._delivered)
-                    self.produced += 1
-                    owed -= 1
-                producer.poll(0)
-            producer.poll(0)
-        self.failed += producer.flush(60)
+    def send(self, number: int) -> None:
+        value = self.values[number % len(self.values)]
+        while True:
+            try:
+                self.producer.produce(self.topic, value, b"%d" % number, on_delivery=self._delivered)
+                break
+            except BufferError:
+                self.producer.poll(0.05)
+        self.produced = number + 1
+        self.producer.poll(0)
 
     def _delivered(self, error: object, _: object) -> None:
         self.failed += error is not None
+
+
+@contextmanager
+def load(config: Mapping[str, Any], topic: str, values: tuple[bytes, ...]) -> Iterator[Load]:
+    """Produces until the block ends, each record with the next of `values`; nothing at first."""
+    producer = Producer({**config, "linger.ms": 20, "partitioner": "murmur2_random"})
+    made = Load(producer, topic, values)
+    with paced(made.send, lambda: made.per_second):
+        yield made
+    made.failed += producer.flush(60)
 
 
 @dataclass

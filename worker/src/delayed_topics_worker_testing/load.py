@@ -1,10 +1,11 @@
 """Records over all delays while something is done to the workers, and what has become of them."""
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from delayed_topics_devcluster.pace import paced
 
 from delayed_topics_worker_testing.world import Declared, Seen
 
@@ -13,25 +14,14 @@ from delayed_topics_worker_testing.world import Declared, Seen
 def steady_load(orders: Declared, *, per_second: int = 1000, levels: int = 3) -> Iterator[list[int]]:
     """Produces over all delays until the block ends; yields the growing list of numbers."""
     sent: list[int] = []
-    end = threading.Event()
 
-    def produce() -> None:
-        next_at = time.monotonic()
-        while not end.wait(max(0.0, next_at - time.monotonic())):
-            next_at += 0.01
-            for _ in range(per_second // 100):
-                n = len(sent)
-                orders.produce(b"%d" % n, key=b"%d" % n, headers=[("dt-delay-level", b"%d" % (n % levels + 1))])
-                sent.append(n)
+    def produce(n: int) -> None:
+        orders.produce(b"%d" % n, key=b"%d" % n, headers=[("dt-delay-level", b"%d" % (n % levels + 1))])
+        sent.append(n)
 
-    thread = threading.Thread(target=produce)
-    thread.start()
-    try:
+    with paced(produce, lambda: per_second):
         yield sent
-    finally:
-        end.set()
-        thread.join()
-        orders.flush()
+    orders.flush()
 
 
 def all_ready(orders: Declared, sent: list[int], *, timeout_seconds: float = 300) -> list[Seen]:
