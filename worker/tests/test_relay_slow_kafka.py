@@ -245,3 +245,25 @@ def test_a_worker_whose_copies_take_long_to_arrive_repeats_none(
     world.start(orders, member="orders-1")
 
     assert doubled(all_ready(orders, numbers)) == 0
+
+
+def test_a_worker_that_waits_for_acknowledgements_takes_no_processor_for_it(world: World, wire: SlowWire) -> None:
+    """Ten copies are on their way to a partition, and ten more are due."""
+    orders = world.declare((0,), front_partitions=1)
+    worker = world.start(orders)
+    orders.produce(b"0")
+    orders.flush()
+    orders.ready(1)
+    wire.hold_back_requests(Api.PRODUCE, 4, client_id="orders-0")
+    released, used = orders.released(), worker.cpu_seconds()
+    for ten in (range(1, 11), range(11, 21)):
+        for number in ten:
+            orders.produce(b"%d" % number)
+        orders.flush()
+        time.sleep(1.5)
+    used = worker.cpu_seconds() - used
+
+    assert orders.released() == released
+    assert used < 0.7
+    wire.hold_back_requests(Api.PRODUCE, 0, client_id="orders-0")
+    assert doubled(all_ready(orders, list(range(21)), timeout_seconds=60)) == 0

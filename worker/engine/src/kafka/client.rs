@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::batching::{Batching, Shared};
 use super::error::{code, Error};
 use super::event::{knows_brokers, Event};
 use super::ffi::{self, text, Functions, GroupMetadata, Handle, Load, Queue};
@@ -30,6 +31,7 @@ pub struct Client {
     pub(super) handle: *mut Handle,
     queue: *mut Queue,
     looks_without_brokers: AtomicU32,
+    pub(super) batching: Option<Shared>,
 }
 
 // SAFETY: librdkafka's handles and queues may be used by any thread.
@@ -82,7 +84,8 @@ impl Client {
             (functions.set_log_queue)(handle, queue);
             let payload = 1u64.to_ne_bytes();
             (functions.queue_io_event_enable)(queue, wake.as_raw_fd(), payload.as_ptr().cast(), payload.len());
-            Ok(Client { functions, handle, queue, looks_without_brokers: AtomicU32::new(0) })
+            let batching = Batching::of(settings);
+            Ok(Client { functions, handle, queue, looks_without_brokers: AtomicU32::new(0), batching })
         }
     }
 
@@ -99,7 +102,7 @@ impl Client {
             return None;
         }
         // SAFETY: it was just given, and is used nowhere else.
-        match unsafe { Event::of(self.functions, event) } {
+        match unsafe { Event::of(self.functions, event, self.batching.as_ref()) } {
             Event::Statistics(statistics) => Some(self.look_for_brokers(&statistics)),
             event => Some(event),
         }

@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 use std::marker::PhantomData;
 use std::{ptr, slice};
 
+use super::batching::Shared;
 use super::error::{code, Error};
 use super::ffi::{self, text, Functions, Headers, Message, Topic};
 use super::list::{read, Offset, Partitions};
@@ -61,7 +62,11 @@ impl Drop for Owned {
 impl Event {
     /// # Safety
     /// The event was given by a queue and is used nowhere else.
-    pub(super) unsafe fn of(functions: &'static Functions, pointer: *mut ffi::Event) -> Self {
+    pub(super) unsafe fn of(
+        functions: &'static Functions,
+        pointer: *mut ffi::Event,
+        batching: Option<&Shared>,
+    ) -> Self {
         let event = Owned { functions, pointer };
         match (functions.event_type)(pointer) {
             ffi::EVENT_FETCH => {
@@ -72,7 +77,7 @@ impl Event {
                     None => Event::Other,
                 }
             }
-            ffi::EVENT_DELIVERY => Event::Delivered(Delivered { event }),
+            ffi::EVENT_DELIVERY => Event::Delivered(Delivered { event, batching: batching.cloned() }),
             ffi::EVENT_ERROR => failed(&event),
             ffi::EVENT_REBALANCE => {
                 let list = read(functions, (functions.event_topic_partition_list)(pointer));
@@ -123,10 +128,14 @@ unsafe fn failed(event: &Owned) -> Event {
     }
 }
 
-/// Where a record was fetched from: a topic as librdkafka's pointer, which is the same as long as the topic is read, and a
-/// partition.
+/// Where a record was fetched from, or goes to: a topic as librdkafka's pointer, which is the same as long as the topic is used,
+/// and a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place(usize, i32);
+pub struct Place(pub(super) usize, pub(super) i32);
+
+fn place_of(message: &Message) -> Place {
+    Place(message.topic as usize, message.partition)
+}
 
 /// A record. It keeps all that was fetched with it in memory.
 pub struct Fetched {
@@ -142,7 +151,7 @@ impl Fetched {
 
     /// To find its partition by.
     pub fn place(&self) -> Place {
-        Place(self.message().topic as usize, self.message().partition)
+        place_of(self.message())
     }
 
     /// Its topic's name.
@@ -233,6 +242,14 @@ impl<'a> Iterator for HeaderIterator<'a> {
 /// Copies that were acknowledged or refused, in order.
 pub struct Delivered {
     event: Owned,
+    batching: Option<Shared>,
+}
+
+impl Drop for Delivered {
+    fn drop(&mut self) {
+        // SAFETY: no message of it is used.
+        while unsafe { self.next_message() }.is_some() {}
+    }
 }
 
 /// Why a copy was refused, and by which topic.
@@ -245,12 +262,24 @@ pub struct Refusal {
 }
 
 impl Delivered {
+    /// The next one, which is on its way no more.
+    ///
+    /// # Safety
+    /// The message belongs to the event.
+    unsafe fn next_message<'a>(&mut self) -> Option<&'a Message> {
+        let message = (self.event.functions.event_message_next)(self.event.pointer).as_ref()?;
+        if let Some(batching) = &self.batching {
+            batching.came_back(place_of(message));
+        }
+        Some(message)
+    }
+
     /// As `next`, with the broker's append time; `None`: it is a producer's.
     pub fn next_timed(&mut self) -> Option<(u64, Result<Option<i64>, Refusal>)> {
         let functions = self.event.functions;
         // SAFETY: the message belongs to the event, and its topic lives as long as it.
         unsafe {
-            let message = (functions.event_message_next)(self.event.pointer).as_ref()?;
+            let message = self.next_message()?;
             let outcome = refusal_of(functions, message).map_or_else(|| Ok(appended_at_ms(functions, message)), Err);
             Some((message.opaque as u64, outcome))
         }
@@ -287,7 +316,7 @@ impl Iterator for Delivered {
         let functions = self.event.functions;
         // SAFETY: the message belongs to the event, and its topic lives as long as it.
         unsafe {
-            let message = (functions.event_message_next)(self.event.pointer).as_ref()?;
+            let message = self.next_message()?;
             Some((message.opaque as u64, message.len + message.key_len, refusal_of(functions, message)))
         }
     }

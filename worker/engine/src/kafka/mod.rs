@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 #![allow(clippy::must_use_candidate)] // nearly all of it only asks
 
+mod batching;
 mod client;
 mod error;
 mod event;

@@ -2,9 +2,11 @@
 
 use std::ffi::{c_int, c_void, CString};
 use std::ptr;
+use std::time::Instant;
 
 use super::client::Client;
-use super::error::Error;
+use super::error::{code, Error};
+use super::event::Place;
 use super::ffi::{self, argument, Argument, Bytes, Functions, Headers, Topic, Value};
 
 /// A topic to produce to. It keeps its client alive no longer than that lives.
@@ -94,6 +96,11 @@ impl Client {
     /// # Errors
     /// `code::QUEUE_FULL`; or it can't be queued at all.
     pub fn produce(&self, topic: &TopicHandle, copy: Copy<'_, CopyHeaders>) -> Result<(), Error> {
+        let place = Place(topic.pointer as usize, copy.partition);
+        let size = copy.key.map_or(0, <[u8]>::len) + copy.value.map_or(0, <[u8]>::len);
+        if self.batching.as_ref().is_some_and(|batching| !batching.admit(place, size, Instant::now())) {
+            return Err(Error::local(code::QUEUE_FULL, "the partition has as much on its way as is sent at once"));
+        }
         let bytes = |of: Option<&[u8]>| Value {
             bytes: of.map_or(Bytes { pointer: ptr::null(), size: 0 }, |of| Bytes {
                 pointer: of.as_ptr().cast::<c_void>(),
@@ -111,7 +118,14 @@ impl Client {
         ];
         // SAFETY: the kinds of the arguments are those of the values; the headers are taken over if there is no error.
         unsafe {
-            Error::take(self.functions, (self.functions.produceva)(self.handle, arguments.as_ptr(), arguments.len()))?;
+            let queued = Error::take(
+                self.functions,
+                (self.functions.produceva)(self.handle, arguments.as_ptr(), arguments.len()),
+            );
+            if let (Err(_), Some(batching)) = (&queued, &self.batching) {
+                batching.came_back(place);
+            }
+            queued?;
         }
         std::mem::forget(copy.headers);
         Ok(())
