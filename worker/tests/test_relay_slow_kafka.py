@@ -19,6 +19,7 @@ from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_kafka_testing.slow_wire import Api, SlowWire, slow_broker
+from delayed_topics_worker_testing.generations import members_now, owners_now
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.world import Declared, World
 
@@ -267,3 +268,27 @@ def test_a_worker_that_waits_for_acknowledgements_takes_no_processor_for_it(worl
     assert used < 0.7
     wire.hold_back_requests(Api.PRODUCE, 0, client_id="orders-0")
     assert doubled(all_ready(orders, list(range(21)), timeout_seconds=60)) == 0
+
+
+def test_a_topic_that_grows_while_partitions_are_given_up_is_served_whole(world: World, wire: SlowWire) -> None:
+    """The client joins again when it sees the new partitions, and gets some before it has given up the others."""
+    orders = world.declare((0,), front_partitions=4)
+    worker = world.start(orders, member="orders-0")
+    with steady_load(orders, per_second=100, levels=1) as sent:
+        wire.hold_back_requests(Api.PRODUCE, 60, client_id="orders-0")
+        wait_until(
+            lambda: worker.status()["topics"][orders.names.front]["due_lag"] > 20,
+            what="copies are on their way",
+            evidence=worker.evidence,
+        )
+        wire.hold_back_requests(Api.METADATA, 60, client_id="orders-0")
+        orders.grow_front(8)
+        world.start(orders, member="orders-1", ready=False)
+        wait_until(lambda: "orders-1" in members_now(orders), what="a rebalance", evidence=worker.evidence)
+        time.sleep(2.5)  # a heartbeat tells of it, each 2 s, and then the copies are waited for, for 4 s
+        wire.hold_back_requests(Api.METADATA, 0, client_id="orders-0")
+        wait_until(lambda: len(owners_now(orders)) == 12, what="all have owners", evidence=worker.evidence)
+        wire.hold_back_requests(Api.PRODUCE, 0, client_id="orders-0")
+        time.sleep(5)
+
+    all_ready(orders, sent, timeout_seconds=60)

@@ -14,6 +14,7 @@ from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord, Owner, RegistryRecord, TopicsRecord
 from delayed_topics_core.settings import TopicRole, topic_settings
 from delayed_topics_devcluster.ports import free_ports
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.commits import committed_offsets
@@ -230,6 +231,20 @@ class Declared:
         self.topics = replace(self.topics, start_offsets=starts)
         self.world.write(self.topics)
         self.change(layout=grown)
+
+    def grow_front(self, partitions: int) -> None:
+        """What an operator does for more partitions: first those that records come out of. `produce` knows them then."""
+        front, ready = self.names.front, self.names.ready
+        for topic in (ready, front):
+            self.world.admin.create_partitions({topic: partitions})
+        wait_until(
+            lambda: len(self.world.producer.list_topics(front).topics[front].partitions) == partitions,
+            what=f"the producer knows {partitions} partitions of {front}",
+        )
+        starts = {**self.topics.start_offsets, front: (0,) * partitions}
+        self.topics = replace(self.topics, start_offsets=starts)
+        self.world.write(self.topics)
+        self.change(front_partitions=partitions, ready_partitions=partitions)
 
     def note_id(self, info: TopicInfo) -> None:
         """The operator's word that a topic that was made again is the right one."""

@@ -38,6 +38,9 @@ pub struct Beginning {
 
 impl Engine {
     pub(super) fn assigned(&mut self, partitions: &[Offset]) {
+        // Where it sees that a topic has grown while partitions are still to be given up, the client joins again and doesn't wait
+        // for that (2.16, `rd_kafka_cgrp_revoke_all_rejoin`). Given up later on, the new ones would go with them.
+        self.give_up_late();
         for place in partitions {
             let Some(topic) = self.by_topic.get(&place.topic).copied() else { continue };
             self.identities += 1;
@@ -129,9 +132,11 @@ impl Engine {
 
     pub(super) fn revoked(&mut self, partitions: &[Offset]) {
         if self.consumer.as_ref().is_some_and(|consumer| consumer.has_lost_assignment()) {
+            self.revoking = None;
             self.give_up(partitions, true);
             return;
         }
+        self.give_up_late();
         for place in partitions {
             self.step(&place.topic, place.partition, Step::Revoke);
         }
@@ -148,23 +153,28 @@ impl Engine {
             }
             None => true,
         };
-        let late = boot_ns() >= revoking.deadline_ns;
-        if !late && !revoking.partitions.iter().all(settled) {
-            return;
-        }
-        let Some(revoking) = self.revoking.take() else { return };
-        if late {
-            // what is on its way must not arrive when somebody else has sent it again
-            let open = |place: &Offset| {
-                let slot = self.slots.find(&place.topic, place.partition);
-                slot.and_then(|slot| self.slots.get(slot)).is_some_and(|partition| partition.in_flight() > 0)
-            };
-            if revoking.partitions.iter().any(open) {
-                self.replace_producers();
+        if boot_ns() >= revoking.deadline_ns {
+            self.give_up_late();
+        } else if revoking.partitions.iter().all(settled) {
+            if let Some(revoking) = self.revoking.take() {
+                self.give_up(&revoking.partitions, false);
             }
-            let told = "partitions are given up before all that was sent of them was acknowledged and committed";
-            self.happenings.push(Happening::log(told.to_owned()));
         }
+    }
+
+    /// Gives up what was revoked and isn't settled, if there is such.
+    fn give_up_late(&mut self) {
+        let Some(revoking) = self.revoking.take() else { return };
+        // what is on its way must not arrive when somebody else has sent it again
+        let open = |place: &Offset| {
+            let slot = self.slots.find(&place.topic, place.partition);
+            slot.and_then(|slot| self.slots.get(slot)).is_some_and(|partition| partition.in_flight() > 0)
+        };
+        if revoking.partitions.iter().any(open) {
+            self.replace_producers();
+        }
+        let told = "partitions are given up before all that was sent of them was acknowledged and committed";
+        self.happenings.push(Happening::log(told.to_owned()));
         self.give_up(&revoking.partitions, false);
     }
 
