@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 from delayed_topics_devcluster.paths import cache_dir
 from delayed_topics_e2e.report import Report
-from delayed_topics_e2e.step import Load, Releases, Watch, draw, load
+from delayed_topics_e2e.step import Load, Releases, draw, load, read_releases, watched
 from delayed_topics_e2e.tenant import Declared, Tenant
 from delayed_topics_e2e.waiting import until
 from prometheus_client.parser import text_string_to_metric_families
@@ -38,8 +38,8 @@ def test_workers_follow_a_load_that_is_stepped_up_and_down(tenant: Tenant, repor
     config = orders.kafka.config
     with (
         load(config, orders.topic, values()) as given,
-        Releases(config, orders.names.ready, PARTITIONS) as releases,
-        Watch(lambda: look(orders), 3) as watch,
+        read_releases(config, orders.names.ready, PARTITIONS) as releases,
+        watched(lambda: look(orders), interval_seconds=3) as watch,
     ):
         capacity = measured_capacity(given, releases)
         orders.apply(workers={"autoscale": {"min": 1, "max": 4}, "template": {"resources": SMALL}})

@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from threading import Event, Thread
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol
 
 from confluent_kafka import Consumer, TopicPartition
-from delayed_topics_devcluster.pace import paced
+from delayed_topics_devcluster.pace import paced, repeated
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_worker_testing.world import Declared
 from numpy import percentile
@@ -24,14 +23,16 @@ from delayed_topics_bench.stand import Stand
 
 __all__ = ["EVENTS", "SETUPS", "EventKind", "Interruption", "Setup", "interruption", "rebalance"]
 
-EventKind = Literal["join", "leave", "restart", "kill"]
-EVENTS: tuple[EventKind, ...] = ("join", "leave", "restart", "kill")
-"""`restart`: SIGKILL, and a new process of the same name at once. `kill`: SIGKILL for good."""
+EventKind = Literal["join", "leave", "restart", "kill", "grow"]
+EVENTS: tuple[EventKind, ...] = ("join", "leave", "restart", "kill", "grow")
+"""`leave`: scaled away. `restart`: SIGKILL, and a new process of the same name at once. `kill`: SIGKILL for good. `grow`: the topics get
+half as many partitions more."""
 PER_PARTITION_PER_SECOND = 34
 LATE_MS = 100
 """From sending to the append in the ready topic: what takes longer counts as late."""
 CALM_SECONDS = 3.0
-"""A rebalance is over when every partition gave records for so long."""
+"""A rebalance is over when every partition gave records for so long, with no gap of CALM_GAP_MS."""
+CALM_GAP_MS = 1000
 TIMEOUT_SECONDS = 120.0
 
 Owners = Mapping[tuple[str, int], str]
@@ -44,27 +45,41 @@ class Setup:
     worker: Mapping[str, str] | None = None
     plain: Mapping[str, str] | None = None
 
+    @property
+    def sees_growth(self) -> bool:
+        """By default a plain consumer looks every five minutes."""
+        return self.plain != {}
+
 
 SETUPS: Mapping[str, Setup] = {
     "worker, Classic, Range": Setup(worker={"protocol": "classic", "assignor": "Range"}),
     "worker, Classic, Sticky": Setup(worker={"protocol": "classic", "assignor": "Sticky"}),
     "worker, Consumer, Uniform": Setup(worker={"protocol": "consumer", "assignor": "Uniform"}),
     "plain consumer, its defaults": Setup(plain={}),
-    "plain consumer, our timeouts": Setup(plain={"session.timeout.ms": "10000", "heartbeat.interval.ms": "2000"}),
+    "plain consumer, our timeouts": Setup(
+        plain={
+            "session.timeout.ms": "10000",
+            "heartbeat.interval.ms": "2000",
+            "topic.metadata.refresh.interval.ms": "5000",
+        }
+    ),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interruption:
-    """`convergence_s`: from the event until the last partition that had been interrupted gave records again. The pauses are the longest
+    """`convergence_s`: from the event until the last partition that was interrupted gave records again: one whose pause was longer than
+    `floor_ms`, the longest of any partition while nothing happened, for CALM_SECONDS before the event. The pauses are the longest
     of each partition, beyond what the load itself makes: of those with another owner the median and the longest, of the others
-    p99. Those of a member that was started again count as moved. `late`: records that came over LATE_MS after they were sent."""
+    p99. Those of a member that was started again count as moved, and so do new ones, whose pause is from the event to their first
+    record. `late`: records that came over LATE_MS after they were sent."""
 
     convergence_s: float
     moved: int
     moved_pause_ms: float
     moved_pause_most_ms: float
     undisturbed_pause_p99_ms: float
+    floor_ms: float
     late: int
 
 
@@ -77,15 +92,16 @@ def interruption(
     interval_ms: float,
 ) -> Interruption:
     """`appends_ms`, `sent_ms`: of the records of each partition of the ready topic, in their order, from before the event to long after."""
-    pauses: dict[int, float] = {}
-    resumed_ms = event_ms
+    floor_ms = interval_ms
+    longest: dict[int, tuple[int, int]] = {}
     for partition, times in appends_ms.items():
-        begin = max(0, bisect_left(times, event_ms) - 1)
-        gaps = [(after - before, after) for before, after in pairwise(times[begin:])]
-        longest, ended_ms = max(gaps, default=(0, event_ms))
-        pauses[partition] = max(0.0, longest - interval_ms)
-        if pauses[partition] > interval_ms:
-            resumed_ms = max(resumed_ms, ended_ms)
+        begin = bisect_left(times, event_ms) - 1
+        calm = times[bisect_left(times, event_ms - CALM_SECONDS * 1000) : begin + 1]
+        floor_ms = max(floor_ms, *(after - before for before, after in pairwise(calm)), 0)
+        since = times[begin:] if begin >= 0 else [event_ms, *times]
+        longest[partition] = max(((after - before, after) for before, after in pairwise(since)), default=(0, event_ms))
+    pauses = {partition: max(0.0, pause - interval_ms) for partition, (pause, _) in longest.items()}
+    resumed_ms = max((ended for pause, ended in longest.values() if pause > floor_ms), default=event_ms)
     of_moved = sorted(pauses[p] for p in pauses if p in moved)
     others = sorted(pauses[p] for p in pauses if p not in moved)
     late = sum(
@@ -100,6 +116,7 @@ def interruption(
         moved_pause_ms=median(of_moved) if of_moved else 0.0,
         moved_pause_most_ms=max(of_moved, default=0.0),
         undisturbed_pause_p99_ms=float(percentile(others, 99)) if others else 0.0,
+        floor_ms=floor_ms - interval_ms,
         late=late,
     )
 
@@ -171,18 +188,21 @@ class _Group:
         return owners
 
     def make(self, event: EventKind) -> None:
-        """Lets it happen to the last member, or to one more."""
+        """Lets it happen to the last member, to one more, or to the topics."""
         last = max(self.members)
         match event:
             case "join":
                 self.start(last + 1)
             case "leave":
+                self.topic.change(workers=len(self.members) - 1)
                 self.members.pop(last).terminate()
             case "kill":
                 self.members.pop(last).kill()
             case "restart":
                 self.members[last].kill()
                 self.start(last)
+            case "grow":
+                self.topic.grow_front(self.topic.record.front_partitions * 3 // 2)
 
     def end(self) -> None:
         for member in self.members.values():
@@ -191,51 +211,44 @@ class _Group:
 
 @contextmanager
 def _load(topic: Declared) -> Iterator[None]:
-    """Records into each front partition at a steady pace, each with the time at which it was sent."""
-    partitions = topic.record.front_partitions
+    """Records into each front partition at a steady pace, each with the time at which it was sent. All partitions get theirs at the
+    same time: with records one by one the broker had to answer thousands of requests a second, and was what everybody waited for."""
 
-    def send(number: int) -> None:
-        topic.produce(b"%d" % int(time.time() * 1000), partition=number % partitions)
+    def send(_: int) -> None:
+        now = b"%d" % int(time.time() * 1000)
+        for partition in range(topic.record.front_partitions):
+            topic.produce(now, partition=partition)
 
-    with paced(send, lambda: PER_PARTITION_PER_SECOND * partitions):
+    with paced(send, lambda: PER_PARTITION_PER_SECOND):
         yield
     topic.flush()
 
 
 class _Received:
-    """What comes to the ready topic, by partition: when it was appended, and when it was sent. Read until it is left."""
+    """What comes to the ready topic, by partition: when it was appended, and when it was sent."""
 
-    def __init__(self, stand: Stand, topic: Declared) -> None:
-        partitions = range(topic.record.ready_partitions)
-        self.appends_ms: dict[int, list[int]] = {partition: [] for partition in partitions}
-        self.sent_ms: dict[int, list[int]] = {partition: [] for partition in partitions}
-        self._consumer = Consumer(
-            {"bootstrap.servers": stand.bootstrap, "group.id": "none", "enable.auto.commit": False}
-        )
-        self._consumer.assign([TopicPartition(topic.names.ready, partition, 0) for partition in partitions])
-        self._ended = Event()
-        self._thread = Thread(target=self._read)
+    def __init__(self, topic: Declared, consumer: Consumer) -> None:
+        self._topic, self._consumer = topic.names.ready, consumer
+        self.appends_ms: dict[int, list[int]] = {}
+        self.sent_ms: dict[int, list[int]] = {}
+        self.follow(topic.record.ready_partitions)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+    def follow(self, partitions: int) -> None:
+        """So many, from now on."""
+        new = range(len(self.appends_ms), partitions)
+        self.sent_ms.update({partition: [] for partition in new})
+        self.appends_ms.update({partition: [] for partition in new})
+        self._consumer.incremental_assign([TopicPartition(self._topic, partition, 0) for partition in new])
 
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._consumer.close()
-
-    def _read(self) -> None:
-        while not self._ended.is_set():
-            for message in self._consumer.consume(1000, 0.1):
-                if message.error() is None:
-                    partition = message.partition() or 0
-                    self.sent_ms[partition].append(int(message.value() or b"0"))
-                    self.appends_ms[partition].append(message.timestamp()[1])
+    def read(self) -> None:
+        for message in self._consumer.consume(1000, 0.1):
+            if message.error() is None:
+                partition = message.partition() or 0
+                self.sent_ms[partition].append(int(message.value() or b"0"))
+                self.appends_ms[partition].append(message.timestamp()[1])
 
     def wait_calm(self, *, after_ms: int = 0) -> None:
         """Until each partition has given records for a while, without a gap, after that time."""
-        most_ms = 10 * 1000 / PER_PARTITION_PER_SECOND
 
         def calm() -> bool:
             now_ms = int(time.time() * 1000)
@@ -244,7 +257,7 @@ class _Received:
                 [since_ms, *(at for at in times if at > since_ms), now_ms] for times in list(self.appends_ms.values())
             )
             return since_ms >= after_ms and all(
-                after - before < most_ms for times in moments for before, after in pairwise(times)
+                after - before < CALM_GAP_MS for times in moments for before, after in pairwise(times)
             )
 
         wait_until(
@@ -256,9 +269,26 @@ class _Received:
         )
 
 
+@contextmanager
+def _received(stand: Stand, topic: Declared) -> Iterator[_Received]:
+    """Read until the block ends."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": stand.bootstrap,
+            "group.id": "none",
+            "enable.auto.commit": False,
+            "topic.metadata.refresh.interval.ms": 500,
+        }
+    )
+    received = _Received(topic, consumer)
+    with repeated(received.read):
+        yield received
+    consumer.close()
+
+
 def rebalance(stand: Stand, setup: Setup, *, members: int, partitions: int, event: EventKind) -> Interruption:
     """One event in a group that has settled and is busy."""
-    with stand.declared((0,), partitions=partitions) as topic, _Received(stand, topic) as received:
+    with stand.declared((0,), partitions=partitions) as topic, _received(stand, topic) as received:
         group = _Group(stand, topic, setup, {})
         try:
             with _load(topic):
@@ -268,6 +298,7 @@ def rebalance(stand: Stand, setup: Setup, *, members: int, partitions: int, even
                 received.wait_calm()
                 event_ms = int(time.time() * 1000)
                 group.make(event)
+                received.follow(topic.record.ready_partitions)
                 after = group.wait_settled()
                 received.wait_calm(after_ms=event_ms)
         finally:
@@ -277,7 +308,7 @@ def rebalance(stand: Stand, setup: Setup, *, members: int, partitions: int, even
         place[1]
         for place, owner in before.items()
         if place[0] == topic.names.front and (owner != after[place] or owner == gone)
-    )
+    ) | frozenset(range(partitions, topic.record.front_partitions))
     return interruption(
         received.appends_ms,
         received.sent_ms,

@@ -236,6 +236,7 @@ def _rebalance(part: Part) -> Grid:
             count(figures["moved_pause_ms"]),
             count(figures["moved_pause_most_ms"]),
             count(figures["undisturbed_pause_p99_ms"]),
+            count(figures["floor_ms"]),
             count(figures["late"]),
         ]
         for key, figures in part.items()
@@ -249,6 +250,7 @@ def _rebalance(part: Part) -> Grid:
             "their pause, ms",
             "longest",
             "others' p99, ms",
+            "nothing happening, ms",
             "late records",
         ],
         rows=rows,

@@ -1,32 +1,24 @@
-"""What is done again and again at a steady pace, beside what a test or a benchmark does meanwhile."""
+"""What is done again and again beside what a test or a benchmark does meanwhile."""
 
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from threading import Event
 
-__all__ = ["paced"]
+__all__ = ["paced", "repeated"]
 
 TICK_SECONDS = 0.002
 
 
 @contextmanager
-def paced(do: Callable[[int], None], per_second: Callable[[], float]) -> Iterator[None]:
-    """Calls `do(0)`, `do(1)` … in a thread until the block ends. Where it falls behind, it catches up.
-
-    `per_second` is asked all the time. What `do` raises ends it, and is raised where the block ends.
-    """
+def repeated(do: Callable[[], None]) -> Iterator[None]:
+    """Calls `do` again and again in a thread until the block ends. What it raises ends it, and is raised where the block ends."""
     ended = Event()
 
     def run() -> None:
-        number, owed, last = 0, 0.0, time.monotonic()
-        while not ended.wait(TICK_SECONDS):
-            now = time.monotonic()
-            owed, last = owed + (now - last) * per_second(), now
-            while owed >= 1:
-                do(number)
-                number, owed = number + 1, owed - 1
+        while not ended.is_set():
+            do()
 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run)
@@ -35,3 +27,22 @@ def paced(do: Callable[[int], None], per_second: Callable[[], float]) -> Iterato
         finally:
             ended.set()
         running.result()
+
+
+def paced(do: Callable[[int], None], per_second: Callable[[], float]) -> AbstractContextManager[None]:
+    """As `repeated`, with `do(0)`, `do(1)` … at a steady pace. Where it falls behind, it catches up.
+
+    `per_second` is asked all the time.
+    """
+    number, owed, last = 0, 0.0, time.monotonic()
+
+    def catch_up() -> None:
+        nonlocal number, owed, last
+        time.sleep(TICK_SECONDS)
+        now = time.monotonic()
+        owed, last = owed + (now - last) * per_second(), now
+        while owed >= 1:
+            do(number)
+            number, owed = number + 1, owed - 1
+
+    return repeated(catch_up)

@@ -5,14 +5,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from delayed_topics_core import headers as own
-from delayed_topics_devcluster.pace import paced
+from delayed_topics_devcluster.pace import paced, repeated
 
-__all__ = ["Load", "Releases", "Watch", "draw", "load"]
+__all__ = ["Load", "Releases", "Watch", "draw", "load", "read_releases", "watched"]
 
 
 @dataclass
@@ -53,69 +52,55 @@ def load(config: Mapping[str, Any], topic: str, values: tuple[bytes, ...]) -> It
 
 @dataclass
 class Releases:
-    """Reads the ready topic, and keeps of each record when it came out and how long after its due time, both by the broker."""
+    """What was read of a ready topic: when each record came out and how long after its due time, both by the broker."""
 
-    config: Mapping[str, Any]
-    topic: str
-    partitions: int
     released: int = 0
     early: int = 0
     latest_ms: dict[int, int] = field(default_factory=dict)
     """By second of the broker's clock, how late the latest was."""
-    _ended: Event = field(default_factory=Event)
-    _thread: Thread = field(init=False)
 
-    def __enter__(self) -> "Releases":
-        self._thread = Thread(target=self._run)
-        self._thread.start()
-        return self
+    def add(self, message: Message) -> None:
+        at_ms = message.timestamp()[1]
+        late_ms = at_ms - int(dict[str, Any](message.headers() or ())[own.DUE_AT])
+        self.released += 1
+        self.early += late_ms < 0
+        second = at_ms // 1000
+        self.latest_ms[second] = max(late_ms, self.latest_ms.get(second, 0))
 
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
 
-    def _run(self) -> None:
-        consumer = Consumer({**self.config, "group.id": "none", "enable.auto.commit": False})
-        consumer.assign([TopicPartition(self.topic, partition, 0) for partition in range(self.partitions)])
-        while not self._ended.is_set():
-            for message in consumer.consume(5000, 0.2):
-                if message.error() is not None:
-                    continue
-                at_ms = message.timestamp()[1]
-                due_at = dict[str, Any](message.headers() or ())[own.DUE_AT]
-                late_ms = at_ms - int(due_at)
-                self.released += 1
-                self.early += late_ms < 0
-                second = at_ms // 1000
-                self.latest_ms[second] = max(late_ms, self.latest_ms.get(second, 0))
-        consumer.close()
+@contextmanager
+def read_releases(config: Mapping[str, Any], topic: str, partitions: int) -> Iterator[Releases]:
+    """Reads the ready topic until the block ends."""
+    consumer = Consumer({**config, "group.id": "none", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    releases = Releases()
+
+    def read() -> None:
+        for message in consumer.consume(5000, 0.2):
+            if message.error() is None:
+                releases.add(message)
+
+    with repeated(read):
+        yield releases
+    consumer.close()
 
 
 @dataclass
 class Watch:
-    """Looks every few seconds. `look` gives figures by name; what was seen is kept with its time (seconds since the epoch)."""
+    """What was seen, with its time (seconds since the epoch)."""
 
-    look: Callable[[], Mapping[str, float]]
-    interval_seconds: float
     seen: list[tuple[float, Mapping[str, float]]] = field(default_factory=list)
-    _ended: Event = field(default_factory=Event)
-    _thread: Thread = field(init=False)
-
-    def __enter__(self) -> "Watch":
-        self._thread = Thread(target=self._run)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ended.wait(self.interval_seconds):
-            self.seen.append((time.time(), self.look()))
 
     def series(self, name: str) -> list[tuple[float, float]]:
         return [(at, figures[name]) for at, figures in self.seen]
+
+
+@contextmanager
+def watched(look: Callable[[], Mapping[str, float]], *, interval_seconds: float) -> Iterator[Watch]:
+    """Looks again and again until the block ends. `look` gives figures by name."""
+    watch = Watch()
+    with paced(lambda _: watch.seen.append((time.time(), look())), lambda: 1 / interval_seconds):
+        yield watch
 
 
 def draw(file: Path, panels: Mapping[str, list[tuple[float, float]]], *, title: str) -> None:
