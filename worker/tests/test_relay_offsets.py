@@ -207,7 +207,7 @@ def unreadable(partition: int, seconds: float, offsets: Offsets | KafkaDoorError
     ("offsets", "told"),
     [
         (Offsets(0, 5), "a transaction is open there"),
-        (Offsets(0, 9), "although Kafka gives records up to offset 9: the client can't decode the next batch"),
+        (Offsets(0, 9), "although Kafka gives records up to offset 9, and its client has told of no error"),
         (KafkaUnreachable("Kafka at kafka:9092 did not answer in time"), "Kafka at kafka:9092 did not answer in time"),
         (None, "Kafka has not answered yet"),
     ],

@@ -190,10 +190,13 @@ def _of_silence(unreadable: Unreadable) -> str:
             f"--topic {owned.topic} --partition {owned.partition}. If find-hanging lists it too, Kafka has lost track of it, "
             "and only abort ends it"
         )
-    error = (owned.seen.read_error if owned.seen else None) or "the worker's log has its error"
+    given = f"{nothing}, although Kafka gives records up to offset {offsets.stable_end}"
+    error = owned.seen.read_error if owned.seen else None
+    if error is None:
+        return f"{given}, and its client has told of no error. Delete the worker's pod: the next one reads with a new client"
     return (
-        f"{nothing}, although Kafka gives records up to offset {offsets.stable_end}: the client can't decode the next batch"
-        f" ({error}). To give that batch up stop the workers, set the group's offset behind it, and start them again"
+        f"{given}: the client can't decode the next batch ({error}). To give that batch up stop the workers, set the group's "
+        "offset behind it, and start them again"
     )
 
 
