@@ -222,7 +222,13 @@ def _profile_of_load(stand: Stand, plan: Plan, rate: int) -> Sequence[Entry]:
 
 def rebalance_tasks(stand: Stand, plan: Plan) -> Iterator[Task]:
     with step("a rebalance that isn't counted, since the broker compiles meanwhile"):
-        rebalance(stand, SETUPS["worker, Classic, Range"], members=10, partitions=60, event="join")
+        rebalance(
+            stand,
+            SETUPS["worker, Classic, Range"],
+            members=max(plan.members),
+            partitions=plan.shared_partitions,
+            event="join",
+        )
     return (
         partial(_rebalance, stand, plan, name, members, event)
         for members in plan.members

@@ -234,7 +234,7 @@ impl<P: Output> Sending<'_, P> {
             headers,
             number: CopyOf { slot: self.slot, offset: record.offset, target: outcome.target() }.number(),
         };
-        let bytes = copy.key.map_or(0, <[u8]>::len) + copy.value.map_or(0, <[u8]>::len);
+        let bytes = copy.bytes();
         producer.produce(self.partition.topic, outcome.target(), copy).map(|()| bytes)
     }
 

@@ -69,6 +69,13 @@ pub struct Copy<'a, H> {
     pub number: u64,
 }
 
+impl<H> Copy<'_, H> {
+    /// Of its key and value.
+    pub fn bytes(&self) -> usize {
+        self.key.map_or(0, <[u8]>::len) + self.value.map_or(0, <[u8]>::len)
+    }
+}
+
 impl Client {
     /// A topic to produce to.
     ///
@@ -97,8 +104,7 @@ impl Client {
     /// `code::QUEUE_FULL`; or it can't be queued at all.
     pub fn produce(&self, topic: &TopicHandle, copy: Copy<'_, CopyHeaders>) -> Result<(), Error> {
         let place = Place(topic.pointer as usize, copy.partition);
-        let size = copy.key.map_or(0, <[u8]>::len) + copy.value.map_or(0, <[u8]>::len);
-        if self.batching.as_ref().is_some_and(|batching| !batching.admit(place, size, Instant::now())) {
+        if self.batching.as_ref().is_some_and(|batching| !batching.admit(place, copy.bytes(), Instant::now())) {
             return Err(Error::local(code::QUEUE_FULL, "the partition has as much on its way as is sent at once"));
         }
         let bytes = |of: Option<&[u8]>| Value {
