@@ -223,14 +223,14 @@ class Relay:
                     dead_letter_partitions=served.dead_letter_partitions,
                 )
 
-    def _read_registry(self) -> set[str]:
-        """The topics of ours that have changed."""
+    def _read_registry(self, *, whole: bool = False) -> set[str]:
+        """The topics of ours that have changed, as far as it has come; `whole` waits for what was written until now."""
         try:
-            if self._caught_up:
-                self._follower.poll(0)
-            else:
+            if whole or not self._caught_up:
                 self._follower.catch_up(CATCH_UP_SECONDS)
                 self._caught_up = True
+            else:
+                self._follower.poll(0)
         except KafkaDoorError as e:
             if str(e) != self._registry_problem:
                 log.warning("%s", e)
@@ -354,8 +354,7 @@ class Relay:
         log.info("stopping")
         try:
             if self._engine is not None:
-                self._caught_up = False  # how many workers there are to be was written a moment ago
-                self._read_registry()
+                self._read_registry(whole=True)  # how many workers there are to be was written a moment ago
             self._leave_group(for_good=self._is_surplus())
         except ClientFatal as e:
             log.warning("%s", e)

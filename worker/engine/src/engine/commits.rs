@@ -157,7 +157,7 @@ impl Engine {
 
     /// A partition has used half of what it may send between two commits.
     fn is_pressed(&self) -> bool {
-        self.slots.iter().any(|(_, p)| p.acknowledged > p.committed && p.room() < MAX_UNCOMMITTED / 2)
+        self.slots.iter().any(|(_, p)| p.acknowledged > p.committed && p.room() < u64::from(MAX_UNCOMMITTED / 2))
     }
 
     fn send_commit(&mut self, chosen: &[usize], now_ns: i64) {

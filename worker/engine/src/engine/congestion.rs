@@ -5,10 +5,11 @@
 //! long copies take: a full one grows while they come back soon, and shrinks when they don't.
 
 use super::boot_ns;
+use super::partition::MAX_UNCOMMITTED;
 
 /// At first; a fast broker needs a tenth of a second to get from there to `MOST`.
 const FIRST: u32 = 32;
-const MOST: u32 = 5_000;
+const MOST: u32 = MAX_UNCOMMITTED;
 const SOON_NS: i64 = 100_000_000;
 /// A fraction of the time that a partition which is revoked may take.
 const LATE_NS: i64 = 500_000_000;

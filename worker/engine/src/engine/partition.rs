@@ -14,7 +14,7 @@ use crate::window::Window;
 use crate::writing::Extent;
 
 /// A crash repeats no more than this of a partition.
-pub const MAX_UNCOMMITTED: u64 = 5_000;
+pub const MAX_UNCOMMITTED: u32 = 5_000;
 /// A partition tells within this time that it is read, by a record or its end, or reading is placed again; twice as long
 /// each time.
 pub const PATIENCE_NS: i64 = 1_000_000_000;
@@ -151,7 +151,7 @@ impl Partition {
     /// How many copies may still be sent before the next commit is accepted.
     #[must_use]
     pub fn room(&self) -> u64 {
-        MAX_UNCOMMITTED.saturating_sub(self.sent - self.committed)
+        u64::from(MAX_UNCOMMITTED).saturating_sub(self.sent - self.committed)
     }
 
     /// When there is something to do, in milliseconds of broker time; `None`: nothing, or not now.
@@ -228,21 +228,22 @@ impl Partition {
     /// The transaction that its copies were part of has ended, well or not.
     pub fn forget_copies(&mut self) {
         self.first_copies = [None; TARGETS.len()];
-        self.on_their_way = [0; TARGETS.len()];
-        self.bytes_on_their_way = 0;
-        self.congestion.forget();
-        self.lone = None;
+        self.forget_what_is_on_its_way();
         self.sent = self.acknowledged;
         self.committed = self.acknowledged;
     }
 
     /// What is on its way is not told of any more.
     pub fn give_up_copies(&mut self) {
+        self.forget_what_is_on_its_way();
+        self.step(Step::ReadAgain);
+    }
+
+    fn forget_what_is_on_its_way(&mut self) {
         self.on_their_way = [0; TARGETS.len()];
         self.bytes_on_their_way = 0;
         self.congestion.forget();
         self.lone = None;
-        self.step(Step::ReadAgain);
     }
 }
 

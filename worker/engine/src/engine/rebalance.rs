@@ -40,7 +40,7 @@ impl Engine {
     pub(super) fn assigned(&mut self, partitions: &[Offset]) {
         // Where it sees that a topic has grown while partitions are still to be given up, the client joins again and doesn't wait
         // for that (2.16, `rd_kafka_cgrp_revoke_all_rejoin`). Given up later on, the new ones would go with them.
-        self.give_up_late();
+        self.give_up_revoked();
         for place in partitions {
             let Some(topic) = self.by_topic.get(&place.topic).copied() else { continue };
             self.identities += 1;
@@ -136,7 +136,7 @@ impl Engine {
             self.give_up(partitions, true);
             return;
         }
-        self.give_up_late();
+        self.give_up_revoked();
         for place in partitions {
             self.step(&place.topic, place.partition, Step::Revoke);
         }
@@ -146,36 +146,38 @@ impl Engine {
     /// Gives partitions up that were revoked, once they are settled and committed, or it takes too long.
     pub(super) fn revoke(&mut self) {
         let Some(revoking) = &self.revoking else { return };
-        let settled = |place: &Offset| match self.slots.find(&place.topic, place.partition) {
+        if boot_ns() >= revoking.deadline_ns || self.are_settled(&revoking.partitions) {
+            self.give_up_revoked();
+        }
+    }
+
+    /// Whether all that was sent of them is acknowledged and committed.
+    fn are_settled(&self, partitions: &[Offset]) -> bool {
+        partitions.iter().all(|place| match self.slots.find(&place.topic, place.partition) {
             Some(slot) => {
                 self.slots.get(slot).is_some_and(|partition| partition.state == State::Leaving)
                     && self.is_committed(slot)
             }
             None => true,
-        };
-        if boot_ns() >= revoking.deadline_ns {
-            self.give_up_late();
-        } else if revoking.partitions.iter().all(settled) {
-            if let Some(revoking) = self.revoking.take() {
-                self.give_up(&revoking.partitions, false);
-            }
-        }
+        })
     }
 
-    /// Gives up what was revoked and isn't settled, if there is such.
-    fn give_up_late(&mut self) {
-        let Some(revoking) = self.revoking.take() else { return };
+    /// Gives up what was revoked, if there is such, settled or not.
+    fn give_up_revoked(&mut self) {
+        let Some(Revoking { partitions, .. }) = self.revoking.take() else { return };
         // what is on its way must not arrive when somebody else has sent it again
         let open = |place: &Offset| {
             let slot = self.slots.find(&place.topic, place.partition);
             slot.and_then(|slot| self.slots.get(slot)).is_some_and(|partition| partition.in_flight() > 0)
         };
-        if revoking.partitions.iter().any(open) {
+        if partitions.iter().any(open) {
             self.replace_producers();
         }
-        let told = "partitions are given up before all that was sent of them was acknowledged and committed";
-        self.happenings.push(Happening::log(told.to_owned()));
-        self.give_up(&revoking.partitions, false);
+        if !self.are_settled(&partitions) {
+            let told = "partitions are given up before all that was sent of them was acknowledged and committed";
+            self.happenings.push(Happening::log(told.to_owned()));
+        }
+        self.give_up(&partitions, false);
     }
 
     fn give_up(&mut self, partitions: &[Offset], lost: bool) {
