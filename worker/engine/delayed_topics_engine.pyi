@@ -182,18 +182,19 @@ class Engine:
         producer: _Properties,
         clock: _Properties,
         clock_topic: str,
-        topics: Sequence[tuple[str, str, str, str]],
         window_bytes: int,
         commit_interval_ms: int,
         exactly_once: bool,
     ) -> Engine:
         """`library`: the path of librdkafka. `producer`: without a compression, and with a `transactional.id` if
-        `exactly_once`. `clock`: of the producer of probes to `clock_topic`. `topics`: front, delays, ready and dead-letter
-        topic of each delayed topic, which other calls name by its place in this list. `window_bytes`: memory for records that
-        are held. `commit_interval_ms`: how long copies go uncommitted.
+        `exactly_once`. `clock`: of the producer of probes to `clock_topic`. `window_bytes`: memory for records that are held.
+        `commit_interval_ms`: how long copies go uncommitted.
 
         Raises RuntimeError for a library that isn't the one that is needed, OSError if the system gives no descriptor.
         """
+
+    def add_topic(self, front: str, delays: str, ready: str, dead_letter: str) -> None:
+        """One more delayed topic. Other calls name it by its number, from 0 in this order."""
 
     def serve(
         self,

@@ -15,7 +15,7 @@ from delayed_topics_worker.beginnings import Beginning, beginning_of
 from delayed_topics_worker.committed import CommittedReader
 from delayed_topics_worker.happenings import Assigned, CommitUnknown, Place, Refused, Removed, Revoked
 from delayed_topics_worker.known_offsets import KnownOffsets, Offsets
-from delayed_topics_worker.served import Served
+from delayed_topics_worker.served import ServedTopics
 from delayed_topics_worker.topic_watch import Sight
 from delayed_topics_worker.unserved import stop_for
 
@@ -57,7 +57,7 @@ class Assignment:
     def __init__(
         self,
         engine: Engine,
-        served: Iterable[Served],
+        served: ServedTopics,
         *,
         seconds: Callable[[], float],
         reader: CommittedReader,
@@ -70,7 +70,7 @@ class Assignment:
         self.assigned = False
         self.changes: list[Change] = []
         self._engine = engine
-        self._by_topic = {topic: s for s in served for topic in (s.names.front, s.names.delays)}
+        self._served = served
         self._seconds = seconds
         self._begins: dict[int, list[AssignedPartition]] = {}
         self._catching_up: list[list[AssignedPartition]] = []
@@ -93,7 +93,7 @@ class Assignment:
         now = self._seconds()
         fresh = [
             AssignedPartition(
-                served=self._by_topic[topic],
+                served=self._served.of_source(topic),
                 topic=topic,
                 partition=partition,
                 generation=self.generation,

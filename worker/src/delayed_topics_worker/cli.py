@@ -33,8 +33,9 @@ EXIT_CONFIG = 2
     type=click.Path(path_type=Path),
     default=Path("/etc/delayed-topics/worker.json"),
     show_default=True,
-    help="JSON with topics, http_port, window_bytes, protocol (classic or consumer), assignor (Range, RoundRobin or Sticky; "
-    "with consumer Uniform or Range), guarantee (AtLeastOnce or ExactlyOnce) and commit_interval_ms.",
+    help="JSON with topics (or group, to serve all topics of that consumer group), http_port, window_bytes, protocol (classic or "
+    "consumer), assignor (Range, RoundRobin or Sticky; with consumer Uniform or Range), guarantee (AtLeastOnce or ExactlyOnce) "
+    "and commit_interval_ms.",
 )
 @click.option(
     "--connection",
@@ -72,7 +73,7 @@ def _run(config_path: Path, connection_path: Path) -> None:
     config = WorkerConfig.read(config_path)
     connection = Connection.from_directory(connection_path)
     member = os.environ.get("POD_NAME") or socket.gethostname()
-    served = ServedTopics.of(config.topics, os.environ.get("DELAYED_TOPIC_OWNER", ""))
+    served = ServedTopics(config, os.environ.get("DELAYED_TOPIC_OWNER", ""))
     metrics = Metrics()
     board = Board(boot_seconds)
     relay = Relay(config, connection, served, member=member, metrics=metrics, board=board)

@@ -25,10 +25,12 @@ LEAST_WINDOW_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerConfig:
-    """`topics`: front topics. `assignor`: as ASSIGNORS names it; empty: the first. `window_bytes`: memory for records that are held; a few
-    batches more may come before it is noticed. `commit_interval_ms`: how long copies go uncommitted."""
+    """`topics`: front topics; or `group`: a consumer group, whose topics by the registry are served, as they come and go. `assignor`: as
+    ASSIGNORS names it; empty: the first. `window_bytes`: memory for records that are held; a few batches more may come before it is
+    noticed. `commit_interval_ms`: how long copies go uncommitted."""
 
-    topics: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+    group: str = ""
     http_port: int = 8080
     window_bytes: int = 64 << 20
     protocol: Protocol = "classic"
@@ -37,8 +39,10 @@ class WorkerConfig:
     commit_interval_ms: int = 100
 
     def __post_init__(self) -> None:
-        if not self.topics or len(set(self.topics)) < len(self.topics):
-            raise ConfigInvalid("topics must name at least one front topic, and each only once")
+        if bool(self.topics) == bool(self.group):
+            raise ConfigInvalid("it must have either topics or group")
+        if len(set(self.topics)) < len(self.topics):
+            raise ConfigInvalid("topics must name each front topic only once")
         for topic in self.topics:
             try:
                 check_topic_name(topic)
@@ -53,7 +57,7 @@ class WorkerConfig:
             )
         if self.guarantee not in get_args(Guarantee):
             raise ConfigInvalid(f"guarantee must be {' or '.join(get_args(Guarantee))}, it is {self.guarantee!r}")
-        if self.guarantee == "ExactlyOnce" and len(self.topics) > 1:
+        if self.guarantee == "ExactlyOnce" and len(self.topics) != 1:
             raise ConfigInvalid(
                 "topics must name one front topic with guarantee ExactlyOnce: all share one transaction"
             )
@@ -89,6 +93,7 @@ class WorkerConfig:
             raise ConfigInvalid("it must be a JSON object")
         kinds: dict[str, type] = {
             "topics": list,
+            "group": str,
             "http_port": int,
             "window_bytes": int,
             "protocol": str,

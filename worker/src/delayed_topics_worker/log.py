@@ -8,6 +8,16 @@ from collections.abc import Callable
 kafka_log = logging.getLogger("kafka-client")
 
 REPEATED_AFTER_SECONDS = 30.0
+SYSLOG_LEVELS = {
+    0: logging.ERROR,
+    1: logging.ERROR,
+    2: logging.ERROR,
+    3: logging.ERROR,
+    4: logging.WARNING,
+    5: logging.INFO,
+    6: logging.INFO,
+    7: logging.DEBUG,
+}
 
 
 class Seldom(logging.Filter):

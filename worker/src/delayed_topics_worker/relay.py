@@ -44,7 +44,7 @@ from delayed_topics_worker.happenings import (
     happening_of,
 )
 from delayed_topics_worker.known_offsets import KnownOffsets
-from delayed_topics_worker.log import kafka_log
+from delayed_topics_worker.log import SYSLOG_LEVELS, kafka_log
 from delayed_topics_worker.metrics import Metrics
 from delayed_topics_worker.report import Reporter
 from delayed_topics_worker.served import Served, ServedTopics
@@ -97,7 +97,8 @@ class Relay:
         self._committed = CommittedReader(lambda: OffsetsReader(self._aside, self._group, ended=True))
         self._engine: Engine | None = None
         self._assignment: Assignment | None = None
-        self._hurried = False
+        self._hurried = bool(config.group)
+        self._numbered = 0
         self._subscribed: list[str] = []
         self._next_report = float("-inf")
         self._reporter = Reporter(
@@ -128,6 +129,7 @@ class Relay:
             self._board.turned_at = self._turned_at()
             self._follow()
             if self._engine is None or self._assignment is None or not self._subscribed:
+                self._board.ready = self._caught_up and bool(self._config.group)  # there may be nothing to serve
                 time.sleep(TURN_SECONDS)
                 continue
             try:
@@ -178,7 +180,7 @@ class Relay:
             case Stranded(client):
                 raise ClientFatal(f"the {client} knows no broker any more")
             case Log(level, facility, text):
-                kafka_log.log(_LEVELS.get(level, logging.INFO), "%s: %s", facility, text)
+                kafka_log.log(SYSLOG_LEVELS.get(level, logging.INFO), "%s: %s", facility, text)
 
     def _note_report(self, name: str, text: str, topic: str | None) -> None:
         if name in ("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"):
@@ -192,8 +194,8 @@ class Relay:
         """Registry, topics, subscription."""
         now = boot_seconds()
         changed = self._read_registry()
-        if changed and self._subscribed and all(served.taken_over for served in self._served):
-            log.warning("%s went over to another owner, whose workers serve it: leaving", ", ".join(self._subscribed))
+        if changed and self._subscribed and all(served.layout is None for served in self._served):
+            log.warning("there is nothing to serve any more, leaving the group: %s", ", ".join(self._subscribed))
             self._board.ready = False
             self._leave_group()
         if changed or (not self._subscribed and now >= self._start_at):
@@ -209,6 +211,15 @@ class Relay:
             changed |= {s.topic for s in self._served if s.count_dead_letter_partitions(sight)}
         if self._engine is not None:
             self._serve(self._engine, changed)
+
+    def _number_topics(self, engine: Engine) -> None:
+        """The engine knows all of them before it is assigned partitions of any."""
+        for served in list(self._served)[self._numbered :]:
+            names = served.names
+            engine.add_topic(names.front, names.delays, names.ready, names.dead_letter)
+            self._numbered += 1
+            self._serve(engine, {served.topic})
+            self._reporter.serving(served.topic)
 
     def _serve(self, engine: Engine, changed: Collection[str]) -> None:
         """Tell the engine what the registry and Kafka say of these."""
@@ -241,7 +252,7 @@ class Relay:
         self._registry_problem = None
         if not isinstance(self._registry_refused, RegistryLost):
             self._registry_refused = None  # one that is lost says so once, and then nothing comes any more
-        return {served.topic for served in self._served if served.follow(self._follower.state)}
+        return self._served.follow(self._follower.state)
 
     def _subscribe(self) -> None:
         """To what has a serving layout."""
@@ -266,7 +277,7 @@ class Relay:
             self._assignment = Assignment(
                 self._engine, self._served, seconds=boot_seconds, reader=self._committed, known=self._known
             )
-            self._serve(self._engine, [s.topic for s in self._served])
+        self._number_topics(self._engine)
         self._hurried = self._hurried or hurried
         self._join(self._engine, wanted)
         self._subscribed = wanted
@@ -293,7 +304,6 @@ class Relay:
             producer=producer_properties(self._connection, member=self._member, transactional_id=identity),
             clock=clock_properties(self._connection, member=self._member),
             clock_topic=CLOCK_TOPIC,
-            topics=[(s.names.front, s.names.delays, s.names.ready, s.names.dead_letter) for s in self._served],
             window_bytes=self._config.window_bytes,
             commit_interval_ms=self._config.commit_interval_ms,
             exactly_once=exactly,
@@ -382,16 +392,3 @@ def _policy(served: Served) -> Policy | None:
         retry_cap=layout.retry_cap,
         ready_partitions=layout.ready_partitions,
     )
-
-
-_LEVELS: Final = {
-    0: logging.ERROR,
-    1: logging.ERROR,
-    2: logging.ERROR,
-    3: logging.ERROR,
-    4: logging.WARNING,
-    5: logging.INFO,
-    6: logging.INFO,
-    7: logging.DEBUG,
-}
-"""Of syslog's."""

@@ -68,15 +68,18 @@ class Reporter:
 
     def started(self) -> None:
         self._offsets.start()
-        for served in self._served:
-            self._write("worker-started", served.topic, {})
+
+    def serving(self, topic: str) -> None:
+        """From now on, or from the first time that this worker's events are written."""
+        self._write("worker-started", topic, {})
 
     def stopped(self, assignment: Assignment | None) -> None:
         self._offsets.close()
         if assignment is not None:
             self._write_changes(assignment)
         for served in self._served:
-            self._write("worker-stopped", served.topic, {})
+            if served.layout is not None:
+                self._write("worker-stopped", served.topic, {})
         self._events.close(5.0)
 
     def report(
@@ -214,7 +217,7 @@ class Reporter:
                 self._write("assignment", served.topic, {**told, "repeated": True}, self._now_at)
 
     def _assignment_of(self, topic: str, places: list[str], generation: int) -> dict[str, Any]:
-        layout = self._served.by_front[topic].layout
+        layout = self._served.of_source(topic).layout
         group = layout.group if layout is not None else ""
         session = {} if self._session_timeout_ms is None else {"session_timeout_ms": self._session_timeout_ms}
         return {"group": group, "generation": generation, "places": places, **session}

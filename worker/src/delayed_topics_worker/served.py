@@ -1,45 +1,49 @@
 """A delayed topic as the registry shows it now. Live: whoever holds it sees every change."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord, RegistryState, TopicsRecord
 from delayed_topics_kafka.errors import KafkaDoorError
 
+from delayed_topics_worker.config import WorkerConfig
 from delayed_topics_worker.topic_watch import Sight
 
 
 @dataclass
 class Served:
-    """`layout`: the newest that was seen serving, None before the first. `dead_letter_partitions`: 0 while it isn't known.
+    """`layout`: the newest that was seen serving; None before the first, and when it is not for these workers. `dead_letter_partitions`:
+    0 while it isn't known.
 
-    `owner`: whose workers these are; empty: anybody's. `taken_over`: the topics are another's now, whose own workers serve them.
+    `owner`: whose workers these are; empty: anybody's. `group`: which one they are in; empty: the layout's.
     """
 
     topic: str
     names: TopicNames
     owner: str = ""
+    group: str = ""
     layout: LayoutRecord | None = None
     topics: TopicsRecord | None = None
     dead_letter_partitions: int = 0
-    taken_over: bool = False
 
     @classmethod
-    def of(cls, topic: str, owner: str = "") -> "Served":
-        return cls(topic=topic, names=TopicNames.of(topic), owner=owner)
+    def of(cls, topic: str, *, owner: str = "", group: str = "") -> "Served":
+        return cls(topic=topic, names=TopicNames.of(topic), owner=owner, group=group)
 
     def follow(self, state: RegistryState) -> bool:
         """Takes what the registry says; True if anything changed. A planned layout is not followed until it serves."""
         layout, topics = state.layouts.get(self.topic), state.topics.get(self.topic)
-        self.taken_over = layout is not None and self.owner not in ("", str(layout.owner))
-        if self.taken_over:
+        if layout is not None and not self._is_ours(layout):
             layout = None
         elif layout is not None and layout.state != "serving":
             layout = self.layout
         changed = layout != self.layout or topics != self.topics
         self.layout, self.topics = layout, topics
         return changed
+
+    def _is_ours(self, layout: LayoutRecord) -> bool:
+        return self.owner in ("", str(layout.owner)) and self.group in ("", layout.group)
 
     def count_dead_letter_partitions(self, sight: Sight) -> bool:
         """None are counted while the topic is missing, or isn't the one that the registry notes. True if the number changed."""
@@ -68,15 +72,36 @@ class Served:
         return self.topics.ids.get(topic) if self.topics else None
 
 
-@dataclass
 class ServedTopics:
-    """All delayed topics of this worker, by front topic. The engine names them by their place here."""
+    """All delayed topics of this worker, in the order in which the engine numbers them. None ever leaves: one that others serve now has no
+    layout."""
 
-    by_front: dict[str, Served] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, topics: tuple[str, ...], owner: str = "") -> "ServedTopics":
-        return cls({topic: Served.of(topic, owner) for topic in topics})
+    def __init__(self, config: WorkerConfig, owner: str = "") -> None:
+        """`owner`: whose workers these are, of topics that are named in the configuration."""
+        self._group = config.group
+        self._by_source: dict[str, Served] = {}
+        self._all: list[Served] = []
+        self._followed_to = -1
+        for topic in config.topics:
+            self._add(Served.of(topic, owner=owner))
 
     def __iter__(self) -> Iterator[Served]:
-        return iter(self.by_front.values())
+        return iter(self._all)
+
+    def of_source(self, topic: str) -> Served:
+        """Whose front or delays topic this is. Raises KeyError."""
+        return self._by_source[topic]
+
+    def follow(self, state: RegistryState) -> set[str]:
+        """Takes what the registry says. Returns the front topics of which it says something else than before."""
+        if state.next_offset == self._followed_to:
+            return set()
+        self._followed_to = state.next_offset
+        for topic, layout in state.layouts.items():
+            if layout.group == self._group and layout.state == "serving" and topic not in self._by_source:
+                self._add(Served.of(topic, group=self._group))
+        return {served.topic for served in self._all if served.follow(state)}
+
+    def _add(self, served: Served) -> None:
+        self._all.append(served)
+        self._by_source.update({served.names.front: served, served.names.delays: served})

@@ -19,7 +19,7 @@ from delayed_topics_worker_testing.world import Declared
 def running_relay(orders: Declared, guarantee: Guarantee = "AtLeastOnce") -> Iterator[tuple[Relay, Board]]:
     """Member `orders-0`. What its HTTP server would show is on the board."""
     config = WorkerConfig(topics=(orders.names.front,), http_port=free_ports(1)[0], guarantee=guarantee)
-    served = ServedTopics.of(config.topics)
+    served = ServedTopics(config)
     board = Board(boot_seconds)
     relay = Relay(
         config,

@@ -98,9 +98,11 @@ class World(Closing):
         front_partitions: int = 2,
         retry_cap: int = 3,
         group: str | None = None,
+        begun: bool = True,
         config: Mapping[TopicRole, Mapping[str, str]] | None = None,
     ) -> "Declared":
-        """A new delayed topic, as an operator leaves it. `config`: settings that differ."""
+        """A new delayed topic, as an operator leaves it. Where the group has members already, only they can commit: then it is not
+        `begun`. `config`: settings that differ."""
         topic = f"orders-{uuid.uuid4().hex[:8]}"
         names = TopicNames.of(topic)
         layout = initial(
@@ -127,9 +129,10 @@ class World(Closing):
             topic=topic,
             ids={info.name: info.id for info in infos},
             start_offsets=starts,
-            begun={info.name: info.partitions for info in sources},
+            begun={info.name: info.partitions if begun else 0 for info in sources},
         )
-        self.commit(record.group, {(i.name, p): CommittedOffset(0) for i in sources for p in range(i.partitions)})
+        if begun:
+            self.commit(record.group, {(i.name, p): CommittedOffset(0) for i in sources for p in range(i.partitions)})
         self.write(declared.topics, record)
         return declared
 
@@ -139,6 +142,9 @@ class World(Closing):
 
     def write(self, *records: RegistryRecord) -> None:
         self._writer.write(records)
+
+    def forget(self, *keys: str) -> None:
+        self._writer.remove(keys)
 
     def start(self, *topics: "Declared", member: str = "orders-0", ready: bool = True, **config: Any) -> WorkerProcess:
         worker = WorkerProcess(
@@ -221,6 +227,10 @@ class Declared:
         """Write the layout record with other fields."""
         self.record = replace(self.record, **fields)
         self.world.write(self.record)
+
+    def remove(self) -> None:
+        """Takes it out of the registry: nobody serves it any more."""
+        self.world.forget(self.record.key, self.topics.key)
 
     def grow(self, delay_seconds: Sequence[int]) -> None:
         """What an operator does for another delay list: partitions, their starts, and then the layout that needs them."""

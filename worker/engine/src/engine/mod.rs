@@ -127,21 +127,16 @@ impl Engine {
     ///
     /// # Errors
     /// The system gives no descriptor.
-    pub fn new(load: Load, settings: Settings, names: Vec<Names>) -> std::io::Result<Self> {
+    pub fn new(load: Load, settings: Settings) -> std::io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let by_topic = names
-            .iter()
-            .enumerate()
-            .flat_map(|(number, names)| [(names.front.clone(), number), (names.delays.clone(), number)])
-            .collect();
         Ok(Engine {
-            producers: Producers::new(load, settings.producer, names.clone()),
+            producers: Producers::new(load, settings.producer),
             clock: Clock::new(load, settings.clock, settings.clock_topic),
             commits: Commits::new(settings.commit_interval_ns),
             transactions: settings.exactly_once.then(|| Transactions::new(settings.commit_interval_ns)),
             memory: Memory::new(settings.window_bytes),
-            topics: names.into_iter().map(Topic::new).collect(),
-            by_topic,
+            topics: Vec::new(),
+            by_topic: HashMap::new(),
             load,
             wake,
             slots: Slots::default(),
@@ -157,6 +152,19 @@ impl Engine {
             scratch: Scratch::default(),
             looking: Arc::default(),
         })
+    }
+
+    /// One more delayed topic, numbered from 0 in this order; with `exactly_once` the only one, before all else.
+    ///
+    /// # Errors
+    /// A producer doesn't take the names.
+    pub fn add_topic(&mut self, names: Names) -> Result<(), String> {
+        self.producers.add_topic(&names)?;
+        let number = self.topics.len();
+        self.by_topic.insert(names.front.clone(), number);
+        self.by_topic.insert(names.delays.clone(), number);
+        self.topics.push(Topic::new(names));
+        Ok(())
     }
 
     /// Becomes a member of the group, with a client of these properties, or reads other topics than before.

@@ -17,6 +17,20 @@ pub struct Producer {
 }
 
 impl Producer {
+    fn new(client: Arc<Client>, names: &[Names]) -> Result<Self, String> {
+        let mut made = Producer { handles: Vec::new(), client };
+        names.iter().try_for_each(|names| made.add_topic(names))?;
+        Ok(made)
+    }
+
+    fn add_topic(&mut self, names: &Names) -> Result<(), String> {
+        for target in TARGETS {
+            let handle = self.client.topic(names.of(target)).map_err(|e| e.to_string())?;
+            self.handles.push(handle);
+        }
+        Ok(())
+    }
+
     /// Where copies to one of a delayed topic's topics go.
     #[must_use]
     pub fn handle(&self, topic: usize, target: Target) -> &TopicHandle {
@@ -72,8 +86,18 @@ pub struct Producers {
 impl Producers {
     /// None is made yet.
     #[must_use]
-    pub fn new(load: Load, properties: Vec<(String, String)>, names: Vec<Names>) -> Self {
-        Producers { load, properties, names, made: Vec::new() }
+    pub fn new(load: Load, properties: Vec<(String, String)>) -> Self {
+        Producers { load, properties, names: Vec::new(), made: Vec::new() }
+    }
+
+    /// One more delayed topic, of all producers that there are and will be.
+    ///
+    /// # Errors
+    /// No topics can have these names.
+    pub fn add_topic(&mut self, names: &Names) -> Result<(), String> {
+        self.made.iter_mut().try_for_each(|made| made.producer.add_topic(names))?;
+        self.names.push(names.clone());
+        Ok(())
     }
 
     /// Makes the one for this use, if it isn't there; false: it can't be made, and a happening says why.
@@ -109,14 +133,7 @@ impl Producers {
         if alone {
             properties.push(("batch.num.messages".into(), "1".into()));
         }
-        let client = Arc::new(Client::new(self.load, Kind::Producer, &properties, wake)?);
-        let handles = self
-            .names
-            .iter()
-            .flat_map(|names| TARGETS.map(|target| client.topic(names.of(target))))
-            .collect::<Result<Vec<_>, Error>>()
-            .map_err(|e| e.to_string())?;
-        Ok(Producer { handles, client })
+        Producer::new(Arc::new(Client::new(self.load, Kind::Producer, &properties, wake)?), &self.names)
     }
 
     /// The one for this use, if it was made.

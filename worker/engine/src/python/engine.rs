@@ -31,13 +31,12 @@ impl From<Panicked> for PyErr {
 #[allow(clippy::needless_pass_by_value)] // that is how Python's lists come
 impl Engine {
     #[new]
-    #[pyo3(signature = (*, library, producer, clock, clock_topic, topics, window_bytes, commit_interval_ms, exactly_once))]
+    #[pyo3(signature = (*, library, producer, clock, clock_topic, window_bytes, commit_interval_ms, exactly_once))]
     fn new(
         library: &str,
         producer: Properties,
         clock: Properties,
         clock_topic: String,
-        topics: Vec<(String, String, String, String)>,
         window_bytes: usize,
         commit_interval_ms: i64,
         exactly_once: bool,
@@ -51,9 +50,12 @@ impl Engine {
             commit_interval_ns: commit_interval_ms * 1_000_000,
             exactly_once,
         };
-        let names = |(front, delays, ready, dead_letter)| Names { front, delays, ready, dead_letter };
-        let made = engine::Engine::new(load, settings, topics.into_iter().map(names).collect())?;
-        Ok(Engine(Running::start(made)?))
+        Ok(Engine(Running::start(engine::Engine::new(load, settings)?)?))
+    }
+
+    fn add_topic(&self, front: String, delays: String, ready: String, dead_letter: String) -> PyResult<()> {
+        let names = Names { front, delays, ready, dead_letter };
+        self.0.change(|engine| engine.add_topic(names))?.map_err(PyValueError::new_err)
     }
 
     #[pyo3(signature = (number, policy, *, paused, skew_ms, compression, dead_letter_partitions))]

@@ -1,0 +1,94 @@
+"""Workers of a consumer group serve all delayed topics that have it in their layouts, as these come and go."""
+
+import uuid
+
+import pytest
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.model import GroupInfo
+from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
+from delayed_topics_worker_testing.process import WorkerProcess
+from delayed_topics_worker_testing.world import Declared, World
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def group() -> str:
+    return f"shared-{uuid.uuid4().hex[:8]}"
+
+
+def declare(world: World, group: str) -> Declared:
+    return world.declare((0, 1, 2), group=group, begun=False)
+
+
+def produce(orders: Declared, count: int = 30) -> list[int]:
+    for n in range(count):
+        orders.produce(b"%d" % n, headers=[("dt-delay-level", b"%d" % (n % 3 + 1))])
+    orders.flush()
+    return list(range(count))
+
+
+def serves(worker: WorkerProcess, *topics: Declared) -> None:
+    def served() -> set[str]:
+        return {name for name, told in worker.status().get("topics", {}).items() if told["partitions"]}
+
+    wanted = {orders.names.front for orders in topics}
+    wait_until(lambda: served() == wanted, what=f"{worker.member} serves {sorted(wanted)}", evidence=served)
+
+
+def test_every_topic_of_the_group_is_served_and_no_other(world: World, group: str) -> None:
+    before = [declare(world, group) for _ in range(3)]
+    other = declare(world, f"{group}-others")
+    workers = [world.start(member=f"shared-{n}", group=group) for n in range(2)]
+    later = declare(world, group)
+    sent = produce(other)
+    for orders in (*before, later):
+        sent = produce(orders)
+        assert doubled(all_ready(orders, sent)) == 0
+    assert other.released() == 0
+    assert [worker.terminate() for worker in workers] == [0, 0]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_others_come_and_go_while_a_topic_is_busy_and_each_record_is_released_once(
+    world: World, group: str, protocol: str
+) -> None:
+    orders, beside = declare(world, group), declare(world, group)
+    for n in range(2):
+        world.start(member=f"shared-{n}", group=group, protocol=protocol)
+    with steady_load(orders) as sent:
+        for _ in range(3):
+            later = declare(world, group)
+            produced = produce(later)
+            assert doubled(all_ready(later, produced)) == 0
+            later.remove()
+        beside.remove()
+    assert doubled(all_ready(orders, sent)) == 0
+
+
+def test_a_worker_whose_topics_went_to_another_group_leaves_its_own_and_takes_them_again(
+    world: World, group: str
+) -> None:
+    orders = declare(world, group)
+    worker = world.start(member="shared-0", group=group)
+    assert doubled(all_ready(orders, produce(orders))) == 0
+
+    orders.change(group=f"{group}-others")
+
+    def left() -> bool:
+        found = world.admin.describe_groups([group])[group]
+        return isinstance(found, GroupInfo) and not found.members
+
+    wait_until(left, what="the worker has left the group")
+    wait_until(lambda: worker.get("/readyz")[0] == 200, what="it is ready, though there is nothing to serve")
+    produce(orders)
+    orders.change(group=group)
+    serves(worker, orders)
+    wait_until(lambda: orders.released() == 60, what="all records are out", evidence=orders.released)
+
+
+def test_a_worker_may_be_there_before_the_first_topic_of_its_group(world: World, group: str) -> None:
+    worker = world.start(member="shared-0", group=group)
+    orders = declare(world, group)
+    serves(worker, orders)
+    assert doubled(all_ready(orders, produce(orders))) == 0
