@@ -21,8 +21,8 @@ def workers(**of_the_installation: Any) -> dict[str, Any]:
     world = World(resource(workers={"template": template}))
     o = world.observe()
     pods = replace(o.pods, **of_the_installation)
-    made = manifests._stateful_set("orders", o.subject, o.wanted, pods, {}, "{}")
-    return dict(made["template"]["metadata"])
+    own = manifests.worker_set(subject=o.subject, wanted=o.wanted, pods=pods, files={})
+    return dict(manifests.children(own)[-1]["spec"]["template"]["metadata"])
 
 
 def test_workers_have_them_and_a_template_does_not_undo_them() -> None:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from delayed_topics_core.layout import format_ranges
@@ -78,57 +79,84 @@ def selector(subject: Subject) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(labels(subject).items()))
 
 
-def children(
-    *, subject: Subject, wanted: Wanted, pods: PodSettings, files: Mapping[str, str], layout: LayoutRecord
-) -> tuple[Manifest, ...]:
+@dataclass(frozen=True, kw_only=True)
+class WorkerSet:
+    """A StatefulSet of workers, and what is made around it. `owner_reference`: None where the owner lives in another namespace, whose
+    objects can't own these. `labels`: of every object and pod; also what pods are selected by. `service_account`: None: the
+    namespace's own."""
+
+    name: str
+    home: str
+    labels: Mapping[str, str]
+    owner_reference: Manifest | None
+    service_account: str | None
+    replicas: int
+    template: WorkerTemplate
+    config: str
+    environment: Mapping[str, str]
+    files: Mapping[str, str] = field(repr=False)
+    pods: PodSettings
+
+
+def worker_set(*, subject: Subject, wanted: Wanted, pods: PodSettings, files: Mapping[str, str]) -> WorkerSet:
+    """A delayed topic's own."""
+    own = pods.home == subject.namespace
+    reference = {
+        "apiVersion": API_VERSION,
+        "kind": "DelayedTopic",
+        "name": subject.name,
+        "uid": subject.uid,
+        "controller": True,
+    }
+    return WorkerSet(
+        name=object_name(namespace=subject.namespace, name=subject.name, home=pods.home),
+        home=pods.home,
+        labels=labels(subject),
+        owner_reference=reference if own else None,
+        service_account=None if own else SERVICE_ACCOUNT,
+        replicas=wanted.replicas,
+        template=wanted.template,
+        config=worker_config(wanted),
+        environment={"DELAYED_TOPIC_OWNER": str(subject.owner)},
+        files=files,
+        pods=pods,
+    )
+
+
+def children(workers: WorkerSet) -> tuple[Manifest, ...]:
     """All of them, in the order in which they are applied."""
-    name = object_name(namespace=subject.namespace, name=subject.name, home=pods.home)
-    config = worker_config(wanted)
-    config_map = _object("v1", "ConfigMap", f"{name}-worker", pods.home, subject, data={"worker.json": config})
-    secret = _object("v1", "Secret", f"{name}-connection", pods.home, subject, type="Opaque", data=encoded(files))
-    service = _object(
-        "v1",
-        "Service",
-        name,
-        pods.home,
-        subject,
-        spec={
-            "clusterIP": "None",
-            "selector": labels(subject),
-            "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": "http", "protocol": "TCP"}],
-        },
-    )
-    budget = _object(
-        "policy/v1",
-        "PodDisruptionBudget",
-        name,
-        pods.home,
-        subject,
-        spec={
-            "maxUnavailable": 1,
-            "unhealthyPodEvictionPolicy": "AlwaysAllow",
-            "selector": {"matchLabels": labels(subject)},
-        },
-    )
-    workers = _object(
-        "apps/v1",
-        "StatefulSet",
-        name,
-        pods.home,
-        subject,
-        spec=_stateful_set(name, subject, wanted, pods, files, config),
-    )
+    name = workers.name
+    selects = dict(workers.labels)
     return (
-        config_map,
-        secret,
-        service,
-        budget,
-        workers,
-        _layout_config_map(f"{name}-layout", pods.home, subject, layout),
+        _object("v1", "ConfigMap", f"{name}-worker", workers, data={"worker.json": workers.config}),
+        _object("v1", "Secret", f"{name}-connection", workers, type="Opaque", data=encoded(workers.files)),
+        _object(
+            "v1",
+            "Service",
+            name,
+            workers,
+            spec={
+                "clusterIP": "None",
+                "selector": selects,
+                "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": "http", "protocol": "TCP"}],
+            },
+        ),
+        _object(
+            "policy/v1",
+            "PodDisruptionBudget",
+            name,
+            workers,
+            spec={
+                "maxUnavailable": 1,
+                "unhealthyPodEvictionPolicy": "AlwaysAllow",
+                "selector": {"matchLabels": selects},
+            },
+        ),
+        _object("apps/v1", "StatefulSet", name, workers, spec=_stateful_set(workers)),
     )
 
 
-def _layout_config_map(name: str, home: str, subject: Subject, record: LayoutRecord) -> Manifest:
+def layout_config_map(workers: WorkerSet, record: LayoutRecord) -> Manifest:
     """A copy for people; the truth is the registry."""
     rows = [
         {
@@ -148,12 +176,14 @@ def _layout_config_map(name: str, home: str, subject: Subject, record: LayoutRec
         "readyPartitions": record.ready_partitions,
         "delaysPartitions": rows,
     }
-    return _object("v1", "ConfigMap", name, home, subject, data={"layout.json": json.dumps(table, indent=2)})
+    return _object(
+        "v1", "ConfigMap", f"{workers.name}-layout", workers, data={"layout.json": json.dumps(table, indent=2)}
+    )
 
 
 def worker_config(wanted: Wanted) -> str:
     """worker.json: only what pods are replaced for; the rest is followed in the registry."""
-    limit = (_resources(wanted).get("limits") or {}).get("memory")
+    limit = (_resources(wanted.template).get("limits") or {}).get("memory")
     window_bytes = MIN_WINDOW_BYTES
     if limit is not None:
         for_windows = (int(quantity(limit) or 0) - BASE_MEMORY_BYTES) // 2
@@ -174,36 +204,34 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _stateful_set(
-    name: str, subject: Subject, wanted: Wanted, pods: PodSettings, files: Mapping[str, str], config: str
-) -> Manifest:
-    template = wanted.template
+def _stateful_set(workers: WorkerSet) -> Manifest:
+    template, pods = workers.template, workers.pods
     annotations = {
         **(template.annotations or {}),
         **pods.annotations,
-        CONFIG_HASH: digest(config),
-        CONNECTION_HASH: digest(json.dumps(dict(files), sort_keys=True)),
+        CONFIG_HASH: digest(workers.config),
+        CONNECTION_HASH: digest(json.dumps(dict(workers.files), sort_keys=True)),
     }
     return {
-        "replicas": wanted.replicas,
-        "serviceName": name,
+        "replicas": workers.replicas,
+        "serviceName": workers.name,
         # Not one after the other: with OrderedReady a bad template wedges the set, even after it was reverted.
         "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "RollingUpdate"},
         "revisionHistoryLimit": 3,
-        "selector": {"matchLabels": labels(subject)},
+        "selector": {"matchLabels": dict(workers.labels)},
         "template": {
             "metadata": {
-                "labels": {**(template.labels or {}), **pods.labels, **labels(subject)},
+                "labels": {**(template.labels or {}), **pods.labels, **workers.labels},
                 "annotations": annotations,
             },
-            "spec": _pod(name, subject, wanted, pods, files),
+            "spec": _pod(workers),
         },
     }
 
 
-def _pod(name: str, subject: Subject, wanted: Wanted, pods: PodSettings, files: Mapping[str, str]) -> Manifest:
-    template = wanted.template
+def _pod(workers: WorkerSet) -> Manifest:
+    template = workers.template
     spec: Manifest = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -214,10 +242,10 @@ def _pod(name: str, subject: Subject, wanted: Wanted, pods: PodSettings, files: 
                 "maxSkew": 1,
                 "topologyKey": "kubernetes.io/hostname",
                 "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": labels(subject)},
+                "labelSelector": {"matchLabels": dict(workers.labels)},
             }
         ],
-        "containers": [_container(subject, wanted, pods)],
+        "containers": [_container(workers)],
         "volumes": [
             {
                 "name": "settings",
@@ -225,14 +253,14 @@ def _pod(name: str, subject: Subject, wanted: Wanted, pods: PodSettings, files: 
                     "sources": [
                         {
                             "configMap": {
-                                "name": f"{name}-worker",
+                                "name": f"{workers.name}-worker",
                                 "items": [{"key": "worker.json", "path": "worker.json"}],
                             }
                         },
                         {
                             "secret": {
-                                "name": f"{name}-connection",
-                                "items": [{"key": key, "path": f"connection/{key}"} for key in sorted(files)],
+                                "name": f"{workers.name}-connection",
+                                "items": [{"key": key, "path": f"connection/{key}"} for key in sorted(workers.files)],
                             }
                         },
                     ]
@@ -240,12 +268,11 @@ def _pod(name: str, subject: Subject, wanted: Wanted, pods: PodSettings, files: 
             }
         ],
     }
-    if pods.home != subject.namespace:
-        spec["serviceAccountName"] = SERVICE_ACCOUNT  # the chart makes it; a tenant's namespace has only its own
     given = {
         **nodes(template),
         "affinity": to_dict(template.affinity) if template.affinity else None,
         "priorityClassName": template.priority_class_name,
+        "serviceAccountName": workers.service_account,
     }
     return {**spec, **{key: value for key, value in given.items() if value}}
 
@@ -259,20 +286,20 @@ def nodes(asked: WorkerTemplate | Spark) -> Manifest:
     return {key: value for key, value in given.items() if value}
 
 
-def _container(subject: Subject, wanted: Wanted, pods: PodSettings) -> Manifest:
+def _container(workers: WorkerSet) -> Manifest:
     return {
         "name": "worker",
-        "image": pods.image,
-        "imagePullPolicy": pods.image_pull_policy,
+        "image": workers.pods.image,
+        "imagePullPolicy": workers.pods.image_pull_policy,
         "args": ["--config", "/etc/delayed-topics/worker.json"],
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-            {"name": "DELAYED_TOPIC_OWNER", "value": str(subject.owner)},
+            *({"name": name, "value": value} for name, value in workers.environment.items()),
         ],
         "terminationMessagePolicy": "FallbackToLogsOnError",  # its last line says why
         "ports": [{"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}],
         "volumeMounts": [{"name": "settings", "mountPath": "/etc/delayed-topics", "readOnly": True}],
-        "resources": _resources(wanted),
+        "resources": _resources(workers.template),
         "securityContext": CONTAINER_SECURITY,
         # Alive means that its thread turns; it does not depend on Kafka, so that an outage restarts nothing.
         "startupProbe": {"httpGet": {"path": "/livez", "port": "http"}, "periodSeconds": 1, "failureThreshold": 60},
@@ -291,25 +318,17 @@ def _container(subject: Subject, wanted: Wanted, pods: PodSettings) -> Manifest:
     }
 
 
-def _resources(wanted: Wanted) -> Manifest:
-    given = wanted.template.resources
+def _resources(template: WorkerTemplate) -> Manifest:
+    given = template.resources
     if given is None:
         return DEFAULT_RESOURCES
     return {key: value for key, value in to_dict(given).items() if value}
 
 
-def _object(api_version: str, kind: str, name: str, namespace: str, subject: Subject, **body: Any) -> Manifest:
-    metadata: Manifest = {"name": name, "namespace": namespace, "labels": labels(subject)}
-    if namespace == subject.namespace:
-        metadata["ownerReferences"] = [
-            {
-                "apiVersion": API_VERSION,
-                "kind": "DelayedTopic",
-                "name": subject.name,
-                "uid": subject.uid,
-                "controller": True,
-            }
-        ]
+def _object(api_version: str, kind: str, name: str, workers: WorkerSet, **body: Any) -> Manifest:
+    metadata: Manifest = {"name": name, "namespace": workers.home, "labels": dict(workers.labels)}
+    if workers.owner_reference is not None:
+        metadata["ownerReferences"] = [workers.owner_reference]
     # A field that is no longer wanted is not missed in the live object; that something else is wanted shows here.
     metadata["annotations"] = {APPLIED: digest(json.dumps([metadata, body], sort_keys=True))}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}

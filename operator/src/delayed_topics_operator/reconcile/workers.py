@@ -40,9 +40,8 @@ def check(o: Observation) -> Finding:
         said = Said(status="False", reason=Reason.WORKERS_STARTING, message="workers start when the topics are served")
         return Finding(conditions={Condition.WORKERS_READY: said})
     layout = registered or record(o, target(o, o.kafka), "planned")
-    wanted = manifests.children(
-        subject=o.subject, wanted=o.wanted, pods=o.pods, files=o.connection.files, layout=layout
-    )
+    own = manifests.worker_set(subject=o.subject, wanted=o.wanted, pods=o.pods, files=o.connection.files)
+    wanted = (*manifests.children(own), manifests.layout_config_map(own, layout))
     strangers = [
         m
         for m in wanted
