@@ -137,11 +137,11 @@ def parse_spec(kind: str, spec: dict[str, Any]) -> BaseModel:
     return resource.spec
 
 
-def test_the_scale_subresource_finds_its_fields_by_default() -> None:
+def test_the_scale_subresource_finds_its_fields_where_a_resource_has_workers_of_its_own() -> None:
     crd = definition(KINDS["DelayedTopic"])
     assert crd["spec"]["versions"][0]["subresources"]["scale"]["specReplicasPath"] == ".spec.workers.replicas"
     spec = SCHEMAS["DelayedTopic"]["properties"]["spec"]
-    assert with_defaults(spec, {"delaySeconds": [0]})["workers"]["replicas"] == 1
+    assert "workers" not in with_defaults(spec, {"delaySeconds": [0]})
     assert with_defaults(spec, {"delaySeconds": [0], "workers": {"template": {}}})["workers"]["replicas"] == 1
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from click.testing import CliRunner
-from delayed_topics_operator import manifests
+from delayed_topics_operator import manifests, worker_sets
 from delayed_topics_operator.audits import manifests as audit_manifests
 from delayed_topics_operator.audits.executors import TEMPLATE_KEY
 from delayed_topics_operator.cli import main
@@ -21,7 +21,7 @@ def workers(**of_the_installation: Any) -> dict[str, Any]:
     world = World(resource(workers={"template": template}))
     o = world.observe()
     pods = replace(o.pods, **of_the_installation)
-    own = manifests.worker_set(subject=o.subject, wanted=o.wanted, pods=pods, files={})
+    own = worker_sets.worker_set(subject=o.subject, wanted=o.wanted, pods=pods, files={})
     return dict(manifests.children(own)[-1]["spec"]["template"]["metadata"])
 
 

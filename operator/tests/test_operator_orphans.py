@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from delayed_topics_operator.audits.manifests import job_name
 from delayed_topics_operator.gateways.recorder import Recorder
-from delayed_topics_operator.manifests import MANAGED_BY, object_name
 from delayed_topics_operator.orphans import Sweeper
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
+from delayed_topics_operator.worker_sets import MANAGED_BY, object_name
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE
 from delayed_topics_operator_testing.scene import Manifest, Scene
 from delayed_topics_operator_testing.world import resource
@@ -30,10 +30,14 @@ def swept(scene: Scene, kind: str) -> float:
 
 @pytest.mark.api
 def test_workers_and_credentials_of_a_resource_that_was_forced_away_are_removed_and_nobody_elses(scene: Scene) -> None:
+    sharing = scene.cluster_connection("sharing")
+    scene.api.apply({**sharing, "spec": {**sharing["spec"], "sharedWorkers": {"replicas": 0}}})
     scene.apply()
     scene.api.apply(scene.delayed_topic("stays", topic=f"{scene.topic}.stays"))
     for name in ("", "stays"):
         scene.wait_until_served(name)
+    shared = [scene.api.get(kind, "sharing-cluster-shared", SYSTEM_NAMESPACE) for kind in ("StatefulSet", "Service")]
+    assert all(shared)
     before = {kind: scene.made(kind, "stays") for kind in KINDS}
     counts = {kind: len(scene.made(kind)) for kind in KINDS}
     assert all(counts.values())
@@ -48,6 +52,7 @@ def test_workers_and_credentials_of_a_resource_that_was_forced_away_are_removed_
     assert all(swept(scene, kind) >= count for kind, count in counts.items())
     uids = {kind: [o["metadata"]["uid"] for o in found] for kind, found in before.items()}
     assert {kind: [o["metadata"]["uid"] for o in scene.made(kind, "stays")] for kind in KINDS} == uids
+    assert [scene.api.get(o["kind"], "sharing-cluster-shared", SYSTEM_NAMESPACE) for o in shared if o] == shared
     assert len(scene.topics()) == 4, "what is in Kafka stays"
 
 

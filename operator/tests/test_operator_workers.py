@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_operator import manifests
+from delayed_topics_operator import worker_sets
 from delayed_topics_operator.drift import drifted
 from delayed_topics_operator.eventlog import RaisedAlarm, WorkerNews
 from delayed_topics_operator.execute import STUCK_SECONDS, Executor
@@ -61,7 +61,7 @@ def test_what_a_user_adds_to_the_pods_is_there_and_can_not_take_over_what_select
     made_template = stateful_set(world)["spec"]["template"]
     labels = made_template["metadata"]["labels"]
     assert labels["team"] == "a"
-    assert labels["app.kubernetes.io/name"] == manifests.APP
+    assert labels["app.kubernetes.io/name"] == worker_sets.APP
     assert made_template["metadata"]["annotations"]["note"] == "x"
     pod = made_template["spec"]
     assert pod["nodeSelector"] == {"disk": "fast"}
@@ -72,7 +72,7 @@ def test_what_a_user_adds_to_the_pods_is_there_and_can_not_take_over_what_select
 def test_the_memory_limit_bounds_the_windows() -> None:
     world = made(workers={"template": {"resources": {"limits": {"memory": "1Gi"}}}})
     config = json.loads(world.children["ConfigMap", f"{world.name}-worker"]["data"]["worker.json"])
-    assert config["window_bytes"] == (2**30 - manifests.BASE_MEMORY_BYTES) // 2
+    assert config["window_bytes"] == (2**30 - worker_sets.BASE_MEMORY_BYTES) // 2
     assert config["topics"] == ["orders"]
 
 
@@ -89,7 +89,7 @@ def test_the_guarantee_reaches_the_workers_and_replaces_them() -> None:
 def test_a_memory_limit_that_no_machine_has_holds_up_nobody(memory: str) -> None:
     world = made(workers={"template": {"resources": {"limits": {"memory": memory}}}})
     config = json.loads(world.children["ConfigMap", f"{world.name}-worker"]["data"]["worker.json"])
-    assert config["window_bytes"] == manifests.MIN_WINDOW_BYTES
+    assert config["window_bytes"] == worker_sets.MIN_WINDOW_BYTES
 
 
 @pytest.mark.parametrize(
@@ -364,12 +364,12 @@ def test_members_and_their_partitions_are_in_the_status_up_to_fifty() -> None:
     "name", ["orders", "o" * 200, "a.b.c", "9lives", "x" * 43 + "." + "y" * 9, "-".join("abcdefgh" * 6)]
 )
 def test_names_of_objects_are_short_legal_and_different(name: str) -> None:
-    there = manifests.object_name(namespace="shop", name=name, home="system")
-    here = manifests.object_name(namespace="shop", name=name, home="shop")
-    elsewhere = manifests.object_name(namespace="other", name=name, home="system")
+    there = worker_sets.object_name(namespace="shop", name=name, home="system")
+    here = worker_sets.object_name(namespace="shop", name=name, home="shop")
+    elsewhere = worker_sets.object_name(namespace="other", name=name, home="system")
     assert len({there, here, elsewhere}) == (3 if here.endswith("-delay") else 2)
     for made_name in (there, here, elsewhere):
-        assert len(made_name) <= manifests.MAX_NAME
+        assert len(made_name) <= worker_sets.MAX_NAME
         assert made_name[0].isalpha()
         assert made_name.replace("-", "").isalnum()
 

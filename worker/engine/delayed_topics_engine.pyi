@@ -186,11 +186,10 @@ class Engine:
         commit_interval_ms: int,
         exactly_once: bool,
     ) -> Engine:
-        """`library`: the path of librdkafka. `producer`: without a compression, and with a `transactional.id` if
-        `exactly_once`. `clock`: of the producer of probes to `clock_topic`. `window_bytes`: memory for records that are held.
-        `commit_interval_ms`: how long copies go uncommitted.
-
-        Raises RuntimeError for a library that isn't the one that is needed, OSError if the system gives no descriptor.
+        """`library`: the path of librdkafka. `producer`: without a compression, and with a `transactional.id` if `exactly_once`.
+        `clock`: of the producer of probes to `clock_topic`. `window_bytes`: memory for records that are held. `commit_interval_ms`:
+        how long copies go uncommitted. Raises RuntimeError for a library that isn't the one that is needed, OSError if the system
+        gives no descriptor.
         """
 
     def add_topic(self, front: str, delays: str, ready: str, dead_letter: str) -> None:

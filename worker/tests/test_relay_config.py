@@ -30,7 +30,7 @@ def run(tmp_path: Path, config: object, *, connection: bool = True) -> tuple[int
         ({}, "topics must name at least one"),
         ({"topics": "orders"}, "topics must be of type list"),
         ({"topics": [1]}, "topics must be a list of strings"),
-        ({"topics": ["a", "a"]}, "each only once"),
+        ({"topics": ["a", "a"]}, "only once"),
         ({"topics": ["a/b"]}, "must consist of letters"),
         ({**GOOD, "protocol": "eager"}, "protocol must be classic or consumer"),
         ({**GOOD, "assignor": "Uniform"}, "assignor must be Range or RoundRobin or Sticky with protocol classic"),

@@ -1,8 +1,11 @@
 """Workers of a consumer group serve all delayed topics that have it in their layouts, as these come and go."""
 
+import time
 import uuid
+from dataclasses import replace
 
 import pytest
+from delayed_topics_core.handover import Handover, Position
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import GroupInfo
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
@@ -92,3 +95,43 @@ def test_a_worker_may_be_there_before_the_first_topic_of_its_group(world: World,
     orders = declare(world, group)
     serves(worker, orders)
     assert doubled(all_ready(orders, produce(orders))) == 0
+
+
+def hand_over(orders: Declared, to: str) -> None:
+    """What an operator does: retired, until nobody has it; then what is committed, and the other group."""
+    world, former = orders.world, orders.record.group
+    orders.change(state="retired")
+
+    def given_up() -> bool:
+        found = world.admin.describe_groups([former])[former]
+        assert isinstance(found, GroupInfo)
+        return not any(topic.startswith(orders.names.front) for m in found.members for topic, _ in m.assignment)
+
+    wait_until(given_up, what=f"{orders.names.front} is given up by group {former}")
+    committed = orders.committed()
+    positions = {
+        topic: tuple(Position(*committed[topic, p]) for p in range(len(starts)))
+        for topic, starts in orders.topics.start_offsets.items()
+    }
+    orders.topics = replace(orders.topics, handover=Handover(group=to, positions=positions))
+    world.write(orders.topics)
+    orders.change(group=to, state="serving")
+
+
+@pytest.mark.slow
+def test_a_topic_goes_to_shared_workers_and_back_under_load_and_each_record_is_released_once(
+    world: World, group: str
+) -> None:
+    orders, beside = world.declare((0, 1, 2)), declare(world, group)
+    own = orders.names.group
+    world.start(orders, member="orders-0", group=own)
+    for n in range(2):
+        world.start(member=f"shared-{n}", group=group, assignor="Sticky")
+    with steady_load(orders) as sent, steady_load(beside, per_second=200) as sent_beside:
+        for to in (group, own, group):
+            time.sleep(2)
+            hand_over(orders, to)
+            before = orders.released()
+            wait_until(lambda: orders.released() > before + 1000, what="the other group releases")  # noqa: B023
+    assert doubled(all_ready(orders, sent)) == 0
+    assert doubled(all_ready(beside, sent_beside)) == 0

@@ -38,6 +38,9 @@ spec:
   {{- if not (kindIs "invalid" $connection.brokerSkewMs) }}
   brokerSkewMs: {{ $connection.brokerSkewMs }}
   {{- end }}
+  {{- with $connection.sharedWorkers }}
+  sharedWorkers: {{- toYaml . | nindent 4 }}
+  {{- end }}
   {{- if $connection.allow }}
   allow: {{- toYaml $connection.allow | nindent 4 }}
   {{- else if $evaluation }}

@@ -1,7 +1,7 @@
 """Where the records of a delayed topic are, by the offsets that Kafka has."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -91,7 +91,7 @@ def read_status(connection: Connection, layout: LayoutRecord) -> TopicStatus:
         ),
         ready=held[names.ready],
         dead_letters=held[names.dead_letter],
-        workers=_workers(admin, layout.group),
+        workers=_workers(admin, layout.group, {names.front, names.delays}),
     )
 
 
@@ -153,9 +153,11 @@ def _partition_count(admin: KafkaAdmin, topic: str) -> int:
     return 0 if info is None else info.partitions
 
 
-def _workers(admin: KafkaAdmin, group: str) -> str:
+def _workers(admin: KafkaAdmin, group: str, sources: Collection[str]) -> str:
+    """Those that have partitions of it: the group may serve other topics, too."""
     info = values_of(admin.describe_groups([group]))[group]
-    return f"{len(info.members)} in group {group}, {info.state}"
+    serving = [member for member in info.members if any(topic in sources for topic, _ in member.assignment)]
+    return f"{len(serving)} in group {group}, {info.state}"
 
 
 def values_of(outcomes: Mapping[K, V | KafkaDoorError]) -> dict[K, V]:

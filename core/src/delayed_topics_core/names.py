@@ -47,6 +47,14 @@ class TopicNames:
         return (self.front, self.delays, self.ready, self.dead_letter)
 
 
+def shared_group(cluster: str, installation: str, kind: str, namespace: str, name: str) -> str:
+    """Of the workers that the delayed topics of a connection share. No topic's name can contain a slash, so that it is nobody's own.
+
+    `cluster`: the UID of the kube-system namespace. `installation`: the operator's namespace. The others: of the connection.
+    """
+    return f"delayedtopics.shared/{cluster}/{installation}/{kind}/{namespace}/{name}"
+
+
 def transactional_id(group: str, member: str) -> str:
     """Of a worker that releases exactly once: the same for all processes of that name, so that each ends what the one before
     it has left open."""

@@ -3,7 +3,7 @@
 Key                      Value
 claim/<topic>/<owner>    Claim, written once and never rewritten: compaction keeps the order, the first by offset wins.
                          Who takes over writes its own claim, and then removes the one that it took the topics from
-layout/<topic>           LayoutRecord: `planned`, then `serving` once Kafka has the partitions
+layout/<topic>           LayoutRecord: `planned`, then `serving` once Kafka has the partitions; `retired`: workers give it up
 topics/<topic>           TopicsRecord: topic ids, the offsets that serving began at and, after removal, ended at
 audited/<topic>          AuditedRecord: where the last audit ended and the next one begins
 
@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from delayed_topics_core.carried import Carried, decode_carried
 from delayed_topics_core.errors import UnreadableRecord
+from delayed_topics_core.handover import Handover, decode_handover
 from delayed_topics_core.layout import Kind, Layout, format_ranges, parse_ranges
 from delayed_topics_core.names import TopicNames, collision_key
 
@@ -86,7 +87,7 @@ class LayoutRecord:
 
     topic: str
     owner: Owner
-    state: Literal["planned", "serving"]
+    state: Literal["planned", "serving", "retired"]
     layout: Layout
     retry_cap: int
     front_partitions: int
@@ -122,6 +123,7 @@ class TopicsRecord:
     `begun`: how many partitions, from 0, of a topic are known to have had a committed offset. A noted partition at or
     above it may be begun by its worker at the start offset; one below it without a commit is an alarm, never a guess.
     `made_again`: names of topics that are not the first of their name since serving began; an audit can't see the former.
+    `handover`: where another consumer group goes on; None: none does, or it has committed as much.
     """
 
     topic: str
@@ -130,6 +132,7 @@ class TopicsRecord:
     begun: Mapping[str, int] = field(default_factory=dict)
     final_offsets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     made_again: tuple[str, ...] = ()
+    handover: Handover | None = None
 
     @property
     def key(self) -> str:
@@ -315,6 +318,7 @@ def encode(record: RegistryRecord) -> bytes:
                 "begun": dict(record.begun),
                 "final_offsets": {t: list(o) for t, o in record.final_offsets.items()},
                 "made_again": list(record.made_again),
+                "handover": asdict(record.handover) if record.handover else None,
             }
         case AuditedRecord():
             body = asdict(record)
@@ -347,6 +351,7 @@ def decode(key: str, value: bytes) -> RegistryRecord:
                     begun=body["begun"],
                     final_offsets={t: tuple(o) for t, o in body["final_offsets"].items()},
                     made_again=tuple(body.get("made_again", ())),
+                    handover=decode_handover(body.get("handover")),
                 )
             case "audited":
                 return AuditedRecord(

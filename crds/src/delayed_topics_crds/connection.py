@@ -7,6 +7,7 @@ from pydantic import Field, Strict
 
 from delayed_topics_crds.base import Entries, Limits, ListMap, Matches, Resource, Rule, Spec
 from delayed_topics_crds.common import SecretRef, StatusBase
+from delayed_topics_crds.delayed_topic import MAX_WORKERS, WorkerTemplate
 from delayed_topics_crds.pods import LabelSelector, Quantity
 from delayed_topics_crds.quota import Namespaces, Quota
 from delayed_topics_crds.schedule import MAX_CORES, MAX_EXECUTORS, DiskSize, SparkMemory
@@ -178,6 +179,15 @@ class Sasl(Spec):
     """Where tokens come from; has to be set with OAUTHBEARER, and only then."""
 
 
+class SharedWorkers(Spec):
+    """The pods that move the records of all DelayedTopics which have none of their own."""
+
+    replicas: Annotated[int, Limits(0, MAX_WORKERS, "workers")] = 2
+    """How many there are; 0 stops releasing."""
+    template: WorkerTemplate | None = None
+    """What is added to the pods. Changing it rolls them."""
+
+
 class KafkaConnectionSpec(Spec):
     """How to reach Kafka."""
 
@@ -198,6 +208,9 @@ class KafkaConnectionSpec(Spec):
     broker_skew_ms: Annotated[int, Limits(0, 60_000, "milliseconds (1 minute)")] | None = None
     """By how much the brokers' clocks may differ, in milliseconds; records are released that much later, so that none is
     early. 0 if there was never more than one broker, and 5 otherwise, unless set."""
+    shared_workers: SharedWorkers | None = None
+    """Workers that several DelayedTopics share, so that one with little to do costs no pod: those without `spec.workers`, with the
+    guarantee AtLeastOnce. None unless set; each DelayedTopic has its own then."""
 
 
 Names = Annotated[tuple[Annotated[str, Field(max_length=317)], ...], Entries(0, 64, "names")]

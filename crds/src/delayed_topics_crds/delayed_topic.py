@@ -216,8 +216,9 @@ class DelayedTopicSpec(Spec):
     outage_budget_seconds: Annotated[int, Limits(60, 31_536_000, "seconds (365 days)")] = 604_800
     """For how long releasing may stand still without losing a record, in seconds; 7 days unless set. Records are kept
     for the longest delay and this."""
-    workers: Workers = Workers()
-    """The pods that move records."""
+    workers: Workers | None = None
+    """The pods that move records. Not set: those that DelayedTopics of its connection share, if there are such (`sharedWorkers`) and
+    the guarantee is AtLeastOnce; else one pod of its own."""
     rebalance: Rebalance = Rebalance()
     """How partitions are shared out among workers."""
     guarantee: Guarantee = "AtLeastOnce"

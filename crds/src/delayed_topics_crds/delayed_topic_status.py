@@ -11,7 +11,7 @@ MAX_MEMBERS = 50
 MAX_RECENT = 10
 
 GroupState = Literal["Stable", "Rebalancing", "Empty", "Unknown"]
-LayoutState = Literal["planned", "serving"]
+LayoutState = Literal["planned", "serving", "retired"]
 RangeRole = Literal["main", "delay", "retired"]
 TopicRole = Literal["front", "delays", "ready", "dead-letter"]
 
@@ -79,6 +79,8 @@ class WorkersStatus(Status):
     """How many autoscaling wants; unset without `spec.workers.autoscale`. There may be fewer, where the connection grants no more."""
     last_scaled: WorkersScaled | None = None
     """The last decision of autoscaling that changed `wantedReplicas`."""
+    shared: bool = False
+    """Whether they serve other DelayedTopics of the connection, too."""
 
 
 class GroupMember(Status):

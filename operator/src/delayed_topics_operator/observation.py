@@ -33,7 +33,8 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a manifest asks for, in the terms of core. Absent: the operator's default, which depends on the cluster."""
+    """What a manifest asks for, in the terms of core. Absent: the operator's default, which depends on the cluster. `own_workers`: it
+    shares none."""
 
     names: TopicNames
     layout: LayoutSpec
@@ -42,6 +43,7 @@ class Wanted:
     replication_factor: int | None
     dead_letter_retention_seconds: int
     outage_budget_seconds: int
+    own_workers: bool
     replicas: int
     autoscale: Autoscale | None = None
     template: WorkerTemplate
@@ -85,10 +87,24 @@ class Subject:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Shared:
+    """The workers that DelayedTopics of a connection share. `name`: of their StatefulSet; `selector`: of their pods; `said`: whether they
+    are ready."""
+
+    group: str
+    name: str
+    selector: str
+    replicas: int
+    ready_replicas: int
+    said: Said
+
+
+@dataclass(frozen=True, kw_only=True)
 class Usable:
     """A connection that Kafka answered on. `files`: the Secret that workers mount. `grants` None: its own namespace may do all.
 
-    `brokers`: the most that ever answered. `registry_replicas`: of the topic that has all claims and layouts.
+    `brokers`: the most that ever answered. `registry_replicas`: of the topic that has all claims and layouts. `shared`: None: there are
+    no such workers.
     """
 
     brokers: int
@@ -96,6 +112,7 @@ class Usable:
     broker_skew_ms: int
     files: Mapping[str, str] = field(repr=False)
     grants: tuple[Grant, ...] | None
+    shared: Shared | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,3 +217,24 @@ class Observation:
     vanished: tuple[str, ...] = ()
     worker_pods: tuple[Manifest, ...] = ()
     warnings: tuple[Manifest, ...] = ()
+
+    @property
+    def wanted_group(self) -> str:
+        """The consumer group that its workers are to have."""
+        shared = self.connection.shared if isinstance(self.connection, Usable) else None
+        return self.wanted.names.group if self.wanted.own_workers or shared is None else shared.group
+
+    @property
+    def group(self) -> str:
+        """The one that they have: that of the layout, since offsets are a group's. See `reconcile.handover`."""
+        layout = self.kafka.registered.layout if self.kafka is not None else None
+        return layout.group if layout is not None else self.wanted_group
+
+    @property
+    def shares_workers(self) -> bool:
+        return self.group != self.wanted.names.group
+
+    @property
+    def has_own_workers(self) -> bool:
+        """Or is to have them, and others serve its topics until they are ready."""
+        return self.wanted.names.group in (self.group, self.wanted_group)

@@ -19,12 +19,12 @@ from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.installation import connection_of
-from delayed_topics_operator.manifests import MANAGED_BY, NAME_LABEL, NAMESPACE_LABEL, object_name
 from delayed_topics_operator.observe.children import WATCHED, base_name, child_names
 from delayed_topics_operator.plan import DeleteChild, Notice
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
+from delayed_topics_operator.worker_sets import CONNECTION_LABEL, MANAGED_BY, NAME_LABEL, NAMESPACE_LABEL, object_name
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +88,8 @@ class Sweeper:
         known = {object_name(namespace=namespace, name=name, home=home) for namespace, name in names}
         for kind in WATCHED:
             for live in self._store.all(kind):
+                if CONNECTION_LABEL in live["metadata"]["labels"]:
+                    continue  # belongs to its connection, and Kubernetes removes it with that
                 base = base_name(kind, live["metadata"]["name"])
                 if live["metadata"]["namespace"] == home and base not in known:
                     yield Orphans(_owner("DelayedTopic", live), home, child_names(base))

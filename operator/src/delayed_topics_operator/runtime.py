@@ -19,7 +19,6 @@ from delayed_topics_operator.errors import KubeError
 from delayed_topics_operator.gateways.kube import APIS, Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.installation import connection_of, connections, front_topic
-from delayed_topics_operator.manifests import NAME_LABEL, NAMESPACE_LABEL, SELECTOR_LABELS
 from delayed_topics_operator.observe.children import WATCHED
 from delayed_topics_operator.orphans import Sweeper
 from delayed_topics_operator.queue import Key
@@ -28,6 +27,13 @@ from delayed_topics_operator.store import Indexer, Manifest, Store, namespaces
 from delayed_topics_operator.tenants import Tenants
 from delayed_topics_operator.tenure import Tenure
 from delayed_topics_operator.usage import Usage
+from delayed_topics_operator.worker_sets import (
+    CONNECTION_KIND_LABEL,
+    CONNECTION_LABEL,
+    NAME_LABEL,
+    NAMESPACE_LABEL,
+    SELECTOR_LABELS,
+)
 
 log = logging.getLogger(__name__)
 
@@ -145,10 +151,13 @@ class Runtime:
         elif kind == "Namespace":
             yield from self._resources_in(meta["name"])
         else:
-            yield from self._owner(meta.get("labels") or {})
+            yield from self._owner(meta["namespace"], meta.get("labels") or {})
 
-    def _owner(self, labels: dict[str, str]) -> Iterable[Key]:
+    def _owner(self, home: str, labels: dict[str, str]) -> Iterable[Key]:
         """Of a child; of those whose name is too long for a label all of the namespace are woken."""
+        if connection := labels.get(CONNECTION_LABEL):
+            kind = labels.get(CONNECTION_KIND_LABEL, "")
+            yield Key(kind, home if kind == "KafkaConnection" else "", connection)
         namespace, name = labels.get(NAMESPACE_LABEL, ""), labels.get(NAME_LABEL, "")
         if self.store.get("DelayedTopic", namespace, name) is not None:
             yield Key("DelayedTopic", namespace, name)

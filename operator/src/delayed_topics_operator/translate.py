@@ -11,7 +11,7 @@ from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import Owner
 from delayed_topics_crds import DelayedTopic
 from delayed_topics_crds.common import StatusBase
-from delayed_topics_crds.delayed_topic import ASSIGNORS, WorkerTemplate
+from delayed_topics_crds.delayed_topic import ASSIGNORS, Workers, WorkerTemplate
 from pydantic import ValidationError
 
 from delayed_topics_operator.errors import SpecInvalid
@@ -62,6 +62,7 @@ def wanted(resource: DelayedTopic) -> Wanted:
         raise SpecInvalid(f"spec.topic: {e}") from e
     if spec.audit is not None:
         _check_schedule(spec.audit.schedule)
+    workers = spec.workers or Workers()
     layout = LayoutSpec(
         delay_seconds=spec.delay_seconds, partitions=spec.partitions, lanes_per_delay=spec.lanes_per_delay
     )
@@ -73,9 +74,10 @@ def wanted(resource: DelayedTopic) -> Wanted:
         replication_factor=spec.replication_factor,
         dead_letter_retention_seconds=spec.dead_letter.retention_seconds,
         outage_budget_seconds=spec.outage_budget_seconds,
-        replicas=spec.workers.replicas,
-        autoscale=spec.workers.autoscale,
-        template=spec.workers.template or WorkerTemplate(),
+        own_workers=spec.workers is not None or spec.guarantee == "ExactlyOnce",
+        replicas=workers.replicas,
+        autoscale=workers.autoscale,
+        template=workers.template or WorkerTemplate(),
         protocol=spec.rebalance.protocol,
         assignor=spec.rebalance.assignor or ASSIGNORS[spec.rebalance.protocol][0],
         slow_seconds=spec.rebalance.slow_seconds,

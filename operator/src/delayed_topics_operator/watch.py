@@ -16,7 +16,7 @@ import kopf
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.gateways.kube import APIS
-from delayed_topics_operator.manifests import SELECTOR_LABELS
+from delayed_topics_operator.worker_sets import SELECTOR_LABELS
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from delayed_topics_core.settings import MARK_SETTING
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import Grant, parse, to_dict
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, GroupMember, TopicInfo
-from delayed_topics_operator import manifests
+from delayed_topics_operator import worker_sets
 from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.eventlog import WorkerNews
 from delayed_topics_operator.load import Load
@@ -47,7 +47,7 @@ from delayed_topics_operator.plan import (
     ScaleWorkers,
     WriteRegistry,
 )
-from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.reconcile import handover, reconcile
 from delayed_topics_operator.reconcile.target import unbegun, unnoted
 from delayed_topics_operator.translate import FINALIZER, subject, wanted
 
@@ -92,6 +92,8 @@ class Kafka:
     committed: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
     members: dict[str, tuple[GroupMember, ...]] = field(default_factory=dict)
     assignors: dict[str, str] = field(default_factory=dict)
+    rebalancing: set[str] = field(default_factory=set)
+    """Groups of which Kafka tells no assignments now."""
     registry: RegistryState = field(default_factory=RegistryState)
     brokers: int = 3
     made: int = 0
@@ -176,7 +178,7 @@ class World:
     @property
     def name(self) -> str:
         """Of the StatefulSet."""
-        return manifests.object_name(namespace=self.owner.namespace, name=self.owner.name, home=OPERATOR_NAMESPACE)
+        return worker_sets.object_name(namespace=self.owner.namespace, name=self.owner.name, home=OPERATOR_NAMESPACE)
 
     def edit(self, **spec: Any) -> None:
         self.raw["spec"].update(spec)
@@ -322,8 +324,12 @@ class World:
         record = registered.topics or TopicsRecord(topic=names.front)
         sources = (names.front, names.delays)
         fresh = unnoted(record, topics, sources)
-        committed = kafka.committed.get(names.group, {})
-        members = kafka.members.get(names.group, ())
+        group = registered.layout.group if registered.layout is not None else names.group
+        committed = kafka.committed.get(group, {})
+        members = kafka.members.get(group, ())
+        group_state = "Stable" if members else "Empty" if group in kafka.committed else "Dead"
+        if group in kafka.rebalancing:
+            members, group_state = tuple(replace(m, assignment=()) for m in members), "PreparingRebalance"
         return KafkaView(
             registered=replace(registered),
             topics=topics,
@@ -332,14 +338,14 @@ class World:
             latest={(name, p): kafka.topics[name].ends.get(p, 0) for name, p in fresh},
             committed={
                 key: CommittedOffset(committed[key]) if key in committed else None
-                for key in unbegun(record, topics, sources)
+                for key in (*unbegun(record, topics, sources), *handover.places(record, registered.layout))
             },
             group=GroupInfo(
-                group=names.group,
-                state="Stable" if members else "Empty" if names.group in kafka.committed else "Dead",
+                group=group,
+                state=group_state,
                 protocol="classic",
                 members=members,
-                assignor=kafka.assignors.get(names.group, "") if members else "",
+                assignor=kafka.assignors.get(group, "") if members else "",
             ),
             news=self.news,
             refused=kafka.refused,

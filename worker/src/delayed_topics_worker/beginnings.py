@@ -3,6 +3,7 @@
 import logging
 from typing import NamedTuple
 
+from delayed_topics_core.handover import Position, further
 from delayed_topics_engine import committed_topic_id, decode_metadata
 
 from delayed_topics_worker.assigned import AssignedPartition
@@ -23,7 +24,9 @@ def beginning_of(owned: AssignedPartition) -> Beginning | None:
     """None: it isn't known."""
     if owned.committed is None:
         return None
-    offset, metadata = owned.committed
+    committed = Position(*owned.committed)
+    position = further(committed, owned.served.handed_over(*owned.place))
+    offset, metadata = position
     made_for, noted = committed_topic_id(metadata), owned.served.noted_id(owned.topic)
     if made_for is not None and noted is not None and made_for != noted:
         owned.anew = True  # the last word of a worker that died before it saw that the topic was made again
@@ -33,8 +36,8 @@ def beginning_of(owned: AssignedPartition) -> Beginning | None:
         decode_metadata(offset, metadata)
     except ValueError as e:
         log.warning("%s: %s; records after the committed offset may come out again", owned, e)
-        return Beginning(offset)
-    return Beginning(offset, metadata)
+        metadata = ""
+    return Beginning(offset, metadata, commit=position != committed)
 
 
 def _first(owned: AssignedPartition) -> Beginning | None:

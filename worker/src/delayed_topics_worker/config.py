@@ -25,9 +25,10 @@ LEAST_WINDOW_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerConfig:
-    """`topics`: front topics; or `group`: a consumer group, whose topics by the registry are served, as they come and go. `assignor`: as
-    ASSIGNORS names it; empty: the first. `window_bytes`: memory for records that are held; a few batches more may come before it is
-    noticed. `commit_interval_ms`: how long copies go uncommitted."""
+    """`topics`: front topics; none: all that have `group` in their layouts, as they come and go. `group`: of consumers; a topic that has
+    another in its layout is not served; empty: whichever the layouts have. `assignor`: as ASSIGNORS names it; empty: the first.
+    `window_bytes`: memory for records that are held; a few batches more may come before it is noticed. `commit_interval_ms`: how long
+    copies go uncommitted."""
 
     topics: tuple[str, ...] = ()
     group: str = ""
@@ -39,8 +40,10 @@ class WorkerConfig:
     commit_interval_ms: int = 100
 
     def __post_init__(self) -> None:
-        if bool(self.topics) == bool(self.group):
-            raise ConfigInvalid("it must have either topics or group")
+        if not self.topics and not self.group:
+            raise ConfigInvalid(
+                "topics must name at least one front topic, where there is no group whose topics are served"
+            )
         if len(set(self.topics)) < len(self.topics):
             raise ConfigInvalid("topics must name each front topic only once")
         for topic in self.topics:

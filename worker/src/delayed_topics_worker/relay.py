@@ -97,7 +97,7 @@ class Relay:
         self._committed = CommittedReader(lambda: OffsetsReader(self._aside, self._group, ended=True))
         self._engine: Engine | None = None
         self._assignment: Assignment | None = None
-        self._hurried = bool(config.group)
+        self._hurried = not config.topics
         self._numbered = 0
         self._subscribed: list[str] = []
         self._next_report = float("-inf")
@@ -129,7 +129,8 @@ class Relay:
             self._board.turned_at = self._turned_at()
             self._follow()
             if self._engine is None or self._assignment is None or not self._subscribed:
-                self._board.ready = self._caught_up and bool(self._config.group)  # there may be nothing to serve
+                nothing_to_serve = all(served.layout is None for served in self._served)
+                self._board.ready = bool(self._config.group) and self._caught_up and nothing_to_serve
                 time.sleep(TURN_SECONDS)
                 continue
             try:
@@ -196,8 +197,7 @@ class Relay:
         changed = self._read_registry()
         if changed and self._subscribed and all(served.layout is None for served in self._served):
             log.warning("there is nothing to serve any more, leaving the group: %s", ", ".join(self._subscribed))
-            self._board.ready = False
-            self._leave_group()
+            self._leave_group(for_good=True)
         if changed or (not self._subscribed and now >= self._start_at):
             self._subscribe()
             self._watch.look()

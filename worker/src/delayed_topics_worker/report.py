@@ -24,6 +24,7 @@ from delayed_topics_worker.alarms import (
     of_unacknowledged,
     of_unassigned,
 )
+from delayed_topics_worker.assigned import AssignedPartition
 from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.happenings import Fault
 from delayed_topics_worker.metrics import Metrics
@@ -101,7 +102,10 @@ class Reporter:
         self._write_assigned_again(assignment)
         owned = list(assignment.owned.values())
         spans = {o: unread_span(o) for o in owned}
-        topics = {served.topic: self._topic(served, spans) for served in self._served}
+        by_topic: dict[str, list[AssignedPartition]] = {}
+        for o in owned:
+            by_topic.setdefault(o.served.topic, []).append(o)
+        topics = {s.topic: self._topic(s, by_topic.get(s.topic, []), spans) for s in self._served}
         alarms = of_partitions(owned)
         said = {(alarm.topic, alarm.reason) for alarm in alarms}
         stuck = of_unacknowledged(owned, sight)
@@ -131,8 +135,7 @@ class Reporter:
         self._metrics.held_bytes.set(state.held_bytes)
         self._metrics.events_failed.set(self._events.failed)
 
-    def _topic(self, served: Served, spans: Spans) -> dict[str, Any]:
-        owned = [o for o in spans if o.served is served]
+    def _topic(self, served: Served, owned: Sequence[AssignedPartition], spans: Spans) -> dict[str, Any]:
         waiting = sum(o.seen.waiting for o in owned if o.seen)
         due_lag = sum(o.seen.due for o in owned if o.seen)
         labels = served.topic

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from delayed_topics_core.handover import NOTHING, Position
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord, RegistryState, TopicsRecord
 from delayed_topics_kafka.errors import KafkaDoorError
@@ -34,9 +35,9 @@ class Served:
     def follow(self, state: RegistryState) -> bool:
         """Takes what the registry says; True if anything changed. A planned layout is not followed until it serves."""
         layout, topics = state.layouts.get(self.topic), state.topics.get(self.topic)
-        if layout is not None and not self._is_ours(layout):
+        if layout is not None and (layout.state == "retired" or not self._is_ours(layout)):
             layout = None
-        elif layout is not None and layout.state != "serving":
+        elif layout is not None and layout.state == "planned":
             layout = self.layout
         changed = layout != self.layout or topics != self.topics
         self.layout, self.topics = layout, topics
@@ -68,6 +69,13 @@ class Served:
         """A record may be due as soon as it comes in."""
         return self.layout is not None and 0 in self.layout.layout.delay_seconds
 
+    def handed_over(self, topic: str, partition: int) -> Position:
+        """Where the group that served this before has left it."""
+        handover = self.topics.handover if self.topics else None
+        if handover is None or self.layout is None or handover.group != self.layout.group:
+            return NOTHING
+        return handover.of(topic, partition)
+
     def noted_id(self, topic: str) -> str | None:
         return self.topics.ids.get(topic) if self.topics else None
 
@@ -78,12 +86,12 @@ class ServedTopics:
 
     def __init__(self, config: WorkerConfig, owner: str = "") -> None:
         """`owner`: whose workers these are, of topics that are named in the configuration."""
-        self._group = config.group
+        self._group = config.group if not config.topics else None
         self._by_source: dict[str, Served] = {}
         self._all: list[Served] = []
         self._followed_to = -1
         for topic in config.topics:
-            self._add(Served.of(topic, owner=owner))
+            self._add(Served.of(topic, owner=owner, group=config.group))
 
     def __iter__(self) -> Iterator[Served]:
         return iter(self._all)

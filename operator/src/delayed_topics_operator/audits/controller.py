@@ -10,7 +10,7 @@ from delayed_topics_crds import DelayedTopic, DelayedTopicAudit, parse
 from delayed_topics_kafka.errors import KafkaDoorError
 from pydantic import ValidationError
 
-from delayed_topics_operator import manifests
+from delayed_topics_operator import worker_sets
 from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.audits import spark_application
 from delayed_topics_operator.audits.access import Place, most_local_disk_mebibytes, no_room
@@ -161,7 +161,7 @@ class Audits:
         most_local_disk: int | None = None
         secret = secret_name(job)
         if topic is not None and home == audit.metadata.namespace:
-            workers = manifests.object_name(namespace=audit.metadata.namespace, name=topic.metadata.name, home=home)
+            workers = worker_sets.object_name(namespace=audit.metadata.namespace, name=topic.metadata.name, home=home)
             secret = f"{workers}-connection"
         elif topic is not None and beginning:
             state, _ = self._connections.look(connection_key(topic))

@@ -25,6 +25,7 @@ from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitio
 
 from delayed_topics_operator.audits.observation import Blind, Waiting
 from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.reconcile import handover
 
 FIRST_GENERATION = 1
 CLOCKS_MS = 600_000
@@ -95,11 +96,11 @@ async def freeze(
     if blind is not None:
         return blind
     sources = [(name, p) for name in (names.front, names.delays) for p in range(len(noted.start_offsets[name]))]
-    committed = await link.committed(names.group, sources)
+    committed = handover.committed(noted, layout.group, await link.committed(layout.group, sources))
     missing = uncommitted(noted, committed)
     if missing:
         return Blind(
-            message=f"group {names.group} has lost its committed offsets of {', '.join(missing)}: nobody knows what was served. "
+            message=f"group {layout.group} has lost its committed offsets of {', '.join(missing)}: nobody knows what was served. "
             "Set them with kafka-consumer-groups.sh --reset-offsets while no worker runs, then make a new DelayedTopicAudit"
         )
     counts = {name: info.partitions for name, info in topics.items() if info is not None}

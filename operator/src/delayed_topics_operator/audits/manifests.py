@@ -13,16 +13,8 @@ from delayed_topics_operator.audits import executors, spark_application
 from delayed_topics_operator.audits.local_disk import LocalDisk, local_disk
 from delayed_topics_operator.audits.observation import AuditObservation
 from delayed_topics_operator.audits.storage import storage
-from delayed_topics_operator.manifests import (
-    CONTAINER_SECURITY,
-    MANAGED_BY,
-    NAME_LABEL,
-    NAMESPACE_LABEL,
-    POD_SECURITY,
-    encoded,
-    label_value,
-    nodes,
-)
+from delayed_topics_operator.manifests import CONTAINER_SECURITY, POD_SECURITY, encoded, nodes
+from delayed_topics_operator.worker_sets import MANAGED_BY, NAME_LABEL, NAMESPACE_LABEL, label_value
 
 Manifest = dict[str, Any]
 

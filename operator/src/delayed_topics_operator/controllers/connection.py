@@ -34,8 +34,10 @@ from delayed_topics_operator.controllers.found import (
     refusal,
     same_cluster,
 )
+from delayed_topics_operator.controllers.shared_workers import SharedWorkersOf
 from delayed_topics_operator.elsewhere import Elsewhere
 from delayed_topics_operator.errors import ConnectionUnusable, KubeRefused, NotFound, NotLooked
+from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.finalizer import set_finalizer
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
@@ -117,6 +119,8 @@ class Connections:
         self._cluster = cluster
         self._tenure = tenure
         self._tenants = tenants
+        executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
+        self._shared = SharedWorkersOf(settings=settings, kube=kube, store=store, executor=executor, cluster=cluster)
         self._entries: dict[Key, _Entry] = {}
         self._unlooked_since: dict[Key, datetime] = {}
 
@@ -200,6 +204,8 @@ class Connections:
             resource = _parse(key, raw)
             connection = await self._connected(key, raw, resource.spec, entry)
             found = await self._reach(entry, key, connection, resource)
+            assert entry.link is not None, "Kafka answered"
+            shared = await self._shared.reconcile(key, raw, resource.spec.shared_workers, entry.link)
         except ConnectionUnusable as e:
             unanswered = e.reason == Reason.KAFKA_UNREACHABLE and entry.generation == generation
             if unanswered and isinstance(state, Usable):
@@ -208,7 +214,7 @@ class Connections:
                 return 0.0
             entry.state = _unusable(e, before, as_before=unanswered)
         else:
-            entry.state = as_usable(resource, connection, found)
+            entry.state = as_usable(resource, connection, found, shared)
         entry.generation = generation
         self._entries[key] = entry
         if entry.state != before:

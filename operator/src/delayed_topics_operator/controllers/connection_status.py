@@ -42,9 +42,13 @@ def connection_status(
     live = raw.get("status") or {}
     known = status_of(ClusterKafkaConnectionStatus, raw)
     ready = condition(Condition.READY, said, known=known.conditions, now=datetime.now(UTC), generation=generation)
+    shared = state.shared if isinstance(state, Usable) else None
+    workers = shared and condition(
+        Condition.WORKERS_READY, shared.said, known=known.conditions, now=datetime.now(UTC), generation=generation
+    )
     status = KafkaConnectionStatus(
         observed_generation=generation,
-        conditions=(ready,),
+        conditions=(ready, *((workers,) if workers else ())),
         cluster_id=found.cluster.cluster_id if found else live.get("clusterId"),
         brokers=len(found.cluster.brokers) if found else live.get("brokers"),
         brokers_seen=found.brokers_seen if found else live.get("brokersSeen"),

@@ -10,7 +10,7 @@ from delayed_topics_crds import DelayedTopic, DelayedTopicStatus, Quota, parse
 from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable
 from pydantic import ValidationError
 
-from delayed_topics_operator import manifests
+from delayed_topics_operator import worker_sets
 from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.controllers.connection import Connections
 from delayed_topics_operator.controllers.found import refusal
@@ -36,7 +36,7 @@ from delayed_topics_operator.reconcile.invalid import enough_to_delete, reconcil
 from delayed_topics_operator.reconcile.quota import hard
 from delayed_topics_operator.reconcile.status import OWN_CONDITIONS
 from delayed_topics_operator.reconcile.transitions import autoscaled, notices
-from delayed_topics_operator.reconcile.workers import all_ready
+from delayed_topics_operator.reconcile.worker_set import all_ready
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest, Store, owner_uids
 from delayed_topics_operator.tenants import Tenants
@@ -181,7 +181,7 @@ class DelayedTopics:
             namespace_terminating=bool(namespace["metadata"].get("deletionTimestamp")),
         )
         home = self._settings.home(asked.connection.kind, key.namespace)
-        name = manifests.object_name(namespace=key.namespace, name=key.name, home=home)
+        name = worker_sets.object_name(namespace=key.namespace, name=key.name, home=home)
         allowed = self._tenants.may_use(home)
         live = {}
         workers: Manifest | None = None
@@ -197,7 +197,7 @@ class DelayedTopics:
                 expected = _expected(workers, asked)
                 if workers is not None and not about.deleting and not all_ready(workers, expected):
                     pods, warnings = await pods_and_warnings(
-                        self._kube, workers, labels=manifests.selector(about), expected=expected
+                        self._kube, workers, labels=worker_sets.selector(worker_sets.labels(about)), expected=expected
                     )
             except Forbidden:
                 # Of a namespace that is being deleted our RoleBinding goes early, and everything in it goes without us.

@@ -17,7 +17,7 @@ from delayed_topics_kafka.model import ClusterInfo
 
 from delayed_topics_operator.errors import ConnectionUnusable
 from delayed_topics_operator.gateways.kafka import KafkaLink
-from delayed_topics_operator.observation import Usable
+from delayed_topics_operator.observation import Shared, Usable
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.target import DEFAULT_SKEW_MS
 from delayed_topics_operator.translate import ACCEPT_LOSS, accepted_losses
@@ -90,7 +90,7 @@ def brokers_seen(before: KafkaConnectionStatus, cluster: ClusterInfo) -> int:
     return max(len(cluster.brokers), before.brokers_seen or 0, before.brokers or 0)
 
 
-def as_usable(resource: Resource, connection: Connection, found: Found) -> Usable:
+def as_usable(resource: Resource, connection: Connection, found: Found, shared: Shared | None) -> Usable:
     skew_ms = resource.spec.broker_skew_ms
     return Usable(
         brokers=found.brokers_seen,
@@ -98,4 +98,5 @@ def as_usable(resource: Resource, connection: Connection, found: Found) -> Usabl
         broker_skew_ms=skew_ms if skew_ms is not None else 0 if found.brokers_seen == 1 else DEFAULT_SKEW_MS,
         files=connection.to_files(),
         grants=resource.spec.allow if isinstance(resource, ClusterKafkaConnection) else None,
+        shared=shared,
     )

@@ -7,13 +7,15 @@ from delayed_topics_core.registry import Owner, RegistryState, TopicsRecord, cla
 
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.observation import KafkaView, Registered
+from delayed_topics_operator.reconcile import handover
 from delayed_topics_operator.reconcile.target import unbegun, unnoted
 
 
 async def kafka_view(link: KafkaLink, names: TopicNames, owner: Owner) -> KafkaView:
     """Raises KafkaDoorError. Of topics that nobody claimed only their existence and settings are looked at, for adopting."""
-    state, topics, group = await asyncio.gather(link.registry(), link.topics(names.topics), link.group(names.group))
+    state, topics = await asyncio.gather(link.registry(), link.topics(names.topics))
     registered = _registered(state, names, owner)
+    group_id = registered.layout.group if registered.layout is not None else names.group
     ours = registered.own is not None
     others = registered.holder is not None and not ours
     existing = [name for name, info in topics.items() if info is not None and not others]
@@ -21,13 +23,16 @@ async def kafka_view(link: KafkaLink, names: TopicNames, owner: Owner) -> KafkaV
     sources = (names.front, names.delays)
     fresh = unnoted(record, topics, sources) if ours else []
     pending = unbegun(record, topics, sources) if ours else []
+    pending = list(dict.fromkeys((*pending, *handover.places(record, registered.layout)))) if ours else []
     adopted = registered.own is not None and registered.own.adopted
-    configs, earliest, latest, committed = await asyncio.gather(
+    configs, earliest, latest, group = await asyncio.gather(
         link.configs(existing),
         link.offsets(fresh, "earliest"),
         link.offsets(fresh if adopted else [], "latest"),
-        link.committed(names.group, pending),
+        link.group(group_id),
     )
+    # What a member gives up it has committed before. Asked together with the group, the last commit could be missed.
+    committed = await link.committed(group_id, pending)
     return KafkaView(
         registered=registered,
         topics=topics,

@@ -7,14 +7,15 @@ from collections.abc import Callable
 from delayed_topics_core.commit_metadata import decode_metadata
 from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.names import TopicNames
-from delayed_topics_core.registry import LayoutRecord
-from delayed_topics_kafka.model import CommittedOffset, GroupInfo
+from delayed_topics_core.registry import LayoutRecord, TopicsRecord
+from delayed_topics_kafka.model import CommittedOffset
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.load import LOOK_SECONDS, Load, Look, can_be_shared, lag_of
 from delayed_topics_operator.observation import KafkaView
 from delayed_topics_operator.queue import Key
+from delayed_topics_operator.reconcile import handover
 
 GRACE_MS = 1000
 """What has been due for less time may be on its way."""
@@ -40,14 +41,15 @@ class Loads:
         if layout is None or layout.state != "serving":
             return Load()
         if load.latest is None or now - load.latest.at_seconds >= SOON * LOOK_SECONDS:
-            look = await self._look(link, names, layout, kafka.group, ready)
+            look = await self._look(link, names, layout, kafka, ready)
             self._loads[key] = load = load.after(look)
             metrics.DUE_LAG.labels(key.namespace, key.name).set(look.due_lag)
         return load
 
     async def _look(
-        self, link: KafkaLink, names: TopicNames, layout: LayoutRecord, group: GroupInfo, ready: int
+        self, link: KafkaLink, names: TopicNames, layout: LayoutRecord, kafka: KafkaView, ready: int
     ) -> Look:
+        group, record = kafka.group, kafka.registered.topics or TopicsRecord(topic=names.front)
         waits_ms = layout.waits_ms
         partitions = list(waits_ms)
         at_seconds = self._clock()
@@ -60,7 +62,8 @@ class Loads:
         # milliseconds old.
         now_ms = max((at_ms for at_ms in newest.values() if at_ms is not None), default=0) - GRACE_MS
         found = await link.offsets_at({key: max(0, now_ms - wait_ms) for key, wait_ms in waits_ms.items()})
-        released = {key: finished(at) for key, at in committed.items() if at is not None}
+        counts = handover.committed(record, group.group, committed)
+        released = {key: finished(at) for key, at in counts.items() if at is not None}
         due = {key: min(at if (at := found[key]) is not None else ends[key], ends[key]) for key in released}
         lag = lag_of(due, released)
         return Look(

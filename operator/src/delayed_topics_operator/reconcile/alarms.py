@@ -4,7 +4,7 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import RebalanceRecord
 
 from delayed_topics_operator.eventlog import RaisedAlarm
-from delayed_topics_operator.observation import Observation
+from delayed_topics_operator.observation import Observation, Usable
 from delayed_topics_operator.plan import Finding, Notice, Said
 from delayed_topics_operator.reconcile import rebalances
 from delayed_topics_operator.reconcile.workers import workers_name
@@ -18,8 +18,7 @@ HARMLESS = frozenset({Reason.MISROUTED_RECORDS, Reason.RETENTION_AT_RISK})
 
 def check(o: Observation) -> Finding:
     assert o.kafka is not None, "access is checked first"
-    name = workers_name(o)
-    serving = {f"{name}-{ordinal}" for ordinal in range(o.wanted.replicas)}
+    serving = _workers(o)
     alarms = sorted(
         (a for a in o.kafka.news.alarms if a.member in serving),
         key=lambda a: (reason_of(a) in HARMLESS, a.reason, a.member),
@@ -38,6 +37,13 @@ def check(o: Observation) -> Finding:
         notices=tuple(_slow_one(record, slow_seconds) for record in ended),
         wake_seconds=wake_seconds,
     )
+
+
+def _workers(o: Observation) -> set[str]:
+    """The pods that there are to be."""
+    shared = o.connection.shared if isinstance(o.connection, Usable) and o.shares_workers else None
+    name, replicas = (shared.name, shared.replicas) if shared is not None else (workers_name(o), o.wanted.replicas)
+    return {f"{name}-{ordinal}" for ordinal in range(replicas)}
 
 
 def _slow_one(record: RebalanceRecord, slow_seconds: int) -> Notice:

@@ -11,10 +11,10 @@ from cronsim import CronSim
 from delayed_topics_crds import API_VERSION, to_dict
 from delayed_topics_crds.schedule import ScheduledAudit
 
-from delayed_topics_operator.manifests import MANAGED_BY
 from delayed_topics_operator.observation import Observation
 from delayed_topics_operator.plan import ApplyChild, DeleteChild, Finding
 from delayed_topics_operator.reconcile.verdict import unacknowledged
+from delayed_topics_operator.worker_sets import MANAGED_BY
 
 Manifest = dict[str, Any]
 

@@ -1,5 +1,6 @@
 """The resource is being deleted: workers, group, topics, claim, in this order, as far as the policy says."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from delayed_topics_core.reasons import Condition, Reason
@@ -16,10 +17,13 @@ from delayed_topics_operator.plan import (
     RemoveFinalizer,
     RemoveFromRegistry,
     Said,
+    WriteRegistry,
 )
-from delayed_topics_operator.reconcile import status
+from delayed_topics_operator.reconcile import handover, status
 from delayed_topics_operator.reconcile.target import is_ours
-from delayed_topics_operator.reconcile.workers import fences, ours, removal
+from delayed_topics_operator.reconcile.worker_set import ours, removal
+from delayed_topics_operator.reconcile.workers import fences
+from delayed_topics_operator.worker_sets import labels
 
 WAIT_SECONDS = 1.0
 
@@ -27,7 +31,7 @@ WAIT_SECONDS = 1.0
 def plan(o: Observation) -> Plan:
     if not o.subject.has_finalizer:
         return Plan()
-    children = {key: live for key, live in o.children.items() if ours(live, o.subject)}
+    children = {key: live for key, live in o.children.items() if ours(live, labels(o.subject))}
     if children:
         return _waiting(o, "the workers stop", removal(children))
     if isinstance(o.connection, Unusable) or o.kafka is None:
@@ -39,6 +43,12 @@ def plan(o: Observation) -> Plan:
         return Plan(
             actions=(RemoveFromRegistry(keys=(own.key,), why=f"withdraw the claim on {own.topic}"), RemoveFinalizer())
         )
+    if o.shares_workers and (layout := o.kafka.registered.layout) is not None and layout.owner == o.subject.owner:
+        if layout.state != "retired":
+            why = f"retire the layout of {layout.topic}, so that the shared workers give its partitions up"
+            return _waiting(o, why, (WriteRegistry(record=replace(layout, state="retired"), why=why),))
+        if not handover.is_given_up(o):
+            return _waiting(o, "the shared workers give its partitions up")
     # A claim without topics would only lie in wait for one of that name.
     if o.wanted.deletion_policy == "Retain" and any(is_ours(o.kafka, name) for name in o.wanted.names.topics):
         return Plan(actions=(*fences(o), RemoveFinalizer()), notices=(_retained(o),))
@@ -53,7 +63,7 @@ def _without_kafka(o: Observation) -> Plan:
     if o.subject.namespace_terminating or o.now - gone.since >= patience:
         message = (
             f"{gone.message}. Whatever is in Kafka stays there, as with deletionPolicy Retain: topics {', '.join(o.wanted.names.topics)}, "
-            f"group {o.wanted.names.group} and the claim of {o.subject.namespace}/{o.subject.name}"
+            f"group {o.group} and the claim of {o.subject.namespace}/{o.subject.name}"
         )
         notice = Notice(type="Warning", reason=gone.reason, message=message, outlives_namespace=True)
         return Plan(actions=(RemoveFinalizer(),), notices=(notice,))
@@ -61,9 +71,11 @@ def _without_kafka(o: Observation) -> Plan:
 
 
 def _delete_all(o: Observation, kafka: KafkaView, own: Claim) -> Plan:
-    if kafka.group.members:
+    if kafka.group.members and not o.shares_workers:
         return _waiting(o, f"the members of group {kafka.group.group} leave, or their sessions end")
-    group: tuple[Action, ...] = () if kafka.group.state == "Dead" else (DeleteGroup(group=kafka.group.group),)
+    # With its topics Kafka removes what is committed for them, in whatever group.
+    keeps = o.shares_workers or kafka.group.state == "Dead"
+    group: tuple[Action, ...] = () if keeps else (DeleteGroup(group=kafka.group.group),)
     adopted = own.topic if own.adopted else None
     doomed = tuple(name for name in o.wanted.names.topics if is_ours(kafka, name) and name != adopted)
     topics: tuple[Action, ...] = (DeleteTopics(topics=doomed),) if doomed else ()
@@ -84,7 +96,7 @@ def _delete_all(o: Observation, kafka: KafkaView, own: Claim) -> Plan:
 def _retained(o: Observation) -> Notice:
     names = o.wanted.names
     message = (
-        f"deletionPolicy is Retain: topics {', '.join(names.topics)}, group {names.group} and the claim stay; a DelayedTopic "
+        f"deletionPolicy is Retain: topics {', '.join(names.topics)}, group {o.group} and the claim stay; a DelayedTopic "
         f"{o.subject.namespace}/{o.subject.name} with the same topic goes on where this one ended"
     )
     return Notice(type="Normal", reason="Retained", message=message, outlives_namespace=True)

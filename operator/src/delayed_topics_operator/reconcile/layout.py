@@ -14,6 +14,7 @@ from delayed_topics_core.settings import DURABLE, MIN_ISR, least_in_sync
 
 from delayed_topics_operator.observation import KafkaView, Observation, Usable
 from delayed_topics_operator.plan import Action, CommitOffsets, Finding, Said, WriteRegistry
+from delayed_topics_operator.reconcile import handover
 from delayed_topics_operator.reconcile.enforced import missing
 from delayed_topics_operator.reconcile.target import Target, identified, target, write_layout
 from delayed_topics_operator.reconcile.topics import complete
@@ -31,19 +32,31 @@ def check(o: Observation) -> Finding:
     if not complete(o.kafka, t):
         return Finding(conditions=said)
     known = identified(o, o.kafka)
-    after = _started(o, o.kafka, t, known)
+    started = _started(o, o.kafka, t, known)
+    after = handover.noted(o, o.kafka, started)
     commits = _commits(o, o.kafka, after)
     begun = _begun(o.kafka, after, commits)
     actions: list[Action] = []
-    if after != known:
-        actions.append(WriteRegistry(record=after, why=f"note start offsets of {after.topic}"))
+    if started != known:
+        actions.append(WriteRegistry(record=started, why=f"note start offsets of {after.topic}"))
+    if after != started:
+        actions.append(WriteRegistry(record=after, why=_handed_over(o, after)))
     if commits is not None:
         actions.append(commits)
     if begun != after:
         actions.append(WriteRegistry(record=begun, why=f"note that all partitions of {after.topic} have begun"))
     actions.extend(write_layout(o, o.kafka, t, complete=True))
     waiting = any(begun.begun.get(name, 0) < len(offsets) for name, offsets in begun.start_offsets.items())
-    return Finding(actions=tuple(actions), conditions=said, wake_seconds=BEGIN_WAKE_SECONDS if waiting else None)
+    wake_seconds = BEGIN_WAKE_SECONDS if waiting or after.handover is not None else None
+    if handover.under_way(o):
+        wake_seconds = handover.WAKE_SECONDS
+    return Finding(actions=tuple(actions), conditions=said, wake_seconds=wake_seconds)
+
+
+def _handed_over(o: Observation, record: TopicsRecord) -> str:
+    if record.handover is None:
+        return f"forget what group {o.group} has committed itself by now"
+    return f"hand over to group {record.handover.group} where group {o.group} has left {record.topic}"
 
 
 def _sources(o: Observation) -> tuple[str, str]:
@@ -73,7 +86,7 @@ def _commits(o: Observation, kafka: KafkaView, record: TopicsRecord) -> CommitOf
         for partition, start in enumerate(starts)
         if partition >= record.begun.get(name, 0) and kafka.committed.get((name, partition)) is None
     }
-    return CommitOffsets(group=o.wanted.names.group, offsets=offsets) if offsets else None
+    return CommitOffsets(group=o.group, offsets=offsets) if offsets else None
 
 
 def _begun(kafka: KafkaView, record: TopicsRecord, commits: CommitOffsets | None) -> TopicsRecord:

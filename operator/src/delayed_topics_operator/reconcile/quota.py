@@ -43,7 +43,7 @@ def limited(o: Observation) -> Observation:
     if not isinstance(o.connection, Usable) or o.kafka is None:
         return o
     topics = _topics_refused(o, o.kafka, o.connection)
-    replicas, why = _workers(o, o.connection.grants or ())
+    replicas, why = _workers(o, o.connection.grants or ()) if o.has_own_workers else (0, None)
     return replace(o, wanted=replace(o.wanted, replicas=replicas), beyond=Beyond(topics=topics, workers=why))
 
 

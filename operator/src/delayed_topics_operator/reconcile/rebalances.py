@@ -1,9 +1,11 @@
 """What the status says of the consumer group: who has what now, and the rebalances that there were. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from delayed_topics_core.layout import format_ranges
+from delayed_topics_core.names import TopicNames
 from delayed_topics_core.rebalances import Rebalance
 from delayed_topics_crds import MAX_MEMBERS, MAX_RECENT, GroupMember, RebalanceRecord, RebalanceStatus
 from delayed_topics_crds.delayed_topic_status import GroupState
@@ -18,8 +20,22 @@ SAME_GENERATION = timedelta(minutes=10)
 
 def of(o: Observation, kafka: KafkaView) -> RebalanceStatus:
     before = o.subject.status.rebalance
-    status = rebalance_status(before, kafka.group, kafka.news, now=o.now)
+    group = _of_topic(kafka.group, o.wanted.names) if o.shares_workers else kafka.group
+    status = rebalance_status(before, group, kafka.news, now=o.now)
     return status.model_copy(update={"refused": o.refused_protocol})
+
+
+def _of_topic(group: model.GroupInfo, names: TopicNames) -> model.GroupInfo:
+    """A group that serves others, too: its members as far as they serve this one."""
+
+    def of(places: Iterable[model.TopicPartitionKey]) -> tuple[model.TopicPartitionKey, ...]:
+        return tuple(place for place in places if place[0] in (names.front, names.delays))
+
+    parts = (
+        replace(m, assignment=of(m.assignment), target=None if m.target is None else of(m.target))
+        for m in group.members
+    )
+    return replace(group, members=tuple(member for member in parts if member.assignment or member.target))
 
 
 def under_way_since(status: RebalanceStatus) -> datetime | None:

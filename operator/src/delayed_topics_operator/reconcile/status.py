@@ -16,9 +16,9 @@ from delayed_topics_crds import (
     WorkersStatus,
 )
 
-from delayed_topics_operator import manifests
+from delayed_topics_operator import worker_sets
 from delayed_topics_operator.conditions import condition
-from delayed_topics_operator.observation import KafkaView, Observation
+from delayed_topics_operator.observation import KafkaView, Observation, Usable
 from delayed_topics_operator.plan import Conditions, Said
 from delayed_topics_operator.reconcile import rebalances
 from delayed_topics_operator.reconcile.alarms import HARMLESS, REASONS
@@ -54,7 +54,7 @@ def of(o: Observation, said: Conditions) -> DelayedTopicStatus:
         consume_from=names.ready,
         dead_letter_to=names.dead_letter,
         delays=",".join(in_units(seconds) for seconds in o.wanted.layout.delay_seconds),
-        group=names.group,
+        group=o.group,
         layout=_layout(registered) if registered else before.layout,
         topics=_topics(o, kafka) if kafka and claimed else before.topics,
         workers=_workers(o),
@@ -143,11 +143,16 @@ def _topics(o: Observation, kafka: KafkaView) -> tuple[TopicStatus, ...]:
 
 
 def _workers(o: Observation) -> WorkersStatus:
+    shared = o.connection.shared if isinstance(o.connection, Usable) and o.shares_workers else None
+    if shared is not None:
+        return WorkersStatus(
+            replicas=shared.replicas, ready_replicas=shared.ready_replicas, selector=shared.selector, shared=True
+        )
     live = o.children.get(("StatefulSet", workers_name(o)), {}).get("status") or {}
     return WorkersStatus(
         replicas=live.get("replicas", 0),
         ready_replicas=live.get("readyReplicas", 0),
-        selector=manifests.selector(o.subject),
+        selector=worker_sets.selector(worker_sets.labels(o.subject)),
         wanted_replicas=o.autoscaled,
         last_scaled=last_scaled(o),
     )

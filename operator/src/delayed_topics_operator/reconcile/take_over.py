@@ -13,8 +13,9 @@ from delayed_topics_core.registry import Claim, Owner
 from delayed_topics_operator.observation import Observation, Usable
 from delayed_topics_operator.plan import Action, AddFinalizer, Finding, RemoveFromRegistry, Said, WriteRegistry
 from delayed_topics_operator.reconcile.access import may_take_over
-from delayed_topics_operator.reconcile.workers import ours, removal
+from delayed_topics_operator.reconcile.worker_set import ours, removal
 from delayed_topics_operator.translate import TAKE_OVER
+from delayed_topics_operator.worker_sets import labels
 
 
 def stop_serving(o: Observation) -> Finding:
@@ -22,7 +23,7 @@ def stop_serving(o: Observation) -> Finding:
     holder = o.kafka.registered.holder if o.kafka is not None else None
     if holder is None or holder.owner == o.subject.owner:
         return Finding()
-    return Finding(actions=removal({key: live for key, live in o.children.items() if ours(live, o.subject)}))
+    return Finding(actions=removal({key: live for key, live in o.children.items() if ours(live, labels(o.subject))}))
 
 
 def held_by_other(o: Observation, holder: Claim, own: Claim | None) -> Finding:

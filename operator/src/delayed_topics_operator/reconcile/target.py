@@ -11,6 +11,7 @@ from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
 
 from delayed_topics_operator.observation import KafkaView, Observation, Usable
 from delayed_topics_operator.plan import WriteRegistry
+from delayed_topics_operator.reconcile import handover
 
 ROLES: tuple[TopicRole, ...] = ("dead-letter", "ready", "delays", "front")
 """In the order in which they are made: what is copied to exists before what is copied from."""
@@ -125,6 +126,7 @@ def identified(o: Observation, kafka: KafkaView) -> TopicsRecord:
         starts[own.topic] = tuple(kafka.latest[own.topic, partition] for partition in range(info.partitions))
     return replace(
         before,
+        handover=before.handover.without(again) if before.handover else None,
         ids={**before.ids, **ids},
         start_offsets=starts,
         begun={name: count for name, count in before.begun.items() if name not in again},
@@ -142,8 +144,11 @@ def id_of(info: TopicInfo | None) -> str | None:
     return info.id if info else None
 
 
-def record(o: Observation, t: Target, state: Literal["planned", "serving"]) -> LayoutRecord:
-    """The layout record as it is to be."""
+def record(
+    o: Observation, t: Target, state: Literal["planned", "serving", "retired"], *, group: str = ""
+) -> LayoutRecord:
+    """The layout record as it is to be. `group`: of consumers, if it is to be another."""
+    group = group or o.group
     skew_ms = o.connection.broker_skew_ms if isinstance(o.connection, Usable) else DEFAULT_SKEW_MS
     ready = t.partitions["ready"]
     before = o.kafka.registered.layout if o.kafka is not None else None
@@ -155,7 +160,7 @@ def record(o: Observation, t: Target, state: Literal["planned", "serving"]) -> L
         retry_cap=o.wanted.retry_cap,
         front_partitions=t.partitions["front"],
         ready_partitions=ready,
-        group=o.wanted.names.group,
+        group=group,
         paused=o.wanted.paused,
         compression=o.wanted.compression,
         broker_skew_ms=skew_ms,
@@ -163,7 +168,7 @@ def record(o: Observation, t: Target, state: Literal["planned", "serving"]) -> L
         least_ready_partitions=min(before.least_ready_partitions if before else ready, ready),
         exactly_once_from_ms=_exactly_once_from_ms(o, before),
         lists=_lists(o, before, t.layout.delay_seconds),
-        workers=o.wanted.replicas,
+        workers=o.wanted.replicas if group == o.wanted.names.group else None,
     )
 
 
@@ -236,11 +241,18 @@ def write_layout(o: Observation, kafka: KafkaView, t: Target, *, complete: bool)
     """
     previous = kafka.registered.layout
     serves = complete or (previous is not None and previous == replace(record(o, t, "serving"), **_policy(previous)))
-    wanted = record(o, t, "serving" if serves else "planned")
+    if not serves:
+        wanted, verb = record(o, t, "planned"), "plan"
+    elif not handover.under_way(o):
+        wanted, verb = record(o, t, "serving"), "serve"
+    elif handover.is_given_up(o):
+        wanted, verb = record(o, t, "serving", group=o.wanted_group), f"have group {o.wanted_group} serve"
+    else:
+        wanted, verb = record(o, t, "retired"), f"have the workers of group {o.group} give up"
     if previous == wanted:
         return ()
     what = f"layout generation {wanted.layout.generation} of {wanted.topic}"
-    return (WriteRegistry(record=wanted, why=f"{'serve' if serves else 'plan'} {what}: {summary(wanted)}"),)
+    return (WriteRegistry(record=wanted, why=f"{verb} {what}: {summary(wanted)}"),)
 
 
 def summary(wanted: LayoutRecord) -> str:

@@ -1,0 +1,62 @@
+"""What a delayed topic takes along when workers of another consumer group go on with it: where the former group was.
+
+Offsets belong to a group, and a group that was there before may still have older ones. Releasing only goes forward, so of what a group has
+committed and what was handed over to it, the further is what counts. Once every partition has committed that much, the handover is over.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from delayed_topics_core.commit_metadata import decode_metadata
+from delayed_topics_core.errors import UnreadableRecord
+
+
+class Position(NamedTuple):
+    """As it was committed: the lowest unfinished offset, and the finished ones above it. Offset -1: nothing was."""
+
+    offset: int
+    metadata: str = ""
+
+
+NOTHING = Position(-1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Handover:
+    """`group`: to which one. `positions`: by topic name and partition."""
+
+    group: str
+    positions: Mapping[str, tuple[Position, ...]]
+
+    def of(self, topic: str, partition: int) -> Position:
+        """NOTHING for a partition that came later."""
+        positions = self.positions.get(topic, ())
+        return positions[partition] if partition < len(positions) else NOTHING
+
+    def without(self, topics: set[str]) -> "Handover":
+        """Of topics that were made again nothing holds any more."""
+        return Handover(group=self.group, positions={t: p for t, p in self.positions.items() if t not in topics})
+
+
+def further(one: Position, other: Position) -> Position:
+    """`one` if both are the same."""
+    return other if _progress(other) > _progress(one) else one
+
+
+def decode_handover(body: Mapping[str, Any] | None) -> Handover | None:
+    """Raises KeyError, TypeError, ValueError."""
+    if body is None:
+        return None
+    positions = {
+        topic: tuple(Position(int(offset), str(metadata)) for offset, metadata in of_topic)
+        for topic, of_topic in body["positions"].items()
+    }
+    return Handover(group=body["group"], positions=positions)
+
+
+def _progress(position: Position) -> tuple[int, int]:
+    try:
+        return position.offset, len(decode_metadata(position.offset, position.metadata))
+    except UnreadableRecord:
+        return position.offset, 0

@@ -1,0 +1,54 @@
+"""Where a group goes on with what another has released: never behind what either has committed."""
+
+import base64
+import zlib
+from dataclasses import replace
+
+import pytest
+from delayed_topics_core.errors import UnreadableRecord
+from delayed_topics_core.handover import NOTHING, Handover, Position, further
+from delayed_topics_core.registry import TopicsRecord, decode, encode
+from hypothesis import given
+from hypothesis import strategies as st
+
+HANDOVER = Handover(group="g", positions={"orders": (Position(7, "dt1::id"), NOTHING), "orders.delays": (Position(0),)})
+
+
+def committed(finished: set[int]) -> Position:
+    """Of a partition of which these offsets are finished, as workers write it."""
+    lowest = next(offset for offset in range(len(finished) + 1) if offset not in finished)
+    above = [offset - lowest - 1 for offset in finished if offset > lowest]
+    bitmap = sum(1 << bit for bit in above).to_bytes(max(above, default=-1) // 8 + 1, "little")
+    text = base64.b64encode(zlib.compress(bitmap)).decode() if above else ""
+    return Position(lowest, f"dt1:{text}:id")
+
+
+@given(st.lists(st.integers(0, 30), unique=True, min_size=1), st.data())
+def test_of_two_commits_of_one_partition_the_later_is_the_further(order: list[int], data: st.DataObject) -> None:
+    times = sorted(data.draw(st.lists(st.integers(0, len(order)), min_size=2, max_size=2)))
+    earlier, later = (committed(set(order[:time])) for time in times)
+    assert further(earlier, later) == later
+    assert further(later, earlier) == later
+
+
+def test_any_commit_is_further_than_none_and_what_cannot_be_read_counts_by_its_offset() -> None:
+    assert further(NOTHING, Position(0)) == further(Position(0), NOTHING) == Position(0)
+    assert further(Position(3, "somebody's"), committed({0, 1, 2, 5})) == committed({0, 1, 2, 5})
+
+
+def test_partitions_that_came_later_and_topics_that_were_made_again_have_no_position() -> None:
+    assert HANDOVER.of("orders", 0) == Position(7, "dt1::id")
+    assert (HANDOVER.of("orders", 1), HANDOVER.of("orders", 2), HANDOVER.of("other", 0)) == (NOTHING,) * 3
+    assert HANDOVER.without({"orders"}).positions == {"orders.delays": (Position(0),)}
+
+
+def test_it_is_noted_in_the_registry_and_a_damaged_one_is_an_error() -> None:
+    record = TopicsRecord(topic="orders", handover=HANDOVER)
+    assert decode(record.key, encode(record)) == record
+    assert decode(record.key, encode(replace(record, handover=None))) == replace(record, handover=None)
+    for damaged in (b'"positions":7', b'"positions":{"orders":[[]]}', b'"positions":{"orders":[["x",""]]}'):
+        value = encode(record).replace(
+            encode(record).partition(b'"handover":')[2].partition(b',"ids"')[0], b'{"group":"g",' + damaged + b"}"
+        )
+        with pytest.raises(UnreadableRecord):
+            decode(record.key, value)

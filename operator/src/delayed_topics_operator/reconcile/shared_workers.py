@@ -1,0 +1,74 @@
+"""Are the workers that the DelayedTopics of a connection share there and as declared? Pure."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from delayed_topics_core.reasons import Reason
+
+from delayed_topics_operator import manifests, worker_sets
+from delayed_topics_operator.observation import Shared
+from delayed_topics_operator.plan import Action, ApplyChild, Said
+from delayed_topics_operator.reconcile.worker_set import (
+    STARTING_SECONDS,
+    Live,
+    all_ready,
+    changes,
+    in_the_way,
+    not_ready,
+    of_pods,
+)
+from delayed_topics_operator.worker_sets import WorkerSet
+
+Manifest = dict[str, Any]
+TEMPLATE = "spec.sharedWorkers.template"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedObservation:
+    """`wanted`: what is to be; `group`: of consumers. `live`: their objects. `worker_pods`, `warnings`: while not all are ready, what may
+    say why. `unready_since`: as the connection's condition has it. `may_roll`: few enough others are rolling their pods."""
+
+    now: datetime
+    wanted: WorkerSet
+    group: str
+    live: Live
+    worker_pods: tuple[Manifest, ...]
+    warnings: tuple[Manifest, ...]
+    unready_since: datetime | None
+    may_roll: bool
+
+
+def plan(o: SharedObservation) -> tuple[tuple[Action, ...], Shared]:
+    """What is to be done, and how they are before that."""
+    wanted = manifests.children(o.wanted)
+    stateful_set = o.live.get(("StatefulSet", o.wanted.name))
+    stranger = in_the_way(wanted, o.live, o.wanted.labels)
+    actions = changes(wanted, o.live) if stranger is None else ()
+    if not o.may_roll and any(isinstance(action, ApplyChild) and action.rolls for action in actions):
+        actions = tuple(action for action in actions if not of_pods(action))
+    status = (stateful_set or {}).get("status") or {}
+    shared = Shared(
+        group=o.group,
+        name=o.wanted.name,
+        selector=worker_sets.selector(o.wanted.labels),
+        replicas=o.wanted.replicas,
+        ready_replicas=status.get("readyReplicas", 0),
+        said=stranger or _said(o, stateful_set),
+    )
+    return actions, shared
+
+
+def _said(o: SharedObservation, live: Manifest | None) -> Said:
+    replicas = o.wanted.replicas
+    if replicas == 0:
+        message = "spec.sharedWorkers.replicas of the connection is 0: records stay where they are"
+        return Said(status="False", reason=Reason.SCALED_TO_ZERO, message=message)
+    if live is not None and all_ready(live, replicas):
+        message = f"{replicas} of {replicas} workers are ready, which several DelayedTopics share"
+        return Said(status="True", reason=Reason.AS_DECLARED, message=message)
+    overdue = o.unready_since is not None and (o.now - o.unready_since).total_seconds() > STARTING_SECONDS
+    where = f"kubectl --namespace {o.wanted.home} describe pods --selector {worker_sets.selector(o.wanted.labels)}"
+    return not_ready(
+        live, replicas, pods=o.worker_pods, warnings=o.warnings, overdue=overdue, where=where, template=TEMPLATE
+    )

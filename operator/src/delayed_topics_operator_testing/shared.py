@@ -1,0 +1,25 @@
+"""A connection whose DelayedTopics share workers."""
+
+from dataclasses import replace
+from typing import Any
+
+from delayed_topics_core.reasons import Reason
+from delayed_topics_operator.observation import Shared, Usable
+from delayed_topics_operator.plan import Said
+
+from delayed_topics_operator_testing.world import usable
+
+READY = Said(status="True", reason=Reason.AS_DECLARED, message="2 of 2 workers are ready")
+SHARED = Shared(
+    group="delayedtopics.shared/x",
+    name="default-cluster-shared",
+    selector="a=b",
+    replicas=2,
+    ready_replicas=2,
+    said=READY,
+)
+
+
+def sharing(**fields: Any) -> Usable:
+    """A connection that has such workers."""
+    return replace(usable(), shared=replace(SHARED, **fields))
