@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.world import World
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+STANDSTILL_SECONDS = 14
 
 OUTAGE_SECONDS = 13
 MOST_SECONDS_AFTER = 20.0
@@ -104,3 +107,26 @@ def test_a_worker_started_without_kafka_waits_for_it(own_broker: Broker, own_wor
     orders.produce(b"v")
     orders.flush()
     assert len(orders.ready(1)) == 1
+
+
+def test_workers_outlive_a_kafka_that_stands_still_right_after_they_have_joined(
+    own_broker: Broker, own_world: World
+) -> None:
+    """They ask about their group then. The client library aborted one of four while it waited for the answer."""
+    orders = own_world.declare((0, 1), partitions=2, front_partitions=1)
+    workers = [own_world.start(orders, member=f"orders-{n}", ready=False) for n in range(6)]
+
+    def joined() -> bool:
+        return all("assigned: " in worker.log_path.read_text() for worker in workers)
+
+    wait_until(joined, what="all have joined", poll_seconds=0.02)
+    own_broker.pause()
+    time.sleep(STANDSTILL_SECONDS)  # longer than the client waits for any answer
+    own_broker.resume()
+    orders.produce()
+    orders.flush()
+    assert len(orders.ready(1)) == 1
+    wait_until(
+        lambda: all(worker.get("/readyz")[0] == 200 for worker in workers if worker.running), what="all are ready"
+    )
+    assert [worker.member for worker in workers if not worker.running] == []

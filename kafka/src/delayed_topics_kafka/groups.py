@@ -1,9 +1,12 @@
 """Consumer groups: described, deleted, and what they have committed."""
 
-from collections.abc import Mapping, Sequence
+import struct
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import ConsumerGroupDescription, MemberAssignment, MemberDescription
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, MemberAssignment, MemberDescription
 
 from delayed_topics_kafka.calls import AdminCalls, Wait, forgiving, nothing
 from delayed_topics_kafka.errors import KafkaDoorError
@@ -69,6 +72,18 @@ class GroupCalls(AdminCalls):
 
         return self._many(groups, send, lambda group: f"describing group {group}", _group_info)
 
+    def describe_classic_group(self, group: str) -> GroupInfo | KafkaDoorError:
+        """As `describe_groups`, of one group with the classic protocol; any other is Dead.
+
+        By the older of the client's two calls, which asks every broker and not the coordinator: the newer one can abort the process
+        when it gets no answer (https://github.com/confluentinc/librdkafka/issues/4605). It tells of no instance ids.
+        """
+
+        def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
+            return dict.fromkeys(pending, lambda _: _listed(self._client, group, timeout_seconds))
+
+        return self._many([group], send, lambda group: f"describing group {group}", lambda found: found)[group]
+
     def delete_groups(self, groups: Sequence[str]) -> dict[str, KafkaDoorError | None]:
         """A group that isn't there counts as deleted."""
 
@@ -83,6 +98,43 @@ class GroupCalls(AdminCalls):
         if tp.error is not None:
             return self._error(tp.error, f"reading the offset of group {group} for {tp.topic} [{tp.partition}]")
         return CommittedOffset(tp.offset, tp.metadata or "") if tp.offset >= 0 else None
+
+
+def _listed(client: AdminClient, group: str, timeout_seconds: float) -> GroupInfo:
+    """Raises KafkaException."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        found: list[Any] = client.list_groups(group=group, timeout=timeout_seconds)
+    listed = next((one for one in found if one.id == group), None)
+    if listed is None or listed.state == "Dead":
+        return GroupInfo(group=group, state="Dead", protocol="classic", members=())
+    members = tuple(
+        GroupMember(
+            member_id=member.id,
+            instance_id=None,
+            client_id=member.client_id,
+            host=member.client_host,
+            assignment=tuple(sorted(assigned_partitions(member.assignment))),
+            target=None,
+        )
+        for member in listed.members
+    )
+    return GroupInfo(group=group, state=listed.state, protocol="classic", members=members, assignor=listed.protocol)
+
+
+def assigned_partitions(assignment: bytes) -> Iterator[TopicPartitionKey]:
+    """Of Kafka's ConsumerProtocolAssignment: a version, then topics with their partitions."""
+    if not assignment:
+        return
+    (topics,) = struct.unpack_from(">i", assignment, 2)
+    at = 6
+    for _ in range(topics):
+        (length,) = struct.unpack_from(">h", assignment, at)
+        topic = assignment[at + 2 : at + 2 + length].decode()
+        (count,) = struct.unpack_from(">i", assignment, at + 2 + length)
+        at += 6 + length
+        yield from ((topic, partition) for partition in struct.unpack_from(f">{count}i", assignment, at))
+        at += 4 * count
 
 
 def _one_of(result: Wait, key: TopicPartitionKey) -> Wait:

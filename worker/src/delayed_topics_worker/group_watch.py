@@ -5,8 +5,7 @@ compares the topics with what they were when the member joined (KAFKA-13435 tell
 came while the group's leader restarted, or topics that were made again meanwhile, are left without a member until the leader
 joins once more. Nothing tells a member who leads.
 
-No longer than that, since the client library can abort the process when the group's coordinator goes away during this question:
-https://github.com/confluentinc/librdkafka/issues/4605. Whoever leads sees by itself what comes while it runs.
+Whoever leads sees by itself what comes while it runs. With the protocol `consumer` brokers assign, and nothing of this is so.
 """
 
 import threading
@@ -103,7 +102,7 @@ class GroupWatch:
         """What becomes of it by what Kafka says of the group."""
         now = self._seconds()
         infos = self._admin.describe_topics(asked.topics)
-        group = self._admin.describe_groups([asked.group])[asked.group]
+        group = self._admin.describe_classic_group(asked.group)
         if isinstance(group, KafkaRefused):
             return replace(asked, stage=Stage.SETTLED, since={})
         if not isinstance(group, GroupInfo) or group.state != "Stable":

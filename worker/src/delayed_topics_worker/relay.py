@@ -294,7 +294,8 @@ class Relay:
             hurried=self._hurried,
         )
         engine.subscribe(topics, consumer)
-        self._group_watch.joining(self._group, topics)
+        if self._config.protocol == "classic":
+            self._group_watch.joining(self._group, topics)
 
     def _new_engine(self) -> Engine:
         exactly = self._config.guarantee == "ExactlyOnce"

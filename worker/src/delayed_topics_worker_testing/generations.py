@@ -2,13 +2,13 @@
 
 import base64
 import json
-import struct
 from collections.abc import Iterator
 from typing import Any
 
 from delayed_topics_core.rebalances import Rebalance, Rebalances
 from delayed_topics_devcluster.kafka import java_tool
 from delayed_topics_kafka.events import EventFollower
+from delayed_topics_kafka.groups import assigned_partitions
 
 from delayed_topics_worker_testing.world import Declared
 
@@ -54,7 +54,7 @@ def noted_by_kafka(orders: Declared) -> Iterator[tuple[int, int]]:
         if record["key"]["data"]["group"] == orders.record.group and (record["value"] or {}).get("data"):
             value = record["value"]["data"]
             noted[value["generation"]] = {
-                place: member["clientId"] for member in value["members"] for place in assigned(member["assignment"])
+                place: member["clientId"] for member in value["members"] for place in _assigned(member["assignment"])
             }
     for generation, of_it in sorted(noted.items()):
         if moved := len([place for place, owner in of_it.items() if owners.get(place) != owner]):
@@ -71,17 +71,6 @@ def json_of(printed: str) -> Iterator[dict[str, Any]]:
         at = printed.find("{", end)
 
 
-def assigned(assignment: str) -> Iterator[tuple[str, int]]:
-    """ConsumerProtocolAssignment: a version, then topics with their partitions."""
-    data = base64.b64decode(assignment)
-    if not data:
-        return
-    (topics,) = struct.unpack_from(">i", data, 2)
-    at = 6
-    for _ in range(topics):
-        (length,) = struct.unpack_from(">h", data, at)
-        topic = data[at + 2 : at + 2 + length].decode()
-        (count,) = struct.unpack_from(">i", data, at + 2 + length)
-        at += 6 + length
-        yield from ((topic, partition) for partition in struct.unpack_from(f">{count}i", data, at))
-        at += 4 * count
+def _assigned(assignment: str) -> Iterator[tuple[str, int]]:
+    """As the formatter prints it."""
+    return assigned_partitions(base64.b64decode(assignment))
