@@ -26,7 +26,8 @@ CONNECTION_KIND_LABEL = "delayedtopics.io/connection-kind"
 CONNECTION_LABEL = "delayedtopics.io/connection"
 """Of workers that the DelayedTopics of a connection share."""
 SERVICE_ACCOUNT = "delayed-topics-worker"
-SELECTOR_LABELS = f"app.kubernetes.io/name={APP},app.kubernetes.io/managed-by={MANAGED_BY}"
+_OF_WORKERS = {"app.kubernetes.io/name": APP, "app.kubernetes.io/managed-by": MANAGED_BY}
+SELECTOR_LABELS = ",".join(f"{label}={value}" for label, value in _OF_WORKERS.items())
 
 MAX_NAME = 52
 """A StatefulSet's name with the hash of its revision has to fit into a label (63)."""
@@ -69,22 +70,12 @@ def _hashed(name: str, whole: str) -> str:
 
 def labels(subject: Subject) -> dict[str, str]:
     """Of every object and pod; also what pods are selected by."""
-    return {
-        "app.kubernetes.io/name": APP,
-        "app.kubernetes.io/managed-by": MANAGED_BY,
-        NAMESPACE_LABEL: subject.namespace,
-        NAME_LABEL: label_value(subject.name),
-    }
+    return {**_OF_WORKERS, NAMESPACE_LABEL: subject.namespace, NAME_LABEL: label_value(subject.name)}
 
 
 def shared_labels(connection: Key) -> dict[str, str]:
     """As `labels`, of the workers that the DelayedTopics of a connection share."""
-    return {
-        "app.kubernetes.io/name": APP,
-        "app.kubernetes.io/managed-by": MANAGED_BY,
-        CONNECTION_KIND_LABEL: connection.kind,
-        CONNECTION_LABEL: label_value(connection.name),
-    }
+    return {**_OF_WORKERS, CONNECTION_KIND_LABEL: connection.kind, CONNECTION_LABEL: label_value(connection.name)}
 
 
 def selector(of_pods: Mapping[str, str]) -> str:
@@ -114,13 +105,7 @@ class WorkerSet:
 def worker_set(*, subject: Subject, wanted: Wanted, pods: PodSettings, files: Mapping[str, str]) -> WorkerSet:
     """A delayed topic's own."""
     own = pods.home == subject.namespace
-    reference = {
-        "apiVersion": API_VERSION,
-        "kind": "DelayedTopic",
-        "name": subject.name,
-        "uid": subject.uid,
-        "controller": True,
-    }
+    reference = _reference("DelayedTopic", subject.name, subject.uid)
     return WorkerSet(
         name=object_name(namespace=subject.namespace, name=subject.name, home=pods.home),
         home=pods.home,
@@ -134,6 +119,10 @@ def worker_set(*, subject: Subject, wanted: Wanted, pods: PodSettings, files: Ma
         files=files,
         pods=pods,
     )
+
+
+def _reference(kind: str, name: str, uid: str) -> Manifest:
+    return {"apiVersion": API_VERSION, "kind": kind, "name": name, "uid": uid, "controller": True}
 
 
 def shared_worker_set(
@@ -151,13 +140,7 @@ def shared_worker_set(
         name=shared_name(connection),
         home=pods.home,
         labels=shared_labels(connection),
-        owner_reference={
-            "apiVersion": API_VERSION,
-            "kind": connection.kind,
-            "name": connection.name,
-            "uid": uid,
-            "controller": True,
-        },
+        owner_reference=_reference(connection.kind, connection.name, uid),
         service_account=None if connection.namespace else SERVICE_ACCOUNT,
         replicas=asked.replicas,
         template=template,

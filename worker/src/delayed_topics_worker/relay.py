@@ -214,12 +214,13 @@ class Relay:
 
     def _number_topics(self, engine: Engine) -> None:
         """The engine knows all of them before it is assigned partitions of any."""
-        for served in list(self._served)[self._numbered :]:
+        fresh = list(self._served)[self._numbered :]
+        for served in fresh:
             names = served.names
             engine.add_topic(names.front, names.delays, names.ready, names.dead_letter)
-            self._numbered += 1
-            self._serve(engine, {served.topic})
             self._reporter.serving(served.topic)
+        self._numbered += len(fresh)
+        self._serve(engine, {served.topic for served in fresh})
 
     def _serve(self, engine: Engine, changed: Collection[str]) -> None:
         """Tell the engine what the registry and Kafka say of these."""

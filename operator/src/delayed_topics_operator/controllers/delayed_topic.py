@@ -23,11 +23,11 @@ from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.gateways.status import write_status
 from delayed_topics_operator.installation import connection_of, serves
-from delayed_topics_operator.observation import KafkaView, Observation, PodSettings, Subject, Unusable, Usable, Wanted
+from delayed_topics_operator.observation import KafkaView, Observation, Subject, Unusable, Usable, Wanted
 from delayed_topics_operator.observe.children import PodCounts, children
 from delayed_topics_operator.observe.kafka import kafka_view
 from delayed_topics_operator.observe.load import Loads
-from delayed_topics_operator.observe.pods import pods_and_warnings
+from delayed_topics_operator.observe.pods import pod_settings, pods_and_warnings
 from delayed_topics_operator.plan import Action, Plan
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile import reconcile
@@ -52,8 +52,6 @@ UNLOOKED_SECONDS = 5.0
 """Whoever waits for the look at a connection is woken after it; this is for the case that it never comes."""
 UNDONE_SECONDS = 5.0
 """Until something that somebody else undid at once is done again."""
-SECRET_AGE = 0.8
-"""Of the resync interval: each resync looks at the Secret, the passes between don't."""
 
 
 class DelayedTopics:
@@ -190,9 +188,11 @@ class DelayedTopics:
         warnings: tuple[Manifest, ...] = ()
         # A namespace that is being deleted takes its objects, and the operator's rights on them, along by itself.
         if allowed and not (about.namespace_terminating and home == key.namespace):
-            age = SECRET_AGE * self._settings.resync_seconds
+            resync_seconds = self._settings.resync_seconds
             try:
-                live = dict(await children(self._kube, self._store, home=home, name=name, secret_age_seconds=age))
+                live = dict(
+                    await children(self._kube, self._store, home=home, name=name, resync_seconds=resync_seconds)
+                )
                 workers = live.get(("StatefulSet", name))
                 expected = _expected(workers, asked)
                 if workers is not None and not about.deleting and not all_ready(workers, expected):
@@ -217,14 +217,7 @@ class DelayedTopics:
             wanted=asked,
             connection=state,
             kafka=kafka,
-            pods=PodSettings(
-                image=self._settings.worker_image,
-                image_pull_policy=self._settings.image_pull_policy,
-                labels=self._settings.pod_labels,
-                annotations=self._settings.pod_annotations,
-                home=home,
-                allowed=allowed,
-            ),
+            pods=pod_settings(self._settings, home=home, allowed=allowed),
             children=live,
             may_roll=self._executor.may_roll(home, name),
             audits=self._scheduled_audits(about),

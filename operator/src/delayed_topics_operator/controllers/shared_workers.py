@@ -12,9 +12,9 @@ from delayed_topics_operator.errors import KubeRefused
 from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
-from delayed_topics_operator.observation import PodSettings, Shared
+from delayed_topics_operator.observation import Shared
 from delayed_topics_operator.observe.children import children
-from delayed_topics_operator.observe.pods import pods_and_warnings
+from delayed_topics_operator.observe.pods import pod_settings, pods_and_warnings
 from delayed_topics_operator.plan import Action, Said
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.failures import reason_of
@@ -24,9 +24,6 @@ from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest, Store
 from delayed_topics_operator.translate import status_of
 from delayed_topics_operator.worker_sets import selector, shared_labels, shared_name, shared_worker_set
-
-SECRET_AGE = 0.8
-"""Of the resync interval: each resync looks at the Secret, the passes between don't."""
 
 
 class SharedWorkersOf:
@@ -62,8 +59,8 @@ class SharedWorkersOf:
     async def _reconciled(self, key: Key, raw: Manifest, asked: SharedWorkers | None, link: KafkaLink) -> Shared | None:
         """Raises KubeError, NotYet, KafkaDoorError."""
         home, name = self._settings.home(key.kind, key.namespace), shared_name(key)
-        age = SECRET_AGE * self._settings.resync_seconds
-        live = await children(self._kube, self._store, home=home, name=name, secret_age_seconds=age)
+        resync_seconds = self._settings.resync_seconds
+        live = await children(self._kube, self._store, home=home, name=name, resync_seconds=resync_seconds)
         if asked is None:
             gone = {at: found for at, found in live.items() if ours(found, shared_labels(key))}
             if gone and not self._serve_any(key, await link.registry()):
@@ -81,14 +78,7 @@ class SharedWorkersOf:
             uid=raw["metadata"]["uid"],
             group=self._group(key),
             asked=asked,
-            pods=PodSettings(
-                image=self._settings.worker_image,
-                image_pull_policy=self._settings.image_pull_policy,
-                labels=self._settings.pod_labels,
-                annotations=self._settings.pod_annotations,
-                home=home,
-                allowed=True,
-            ),
+            pods=pod_settings(self._settings, home=home, allowed=True),
             files=link.connection.to_files(),
         )
         actions, shared = plan(

@@ -9,6 +9,10 @@ WATCHED = ("ConfigMap", "Service", "PodDisruptionBudget", "StatefulSet")
 """Kinds that are listed in the namespaces of workers. Secrets can't be: RBAC has no list of some only, so they are got by name."""
 
 
+SECRET_AGE = 0.8
+"""Of the interval between two resyncs."""
+
+
 def child_names(name: str) -> tuple[tuple[str, str], ...]:
     """Kind and name of everything that is made around the StatefulSet `name`, in the order in which it is removed."""
     return (
@@ -27,11 +31,11 @@ def base_name(kind: str, child: str) -> str:
 
 
 async def children(
-    kube: Kube, store: Store, *, home: str, name: str, secret_age_seconds: float
+    kube: Kube, store: Store, *, home: str, name: str, resync_seconds: float
 ) -> Mapping[tuple[str, str], Manifest]:
-    """By kind and name. The Secret is asked for when it was last seen longer ago than that. Raises KubeError."""
+    """By kind and name. Each resync asks for the Secret, the passes between don't. Raises KubeError."""
     secret = f"{name}-connection"
-    if store.age_seconds("Secret", home, secret) > secret_age_seconds:
+    if store.age_seconds("Secret", home, secret) > SECRET_AGE * resync_seconds:
         await refresh(kube, store, "Secret", home, secret)
     found = {(kind, child): store.get(kind, home, child) for kind, child in child_names(name)}
     return {key: manifest for key, manifest in found.items() if manifest is not None}

@@ -1,8 +1,22 @@
-"""Pods that do not run yet, and what Kubernetes tells of them."""
+"""What all worker pods have, and of those that do not run yet what Kubernetes tells."""
 
 from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.observation import PodSettings
 from delayed_topics_operator.pods import silent
+from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest
+
+
+def pod_settings(settings: Settings, *, home: str, allowed: bool) -> PodSettings:
+    """Of workers in namespace `home`. `allowed`: the operator has rights there."""
+    return PodSettings(
+        image=settings.worker_image,
+        image_pull_policy=settings.image_pull_policy,
+        labels=settings.pod_labels,
+        annotations=settings.pod_annotations,
+        home=home,
+        allowed=allowed,
+    )
 
 
 async def pods_and_warnings(

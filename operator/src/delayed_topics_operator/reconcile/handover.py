@@ -103,11 +103,8 @@ def _position(found: CommittedOffset | None) -> Position:
 
 def _arrived(handover: Handover, found: Mapping[TopicPartitionKey, CommittedOffset | None]) -> bool:
     """Whether the group has committed that much, everywhere."""
-    return all(
-        further(_position(found.get((topic, partition))), position) == _position(found.get((topic, partition)))
-        for topic, positions in handover.positions.items()
-        for partition, position in enumerate(positions)
-    )
+    places = ((t, p, position) for t, positions in handover.positions.items() for p, position in enumerate(positions))
+    return all(further(own := _position(found.get((t, p))), position) == own for t, p, position in places)
 
 
 def _are_ready(o: Observation) -> bool:
