@@ -22,6 +22,7 @@ def test_every_rebalance_of_the_classic_protocol_is_told_once_with_what_moved(wo
     assert second.terminate() == 0
     first.kill()
     wait_until(lambda: set(owners_now(orders).values()) == {"orders-2"}, what="one worker has everything")
+    wait_until(lambda: told(orders)[-1].reason == "WorkerLost", what="it tells that the other is gone")
     wait_until(lambda: all(r.ended_at_ms for r in told(orders)), what="all of it is served")
 
     found = told(orders)
