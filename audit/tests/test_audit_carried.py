@@ -124,7 +124,7 @@ def with_a_row_twice(spark: SparkSession, table: Path) -> None:
 
 
 def with_other_offsets(_spark: SparkSession, table: Path) -> None:
-    rewritten(table / "covers.json", lambda said: said.replace('"version": 1', '"version":  1'))
+    rewritten(table / "covers.json", lambda said: said.replace('"version": ', '"version":  '))
 
 
 def with_a_block_that_went_into_the_offsets(spark: SparkSession, table: Path) -> None:

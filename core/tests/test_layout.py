@@ -1,7 +1,19 @@
 """The layout: every row of the design's table, and what holds over any sequence of edits."""
 
+from dataclasses import replace
+
 import pytest
-from delayed_topics_core.layout import Layout, LayoutSpec, evolve, format_ranges, initial, parse_ranges, surplus
+from delayed_topics_core.layout import (
+    Layout,
+    LayoutSpec,
+    evolve,
+    format_ranges,
+    initial,
+    ladder,
+    most_hops,
+    parse_ranges,
+    surplus,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,8 +76,38 @@ def test_more_partitions_are_appended_to_the_main_kind() -> None:
     assert grown.ranges() == [(0, "main", "0-2,4-5"), (10, "delay", "3")]
 
 
+@pytest.mark.parametrize(
+    ("max_seconds", "base", "delays"),
+    [(1, 2, (1,)), (8, 2, (1, 2, 4, 8)), (15, 2, (1, 2, 4, 8)), (100, 10, (1, 10, 100)), (59, 60, (1,))],
+)
+def test_a_ladder_has_the_powers_of_its_base(max_seconds: int, base: int, delays: tuple[int, ...]) -> None:
+    assert ladder(max_seconds=max_seconds, base=base) == delays
+
+
+def test_a_ladder_comes_on_top_of_the_partitions_that_were_asked_for_and_shares_those_of_equal_delays() -> None:
+    spec = LayoutSpec(delay_seconds=(0, 4), partitions=4, lanes_per_delay=2, ladder_seconds=(1, 2, 4))
+    layout = initial(spec)
+    assert layout.ranges() == [(0, "main", "0-1"), (4, "delay", "2-3"), (1, "ladder", "4-5"), (2, "ladder", "6-7")]
+    assert surplus(layout, spec) == 0
+    without = evolve(layout, replace(spec, ladder_seconds=()))
+    assert [role for _, role, _ in without.ranges()] == ["main", "delay", "retired", "retired"]
+    assert evolve(without, spec).kinds == layout.kinds
+
+
+@given(st.integers(2, 12), st.integers(1, 5000), st.integers(0, 100_000))
+def test_no_due_time_takes_more_hops_than_is_said(base: int, max_seconds: int, ahead_seconds: int) -> None:
+    delays = ladder(max_seconds=max_seconds, base=base)
+    hops, remaining = 0, ahead_seconds
+    while remaining:
+        hops, remaining = hops + 1, remaining - max(delay for delay in delays if delay <= remaining)
+    assert hops <= most_hops(delays, max_delay_seconds=ahead_seconds)
+    within = base * delays[-1] - 1
+    assert most_hops(delays, max_delay_seconds=within) == (base - 1) * len(delays)
+
+
 specs = st.builds(
     LayoutSpec,
+    ladder_seconds=st.sampled_from([(), (), ladder(max_seconds=16, base=2), ladder(max_seconds=30, base=5)]),
     delay_seconds=st.lists(st.integers(0, 30), min_size=1, max_size=8).map(tuple),
     partitions=st.integers(1, 40),
     lanes_per_delay=st.integers(1, 4),

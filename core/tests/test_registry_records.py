@@ -6,6 +6,7 @@ import sys
 import pytest
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.carried import Carried
+from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.errors import IllegalTopicName, UnreadableRecord
 from delayed_topics_core.events import Event
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
@@ -13,7 +14,6 @@ from delayed_topics_core.names import MAX_FRONT_NAME_LENGTH, TopicNames, check_t
 from delayed_topics_core.registry import (
     AuditedRecord,
     Claim,
-    DelayList,
     LayoutRecord,
     Owner,
     RegistryRecord,

@@ -187,3 +187,15 @@ def test_a_line_of_the_reader() -> None:
     assert found.place == (1, 7)
     assert (found.log_append, found.key, found.value) == (True, "null", "ab12:3")
     assert found.own == {"dt-root": "f:1:2:x", "dt-error": "a b", "dt-id": ""}
+
+
+def test_a_due_time_of_a_records_own_is_held_against_that_and_has_no_order() -> None:
+    front, _, ready, _ = clean()
+    at = next(i for i, c in enumerate(front) if c.own["faults-expect"] == "ready:1000")
+    root = f"f:{front[at].partition}:{front[at].offset}:F"
+    front[at] = copy(front[at].partition, front[at].offset, front[at].at_ms, faults_expect=f"at:{T0 + 1500}")
+    out = next(i for i, c in enumerate(ready) if c.own["dt-root"] == root)
+    for at_ms, early, late in ((T0 + 1499, 1, 0), (T0 + 1500, 0, 0), (T0 + 6501, 0, 1)):
+        ready[out] = ready[out]._replace(at_ms=at_ms, offset=9999)
+        found = verdict(front=front, ready=ready)
+        assert (found.early, found.late, found.out_of_order) == (early, late, 0)

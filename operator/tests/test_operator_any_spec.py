@@ -50,6 +50,10 @@ SPECS = st.fixed_dictionaries(
     optional={
         "partitions": st.integers(1, 40),
         "lanesPerDelay": st.integers(1, 5),
+        "ladder": st.fixed_dictionaries(
+            {}, optional={"maxSeconds": st.integers(1, 2_592_000), "base": st.integers(2, 60)}
+        ),
+        "maxDelaySeconds": st.integers(1, 315_360_000),
         "frontPartitions": st.integers(1, 20),
         "replicationFactor": st.integers(1, 5),
         "retryCap": st.integers(0, 1000),

@@ -272,14 +272,13 @@ class Policy:
         cls,
         *,
         delay_seconds: Sequence[int],
+        ladder_seconds: Sequence[int],
         partition_delays: Sequence[int],
         retry_cap: int,
         ready_partitions: int,
+        max_delay_seconds: int,
     ) -> Policy:
-        """`delay_seconds`: the delay list; `partition_delays`: in seconds, by partition of the delays topic.
-
-        Raises ValueError if the list is empty or has a delay without a partition.
-        """
+        """As of a `LayoutRecord`. Raises ValueError if the delay list is empty, or a delay has no partition."""
 
 @final
 class Record:

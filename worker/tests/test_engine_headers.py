@@ -255,15 +255,20 @@ def check(case: Case) -> None:
 def check_wait(case: Case, wait: engine.Wait) -> None:
     delay_seconds = case.delay_seconds
     appended_at_ms = case.now_ms if case.appended_at_ms is None else case.appended_at_ms
+    asked_ms = next((int(value or b"") for name, value in case.headers or () if name == "dt-deliver-at"), None)
     assert 0 <= wait.ready_partition < case.setting.ready_partitions
     if delay_seconds is None:
         assert wait.root == case.root
         assert wait.turn_at_ms == wait.due_at_ms
-        in_list = {appended_at_ms + 1000 * delay for delay in case.setting.layout.delay_seconds}
-        assert wait.due_at_ms in in_list, "a record of the front topic is due a delay of the list after its append time"
+        listed = {appended_at_ms + 1000 * delay for delay in case.setting.layout.delay_seconds}
+        due_at_ms = listed if asked_ms is None else {max(asked_ms, appended_at_ms)}
+        assert wait.due_at_ms in due_at_ms, "a front record is due when it asks, or after a delay of the list"
         assert wait.due_at_ms < case.now_ms + 1000 or wait.due_at_ms == appended_at_ms
     elif wait.root == case.root:
-        assert wait.due_at_ms == wait.turn_at_ms == appended_at_ms + 1000 * delay_seconds
+        served_at_ms = appended_at_ms + 1000 * delay_seconds
+        assert wait.due_at_ms == (served_at_ms if asked_ms is None else max(asked_ms, appended_at_ms))
+        assert wait.turn_at_ms in (wait.due_at_ms, served_at_ms)
+        assert wait.turn_at_ms <= served_at_ms + 999
     else:
         assert wait.turn_at_ms in (wait.due_at_ms, appended_at_ms + 1000 * delay_seconds)
         assert wait.turn_at_ms <= appended_at_ms + 1000 * delay_seconds + 999
@@ -294,7 +299,7 @@ def check_copy(case: Case, copy: engine.Copy, *, now_ms: int) -> None:
         case "delays":
             layout = case.setting.layout
             assert copy.partition == layout.partition_for(layout.partition_delays[copy.partition], root.partition)
-            assert layout.partition_delays[copy.partition] in set(layout.delay_seconds) - {0}
+            assert layout.partition_delays[copy.partition] in {*layout.delay_seconds, *layout.ladder_seconds} - {0}
             assert copy.due_at_ms is not None
             assert copy.due_at_ms > now_ms
             check_hop_is_believed(case, copy, attempt=attempt)

@@ -1,15 +1,16 @@
 """Where the engine sends a record: by its attempt, its level, the time that remains, and the cap."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
 
 import delayed_topics_engine as engine
 import pytest
 from delayed_topics_core.headers import Header, Root
-from delayed_topics_core.layout import LayoutSpec, evolve, initial
+from delayed_topics_core.layout import LayoutSpec, evolve, initial, ladder, most_hops
 from delayed_topics_core.partitioner import partition_for_key
 from delayed_topics_core_testing import copies
-from delayed_topics_worker_testing.engine_records import NOW_MS, TOPIC_ID, Case, Setting
+from delayed_topics_worker_testing.engine_records import MAX_DELAY_SECONDS, NOW_MS, TOPIC_ID, Case, Setting
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,12 +67,101 @@ def test_an_attempt_above_the_cap_is_a_dead_letter_and_one_at_the_cap_is_not() -
     assert (b"dt-error", b"attempt 4 is above the retry cap of 3") in above.headers
 
 
-@pytest.mark.parametrize(
-    ("header", "reason"),
-    [(("dt-deliver-at", b"5"), "DeliverAtUnsupported"), (("dt-target", b"elsewhere"), "TargetUnsupported")],
-)
-def test_what_is_not_supported_yet_is_a_dead_letter_with_that_reason(header: Header, reason: str) -> None:
-    assert copied(with_headers(FRONT, header), "dead-letter").reason == reason
+def test_what_is_not_supported_yet_is_a_dead_letter_with_that_reason() -> None:
+    assert copied(with_headers(FRONT, ("dt-target", b"elsewhere")), "dead-letter").reason == "TargetUnsupported"
+
+
+def deliver_at(at_ms: int) -> Header:
+    return ("dt-deliver-at", b"%d" % at_ms)
+
+
+def with_ladder(*, max_seconds: int, base: int) -> Setting:
+    spec = LayoutSpec(delay_seconds=(0, 3), partitions=4, ladder_seconds=ladder(max_seconds=max_seconds, base=base))
+    return Setting(initial(spec), retry_cap=3, ready_partitions=9)
+
+
+LADDER = replace(FRONT, setting=with_ladder(max_seconds=64, base=2))
+
+
+def test_a_due_time_without_a_ladder_is_a_dead_letter_that_keeps_it() -> None:
+    for at_ms in (5, NOW_MS + 10_000):
+        dead = copied(with_headers(FRONT, deliver_at(at_ms)), "dead-letter")
+        assert dead.reason == "NoLadder"
+        assert (b"dt-deliver-at", b"%d" % at_ms) in dead.headers
+
+
+def test_a_due_time_that_is_too_far_ahead_is_a_dead_letter() -> None:
+    furthest_ms = NOW_MS + MAX_DELAY_SECONDS * 1000
+    copied(with_headers(LADDER, deliver_at(furthest_ms)), "delays")
+    for at_ms in (furthest_ms + 1, 2**63 - 1):
+        dead = copied(with_headers(LADDER, deliver_at(at_ms)), "dead-letter")
+        assert dead.reason == "MaxDelayExceeded"
+        assert (b"dt-error", b"dt-deliver-at must be at most 3600 s ahead, it is %d" % at_ms) in dead.headers
+
+
+def test_a_due_time_in_the_past_is_now_and_one_within_a_second_is_waited_out_in_memory() -> None:
+    for at_ms, due_at_ms in ((0, NOW_MS), (NOW_MS - 1, NOW_MS), (NOW_MS + 999, NOW_MS + 999)):
+        assert waits(with_headers(LADDER, deliver_at(at_ms))).due_at_ms == due_at_ms
+
+
+def test_a_due_time_decides_before_a_level_and_an_attempt() -> None:
+    said = (deliver_at(NOW_MS + 500), ("dt-delay-level", b"2"), ("dt-attempt", b"2"))
+    assert waits(with_headers(LADDER, *said)).due_at_ms == NOW_MS + 500
+
+
+def test_a_due_time_is_reached_by_the_longest_delay_that_fits_of_list_and_ladder() -> None:
+    delays = LADDER.setting.layout.partition_delays
+    for remaining_ms, delay in ((1_000, 1), (3_999, 3), (4_000, 4), (63_999, 32), (1_000_000, 64)):
+        assert delays[copied(with_headers(LADDER, deliver_at(NOW_MS + remaining_ms)), "delays").partition] == delay
+
+
+def test_a_direct_write_may_have_a_due_time() -> None:
+    direct = replace(LADDER, door="d", partition=LADDER.setting.layout.partition_delays.index(4))
+    sooner, later = (waits(with_headers(direct, deliver_at(NOW_MS + ms))) for ms in (2_000, 50_000))
+    assert (sooner.due_at_ms, sooner.turn_at_ms) == (NOW_MS + 2_000, NOW_MS + 2_000)
+    assert (later.due_at_ms, later.turn_at_ms) == (NOW_MS + 50_000, NOW_MS + 4_000)
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """When a record came out, after how many hops, and how long the last of them took."""
+
+    at_ms: int
+    hops: int
+    last_hop_ms: int
+
+
+def sent_on(case: Case, hops_take_ms: Iterator[int]) -> Arrival:
+    """What a worker does with a record, time and again, until it is due; time is simulated."""
+    now_ms, hops, took_ms = case.now_ms, 0, 0
+    while True:
+        record, policy = case.record(), case.setting.policy
+        found = engine.decide(record, policy, now_ms)
+        while isinstance(found, engine.Wait):
+            now_ms = max(now_ms, found.turn_at_ms)
+            found = engine.take_turn(record, found, policy, now_ms)
+        if found.target == "ready":
+            return Arrival(now_ms, hops, took_ms)
+        assert found.target == "delays", found.reason
+        hops, took_ms = hops + 1, next(hops_take_ms)
+        now_ms += took_ms
+        headers = [(name.decode(), value) for name, value in found.headers]
+        case = replace(case, door="d", partition=found.partition, appended_at_ms=now_ms, headers=headers)
+
+
+@given(st.integers(2, 60), st.integers(1, 4_000), st.integers(-10, MAX_DELAY_SECONDS * 1000), st.randoms())
+def test_a_record_gets_to_any_due_time_never_early_and_late_by_no_more_than_its_last_hop_took(
+    base: int, max_seconds: int, ahead_ms: int, random: Random
+) -> None:
+    case = replace(FRONT, setting=with_ladder(max_seconds=max_seconds, base=base))
+    hops_take_ms = iter(lambda: random.randrange(101), None)
+
+    arrival = sent_on(with_headers(case, deliver_at(NOW_MS + ahead_ms)), hops_take_ms)
+
+    due_at_ms = NOW_MS + max(0, ahead_ms)
+    assert due_at_ms <= arrival.at_ms <= due_at_ms + arrival.last_hop_ms
+    delays = tuple(sorted({3, *case.setting.layout.ladder_seconds}))
+    assert arrival.hops <= most_hops(delays, max_delay_seconds=max(0, ahead_ms) // 1000)
 
 
 @pytest.mark.parametrize(
@@ -184,4 +274,11 @@ def test_what_is_not_due_is_not_released() -> None:
 @pytest.mark.parametrize(("delays", "partitions"), [([], [0]), ([0, 5], [0])])
 def test_a_layout_that_has_no_partition_for_a_delay_is_refused(delays: list[int], partitions: list[int]) -> None:
     with pytest.raises(ValueError, match="must have"):
-        engine.Policy(delay_seconds=delays, partition_delays=partitions, retry_cap=0, ready_partitions=1)
+        engine.Policy(
+            delay_seconds=delays,
+            ladder_seconds=(),
+            partition_delays=partitions,
+            retry_cap=0,
+            ready_partitions=1,
+            max_delay_seconds=0,
+        )

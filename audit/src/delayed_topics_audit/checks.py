@@ -27,9 +27,9 @@ def accounts(places: DataFrame) -> DataFrame:
     )
 
 
-def totals(places: DataFrame, *, longest_delay_ms: int) -> DataFrame:
+def totals(places: DataFrame, *, longest_wait_ms: int) -> DataFrame:
     """One row: how many have each flaw, copies beyond the first, what can't be judged, and how far the records reach."""
-    root_ms = sf.when(has(facts.HOP), sf.least("appended_ms", sf.col("due_ms") - longest_delay_ms)).otherwise(
+    root_ms = sf.when(has(facts.HOP), sf.least("appended_ms", sf.col("due_ms") - longest_wait_ms)).otherwise(
         sf.col("appended_ms")
     )
     ended = (sf.col("judged_ends") > 0) & ~has(facts.AGAIN)

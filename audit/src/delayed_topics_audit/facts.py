@@ -7,7 +7,7 @@ place     what it is about (see place)
 bits      what it says, see below
 at        where it says so: the place of the row itself
 at_ms     append time of the row
-due_ms    of a hop and of an end: when it was promised to be due
+due_ms    of a hop and of an end: when it was promised to be due; of another record: the due time that it asks for
 attempt   of a record: the attempt that its own headers make it; of an end: the one that it says
 level     of a record: its `dt-delay-level`
 link      of a record and of an outcome: the root; of an end: its origin
@@ -78,7 +78,10 @@ def of_front(rows: DataFrame, bounds: Bounds) -> DataFrame:
 
 def parse_front(rows: DataFrame, bounds: Bounds) -> DataFrame:
     texts = headers.texts(bounds.sampled(rows, _at(FRONT)), *_OF_RECORD).withColumn("reason", refusals.of_client())
-    return texts.select(*_itself(FRONT), *_as_record(), "reason", _content("f", bounds.front_id).alias("content"))
+    content = _content("f", bounds.front_id).alias("content")
+    return texts.select(
+        *_itself(FRONT), *_as_record(), "reason", content, headers.number(own.DELIVER_AT).alias("due_ms")
+    )
 
 
 def front_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
@@ -88,6 +91,7 @@ def front_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
         place="at",
         bits=bits,
         at_ms=at_ms,
+        due_ms="due_ms",
         attempt="attempt",
         level="level",
         link="at",
@@ -122,7 +126,8 @@ def parse_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
         sf.when(~sf.col("hop"), _content("d", bounds.delays_id)).alias("content"),
         "hop",
         "reason",
-        *(sf.when(sf.col("hop"), sf.col(name)).alias(name) for name in ("due_ms", "root", "origin")),
+        sf.when(sf.col("hop"), sf.col("due_ms")).otherwise(headers.number(own.DELIVER_AT)).alias("due_ms"),
+        *(sf.when(sf.col("hop"), sf.col(name)).alias(name) for name in ("root", "origin")),
     )
 
 

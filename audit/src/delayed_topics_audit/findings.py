@@ -54,8 +54,7 @@ def count(
     events = told.causes
     partitions = [_partition(row.asDict()) for row in checks.accounts(places).collect()]
     say(f"{sum(p.produced for p in partitions):,} records accounted for")
-    longest_ms = 1000 * max(window.partition_delays)
-    totals = checks.totals(places, longest_delay_ms=longest_ms).collect()[0].asDict()
+    totals = checks.totals(places, longest_wait_ms=1000 * window.longest_wait_seconds).collect()[0].asDict()
     say(", ".join(f"{totals[flaw]:,} {flaw}" for flaw in FLAWS if totals[flaw]) or "no record has a flaw")
     breaks = checks.disorder(places).persist(StorageLevel.MEMORY_AND_DISK)
     disordered = breaks.count()

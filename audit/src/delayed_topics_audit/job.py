@@ -226,6 +226,7 @@ def promise_of(window: AuditWindow) -> Promise:
                 retry_cap=declared.retry_cap,
                 from_ms=declared.from_ms,
                 until_ms=following.from_ms if following else None,
+                max_delay_ms=None if declared.max_delay_seconds is None else declared.max_delay_seconds * 1000,
             )
             for declared, following in zip_longest(window.delay_lists, window.delay_lists[1:])
         ],

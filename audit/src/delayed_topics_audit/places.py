@@ -5,7 +5,7 @@ need not move them again. The columns of a place:
 
 place, bits            all facts' bits together; see facts
 appended_ms, due_ms    of the record: the broker's time, and when it is due
-delay_ms               that it had to wait; null if its root was not read, and of a hop
+delay_ms               that it had to wait; null if its root was not read, of a hop, and of a record that asks for a due time
 attempt, chain         of the record
 ends, judged_ends      how often the attempt that began here ended; how often of these in this window
 extra                  of these, and of what hopped again, how many there are beyond the first
@@ -61,12 +61,14 @@ CLOCKS_MS: Final = 600_000
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """A delay list and a retry cap, and from when until when they were declared; None: they still are."""
+    """A delay list and a retry cap, and from when until when they were declared; None: they still are. `max_delay_ms`: how far ahead
+    a due time might lie; None: there was no ladder."""
 
     list_ms: Sequence[int]
     retry_cap: int
     from_ms: int
     until_ms: int | None
+    max_delay_ms: int | None = None
 
     def applied(self) -> Column:
         """To a record that came in before they were gone, and came out after they were there."""
@@ -141,7 +143,7 @@ def _gathered() -> tuple[Column, ...]:
     return (
         sf.bit_or("bits").alias("bits"),
         sf.max(of(record, "at_ms")).alias("appended_ms"),
-        sf.max(of(record, "due_ms")).alias("hop_due_ms"),
+        sf.max(of(record, "due_ms")).alias("said_due_ms"),
         sf.max(of(record, "attempt")).alias("attempt"),
         sf.max("level").alias("level"),
         sf.max(of(record, "link")).alias("record_root"),
@@ -188,7 +190,7 @@ def _delay(promise: Promise) -> Column:
             front = sf.when(unknown, _least_fulfilling(sorted(set(promise.partition_delays_ms)))).otherwise(front)
     else:
         front = _least_fulfilling(sorted(set(promise.partition_delays_ms)))
-    return sf.when(has(facts.ROOT) & ~has(facts.HOP), sf.coalesce(direct, front))
+    return sf.when(has(facts.ROOT) & sf.col("said_due_ms").isNull(), sf.coalesce(direct, front))
 
 
 def _entry(list_ms: Sequence[int]) -> Column:
@@ -227,9 +229,25 @@ def _without_reason(said: str, promise: Promise) -> Column:
         sf.when(refusals.one_of(said, [DeadLetterReason.TOO_LARGE]), ~has(facts.LARGE))
         .when(refusals.one_of(said, [DeadLetterReason.RETRY_CAP_EXCEEDED]), allowed)
         .when(refusals.one_of(said, [DeadLetterReason.HEADER_UNREADABLE]), ~refused & ~has(facts.GARBLED))
+        .when(refusals.one_of(said, [DeadLetterReason.NO_LADDER]), ~_asks_too_much(promise, ladder=False))
+        .when(refusals.one_of(said, [DeadLetterReason.MAX_DELAY_EXCEEDED]), ~_asks_too_much(promise, ladder=True))
         .otherwise(~refused)
     )
     return sf.col(said).isNotNull() & wrong
+
+
+def _asks_too_much(promise: Promise, *, ladder: bool) -> Column:
+    """A due time where there was no ladder, or with a `ladder` one that was too far ahead, by anything that was declared at its time."""
+    asks = sf.col("said_due_ms").isNotNull() & sf.col("record_reason").isNull()
+    if not promise.lists or promise.lists[0].from_ms > 0:
+        return asks  # what was declared then is not known
+    ahead_ms = sf.col("said_due_ms") - sf.col("appended_ms")
+    refused = [
+        declared.applied() & (ahead_ms > declared.max_delay_ms if declared.max_delay_ms is not None else sf.lit(True))
+        for declared in promise.lists
+        if ladder is (declared.max_delay_ms is not None)
+    ]
+    return asks & headers.true(reduce(Column.__or__, refused, sf.lit(False)))
 
 
 def _cap(promise: Promise, choose: Callable[..., Column]) -> Column:
@@ -249,7 +267,10 @@ def _least_fulfilling(kinds_ms: Sequence[int]) -> Column:
 @cache
 def _due() -> Column:
     """What the release itself says is believed only where its root can't be seen."""
-    own_due = sf.when(has(facts.HOP), sf.col("hop_due_ms")).otherwise(sf.col("appended_ms") + sf.col("delay_ms"))
+    asked = sf.when(sf.col("said_due_ms").isNotNull(), sf.greatest("said_due_ms", "appended_ms"))
+    own_due = sf.when(has(facts.HOP), sf.col("said_due_ms")).otherwise(
+        sf.coalesce(asked, sf.col("appended_ms") + sf.col("delay_ms"))
+    )
     return sf.coalesce(own_due, "least_due_ms")
 
 

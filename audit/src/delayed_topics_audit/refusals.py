@@ -57,12 +57,8 @@ def told() -> Column:
 @cache
 def of_client() -> Column:
     """Of a record of the front topic, or of one that a client wrote into the delays topic; null: it is not refused. The retry cap
-    is looked at elsewhere: what it was is not in the record."""
-    refused = (
-        _unreadable()
-        .when(headers.there(own.DELIVER_AT), number(DeadLetterReason.DELIVER_AT_UNSUPPORTED))
-        .when(headers.there(own.TARGET), number(DeadLetterReason.TARGET_UNSUPPORTED))
-    )
+    and the ladder are looked at elsewhere: what they were is not in the record."""
+    refused = _unreadable().when(headers.there(own.TARGET), number(DeadLetterReason.TARGET_UNSUPPORTED))
     # most records have none, and are not looked at any further
     return sf.when(sf.arrays_overlap("keys", sf.array(*map(sf.lit, CLIENTS))), refused)
 

@@ -11,13 +11,13 @@ from itertools import count
 from typing import Final, cast
 
 from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.headers import Header
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import (
     AuditedRecord,
     Claim,
-    DelayList,
     LayoutRecord,
     Owner,
     RegistryState,

@@ -29,7 +29,7 @@ MUTATIONS: Final = (
 """Of records that were released. Of the others a dead letter is changed, two get another reason, and what is pending becomes overdue."""
 REASONS: Final = (
     DeadLetterReason.HEADER_TWICE, DeadLetterReason.HEADER_UNREADABLE, DeadLetterReason.HEADERS_TOO_LARGE,
-    DeadLetterReason.DELIVER_AT_UNSUPPORTED, DeadLetterReason.TARGET_UNSUPPORTED, DeadLetterReason.REJECTED,
+    DeadLetterReason.NO_LADDER, DeadLetterReason.MAX_DELAY_EXCEEDED, DeadLetterReason.TARGET_UNSUPPORTED, DeadLetterReason.REJECTED,
 )  # fmt: skip
 OVERDUE_MS: Final = 1_000_000_000
 """Longer than a window is, and than any delay."""

@@ -154,7 +154,7 @@ def flaws(window: Window) -> dict[str, list[str]]:
 
 
 def totals(window: Window) -> dict[str, Any]:
-    found: dict[str, Any] = checks.totals(window.places, longest_delay_ms=60_000).collect()[0].asDict()
+    found: dict[str, Any] = checks.totals(window.places, longest_wait_ms=60_000).collect()[0].asDict()
     return found
 
 

@@ -78,12 +78,33 @@ def status(properties: dict[str, Any], topic: str) -> None:
     _print_status(found)
 
 
+class _Moment(click.ParamType[int]):
+    name = "time"
+
+    def __init__(self, *, ahead: bool = False) -> None:
+        self._ahead = ahead
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_moment(value, now_ms=int(time.time() * 1000), ahead=self._ahead)
+        except ValueError as e:
+            self.fail(str(e), param, ctx)
+
+
 @main.command()
 @click.argument("topic")
 @click.argument("values", nargs=-1, metavar="[VALUE]…")
 @click.option("--key", help="The key of each record.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; may be given many times.")
 @click.option("--delay-level", type=click.IntRange(min=1), help="The entry of the delay list to wait, from 1.")
+@click.option(
+    "--deliver-at",
+    "deliver_at_ms",
+    type=_Moment(ahead=True),
+    help="When it is due, as 2026-11-25T04:00:00Z, or in how long, as 2h, instead of a delay. Needs spec.ladder.",
+)
 @click.option("--id", "record_id", help="An identity that stays with the record over all attempts.")
 @click.pass_obj
 @_one_line
@@ -94,6 +115,7 @@ def send(
     key: str | None,
     headers: tuple[str, ...],
     delay_level: int | None,
+    deliver_at_ms: int | None,
     record_id: str | None,
 ) -> None:
     """Send each VALUE to TOPIC; without any, each line of the standard input."""
@@ -104,7 +126,14 @@ def send(
         for value in values or lines:
             encoded_key = key.encode() if key is not None else None
             try:
-                delayed.send(value.encode(), key=encoded_key, headers=parsed, delay_level=delay_level, id=record_id)
+                delayed.send(
+                    value.encode(),
+                    key=encoded_key,
+                    headers=parsed,
+                    delay_level=delay_level,
+                    deliver_at_ms=deliver_at_ms,
+                    id=record_id,
+                )
             except ValueError as e:
                 raise click.UsageError(str(e)) from e
             sent += 1
@@ -134,18 +163,6 @@ def consume(properties: dict[str, Any], topic: str, group: str, count: int | Non
     with DelayedTopic.connect(_reachable(properties), topic) as delayed:
         consumer = delayed.consumer(group, show)
         consumer.run_until_signal()
-
-
-class _Moment(click.ParamType[int]):
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_moment(value, now_ms=int(time.time() * 1000))
-        except ValueError as e:
-            self.fail(str(e), param, ctx)
 
 
 @main.command()

@@ -4,24 +4,27 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-_AGO: Final = re.compile(r"(\d{1,6})([smhd])")
+_SPAN: Final = re.compile(r"(\d{1,6})([smhd])")
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-def parse_moment(text: str, *, now_ms: int) -> int:
-    """Milliseconds since the epoch, from `2026-11-25T04:00:00Z`, or from how long ago it was: `90s`, `30m`, `2h`, `7d`.
+def parse_moment(text: str, *, now_ms: int, ahead: bool = False) -> int:
+    """Milliseconds since the epoch, from `2026-11-25T04:00:00Z`, or from how long ago it was: `90s`, `30m`, `2h`, `7d`. `ahead`: from
+    how long it is until then.
 
     Raises ValueError.
     """
-    if (ago := _AGO.fullmatch(text)) is not None:
-        return now_ms - int(ago[1]) * _UNIT_MS[ago[2]]
+    if (span := _SPAN.fullmatch(text)) is not None:
+        span_ms = int(span[1]) * _UNIT_MS[span[2]]
+        return now_ms + span_ms if ahead else now_ms - span_ms
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise ValueError(
-            f"{text!r} is no time: write it as 2026-11-25T04:00:00Z, with its time zone, or how long ago it was, as 90s, 30m, 2h or 7d"
+            f"{text!r} is no time: write it as 2026-11-25T04:00:00Z, with its time zone, "
+            f"or how long {'it is until then' if ahead else 'ago it was'}, as 90s, 30m, 2h or 7d"
         )
     return int(moment.timestamp() * 1000)
 

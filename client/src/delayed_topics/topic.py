@@ -11,7 +11,16 @@ from types import FrameType
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from delayed_topics_core.headers import CREATED_AT, DELAY_LEVEL, ID, MAX_ID_BYTES, MAX_NUMBER, OWN_HEADERS, Header
+from delayed_topics_core.headers import (
+    CREATED_AT,
+    DELAY_LEVEL,
+    DELIVER_AT,
+    ID,
+    MAX_ID_BYTES,
+    MAX_NUMBER,
+    OWN_HEADERS,
+    Header,
+)
 from delayed_topics_core.names import REGISTRY_TOPIC, TopicNames
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_kafka.closing import Closing
@@ -112,26 +121,33 @@ class DelayedTopic(Closing):
         key: bytes | None = None,
         headers: Iterable[Header] = (),
         delay_level: int | None = None,
+        deliver_at_ms: int | None = None,
         id: str | None = None,  # noqa: A002  the header's name
         created_at_ms: int | None = None,
     ) -> None:
         """To the front topic, without waiting: `flush` waits, and says what failed.
 
         delay_level   the 1-based entry of the delay list that the record waits; above the last: the last; without: the first
+        deliver_at_ms when it is due, in milliseconds since the epoch, instead of a delay; in the past: at once
         id            stays with the record over all attempts; the worker gives it one if you don't
         created_at_ms when it was made, for whoever handles it to read; stays over all attempts, too
 
-        Raises ValueError for headers that are not yours to give, SendFailed for a record that no broker would take.
+        Raises ValueError for headers that are not yours to give, and for a due time where the DelayedTopic has no ladder or that is
+        further ahead than it allows; SendFailed for a record that no broker would take.
         """
         if time.monotonic() > self._followed_at + FOLLOW_SECONDS:
             self._follow()
         all_headers = _foreign(headers)
         if delay_level is not None:
             all_headers.append((DELAY_LEVEL, b"%d" % _level(delay_level)))
+        if deliver_at_ms is not None:
+            if delay_level is not None:
+                raise ValueError("delay_level and deliver_at_ms can't be given together: a record has one due time")
+            all_headers.append((DELIVER_AT, b"%d" % self._due_time(deliver_at_ms)))
         if id is not None:
             all_headers.append((ID, _id(id)))
         if created_at_ms is not None:
-            all_headers.append((CREATED_AT, b"%d" % _time(created_at_ms)))
+            all_headers.append((CREATED_AT, b"%d" % _time("created_at_ms", created_at_ms)))
         while True:
             try:
                 self._producer.produce(self._names.front, value, key, headers=[*all_headers])
@@ -205,6 +221,21 @@ class DelayedTopic(Closing):
             call(timeout_seconds)
         except RAISED as e:
             self._ended = kafka_error(e)
+
+    def _due_time(self, deliver_at_ms: int) -> int:
+        """By the clock of this machine the worker may find it too far ahead all the same."""
+        layout = self._layout
+        if not layout.layout.ladder_seconds:
+            raise ValueError(
+                f"{layout.topic} has no due times of its records' own: set spec.ladder of its DelayedTopic"
+            )
+        ahead_seconds = (_time("deliver_at_ms", deliver_at_ms) - time.time() * 1000) / 1000
+        if ahead_seconds > layout.max_delay_seconds:
+            raise ValueError(
+                f"deliver_at_ms must be at most {layout.max_delay_seconds} s ahead (spec.maxDelaySeconds), "
+                f"it is {ahead_seconds:.0f} s ahead"
+            )
+        return deliver_at_ms
 
     def _undelivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
@@ -280,10 +311,10 @@ def _level(delay_level: int) -> int:
     return delay_level
 
 
-def _time(created_at_ms: int) -> int:
-    if not 0 <= created_at_ms <= MAX_NUMBER:
-        raise ValueError(f"created_at_ms must be milliseconds since the epoch, it is {created_at_ms}")
-    return created_at_ms
+def _time(name: str, at_ms: int) -> int:
+    if not 0 <= at_ms <= MAX_NUMBER:
+        raise ValueError(f"{name} must be milliseconds since the epoch, it is {at_ms}")
+    return at_ms
 
 
 def _id(text: str) -> bytes:

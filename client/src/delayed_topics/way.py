@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from delayed_topics_core.commit_metadata import decode_metadata
 from delayed_topics_core.errors import DelayedTopicsError
-from delayed_topics_core.headers import ATTEMPT, DELAY_LEVEL, DUE_AT, ID, ORIGIN, ROOT, Root, origin
+from delayed_topics_core.headers import ATTEMPT, DELAY_LEVEL, DELIVER_AT, DUE_AT, ID, ORIGIN, ROOT, Root, origin
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_kafka.admin import KafkaAdmin
@@ -246,6 +246,9 @@ class Ways:
     def _due_at_ms(self, source: Found) -> int:
         """Of a record in front or delays: what it says, or what the layout of now makes of it."""
         said, layout = number_in(source.own.get(DUE_AT)), self._layout.layout
+        asked = number_in(source.own.get(DELIVER_AT))
+        if asked is not None and said is None:
+            return max(asked, source.at_ms)
         if source.topic == self._names.delays:
             return said or source.at_ms + layout.partition_delays[source.partition] * 1000
         level, attempt = number_in(source.own.get(DELAY_LEVEL)), number_in(source.own.get(ATTEMPT)) or 0

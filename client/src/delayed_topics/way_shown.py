@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from delayed_topics_core.headers import ATTEMPT, DELAY_LEVEL, DUE_AT, ERROR, GROUP, ID, REASON, ROOT
+from delayed_topics_core.headers import ATTEMPT, DELAY_LEVEL, DELIVER_AT, DUE_AT, ERROR, GROUP, ID, REASON, ROOT
 from delayed_topics_core.names import TopicNames
 
 from delayed_topics.moments import shown_moment
@@ -91,6 +91,8 @@ def _said(record: Found, what: str, *, comes_in: bool) -> Iterator[str]:
         yield f"{late_ms} ms after its due time" if late_ms >= 0 else f"{-late_ms} ms before its due time"
     if what == "came in" and DELAY_LEVEL in own:
         yield f"delay level {shown(own[DELAY_LEVEL])}"
+    if what == "came in" and (asked_ms := number_in(own.get(DELIVER_AT))) is not None:
+        yield f"to be delivered at {shown_moment(asked_ms)}"
     if comes_in and GROUP in own:
         yield f"retry of group {shown(own[GROUP])}"
     if what == "dead-lettered" and REASON in own:

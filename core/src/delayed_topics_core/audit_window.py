@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from delayed_topics_core.carried import Carried, decode_carried
+from delayed_topics_core.delay_list import DelayList, decode_list
 from delayed_topics_core.errors import UnreadableRecord
-from delayed_topics_core.registry import DelayList, decode_list
 
 Offsets = Mapping[str, tuple[int, ...]]
 """By topic name, then by partition."""
@@ -64,6 +64,11 @@ class AuditWindow:
     sample_one_in: int = 1
     carries: bool = False
     carried: Carried | None = None
+
+    @property
+    def longest_wait_seconds(self) -> int:
+        """That a record may have from its first append to its due time."""
+        return max(*self.partition_delays, *(declared.max_delay_seconds or 0 for declared in self.delay_lists), 0)
 
     @property
     def offsets(self) -> int:

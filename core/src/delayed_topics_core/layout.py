@@ -5,11 +5,11 @@ tables are only appended to, so no record that waits changes its meaning and no 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal
 
-Role = Literal["main", "delay", "retired"]
+Role = Literal["main", "delay", "ladder", "retired"]
 
 MAX_RANGED: Final = 100_000
 """Partitions of one kind; Kafka copes with no more in one topic."""
@@ -17,11 +17,13 @@ MAX_RANGED: Final = 100_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayoutSpec:
-    """What a manifest asks for. Delays in seconds, in list order; `partitions` is the wanted total of the delays topic."""
+    """What a manifest asks for. Delays in seconds, in list order; `partitions` is the wanted total of the delays topic, without those
+    of the ladder. `ladder_seconds`: see `ladder`; empty: there is none."""
 
     delay_seconds: tuple[int, ...]
     partitions: int
     lanes_per_delay: int = 1
+    ladder_seconds: tuple[int, ...] = ()
 
     @property
     def kinds(self) -> tuple[int, ...]:
@@ -32,10 +34,19 @@ class LayoutSpec:
     def main_partitions(self) -> int:
         return max(1, self.partitions - self.lanes_per_delay * (len(self.kinds) - 1))
 
+    @property
+    def ladder_partitions(self) -> int:
+        """Those that only the ladder needs."""
+        return self.lanes_per_delay * len(self._only_of_ladder)
+
     def wanted(self) -> dict[int, int]:
-        """Delay in seconds → wanted number of partitions, in list order."""
+        """Delay in seconds → wanted number of partitions, in list order; then those of the ladder."""
         first, *further = self.kinds
-        return {first: self.main_partitions, **dict.fromkeys(further, self.lanes_per_delay)}
+        return {first: self.main_partitions, **dict.fromkeys((*further, *self._only_of_ladder), self.lanes_per_delay)}
+
+    @property
+    def _only_of_ladder(self) -> tuple[int, ...]:
+        return tuple(delay for delay in self.ladder_seconds if delay not in self.delay_seconds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,11 +59,13 @@ class Kind:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """The table at one generation. `delay_seconds` is the delay list; `kinds` also has those that left the list (retired)."""
+    """The table at one generation. `delay_seconds` is the delay list, `ladder_seconds` the ladder (see `ladder`); `kinds` also has
+    those that left both (retired)."""
 
     generation: int
     delay_seconds: tuple[int, ...]
     kinds: tuple[Kind, ...]
+    ladder_seconds: tuple[int, ...] = ()
 
     @cached_property
     def partition_delays(self) -> tuple[int, ...]:
@@ -91,13 +104,33 @@ class Layout:
         return lanes[front_partition % len(lanes)]
 
     def role(self, kind: Kind) -> Role:
-        if kind.delay_seconds not in self.in_list:
-            return "retired"
-        return "main" if kind is self.main else "delay"
+        if kind.delay_seconds in self.in_list:
+            return "main" if kind is self.main else "delay"
+        return "ladder" if kind.delay_seconds in self.ladder_seconds else "retired"
 
     def ranges(self) -> list[tuple[int, Role, str]]:
         """(delay in seconds, role, partitions as ranges such as "0-8,12"), for people."""
         return [(kind.delay_seconds, self.role(kind), format_ranges(kind.partitions)) for kind in self.kinds]
+
+
+def ladder(*, max_seconds: int, base: int) -> tuple[int, ...]:
+    """The delays by which a record gets to any due time: 1, base, base² … seconds, up to `max_seconds`.
+
+    From each a record goes on by the longest one that fits what remains; less than a second is waited out in memory.
+    """
+    delays = [1]
+    while delays[-1] * base <= max_seconds:
+        delays.append(delays[-1] * base)
+    return tuple(delays)
+
+
+def most_hops(ladder_seconds: tuple[int, ...], *, max_delay_seconds: int) -> int:
+    """How often a record is copied at most until it is due. The longest delay is taken as often as it fits, each shorter one as
+    often as it fits into what the next longer one leaves."""
+    hops, remaining = 0, max_delay_seconds
+    for delay in reversed(ladder_seconds):
+        hops, remaining = hops + remaining // delay, delay - 1
+    return hops
 
 
 def initial(spec: LayoutSpec) -> Layout:
@@ -108,13 +141,12 @@ def initial(spec: LayoutSpec) -> Layout:
 def evolve(previous: Layout, spec: LayoutSpec) -> Layout:
     """The next table: what `spec` wants beyond `previous` is appended, nothing is taken away; `previous` itself if nothing is new."""
     following = _append(previous, spec)
-    unchanged = following.kinds == previous.kinds and following.delay_seconds == previous.delay_seconds
-    return previous if unchanged else following
+    return previous if replace(following, generation=previous.generation) == previous else following
 
 
 def surplus(layout: Layout, spec: LayoutSpec) -> int:
-    """Partitions that the topic has beyond `spec.partitions`: clamped to one main partition, counts lowered, or kinds retired."""
-    return max(0, layout.partition_count - spec.partitions)
+    """Partitions that the topic has beyond those asked for: clamped to one main partition, counts lowered, or kinds retired."""
+    return max(0, layout.partition_count - spec.partitions - spec.ladder_partitions)
 
 
 def _append(previous: Layout, spec: LayoutSpec) -> Layout:
@@ -126,7 +158,12 @@ def _append(previous: Layout, spec: LayoutSpec) -> Layout:
         partitions[delay_seconds] = (*have, *range(end, end + missing))
         end += missing
     kinds = tuple(Kind(delay_seconds=d, partitions=p) for d, p in partitions.items())
-    return Layout(generation=previous.generation + 1, delay_seconds=spec.delay_seconds, kinds=kinds)
+    return Layout(
+        generation=previous.generation + 1,
+        delay_seconds=spec.delay_seconds,
+        kinds=kinds,
+        ladder_seconds=spec.ladder_seconds,
+    )
 
 
 def format_ranges(numbers: Iterable[int]) -> str:

@@ -15,7 +15,8 @@ class DeadLetterReason(StrEnum):
     HEADER_TWICE = "HeaderTwice"
     HEADER_UNREADABLE = "HeaderUnreadable"
     HEADERS_TOO_LARGE = "HeadersTooLarge"
-    DELIVER_AT_UNSUPPORTED = "DeliverAtUnsupported"
+    NO_LADDER = "NoLadder"
+    MAX_DELAY_EXCEEDED = "MaxDelayExceeded"
     TARGET_UNSUPPORTED = "TargetUnsupported"
     TOO_LARGE = "TooLarge"
 

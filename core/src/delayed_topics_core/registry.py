@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from delayed_topics_core.carried import Carried, decode_carried
+from delayed_topics_core.delay_list import DelayList, decode_list
 from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.handover import Handover, decode_handover
 from delayed_topics_core.layout import Kind, Layout, format_ranges, parse_ranges
@@ -65,19 +66,11 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DelayList:
-    """A delay list and a retry cap, and from when on they were declared, by the operator's clock. 0: from the begin."""
-
-    delay_seconds: tuple[int, ...]
-    retry_cap: int
-    from_ms: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class LayoutRecord:
     """What workers and clients follow. `state`: nobody writes into partitions of a layout that isn't serving.
 
     `highest_retry_cap`, `least_ready_partitions`: that there ever were, for audits of records that were released under them.
+    `max_delay_seconds`: how far ahead a due time may lie, where the layout has a ladder.
     `lists`: all delay lists and caps that there were, the present one last; what was before the first is not noted.
     `exactly_once_from_ms`: since when all workers keep that guarantee, by the operator's clock; None: they don't, or it is not
     noted.
@@ -101,6 +94,7 @@ class LayoutRecord:
     exactly_once_from_ms: int | None = None
     lists: tuple[DelayList, ...] = ()
     workers: int | None = None
+    max_delay_seconds: int = 0
 
     @property
     def key(self) -> str:
@@ -304,6 +298,7 @@ def encode(record: RegistryRecord) -> bytes:
                 "owner": str(record.owner),
                 "generation": record.layout.generation,
                 "delay_seconds": list(record.layout.delay_seconds),
+                "ladder_seconds": list(record.layout.ladder_seconds),
                 "kinds": [
                     {"delay_seconds": k.delay_seconds, "partitions": format_ranges(k.partitions)}
                     for k in record.layout.kinds
@@ -369,11 +364,6 @@ def decode(key: str, value: bytes) -> RegistryRecord:
         raise UnreadableRecord(f"registry record {key!r} doesn't parse: {e!r}") from e
 
 
-def decode_list(body: Mapping[str, Any]) -> DelayList:
-    """Raises KeyError, TypeError."""
-    return DelayList(delay_seconds=tuple(body["delay_seconds"]), retry_cap=body["retry_cap"], from_ms=body["from_ms"])
-
-
 def _decode_layout(body: Mapping[str, Any]) -> LayoutRecord:
     kinds = tuple(
         Kind(delay_seconds=k["delay_seconds"], partitions=parse_ranges(k["partitions"])) for k in body["kinds"]
@@ -382,7 +372,12 @@ def _decode_layout(body: Mapping[str, Any]) -> LayoutRecord:
         topic=body["topic"],
         owner=Owner.parse(body["owner"]),
         state=body["state"],
-        layout=Layout(generation=body["generation"], delay_seconds=tuple(body["delay_seconds"]), kinds=kinds),
+        layout=Layout(
+            generation=body["generation"],
+            delay_seconds=tuple(body["delay_seconds"]),
+            kinds=kinds,
+            ladder_seconds=tuple(body.get("ladder_seconds", ())),
+        ),
         retry_cap=body["retry_cap"],
         front_partitions=body["front_partitions"],
         ready_partitions=body["ready_partitions"],
@@ -395,4 +390,5 @@ def _decode_layout(body: Mapping[str, Any]) -> LayoutRecord:
         exactly_once_from_ms=body.get("exactly_once_from_ms"),
         lists=tuple(decode_list(entry) for entry in body.get("lists", ())),
         workers=body.get("workers"),
+        max_delay_seconds=body.get("max_delay_seconds", 0),
     )

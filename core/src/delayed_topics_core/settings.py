@@ -67,7 +67,7 @@ def topic_settings(
 ) -> dict[str, str]:
     """Topic configuration of one of the four topics, as Kafka spells it.
 
-    `delay_seconds` has every kind of the layout, retired ones included.
+    `delay_seconds` has every kind of the layout, retired ones included, and how far ahead a due time may lie.
     """
     retention_seconds = least_retention_seconds(delay_seconds) + outage_budget_seconds
     if role == "dead-letter":

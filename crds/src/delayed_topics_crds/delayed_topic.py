@@ -77,6 +77,15 @@ class ConnectionRef(Spec):
     """Its name."""
 
 
+class Ladder(Spec):
+    """The delays by which records get to due times of their own: 1 s, `base`, `base`², and so on."""
+
+    max_seconds: Annotated[int, Limits(1, MAX_DELAY_SECONDS, "seconds (30 days)")] = 65_536
+    """The longest of them is at most as long, in seconds; 18 hours unless set. A record that is due later takes the longest one again."""
+    base: Annotated[int, Limits(2, 60, "times")] = 2
+    """How many times as long as the one before each delay is: the more, the fewer partitions, and the more copies on the way."""
+
+
 class DeadLetter(Spec):
     """The dead-letter topic, `<topic>.dead`."""
 
@@ -211,6 +220,11 @@ class DelayedTopicSpec(Spec):
     less. With 1 or 2 a record counts as written when one broker has it: the condition `DurabilityReduced` says so."""
     retry_cap: Annotated[int, Limits(0, 1000, "retries")] = 5
     """How often a record may be retried; what fails once more goes to the dead-letter topic."""
+    ladder: Ladder | None = None
+    """Has records come out at due times of their own, to the second or better, in the header `dt-deliver-at`. Adds partitions to
+    `<topic>.delays`, `lanesPerDelay` for each delay of the ladder. Not set: such records go to the dead-letter topic."""
+    max_delay_seconds: Annotated[int, Limits(1, 315_360_000, "seconds (10 years)")] = MAX_DELAY_SECONDS
+    """How far ahead a due time may lie, in seconds; 30 days unless set. Records that ask for more go to the dead-letter topic."""
     dead_letter: DeadLetter = DeadLetter()
     """The dead-letter topic."""
     outage_budget_seconds: Annotated[int, Limits(60, 31_536_000, "seconds (365 days)")] = 604_800

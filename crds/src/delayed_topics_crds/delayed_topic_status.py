@@ -12,7 +12,7 @@ MAX_RECENT = 10
 
 GroupState = Literal["Stable", "Rebalancing", "Empty", "Unknown"]
 LayoutState = Literal["planned", "serving", "retired"]
-RangeRole = Literal["main", "delay", "retired"]
+RangeRole = Literal["main", "delay", "ladder", "retired"]
 TopicRole = Literal["front", "delays", "ready", "dead-letter"]
 
 
@@ -24,7 +24,17 @@ class LayoutRange(Status):
     partitions: str
     """The partitions, as `0-8,12`."""
     role: RangeRole
-    """`main` is the first delay, `delay` a further one, `retired` one that left the list and is served to its end."""
+    """`main` is the first delay, `delay` a further one, `ladder` one that due times are reached by, `retired` one that left the list
+    and is served to its end."""
+
+
+class LadderStatus(Status):
+    """What due times cost: how often a record is copied until it is due. The copy into the ready topic comes on top."""
+
+    average_hops: int
+    """On average, for due times that are spread evenly over the longest delay of the ladder."""
+    max_hops: int
+    """At most, for a due time that is as far ahead as `spec.maxDelaySeconds` allows."""
 
 
 class LayoutStatus(Status):
@@ -36,6 +46,8 @@ class LayoutStatus(Status):
     """`planned` until Kafka has the partitions, then `serving`."""
     ranges: tuple[LayoutRange, ...] = ()
     """The partitions, delay by delay."""
+    ladder: LadderStatus | None = None
+    """What due times cost; unset without `spec.ladder`."""
 
 
 class TopicStatus(Status):

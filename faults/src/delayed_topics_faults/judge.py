@@ -91,9 +91,20 @@ class _Source(NamedTuple):
 
     @property
     def delay_ms(self) -> int | None:
-        """None: a dead letter is expected."""
+        """After its append time. None: a dead letter is expected."""
         kind, _, text = self.expect.partition(":")
-        return int(text) if kind == "ready" else None
+        match kind:
+            case "ready":
+                return int(text)
+            case "at":
+                return max(0, int(text) - self.copy.at_ms)
+            case _:
+                return None
+
+    @property
+    def listed_delay_ms(self) -> int | None:
+        """None: no order is promised, since it has no delay of the list, or a dead letter is expected."""
+        return self.delay_ms if self.expect.startswith("ready:") else None
 
     def decided(self, *, came_out: bool) -> "_Source":
         """Of one that may also be too large, what is expected is what happened."""
@@ -230,7 +241,7 @@ def _judge_order(
     last: dict[tuple[str, int, int, int], tuple[str, Copy]] = {}
     for root, source in sources.items():
         copies = ready.get(root)
-        if not copies or source.delay_ms is None:
+        if not copies or source.listed_delay_ms is None:
             continue
         first = min(copies, key=lambda copy: (copy.at_ms, copy.offset))
         other_way_at_ms = _other_way_at_ms(source, first, hops.get(root, []), terms)
@@ -240,7 +251,7 @@ def _judge_order(
                 verdict.out_of_order += 1
                 verdict.fail("O", f"{root} ({source.expect}) was read in time and took another way than its delay's")
             continue
-        line = (source.door, source.copy.partition, source.delay_ms, first.partition)
+        line = (source.door, source.copy.partition, source.listed_delay_ms, first.partition)
         root_before, before = last.get(line, (root, first))
         if before.offset > first.offset:
             verdict.out_of_order += 1

@@ -29,6 +29,10 @@ from delayed_topics_faults.reader import Reader
 
 TICK_SECONDS: Final = 0.01
 SETTLE_SECONDS: Final = 60.0
+DUE_TIMES: Final = 0.1
+"""So many records of a topic with a ladder have a due time of their own, instead of a level."""
+MOST_AHEAD_MS: Final = 4000
+"""So far ahead."""
 LATE_MS: Final = 5000
 """Promise T: so late may a record be once the fault is over."""
 
@@ -69,10 +73,15 @@ class Load(Closing):
 
     def _produce(self, number: int) -> None:
         rng, record = self._rng, self._orders.record
-        level = rng.choice(self._levels)
-        headers: list[Header] = [("x-n", b"%d" % number), expect_ready(record.layout.delay_for_level(level))]
-        if level != 1 or rng.random() < 0.5:
-            headers.append(("dt-delay-level", b"%d" % level))
+        headers: list[Header] = [("x-n", b"%d" % number)]
+        if record.layout.ladder_seconds and rng.random() < DUE_TIMES:
+            at_ms = now_ms() + rng.randint(-500, MOST_AHEAD_MS)
+            headers += [(EXPECT, b"at:%d" % at_ms), ("dt-deliver-at", b"%d" % at_ms)]
+        else:
+            level = rng.choice(self._levels)
+            headers.append(expect_ready(record.layout.delay_for_level(level)))
+            if level != 1 or rng.random() < 0.5:
+                headers.append(("dt-delay-level", b"%d" % level))
         if rng.random() < 0.1:
             headers.append(("dt-id", b"id-%d" % number))
         key = b"%d" % number if rng.random() < 0.7 else None

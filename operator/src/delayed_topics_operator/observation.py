@@ -39,6 +39,7 @@ class Wanted:
     names: TopicNames
     layout: LayoutSpec
     retry_cap: int
+    max_delay_seconds: int
     front_partitions: int
     replication_factor: int | None
     dead_letter_retention_seconds: int

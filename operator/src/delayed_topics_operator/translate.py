@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from cronsim import CronSim, CronSimError
 from delayed_topics_core.errors import IllegalTopicName
-from delayed_topics_core.layout import LayoutSpec
+from delayed_topics_core.layout import LayoutSpec, ladder
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import Owner
 from delayed_topics_crds import DelayedTopic
@@ -64,12 +64,16 @@ def wanted(resource: DelayedTopic) -> Wanted:
         _check_schedule(spec.audit.schedule)
     workers = spec.workers or Workers()
     layout = LayoutSpec(
-        delay_seconds=spec.delay_seconds, partitions=spec.partitions, lanes_per_delay=spec.lanes_per_delay
+        delay_seconds=spec.delay_seconds,
+        partitions=spec.partitions,
+        lanes_per_delay=spec.lanes_per_delay,
+        ladder_seconds=ladder(max_seconds=spec.ladder.max_seconds, base=spec.ladder.base) if spec.ladder else (),
     )
     return Wanted(
         names=names,
         layout=layout,
         retry_cap=spec.retry_cap,
+        max_delay_seconds=spec.max_delay_seconds,
         front_partitions=spec.front_partitions or layout.main_partitions,
         replication_factor=spec.replication_factor,
         dead_letter_retention_seconds=spec.dead_letter.retention_seconds,

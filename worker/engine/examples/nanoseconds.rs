@@ -59,9 +59,9 @@ struct Bench {
 impl Bench {
     fn new(delay_seconds: &[u32], partition_delays: &[u32]) -> Self {
         let rounds = std::env::args().nth(1).map_or(ROUNDS, |rounds| rounds.parse().expect("a number of rounds"));
-        let layout = Layout::new(delay_seconds, partition_delays).expect("a layout");
+        let layout = Layout::new(delay_seconds, &[], partition_delays).expect("a layout");
         let ready_partitions = NonZeroU32::new(8).expect("not 0");
-        let policy = Policy { layout, retry_cap: 5, ready_partitions };
+        let policy = Policy { layout, retry_cap: 5, max_delay_seconds: 0, ready_partitions };
         Bench { rounds, policy, copies: CopyHeaders::default(), encoded: Encoded::default() }
     }
 

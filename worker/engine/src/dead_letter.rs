@@ -49,8 +49,15 @@ pub enum Cause<'a> {
     Unreadable(UnreadableHeader<'a>),
     /// The headers can't be read at all.
     NameUnreadable,
-    /// Exact due times are not there yet.
-    DeliverAt,
+    /// It asks for a due time, and there is no ladder.
+    NoLadder,
+    /// It asks for a due time that is too far ahead.
+    MaxDelay {
+        /// What it asks for, in milliseconds since the epoch.
+        deliver_at_ms: i64,
+        /// How far ahead of its append time that may be.
+        max_delay_seconds: u32,
+    },
     /// Other ready topics are not there yet.
     Target,
     /// It has been tried too often.
@@ -72,7 +79,8 @@ impl Cause<'_> {
             Cause::Unreadable(UnreadableHeader::Twice(_)) => "HeaderTwice",
             Cause::Unreadable(UnreadableHeader::TooLarge(_)) => "HeadersTooLarge",
             Cause::Unreadable(_) | Cause::NameUnreadable => "HeaderUnreadable",
-            Cause::DeliverAt => "DeliverAtUnsupported",
+            Cause::NoLadder => "NoLadder",
+            Cause::MaxDelay { .. } => "MaxDelayExceeded",
             Cause::Target => "TargetUnsupported",
             Cause::RetryCap { .. } => "RetryCapExceeded",
             Cause::TooLarge(_) => "TooLarge",
@@ -85,7 +93,13 @@ impl Display for Cause<'_> {
         match *self {
             Cause::Unreadable(unreadable) => unreadable.fmt(f),
             Cause::NameUnreadable => f.write_str("a header key is not UTF-8; the headers are left out"),
-            Cause::DeliverAt => write!(f, "{} is not supported by this version", Own::DeliverAt.name()),
+            Cause::NoLadder => {
+                write!(f, "{} must come to a DelayedTopic with spec.ladder, this one has none", Own::DeliverAt.name())
+            }
+            Cause::MaxDelay { deliver_at_ms, max_delay_seconds } => {
+                let name = Own::DeliverAt.name();
+                write!(f, "{name} must be at most {max_delay_seconds} s ahead, it is {deliver_at_ms}")
+            }
             Cause::Target => write!(f, "{} is not supported by this version", Own::Target.name()),
             Cause::RetryCap { attempt, retry_cap } => {
                 write!(f, "attempt {attempt} is above the retry cap of {retry_cap}")

@@ -36,8 +36,9 @@ pub struct Layout {
     kinds: Vec<Kind>,
     /// The delay list, as indexes into `kinds`.
     list: Vec<usize>,
-    /// The delays of the list above 0, ascending and each once, as indexes into `kinds`.
+    /// The delays of list and ladder above 0, ascending and each once, as indexes into `kinds`.
     waits: Vec<usize>,
+    has_ladder: bool,
     partition_delays: Vec<u32>,
 }
 
@@ -46,7 +47,7 @@ pub struct Layout {
 pub enum LayoutError {
     /// The delay list is empty.
     NoDelays,
-    /// A delay of the list, in seconds, has no partition.
+    /// A delay of list or ladder, in seconds, has no partition.
     NoPartition(u32),
 }
 
@@ -62,12 +63,12 @@ impl Display for LayoutError {
 impl std::error::Error for LayoutError {}
 
 impl Layout {
-    /// The table. `delay_seconds`: the delay list; `partition_delays`: the delay in seconds of each partition of the delays
-    /// topic.
+    /// The table. `delay_seconds`: the delay list; `ladder_seconds`: the delays that due times are reached by, none if they
+    /// are not served; `partition_delays`: the delay in seconds of each partition of the delays topic.
     ///
     /// # Errors
-    /// The list is empty, or has a delay without a partition.
-    pub fn new(delay_seconds: &[u32], partition_delays: &[u32]) -> Result<Self, LayoutError> {
+    /// The list is empty, or a delay has no partition.
+    pub fn new(delay_seconds: &[u32], ladder_seconds: &[u32], partition_delays: &[u32]) -> Result<Self, LayoutError> {
         let mut kinds: Vec<Kind> = Vec::new();
         for (partition, &delay_seconds) in (0..).zip(partition_delays) {
             match kinds.iter_mut().find(|kind| kind.delay_seconds == delay_seconds) {
@@ -75,16 +76,19 @@ impl Layout {
                 None => kinds.push(Kind { delay_seconds, partitions: vec![partition] }),
             }
         }
-        let place = |delay: &u32| kinds.iter().position(|k| k.delay_seconds == *delay).ok_or(*delay);
-        let list: Vec<usize> =
-            delay_seconds.iter().map(place).collect::<Result<_, _>>().map_err(LayoutError::NoPartition)?;
+        let places = |delays: &[u32]| -> Result<Vec<usize>, LayoutError> {
+            let place = |delay: &u32| kinds.iter().position(|k| k.delay_seconds == *delay).ok_or(*delay);
+            delays.iter().map(place).collect::<Result<_, _>>().map_err(LayoutError::NoPartition)
+        };
+        let (list, ladder) = (places(delay_seconds)?, places(ladder_seconds)?);
         if list.is_empty() {
             return Err(LayoutError::NoDelays);
         }
-        let mut waits: Vec<usize> = list.iter().copied().filter(|kind| kinds[*kind].delay_seconds > 0).collect();
+        let mut waits = [&list[..], &ladder[..]].concat();
+        waits.retain(|kind| kinds[*kind].delay_seconds > 0);
         waits.sort_unstable_by_key(|kind| kinds[*kind].delay_seconds);
         waits.dedup();
-        Ok(Layout { kinds, list, waits, partition_delays: partition_delays.to_vec() })
+        Ok(Layout { has_ladder: !ladder.is_empty(), kinds, list, waits, partition_delays: partition_delays.to_vec() })
     }
 
     /// The delay, in seconds, that a partition of the delays topic stands for; `None`: there is no such partition yet.
@@ -106,8 +110,14 @@ impl Layout {
         &self.kinds[self.list[entry.min(self.list.len() - 1)]]
     }
 
-    /// The longest delay of the list, above 0, that is over within `remaining_ms`; if none is, the shortest. `None`: the
-    /// list has none above 0.
+    /// Whether a record may have a due time of its own.
+    #[must_use]
+    pub fn has_ladder(&self) -> bool {
+        self.has_ladder
+    }
+
+    /// The longest delay of list and ladder, above 0, that is over within `remaining_ms`; if none is, the shortest. `None`:
+    /// there is none above 0.
     #[must_use]
     pub fn longest_within(&self, remaining_ms: i64) -> Option<&Kind> {
         let fitting = self.waits.partition_point(|kind| self.kinds[*kind].delay_ms() <= remaining_ms);
@@ -121,7 +131,7 @@ mod tests {
 
     #[test]
     fn lanes_levels_and_attempts() {
-        let layout = Layout::new(&[0, 60, 5, 60], &[0, 0, 60, 5, 60, 10]).unwrap();
+        let layout = Layout::new(&[0, 60, 5, 60], &[], &[0, 0, 60, 5, 60, 10]).unwrap();
         let delays: Vec<u32> = (0..6).map(|attempt| layout.for_attempt(attempt).delay_seconds()).collect();
         assert_eq!(delays, [0, 60, 5, 60, 60, 60]);
         assert_eq!(layout.for_level(1).delay_seconds(), 0);
@@ -133,15 +143,19 @@ mod tests {
 
     #[test]
     fn a_late_record_gets_the_longest_that_fits() {
-        let layout = Layout::new(&[0, 60, 5], &[0, 60, 5, 10]).unwrap();
+        let layout = Layout::new(&[0, 60, 5], &[], &[0, 60, 5, 10]).unwrap();
         let within = |remaining_ms| layout.longest_within(remaining_ms).map(Kind::delay_seconds);
         assert_eq!([4_999, 5_000, 59_999, 60_000, i64::MAX].map(within), [5, 5, 5, 60, 60].map(Some));
-        assert_eq!(Layout::new(&[0], &[0]).unwrap().longest_within(10), None);
+        assert_eq!(Layout::new(&[0], &[], &[0]).unwrap().longest_within(10), None);
+        let ladder = Layout::new(&[0, 60], &[1, 4, 16], &[0, 60, 1, 4, 16]).unwrap();
+        let within = |remaining_ms| ladder.longest_within(remaining_ms).map(Kind::delay_seconds);
+        assert_eq!([1_000, 15_999, 59_999, i64::MAX].map(within), [1, 4, 16, 60].map(Some));
     }
 
     #[test]
     fn what_is_no_table_is_refused() {
-        assert_eq!(Layout::new(&[], &[0]), Err(LayoutError::NoDelays));
-        assert_eq!(Layout::new(&[0, 5], &[0]), Err(LayoutError::NoPartition(5)));
+        assert_eq!(Layout::new(&[], &[], &[0]), Err(LayoutError::NoDelays));
+        assert_eq!(Layout::new(&[0, 5], &[], &[0]), Err(LayoutError::NoPartition(5)));
+        assert_eq!(Layout::new(&[0], &[1, 2], &[0, 1]), Err(LayoutError::NoPartition(2)));
     }
 }

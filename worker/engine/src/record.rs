@@ -14,6 +14,8 @@ pub struct Policy {
     pub layout: Layout,
     /// The last attempt that is made.
     pub retry_cap: u32,
+    /// How far ahead of its append time a record may ask to be due.
+    pub max_delay_seconds: u32,
     /// Partitions of the ready topic.
     pub ready_partitions: NonZeroU32,
 }

@@ -114,10 +114,15 @@ pub fn decide<'a, H: Headers<'a>>(record: &Record<'a, H>, policy: &Policy, now: 
     match record.side {
         Side::Front => decide_front(own, root, appended_at_ms, policy, now),
         Side::Delays { delay_seconds } => {
-            let served_at_ms = appended_at_ms.saturating_add(i64::from(delay_seconds) * 1000);
-            decide_delays(own, root, served_at_ms, record, policy)
+            decide_delays(own, root, appended_at_ms, i64::from(delay_seconds) * 1000, record, policy)
         }
     }
+}
+
+/// When a client's record is due: at the time that it asks for, or after a delay that begins when it was appended.
+fn due_at_ms(own: &OwnHeaders<'_>, appended_at_ms: i64, delay_ms: i64) -> i64 {
+    let asked_ms = own.deliver_at_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+    asked_ms.map_or(appended_at_ms.saturating_add(delay_ms), |ms| ms.max(appended_at_ms))
 }
 
 /// A record of a front partition. Due now, or within a second: it waits; otherwise it hops.
@@ -128,13 +133,14 @@ fn decide_front<'a>(
     policy: &Policy,
     now: LowerBoundMs,
 ) -> Decision<'a> {
-    if let Some(cause) = refused(&own, policy.retry_cap) {
+    if let Some(cause) = refused(&own, appended_at_ms, policy) {
         return Decision::DeadLetter(DeadLetter { own, root, cause });
     }
     let layout = &policy.layout;
-    let asked = own.delay_level.map_or_else(|| layout.for_attempt(own.attempt), |level| layout.for_level(level));
-    let due_at_ms = appended_at_ms.saturating_add(asked.delay_ms());
-    if let Some(kind) = next_kind(layout, Some(asked), due_at_ms.saturating_sub(now.0)) {
+    let listed = own.delay_level.map_or_else(|| layout.for_attempt(own.attempt), |level| layout.for_level(level));
+    let due_at_ms = due_at_ms(&own, appended_at_ms, listed.delay_ms());
+    let own_kind = own.deliver_at_ms.is_none().then_some(listed);
+    if let Some(kind) = next_kind(layout, own_kind, due_at_ms.saturating_sub(now.0)) {
         return Decision::Hop(Hop { own, root, due_at_ms, partition: kind.lane(root.partition) });
     }
     let ready_partition = root.partition % policy.ready_partitions;
@@ -146,29 +152,27 @@ fn decide_front<'a>(
 fn decide_delays<'a, H: Headers<'a>>(
     own: OwnHeaders<'a>,
     root: Place<'a>,
-    served_at_ms: i64,
+    appended_at_ms: i64,
+    delay_ms: i64,
     record: &Record<'a, H>,
     policy: &Policy,
 ) -> Decision<'a> {
-    let waiting = if let Some(hop) = own.hop {
-        let due_at_ms = hop.due_at_ms;
-        let due_by_then = due_at_ms < served_at_ms.saturating_add(HELD_IN_MEMORY_MS);
-        Waiting {
-            due_at_ms,
-            turn_at_ms: if due_by_then { due_at_ms } else { served_at_ms },
-            ready_partition: root.partition % policy.ready_partitions,
-            misrouted: false,
-        }
+    let (due_at_ms, ready_partition) = if let Some(hop) = own.hop {
+        (hop.due_at_ms, root.partition % policy.ready_partitions)
     } else {
-        if let Some(cause) = refused(&own, policy.retry_cap) {
+        if let Some(cause) = refused(&own, appended_at_ms, policy) {
             return Decision::DeadLetter(DeadLetter { own, root, cause });
         }
         let ready_partition = match record.key {
             Some(key) if !key.is_empty() => partition_for_key(key, policy.ready_partitions),
             _ => record.partition % policy.ready_partitions,
         };
-        Waiting { due_at_ms: served_at_ms, turn_at_ms: served_at_ms, ready_partition, misrouted: !own.any }
+        (due_at_ms(&own, appended_at_ms, delay_ms), ready_partition)
     };
+    let served_at_ms = appended_at_ms.saturating_add(delay_ms);
+    let due_by_then = due_at_ms < served_at_ms.saturating_add(HELD_IN_MEMORY_MS);
+    let turn_at_ms = if due_by_then { due_at_ms } else { served_at_ms };
+    let waiting = Waiting { due_at_ms, turn_at_ms, ready_partition, misrouted: !own.any };
     Decision::Wait(Wait { own, root, waiting })
 }
 
@@ -221,17 +225,21 @@ pub fn next_kind<'l>(layout: &'l Layout, own: Option<&'l Kind>, remaining_ms: i6
     layout.longest_within(remaining_ms)
 }
 
-/// What is not there yet, or was tried too often.
-fn refused<'a>(own: &OwnHeaders<'a>, retry_cap: u32) -> Option<Cause<'a>> {
-    if own.deliver_at_ms.is_some() {
-        Some(Cause::DeliverAt)
-    } else if own.target.is_some() {
-        Some(Cause::Target)
-    } else if own.attempt > retry_cap {
-        Some(Cause::RetryCap { attempt: own.attempt, retry_cap })
-    } else {
-        None
+/// What a client asks for and doesn't get.
+fn refused<'a>(own: &OwnHeaders<'a>, appended_at_ms: i64, policy: &Policy) -> Option<Cause<'a>> {
+    let Policy { retry_cap, max_delay_seconds, .. } = *policy;
+    if own.target.is_some() {
+        return Some(Cause::Target);
     }
+    if own.attempt > retry_cap {
+        return Some(Cause::RetryCap { attempt: own.attempt, retry_cap });
+    }
+    let deliver_at_ms = i64::try_from(own.deliver_at_ms?).unwrap_or(i64::MAX);
+    if !policy.layout.has_ladder() {
+        return Some(Cause::NoLadder);
+    }
+    let is_too_far = deliver_at_ms.saturating_sub(appended_at_ms) > i64::from(max_delay_seconds) * 1000;
+    is_too_far.then_some(Cause::MaxDelay { deliver_at_ms, max_delay_seconds })
 }
 
 fn unread<'a, H: Headers<'a>>(record: &Record<'a, H>, cause: Cause<'a>) -> DeadLetter<'a> {

@@ -89,7 +89,7 @@ impl CopyHeaders {
     }
 
     /// Of the copy in the dead-letter topic. `made_from`: the record, and `headers` are its; of an `Extent` that has none,
-    /// or where they can't be read, there are none.
+    /// or where they can't be read, there are none. What the client asked for stays with it, so that it can be sent again.
     pub fn dead_letter<'a>(
         &mut self,
         headers: impl Headers<'a>,
@@ -100,6 +100,9 @@ impl CopyHeaders {
         foreign(headers, to);
         self.identity(&OwnHeaders { error: None, ..dead.own.clone() }, dead.root, to);
         self.way(dead.root, made_from, to);
+        if let Some(deliver_at_ms) = dead.own.deliver_at_ms {
+            put_number(Own::DeliverAt, deliver_at_ms, to);
+        }
         put(Own::Reason, dead.cause.reason().as_bytes(), to);
         let start = self.text.len();
         // writing into memory doesn't fail

@@ -15,8 +15,8 @@ const DELAYS: Side = Side::Delays { delay_seconds: 10 };
 type Owned = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 fn policy() -> Policy {
-    let layout = Layout::new(&[0, 10, 60], &[0, 0, 10, 60]).unwrap();
-    Policy { layout, retry_cap: 2, ready_partitions: NonZeroU32::new(4).unwrap() }
+    let layout = Layout::new(&[0, 10, 60], &[1, 4, 16], &[0, 0, 10, 60, 1, 4, 16]).unwrap();
+    Policy { layout, retry_cap: 2, max_delay_seconds: 3_600, ready_partitions: NonZeroU32::new(4).unwrap() }
 }
 
 fn record<'a>(side: Side, headers: &'a [Header<'a>]) -> Record<'a, impl Iterator<Item = Header<'a>> + Clone> {

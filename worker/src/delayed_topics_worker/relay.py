@@ -390,7 +390,9 @@ def _policy(served: Served) -> Policy | None:
         return None
     return Policy(
         delay_seconds=layout.layout.delay_seconds,
+        ladder_seconds=layout.layout.ladder_seconds,
         partition_delays=layout.layout.partition_delays,
         retry_cap=layout.retry_cap,
         ready_partitions=layout.ready_partitions,
+        max_delay_seconds=layout.max_delay_seconds,
     )

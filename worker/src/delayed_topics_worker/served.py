@@ -67,7 +67,9 @@ class Served:
     @property
     def hurried(self) -> bool:
         """A record may be due as soon as it comes in."""
-        return self.layout is not None and 0 in self.layout.layout.delay_seconds
+        return self.layout is not None and (
+            0 in self.layout.layout.delay_seconds or bool(self.layout.layout.ladder_seconds)
+        )
 
     def handed_over(self, topic: str, partition: int) -> Position:
         """Where the group that served this before has left it."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 import delayed_topics_engine as engine
 from delayed_topics_core.headers import OWN_HEADERS, Header, Root
-from delayed_topics_core.layout import Layout, LayoutSpec, evolve, initial
+from delayed_topics_core.layout import Layout, LayoutSpec, evolve, initial, ladder
 from delayed_topics_core_testing import copies
 
 TOPIC_ID = "uT1eKVuTQ2--Rhh9b73dqg"
@@ -16,7 +16,8 @@ NOW_MS = 1_790_000_000_000
 MAX_OFFSET = 2**63 - 2  # the position after it is the largest number
 OWN = sorted(OWN_HEADERS)
 NUMBERS: list[bytes | None] = [
-    *(b"%d" % n for n in (*range(12), 999, 2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**64, 10**20, NOW_MS, NOW_MS + 5_000)),
+    *(b"%d" % n for n in (*range(12), 999, 2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**64, 10**20, NOW_MS)),
+    *(b"%d" % (NOW_MS + ms) for ms in (-5_000, 800, 5_000, 70_000, 3_599_000, 3_605_000)),
     *(b"", b"007", b"-1", b"+1", b" 1", b"1 ", b"1e3", b"1.0", b"0x1", b"1\0", b"\xff", "٣".encode(), None),
     *(b"0" * 18 + b"1", b"0" * 19 + b"1"),
 ]
@@ -61,6 +62,8 @@ FOREIGN: list[Header] = [
     *(("trace", b"1"), ("trace", b"2"), ("null", None), ("", b""), ("größe", b"\xff"), ("Dt-Id", b"x"), ("dt-", b"x")),
     *(("dt-ids", b"x"), ("dt-i", b"x"), ("dt-hop", b"1"), ("xdt-id", b"1"), ("big", b"y" * 200), ("dt-id\0", b"1")),
 ]
+MAX_DELAY_SECONDS = 3600
+LADDERS = ((), (), ladder(max_seconds=64, base=2), ladder(max_seconds=3600, base=10))
 DELAYS = (0, 1, 2, 5, 10, 60, 600, 3600, 86_400, 2_592_000)
 
 
@@ -77,9 +80,11 @@ class Setting:
         """The same, for the engine."""
         return engine.Policy(
             delay_seconds=self.layout.delay_seconds,
+            ladder_seconds=self.layout.ladder_seconds,
             partition_delays=self.layout.partition_delays,
             retry_cap=self.retry_cap,
             ready_partitions=self.ready_partitions,
+            max_delay_seconds=MAX_DELAY_SECONDS,
         )
 
 
@@ -140,6 +145,7 @@ def random_setting(random: Random) -> Setting:
             delay_seconds=tuple(random.choices(DELAYS, k=random.randint(1, 6))),
             partitions=random.randint(1, 16),
             lanes_per_delay=random.choice((1, 1, 2, 3)),
+            ladder_seconds=random.choice(LADDERS),
         )
         layout = initial(spec) if layout is None else evolve(layout, spec)
     assert layout is not None

@@ -99,6 +99,7 @@ class World(Closing):
         retry_cap: int = 3,
         group: str | None = None,
         begun: bool = True,
+        ladder_seconds: Sequence[int] = (),
         config: Mapping[TopicRole, Mapping[str, str]] | None = None,
     ) -> "Declared":
         """A new delayed topic, as an operator leaves it. Where the group has members already, only they can commit: then it is not
@@ -106,7 +107,12 @@ class World(Closing):
         topic = f"orders-{uuid.uuid4().hex[:8]}"
         names = TopicNames.of(topic)
         layout = initial(
-            LayoutSpec(delay_seconds=tuple(delay_seconds), partitions=partitions, lanes_per_delay=lanes_per_delay)
+            LayoutSpec(
+                delay_seconds=tuple(delay_seconds),
+                partitions=partitions,
+                lanes_per_delay=lanes_per_delay,
+                ladder_seconds=tuple(ladder_seconds),
+            )
         )
         record = LayoutRecord(
             topic=topic,
@@ -117,6 +123,7 @@ class World(Closing):
             front_partitions=front_partitions,
             ready_partitions=front_partitions,
             group=group or names.group,
+            max_delay_seconds=DAY_SECONDS,
         )
         declared = Declared(self, names, record)
         infos = [

@@ -76,7 +76,7 @@ def _unsupported(rng: Random) -> Fuzzed:
     if rng.random() < 0.3:
         return Fuzzed([("dt-target", b"elsewhere")], b"dead:TargetUnsupported")
     at_ms = rng.choice((0, 1, now_ms() + 10 * 365 * 86_400_000, 2**63 - 1))
-    return Fuzzed([("dt-deliver-at", b"%d" % at_ms)], b"dead:DeliverAtUnsupported")
+    return Fuzzed([("dt-deliver-at", b"%d" % at_ms)], b"dead:NoLadder")
 
 
 def _forged(rng: Random) -> Fuzzed:

@@ -19,7 +19,7 @@ class Killed(Row):
     fault = "SIGKILL a worker at a random moment, also between acknowledgement and commit and in mid-commit"
 
     def open(self, stage: Stage) -> None:
-        stage.declare()
+        stage.declare(ladder_seconds=(1, 2))
         self._worker = stage.start()
 
     def trial(self, stage: Stage, rng: Random) -> Play:

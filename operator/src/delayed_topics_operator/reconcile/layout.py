@@ -104,14 +104,15 @@ def _begun(kafka: KafkaView, record: TopicsRecord, commits: CommitOffsets | None
 def _clamped(o: Observation, t: Target) -> Said:
     if o.beyond.topics is not None:
         return replace(o.beyond.topics, status="True")
-    asked = o.wanted.layout.partitions
-    needed = sum(o.wanted.layout.wanted().values())
-    extra = surplus(t.layout, o.wanted.layout)
+    wanted = o.wanted.layout
+    asked = wanted.partitions
+    needed = sum(wanted.wanted().values()) - wanted.ladder_partitions
+    extra = surplus(t.layout, wanted)
     delays = t.names["delays"]
     if needed > asked:
         message = (
             f"spec.partitions is {asked}; {delays} has {t.layout.partition_count} partitions, because each delay after the first "
-            f"needs {o.wanted.layout.lanes_per_delay} and the first at least one: raise spec.partitions to {needed} to agree"
+            f"needs {wanted.lanes_per_delay} and the first at least one: raise spec.partitions to {needed} to agree"
         )
         return Said(status="True", reason=Reason.LAYOUT_CLAMPED, message=message)
     if extra:

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from itertools import groupby
 
-from delayed_topics_core.layout import format_ranges
+from delayed_topics_core.layout import format_ranges, most_hops
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_core.settings import TopicRole
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import (
     DelayedTopicStatus,
+    LadderStatus,
     LayoutRange,
     LayoutStatus,
     TopicStatus,
@@ -123,6 +124,17 @@ def _layout(record: LayoutRecord) -> LayoutStatus:
             LayoutRange(delay_seconds=seconds, partitions=format_ranges(p for p, _ in run), role=roles[seconds])
             for seconds, run in runs
         ),
+        ladder=_ladder(record),
+    )
+
+
+def _ladder(record: LayoutRecord) -> LadderStatus | None:
+    ladder = record.layout.ladder_seconds
+    if not ladder:
+        return None
+    return LadderStatus(
+        average_hops=round(most_hops(ladder, max_delay_seconds=ladder[-1] - 1) / 2),
+        max_hops=most_hops(ladder, max_delay_seconds=record.max_delay_seconds),
     )
 
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.layout import Layout, LayoutSpec, evolve, initial
-from delayed_topics_core.registry import DelayList, LayoutRecord, TopicsRecord
+from delayed_topics_core.registry import LayoutRecord, TopicsRecord
 from delayed_topics_core.settings import MARK_SETTING, TopicRole, topic_settings
 from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
 
@@ -85,7 +86,7 @@ def _layout(previous: LayoutRecord | None, spec: LayoutSpec, known: int) -> Layo
         return evolve(layout, spec)
     made = (replace(kind, partitions=tuple(p for p in kind.partitions if p < known)) for kind in layout.kinds)
     following = evolve(replace(layout, kinds=tuple(kind for kind in made if kind.partitions)), spec)
-    same = (following.kinds, following.delay_seconds) == (layout.kinds, layout.delay_seconds)
+    same = replace(following, generation=layout.generation) == layout
     return layout if same else replace(following, generation=layout.generation + 1)
 
 
@@ -167,25 +168,30 @@ def record(
         highest_retry_cap=max(before.highest_retry_cap if before else 0, o.wanted.retry_cap),
         least_ready_partitions=min(before.least_ready_partitions if before else ready, ready),
         exactly_once_from_ms=_exactly_once_from_ms(o, before),
-        lists=_lists(o, before, t.layout.delay_seconds),
+        lists=_lists(o, before, t.layout),
+        max_delay_seconds=o.wanted.max_delay_seconds,
         workers=o.wanted.replicas if group == o.wanted.names.group else None,
     )
 
 
-def _lists(o: Observation, before: LayoutRecord | None, delay_seconds: tuple[int, ...]) -> tuple[DelayList, ...]:
+def _lists(o: Observation, before: LayoutRecord | None, layout: Layout) -> tuple[DelayList, ...]:
     """What an older version noted is the first list if it was never edited, and nobody knows since when otherwise."""
-    now_ms, cap = int(o.now.timestamp() * 1000), o.wanted.retry_cap
+    now_ms = int(o.now.timestamp() * 1000)
+    present = DelayList(
+        delay_seconds=layout.delay_seconds,
+        retry_cap=o.wanted.retry_cap,
+        from_ms=now_ms if before is not None else 0,
+        max_delay_seconds=o.wanted.max_delay_seconds if layout.ladder_seconds else None,
+    )
     if before is None:
-        return (DelayList(delay_seconds=delay_seconds, retry_cap=cap, from_ms=0),)
+        return (present,)
     known = before.lists
     if not known:
         from_ms = 0 if before.layout.generation == 1 else now_ms
         known = (
             DelayList(delay_seconds=before.layout.delay_seconds, retry_cap=before.highest_retry_cap, from_ms=from_ms),
         )
-    if (known[-1].delay_seconds, known[-1].retry_cap) == (delay_seconds, cap):
-        return known
-    return (*known, DelayList(delay_seconds=delay_seconds, retry_cap=cap, from_ms=now_ms))[-MAX_LISTS:]
+    return known if replace(known[-1], from_ms=now_ms) == present else (*known, present)[-MAX_LISTS:]
 
 
 def _exactly_once_from_ms(o: Observation, before: LayoutRecord | None) -> int | None:
@@ -201,7 +207,11 @@ def settings(o: Observation, t: Target, role: TopicRole, replication_factor: int
     """The enforced settings of one topic."""
     return topic_settings(
         role=role,
-        delay_seconds=tuple(kind.delay_seconds for kind in t.layout.kinds),
+        # an audit of a record with a due time of its own looks for where it was first seen
+        delay_seconds=(
+            *(kind.delay_seconds for kind in t.layout.kinds),
+            *([o.wanted.max_delay_seconds] if t.layout.ladder_seconds else ()),
+        ),
         outage_budget_seconds=o.wanted.outage_budget_seconds,
         dead_letter_retention_seconds=o.wanted.dead_letter_retention_seconds,
         replication_factor=replication_factor,
@@ -273,5 +283,6 @@ def _policy(previous: LayoutRecord) -> dict[str, Any]:
         "exactly_once_from_ms",
         "lists",
         "workers",
+        "max_delay_seconds",
     )
     return {name: getattr(previous, name) for name in fields}

@@ -78,8 +78,13 @@ impl HeaderSink for Copied<'_> {
 
 fuzz_target!(|any: Any<'_>| {
     let delays: Vec<u32> = any.delays.iter().map(|delay| u32::from(*delay)).collect();
-    let Ok(layout) = Layout::new(&delays, &delays) else { return };
-    let policy = Policy { layout, retry_cap: any.retry_cap, ready_partitions: any.ready_partitions };
+    let Ok(layout) = Layout::new(&delays, &delays[..delays.len() / 2], &delays) else { return };
+    let policy = Policy {
+        layout,
+        retry_cap: any.retry_cap,
+        max_delay_seconds: any.retry_cap,
+        ready_partitions: any.ready_partitions,
+    };
     let headers: Option<Vec<Header<'_>>> =
         any.headers.as_ref().map(|all| all.iter().map(|(name, value)| (name.bytes(), *value)).collect());
     let each: Vec<Header<'_>> = headers.clone().unwrap_or_default();

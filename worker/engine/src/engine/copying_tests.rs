@@ -108,8 +108,9 @@ struct Play {
 
 impl Play {
     fn new(seed: u64) -> Self {
-        let layout = Layout::new(&DELAYS, &[0, 0, 1, 2]).unwrap();
-        let policy = Policy { layout, retry_cap: 3, ready_partitions: NonZeroU32::new(4).unwrap() };
+        let layout = Layout::new(&DELAYS, &[], &[0, 0, 1, 2]).unwrap();
+        let policy =
+            Policy { layout, retry_cap: 3, max_delay_seconds: 0, ready_partitions: NonZeroU32::new(4).unwrap() };
         let names = ["orders", "orders.delays", "orders.ready", "orders.dead"].map(str::to_owned);
         let [front, delays, ready, dead_letter] = names;
         let mut topic = Topic::new(Names { front, delays, ready, dead_letter });

@@ -23,16 +23,18 @@ pub struct Policy(record::Policy);
 #[pymethods]
 impl Policy {
     #[new]
-    #[pyo3(signature = (*, delay_seconds, partition_delays, retry_cap, ready_partitions))]
+    #[pyo3(signature = (*, delay_seconds, ladder_seconds, partition_delays, retry_cap, ready_partitions, max_delay_seconds))]
     #[allow(clippy::needless_pass_by_value)] // that is how Python's lists come
     fn new(
         delay_seconds: Vec<u32>,
+        ladder_seconds: Vec<u32>,
         partition_delays: Vec<u32>,
         retry_cap: u32,
         ready_partitions: NonZeroU32,
+        max_delay_seconds: u32,
     ) -> PyResult<Self> {
-        let layout = Layout::new(&delay_seconds, &partition_delays).map_err(value_error)?;
-        Ok(Policy(record::Policy { layout, retry_cap, ready_partitions }))
+        let layout = Layout::new(&delay_seconds, &ladder_seconds, &partition_delays).map_err(value_error)?;
+        Ok(Policy(record::Policy { layout, retry_cap, max_delay_seconds, ready_partitions }))
     }
 }
 

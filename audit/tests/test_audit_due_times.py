@@ -1,0 +1,102 @@
+"""Records that say themselves when they are due are held against that, not against a delay of the list."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from delayed_topics_audit.places import CLOCKS_MS, Declared
+from delayed_topics_audit_testing.rows import (
+    AT_MS,
+    DELAYS_MS,
+    PROMISE,
+    Row,
+    Window,
+    dead_letter,
+    flaws,
+    hop,
+    named,
+    release,
+    totals,
+)
+from delayed_topics_core.headers import Header
+from delayed_topics_core.reasons import DeadLetterReason
+from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+DAY_MS = 86_400_000
+
+
+def at(ms: int) -> list[Header]:
+    """After AT_MS."""
+    return [("dt-deliver-at", b"%d" % (AT_MS + ms))]
+
+
+def declared(max_delay_ms: int | None, from_ms: int = 0, until_ms: int | None = None) -> Declared:
+    return Declared(list_ms=DELAYS_MS, retry_cap=5, from_ms=from_ms, until_ms=until_ms, max_delay_ms=max_delay_ms)
+
+
+def test_a_release_before_the_due_time_that_was_asked_for_is_early_and_long_after_it_late(spark: SparkSession) -> None:
+    front: list[Row] = [(0, 0, 0, at(500)), (0, 1, 0, at(500)), (0, 2, 0, at(500)), (0, 3, 300, at(-9_000))]
+    ready: list[Row] = [
+        (0, 0, 499, release(("f", 0, 0), 400)),
+        (0, 1, 500, release(("f", 0, 1), 500)),
+        (0, 2, 1_501, release(("f", 0, 2), 500)),
+        (0, 3, 301, release(("f", 0, 3), 300)),
+    ]
+    window = Window(spark=spark, front=front, ready=ready).committed(front=4)
+    assert flaws(window) == {"early": ["f:0:0"], "late": ["f:0:2"]}
+    assert named(window, "early") == ["r:0:0 -1 ms"]
+
+
+def test_what_a_hop_of_it_says_of_its_due_time_is_not_believed_where_its_root_is_seen(spark: SparkSession) -> None:
+    hopped: list[Row] = [(1, 0, 1, hop(("f", 0, 0), 400))]
+    ready: list[Row] = [(0, 0, 450, release(("d", 1, 0), 400, root=("f", 0, 0)))]
+    window = Window(spark=spark, front=[(0, 0, 0, at(500))], delays=hopped, ready=ready).committed(front=1, delays=1)
+    assert flaws(window) == {"early": ["f:0:0"]}
+
+
+def test_a_direct_write_with_a_due_time_is_not_due_after_its_partitions_delay(spark: SparkSession) -> None:
+    delays: list[Row] = [(1, 0, 0, at(700)), (1, 1, 0, [])]
+    ready: list[Row] = [(0, 0, 700, release(("d", 1, 0), 700)), (0, 1, 700, release(("d", 1, 1), 700))]
+    window = Window(spark=spark, delays=delays, ready=ready).committed(front=0, delays=2)
+    assert flaws(window) == {"early": ["d:1:1"]}
+
+
+def test_no_order_is_promised_among_due_times(spark: SparkSession) -> None:
+    front: list[Row] = [(0, 0, 0, at(500)), (0, 1, 0, at(400))]
+    ready: list[Row] = [(0, 0, 400, release(("f", 0, 1), 400)), (0, 1, 500, release(("f", 0, 0), 500))]
+    window = Window(spark=spark, front=front, ready=ready).committed(front=2)
+    assert flaws(window) == {}
+    assert totals(window)["ended"] == 2
+
+
+def died(spark: SparkSession, letters: Sequence[tuple[int, int, DeadLetterReason]], *lists: Declared) -> Window:
+    """When they came in, how long after that they ask to be due, and why they are dead letters."""
+    front: list[Row] = [(0, n, ms, at(ms + ahead_ms)) for n, (ms, ahead_ms, _) in enumerate(letters)]
+    dead: list[Row] = [
+        (0, n, ms + 1, dead_letter(("f", 0, n), reason=reason)) for n, (ms, _, reason) in enumerate(letters)
+    ]
+    return Window(spark=spark, front=front, dead=dead, promise=replace(PROMISE, lists=lists))
+
+
+def test_a_due_time_is_refused_where_there_is_no_ladder_or_that_is_too_far_ahead(spark: SparkSession) -> None:
+    no_ladder, too_far = DeadLetterReason.NO_LADDER, DeadLetterReason.MAX_DELAY_EXCEEDED
+    letters = [(0, 1, no_ladder), (0, DAY_MS, too_far), (0, DAY_MS + 1, too_far)]
+    assert flaws(died(spark, letters, declared(None))) == {"wrongly_dead_lettered": ["f:0:1", "f:0:2"]}
+    assert flaws(died(spark, letters, declared(DAY_MS))) == {"wrongly_dead_lettered": ["f:0:0", "f:0:1"]}
+    assert flaws(died(spark, letters)) == {}, "what was declared is not known"
+
+
+def test_the_ladder_is_that_of_the_time_with_some_minutes_before_and_after_an_edit(spark: SparkSession) -> None:
+    edited_ms = 2 * CLOCKS_MS
+    times_ms = (0, edited_ms - CLOCKS_MS // 2, edited_ms + CLOCKS_MS // 2, edited_ms + CLOCKS_MS + 1)
+    letters = [(ms, 1, DeadLetterReason.NO_LADDER) for ms in times_ms]
+    edit = declared(None, until_ms=AT_MS + edited_ms), declared(DAY_MS, from_ms=AT_MS + edited_ms)
+    assert flaws(died(spark, letters, *edit)) == {"wrongly_dead_lettered": ["f:0:3"]}
+
+
+def test_a_record_that_asks_for_no_due_time_is_not_refused_for_one(spark: SparkSession) -> None:
+    dead = [(0, 0, 1, dead_letter(("f", 0, 0), reason=DeadLetterReason.NO_LADDER))]
+    window = Window(spark=spark, front=[(0, 0, 0, [])], dead=dead, promise=replace(PROMISE, lists=(declared(None),)))
+    assert flaws(window) == {"wrongly_dead_lettered": ["f:0:0"]}

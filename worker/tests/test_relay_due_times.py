@@ -1,0 +1,84 @@
+"""Records that say themselves when they are due."""
+
+import random
+import time
+
+import pytest
+from delayed_topics_core.headers import Header
+from delayed_topics_core.layout import ladder
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker_testing.world import Declared, World
+
+pytestmark = pytest.mark.broker
+
+LADDER = ladder(max_seconds=4, base=2)
+RECORDS = 2000
+SPAN_MS = 8_000
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def deliver_at(at_ms: int) -> Header:
+    return ("dt-deliver-at", b"%d" % at_ms)
+
+
+def send_many(orders: Declared) -> dict[bytes, int]:
+    """From two seconds ago to eight seconds from now. By value the due time that each asks for."""
+    start_ms = now_ms()
+    asked = {b"%d" % n: start_ms + random.randrange(-2_000, SPAN_MS) for n in range(RECORDS)}
+    for value, at_ms in asked.items():
+        orders.produce(value, key=value, headers=[deliver_at(at_ms)])
+    orders.flush()
+    return asked
+
+
+def promised(orders: Declared, asked: dict[bytes, int]) -> dict[bytes | None, int]:
+    """What was due before it came in is due then."""
+    came_in_ms = {record.value: record.at_ms for record in orders.world.read(orders.names.front, RECORDS)}
+    return {value: max(at_ms, came_in_ms[value]) for value, at_ms in asked.items()}
+
+
+def test_records_come_out_at_any_due_time_never_early_never_lost_never_doubled(world: World) -> None:
+    orders = world.declare((0,), front_partitions=2, ladder_seconds=LADDER)
+    world.start(orders)
+    asked = send_many(orders)
+
+    ready = orders.ready(RECORDS)
+
+    assert sorted(record.value or b"" for record in ready) == sorted(asked)
+    assert min(record.late_ms for record in ready) >= 0
+    assert {record.value: record.due_at_ms for record in ready} == promised(orders, asked)
+    assert all(record.header("dt-deliver-at") is None for record in ready)
+    assert max(int(record.header("dt-hops") or b"") for record in ready) <= 4, "4 s twice, 2 s, 1 s"
+
+
+def test_due_times_outlive_workers_that_are_killed(world: World) -> None:
+    orders = world.declare((0,), front_partitions=2, ladder_seconds=LADDER)
+    asked = send_many(orders)
+    for sixths in range(2, 6):
+        worker = world.start(orders)
+        orders.ready(sixths * RECORDS // 6)
+        worker.kill()
+    world.start(orders)
+    with world.reader(orders.names.ready) as read:
+        wait_until(lambda: {record.value for record in read()} == asked.keys(), what="all are released")
+        ready = read()
+
+    assert min(record.late_ms for record in ready) >= 0
+    assert {record.value: record.due_at_ms for record in ready} == promised(orders, asked)
+
+
+def test_a_due_time_that_is_too_far_ahead_is_a_dead_letter_that_keeps_it(world: World) -> None:
+    orders = world.declare((0,), front_partitions=1, ladder_seconds=LADDER)
+    world.start(orders)
+    far = deliver_at(now_ms() + 2 * 86_400_000)
+    orders.produce(b"far", headers=[far], partition=0)
+    orders.produce(b"now", headers=[deliver_at(0)], partition=0)
+    orders.flush()
+
+    (ready,), (dead,) = orders.ready(1), orders.dead(1)
+
+    assert ready.value == b"now"
+    assert (dead.value, dead.header("dt-reason"), dead.header("dt-deliver-at")) == (b"far", b"MaxDelayExceeded", far[1])
