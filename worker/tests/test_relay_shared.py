@@ -1,11 +1,13 @@
 """Workers of a consumer group serve all delayed topics that have it in their layouts, as these come and go."""
 
+import random
 import time
 import uuid
 from dataclasses import replace
 
 import pytest
 from delayed_topics_core.handover import Handover, Position
+from delayed_topics_devcluster.kafka import limit_producer
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import GroupInfo
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
@@ -13,6 +15,8 @@ from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.world import Declared, World
 
 pytestmark = pytest.mark.broker
+
+BACKLOG = 15_000
 
 
 @pytest.fixture
@@ -67,6 +71,25 @@ def test_others_come_and_go_while_a_topic_is_busy_and_each_record_is_released_on
             later.remove()
         beside.remove()
     assert doubled(all_ready(orders, sent)) == 0
+
+
+@pytest.mark.slow
+def test_others_come_and_go_while_copies_take_long_and_none_comes_twice(world: World, group: str) -> None:
+    orders = declare(world, group)
+    for n in range(BACKLOG):
+        orders.produce(b"%d" % n, headers=[("padding", random.randbytes(1000))])
+    orders.flush()
+    limit_producer(world.connection.bootstrap_servers, group, 500_000)
+    worker = world.start(member=group, group=group)
+    orders.ready(BACKLOG // 2)  # which is more than Kafka takes before it slows down
+    for _ in range(5):
+        later = declare(world, group)
+        serves(worker, orders, later)
+        later.remove()
+        serves(worker, orders)
+    assert orders.released() < BACKLOG, "copies were on their way all the time"
+    limit_producer(world.connection.bootstrap_servers, group, None)
+    assert doubled(all_ready(orders, list(range(BACKLOG)))) == 0
 
 
 def test_a_worker_whose_topics_went_to_another_group_leaves_its_own_and_takes_them_again(

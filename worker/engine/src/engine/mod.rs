@@ -55,7 +55,7 @@ use clock::Clock;
 use commits::Commits;
 use memory::Memory;
 use producers::Producers;
-use rebalance::Revoking;
+use rebalance::{Revoking, Subscribing};
 use slots::Slots;
 use state::Step;
 use transactions::Transactions;
@@ -104,6 +104,7 @@ pub struct Engine {
     transactions: Option<Transactions>,
     memory: Memory,
     revoking: Option<Revoking>,
+    subscribing: Option<Subscribing>,
     /// The consumer is to be closed when it has left the group.
     unsubscribing: bool,
     polled_at_ns: i64,
@@ -145,6 +146,7 @@ impl Engine {
             settling: Vec::new(),
             consumer: None,
             revoking: None,
+            subscribing: None,
             unsubscribing: false,
             polled_at_ns: i64::MIN / 2,
             identities: 0,
@@ -177,8 +179,13 @@ impl Engine {
             self.consumer = Some(Arc::new(client));
         }
         match &self.consumer {
-            Some(consumer) => consumer.subscribe(topics).map_err(|e| e.to_string()),
-            None => Ok(()),
+            Some(consumer) if self.slots.len() == 0 || !consumer.is_eager() => {
+                consumer.subscribe(topics).map_err(|e| e.to_string())
+            }
+            _ => {
+                self.settle_and_subscribe(topics);
+                Ok(())
+            }
         }
     }
 
@@ -188,6 +195,7 @@ impl Engine {
         busy |= self.take_outcomes();
         self.settle();
         self.revoke();
+        self.subscribe_settled();
         self.close_unsubscribed();
         self.clock.turn(self.is_near(), self.wake.as_fd());
         busy |= self.send_due();

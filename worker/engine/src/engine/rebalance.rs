@@ -17,6 +17,12 @@ pub struct Revoking {
     partitions: Vec<Offset>,
 }
 
+/// Topics that are to be read instead of those before, once all that was sent of these partitions is settled.
+pub struct Subscribing {
+    topics: Vec<String>,
+    settling: Revoking,
+}
+
 /// Where a partition begins.
 #[derive(Clone, Debug)]
 pub struct Beginning {
@@ -151,6 +157,29 @@ impl Engine {
         }
     }
 
+    /// Where a protocol has all partitions given up for another subscription, the client joins again without waiting for that
+    /// (2.16, `rd_kafka_cgrp_subscribe`): copies that are on their way then come twice. So they are waited for before.
+    pub(super) fn settle_and_subscribe(&mut self, topics: &[String]) {
+        let partitions: Vec<Offset> = self.slots.iter().map(|(_, partition)| partition.offset(0)).collect();
+        for place in &partitions {
+            self.step(&place.topic, place.partition, Step::Revoke);
+        }
+        let settling = Revoking { deadline_ns: boot_ns() + REVOKE_NS, partitions };
+        self.subscribing = Some(Subscribing { topics: topics.to_vec(), settling });
+    }
+
+    /// Subscribes to other topics, once all is settled, or it takes too long.
+    pub(super) fn subscribe_settled(&mut self) {
+        let Some(Subscribing { settling, .. }) = &self.subscribing else { return };
+        if boot_ns() < settling.deadline_ns && !self.are_settled(&settling.partitions) {
+            return;
+        }
+        let (Some(subscribing), Some(consumer)) = (self.subscribing.take(), &self.consumer) else { return };
+        if let Err(error) = consumer.subscribe(&subscribing.topics) {
+            self.happenings.push(Happening::Reported(error, None));
+        }
+    }
+
     /// Whether all that was sent of them is acknowledged and committed.
     fn are_settled(&self, partitions: &[Offset]) -> bool {
         partitions.iter().all(|place| match self.slots.find(&place.topic, place.partition) {
@@ -215,6 +244,7 @@ impl Engine {
             self.slots.remove(slot);
         }
         self.revoking = None;
+        self.subscribing = None;
         self.unsubscribing = false;
         self.commits.forget_client();
         self.consumer = None;
@@ -223,6 +253,7 @@ impl Engine {
     /// Begins to leave the group in peace; `is_left` says when it is done, by turns. A static member keeps its partitions until its
     /// session ends, unless it leaves `for_good`.
     pub fn leave(&mut self, for_good: bool) {
+        self.subscribing = None;
         let Some(consumer) = &self.consumer else { return };
         // A client that closes tells Kafka nothing of a static member; one that unsubscribes does.
         self.unsubscribing = for_good && consumer.subscribe(&[]).is_ok();
