@@ -5,7 +5,7 @@ from delayed_topics_core.events import Event
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_worker import report
-from delayed_topics_worker_testing.generations import members_now, noted_by_kafka, owners_now, told
+from delayed_topics_worker_testing.generations import members_now, moves, noted_by_kafka, owners_now, told
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.running import running_relay
 from delayed_topics_worker_testing.world import World
@@ -27,7 +27,7 @@ def test_every_rebalance_of_the_classic_protocol_is_told_once_with_what_moved(wo
 
     found = told(orders)
 
-    assert [(r.generation, r.moved_partitions) for r in found] == list(noted_by_kafka(orders))
+    assert [(r.generation, r.moved_partitions) for r in found] == list(moves(noted_by_kafka(orders)))
     assert [r.reason for r in found[:3]] == ["WorkerJoined"] * 3
     left = len([owner for owner in before.values() if owner != "orders-2"])
     assert sum(r.moved_partitions for r in found[3:]) == left

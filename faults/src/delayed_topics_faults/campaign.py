@@ -5,6 +5,7 @@ import json
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,14 +32,15 @@ VERIFIED: Final = "Verified"
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Of a whole campaign. `evidence`: where a failed trial's records and logs are; None if all is well. `audit`: its verdict, if
-    it was asked."""
+    """Of a whole campaign. `counts`: see Play. `evidence`: where a failed trial's records and logs are; None if all is well. `audit`:
+    its verdict, if it was asked."""
 
     row: str
     guarantee: Guarantee
     seed: int
     trials: int
     figures: dict[str, int]
+    counts: Counter[str]
     broken: dict[str, list[str]]
     evidence: Path | None
     audit: str | None
@@ -50,11 +52,12 @@ class Outcome:
     def entry(self) -> dict[str, Any]:
         """For the results."""
         body = {"row": self.row, "guarantee": self.guarantee, "seed": self.seed, "trials": self.trials}
+        counts = {"counts": dict(sorted(self.counts.items()))} if self.counts else {}
         audit = {"audit": self.audit} if self.audit else {}
-        return {**body, "clean": self.clean, **self.figures, **audit, "broken": sorted(self.broken)}
+        return {**body, "clean": self.clean, **self.figures, **counts, **audit, "broken": sorted(self.broken)}
 
     def verdict(self) -> str:
-        figures = ", ".join(f"{name} {count}" for name, count in self.figures.items())
+        figures = ", ".join(f"{name} {count}" for name, count in {**self.figures, **self.counts}.items())
         kept = f"BROKEN ({', '.join(sorted(self.broken))})" if self.broken else "kept"
         audit = f"; the audit says {self.audit}" if self.audit else ""
         return f"{self.row} {self.guarantee}: {kept} in {self.trials} trials, seed {self.seed}: {figures}{audit}"
@@ -78,6 +81,7 @@ def campaign(
     directory = Path(tempfile.mkdtemp(prefix=PREFIX + row.name + "-"))
     say(f"{row.name} {guarantee}: {row.fault}; {trials} trials, seed {seed}, in {directory}")
     figures = dict.fromkeys((*SUMMED, *HIGHEST), 0)
+    counts: Counter[str] = Counter()
     broken: dict[str, list[str]] = {}
     played = 0
     with row.stage(directory) as stage:
@@ -94,6 +98,7 @@ def campaign(
                 figures[name] += getattr(verdict, name)
             for name in HIGHEST:
                 figures[name] = max(figures[name], getattr(verdict, name))
+            counts += play.counts
             broken = verdict.broken
             say(_progress(played, trials, play, verdict, time.monotonic() - began))
             if broken:
@@ -113,6 +118,7 @@ def campaign(
         seed=seed,
         trials=played,
         figures=figures,
+        counts=counts,
         broken=broken,
         evidence=evidence,
         audit=verified,

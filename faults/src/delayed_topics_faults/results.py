@@ -33,12 +33,13 @@ def table(folder: Path = RESULTS) -> str:
     for name, row in ROWS.items():
         for entry in _read(folder / f"{row.name}.json"):
             exactly = ", `ExactlyOnce`" if entry["guarantee"] == "ExactlyOnce" else ""
+            counts = "".join(f"; {count} {what}" for what, count in entry.get("counts", {}).items())
             broken = "" if entry["clean"] else f" **broken: {', '.join(entry['broken'])}**"
             lines.append(
                 _row(
                     [
                         name.upper(),
-                        f"{row.fault}{exactly}{broken}",
+                        f"{row.fault}{exactly}{counts}{broken}",
                         *(f"{entry[count]:,}" for count in ("trials", "records", "doubled", "dead_lettered")),
                         f"{late_ms / 1000:.1f}" if (late_ms := entry["most_late_ms"]) else "-",
                         entry.get("audit", "-"),

@@ -1,6 +1,7 @@
 """A row of faults: what is done to the system, again and again."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -22,11 +23,13 @@ from delayed_topics_faults.stage import Stage
 @dataclass(kw_only=True)
 class Play:
     """What was done in one trial. `terms`: fields of Terms that it changes. `notes`: broken promises that the row itself
-    saw, by letter: A (no alarm), or a figure out of bounds. `told`: what the row's own judge has to know."""
+    saw, by letter: A (no alarm), or a figure out of bounds. `counts`: what else the results say how many there were of. `told`: what
+    the row's own judge has to know."""
 
     injected: str
     terms: dict[str, Any] = field(default_factory=dict)
     notes: list[tuple[str, str]] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
     told: Any = None
 
     def alarmed(self, worker: WorkerProcess, reason: Reason, *, timeout_seconds: float) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ class Launch:
 
 
 class WorkerProcess:
-    """Started on construction; `ready` waits until its partitions are served."""
+    """Started on construction; `ready` waits until its partitions are served. `ended_at_ms`: when it was told to end, or killed."""
 
     def __init__(
         self,
@@ -46,6 +47,8 @@ class WorkerProcess:
         self.member = member
         self.log_path = directory / f"{member}.log"
         self._url = f"http://{launch.address}:{port}"
+        self.started_at_ms = int(time.time() * 1000)
+        self.ended_at_ms: int | None = None
         secret = directory / "connection"
         secret.mkdir(exist_ok=True)
         for name, text in connection.to_files().items():
@@ -140,11 +143,13 @@ class WorkerProcess:
 
     def terminate(self) -> int:
         """SIGTERM; its exit code."""
+        self.ended_at_ms = int(time.time() * 1000)
         self.signal(signal.SIGTERM)
         return self.wait()
 
     def kill(self) -> None:
         """SIGKILL."""
+        self.ended_at_ms = int(time.time() * 1000)
         self._process.kill()
         self._process.wait(180)
 

@@ -1,14 +1,22 @@
 """G: workers share the partitions anew, by each protocol and assignor."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from random import Random
 from typing import Any, Final
 
+from delayed_topics_core.rebalances import Rebalance
 from delayed_topics_devcluster.errors import NotInTimeError
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_worker_testing.generations import noted_by_kafka, told
+from delayed_topics_worker_testing.generations import (
+    Generation,
+    events_of,
+    moves,
+    must_have_heard,
+    noted_by_kafka,
+    told,
+)
 from delayed_topics_worker_testing.process import WorkerProcess
 
 from delayed_topics_faults.row import Play, Row
@@ -23,13 +31,14 @@ STICKY: Final[Setup] = {"protocol": "classic", "assignor": "Sticky"}
 UNIFORM: Final[Setup] = {"protocol": "consumer", "assignor": "Uniform"}
 CONSUMER_RANGE: Final[Setup] = {"protocol": "consumer", "assignor": "Range"}
 MOST_WORKERS: Final = 4
+MOST_FRONT_PARTITIONS: Final = 6
 RECORDS, PER_SECOND = 10_000, 1_000
 TOLD_SECONDS: Final = 60.0
 
 
 class Rebalanced(Row):
     name = "G1"
-    fault = "workers come, go and are killed, with each assignor in turn; each rebalance is told once"
+    fault = "workers come, go and are killed, and topics grow, with each assignor in turn; each rebalance is told once"
     setups: tuple[Setup, ...] = (RANGE, STICKY, UNIFORM, ROUND_ROBIN, CONSUMER_RANGE)
 
     def open(self, stage: Stage) -> None:
@@ -42,7 +51,8 @@ class Rebalanced(Row):
         for worker in self._workers.values():
             worker.terminate()
         stage.declare(front_partitions=4, partitions=6)
-        self._workers = {0: stage.start(0, **setup)}
+        self._processes: list[WorkerProcess] = []
+        self._workers = {0: self._start(stage, 0, **setup)}
         done: list[str] = []
         crashes_ms: list[int] = []
         with stage.load(rng, records=RECORDS, per_second=PER_SECOND) as load:
@@ -52,16 +62,23 @@ class Rebalanced(Row):
                 time.sleep(rng.uniform(0.2, 3))
         play = Play(injected=f"{' '.join(setup.values())}: {' '.join(done)}")
         play.terms = {"crashes_ms": tuple(crashes_ms), "healed_at_ms": now_ms()}
-        if setup["protocol"] == "classic":
-            self._recorded(stage, play)
+        self._count(stage, play, setup["protocol"])
         return play
 
+    def _start(self, stage: Stage, number: int, **further: Any) -> WorkerProcess:
+        self._processes.append(stage.start(number, **further))
+        return self._processes[-1]
+
     def _change(self, stage: Stage, rng: Random, setup: Setup, crashes_ms: list[int]) -> str:
-        """Starts, ends or kills a worker; one always stays. As +n, -n or xn."""
+        """Starts, ends or kills a worker, or lets the topics grow; one worker always stays. As +n, -n, xn or g."""
+        partitions = stage.orders.record.front_partitions
+        if partitions < MOST_FRONT_PARTITIONS and rng.random() < 0.2:
+            stage.orders.grow_front(partitions + 1)
+            return "g"
         missing = [number for number in range(MOST_WORKERS) if number not in self._workers]
         if missing and (len(self._workers) == 1 or rng.random() < 0.5):
             number = rng.choice(missing)
-            self._workers[number] = stage.start(number, ready=rng.random() < 0.5, **setup)
+            self._workers[number] = self._start(stage, number, ready=rng.random() < 0.5, **setup)
             return f"+{number}"
         number = rng.choice(sorted(self._workers))
         if rng.random() < 0.5:
@@ -69,11 +86,11 @@ class Rebalanced(Row):
             return f"-{number}"
         self._workers[number].kill()
         crashes_ms.append(now_ms())
-        self._workers[number] = stage.start(number, ready=False, **setup)
+        self._workers[number] = self._start(stage, number, ready=False, **setup)
         return f"x{number}"
 
-    def _recorded(self, stage: Stage, play: Play) -> None:
-        """When all is served: what the workers told is what Kafka noted."""
+    def _count(self, stage: Stage, play: Play, protocol: str) -> None:
+        """When all is served: with the classic protocol what the workers told is what Kafka noted."""
 
         def served() -> bool:
             return all(one.ended_at_ms for one in told(stage.orders)) and stage.settled()
@@ -82,10 +99,22 @@ class Rebalanced(Row):
             wait_until(served, what="all that moved is served", timeout_seconds=TOLD_SECONDS)
         except NotInTimeError as e:
             play.expect(False, "R", str(e))
-        found = [(r.generation, r.moved_partitions) for r in told(stage.orders)]
-        noted = list(noted_by_kafka(stage.orders))
-        play.injected += f": {len(noted)} rebalances"
-        play.expect(found == noted, "R", f"workers told {found}, Kafka noted {noted}")
+        noted = noted_by_kafka(stage.orders) if protocol == "classic" else []
+        rebalances = told(
+            stage.orders
+        )  # only now: a generation of which Kafka has noted the next one is told as a whole
+        play.counts[f"{protocol} rebalances"] = len(rebalances)
+        play.injected += f": {len(rebalances)} rebalances"
+        if noted:
+            self._compare(stage, play, noted, rebalances)
+
+    def _compare(self, stage: Stage, play: Play, noted: list[Generation], rebalances: Sequence[Rebalance]) -> None:
+        assignments = [event for event in events_of(stage.orders) if event.kind == "assignment"]
+        heard = {(event.detail["generation"], event.member) for event in assignments}
+        heard |= must_have_heard(noted, self._processes)
+        expected = list(moves(noted, lambda generation, member: (generation, member) in heard))
+        found = [(r.generation, r.moved_partitions) for r in rebalances if r.generation <= noted[-1].number]
+        play.expect(found == expected, "R", f"workers told {found}, Kafka noted {expected}")
 
 
 class Switched(Row):
@@ -109,6 +138,8 @@ class Switched(Row):
                 ended_ms.append(now_ms())
                 self._workers[number] = stage.start(number, **setup)
         play = Play(injected=f"from {' '.join(before.values())} to {' '.join(setup.values())}")
+        if before["protocol"] != setup["protocol"]:
+            play.counts[f"switches to {setup['protocol']}"] = 1
         # Kafka makes the group a classic one when the last member of the newer protocol leaves, and shuts out those that it has
         converts = (before["protocol"], setup["protocol"]) == ("consumer", "classic")
         play.terms = {"healed_at_ms": now_ms(), "crashes_ms": tuple(ended_ms) if converts else ()}

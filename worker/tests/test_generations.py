@@ -1,0 +1,41 @@
+"""Which rebalances Kafka's own notes of a group say that there were."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from delayed_topics_worker_testing.generations import Generation, moves, must_have_heard
+
+A, B = ("orders", 0), ("orders", 1)
+
+
+def generation(number: int, at_seconds: int, **owners: str) -> Generation:
+    return Generation(
+        number=number,
+        at_ms=at_seconds * 1000,
+        owners={{"a": A, "b": B}[place]: owner for place, owner in owners.items()},
+    )
+
+
+def process(member: str, started_at: int, ended_at: int | None = None) -> Any:
+    ended_at_ms = None if ended_at is None else ended_at * 1000
+    return SimpleNamespace(member=member, started_at_ms=started_at * 1000, ended_at_ms=ended_at_ms)
+
+
+def test_a_generation_counts_the_partitions_that_got_another_owner() -> None:
+    noted = [generation(1, 0, a="w0", b="w0"), generation(2, 9, a="w0", b="w1"), generation(3, 20, a="w0", b="w1")]
+    assert list(moves(noted)) == [(1, 2), (2, 1)]
+
+
+def test_what_a_member_did_not_hear_of_it_never_had() -> None:
+    noted = [generation(1, 0, a="w0", b="w0"), generation(2, 9, a="w0", b="w1"), generation(3, 20, a="w0", b="w0")]
+    assert list(moves(noted, lambda number, member: (number, member) != (2, "w1"))) == [(1, 2)]
+
+
+def test_who_is_alive_hears_of_a_generation_that_lasts() -> None:
+    noted = [generation(1, 10, a="w0"), generation(2, 20, a="w0"), generation(3, 20, a="w0"), generation(4, 30, a="w0")]
+    alive, late, killed = process("w0", 0), process("w1", 16), process("w2", 0, 30)
+    assert must_have_heard(noted, [alive, late, killed]) == {
+        *((number, "w0") for number in (1, 3, 4)),
+        (4, "w1"),
+        *((number, "w2") for number in (1, 3)),
+    }
