@@ -3,6 +3,10 @@
 engine-nanoseconds: setup ## what deciding about a record and writing its copy's headers takes, as JSON
 	@.venv/bin/devcluster cargo run --quiet --locked --release --example nanoseconds
 
+.PHONY: engine-due-times
+engine-due-times: setup ## a million records with due times within 30 days, on their whole way in simulated time; RECORDS=10000 for fewer
+	@.venv/bin/devcluster cargo run --quiet --locked --release --example due_times $(RECORDS)
+
 FUZZ := $(CACHE)/cargo-fuzz
 $(FUZZ)/bin/cargo-fuzz:
 	@cargo install --quiet --locked cargo-fuzz --root $(FUZZ)

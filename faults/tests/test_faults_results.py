@@ -30,12 +30,19 @@ def test_the_document_has_the_results_and_no_others() -> None:
 
 
 def test_a_row_that_is_played_again_replaces_the_last_of_its_guarantee(tmp_path: Path) -> None:
-    exactly = {**PLAYED, "guarantee": "ExactlyOnce", "doubled": 0, "audit": "Verified", "counts": {"kills": 199}}
+    exactly = {
+        **PLAYED,
+        "guarantee": "ExactlyOnce",
+        "doubled": 0,
+        "audit": "Verified",
+        "counts": {"kills": 199},
+        "lateness_ms": {"p50": 1, "p99": 2_000},
+    }
     for entry in (PLAYED, exactly, {**PLAYED, "trials": 3, "clean": False, "broken": ["L"]}):
         note(tmp_path, entry)
     (*_, at_least_once, exactly_once) = table(tmp_path).splitlines()
-    assert "**broken: L** | 3 | 2,000,000 | 48,997 | 0 | 1.5 | - | abc |" in at_least_once
-    assert "`ExactlyOnce`; 199 kills | 200 | 2,000,000 | 0 | 0 | 1.5 | Verified | abc |" in exactly_once
+    assert "**broken: L** | 3 | 2,000,000 | 48,997 | 0 | 1.5 | - | - | abc |" in at_least_once
+    assert "`ExactlyOnce`; 199 kills | 200 | 2,000,000 | 0 | 0 | 1.5 | 1, 2,000 | Verified | abc |" in exactly_once
 
 
 def test_each_row_was_played_with_every_guarantee_that_it_can_have() -> None:

@@ -16,6 +16,7 @@ SHORT: dict[str, dict[str, float]] = {
     "B8": {"away_seconds": 6},
     "T2": {"records": 20_000},
     "T2-overload": {"overload_seconds": 10, "per_second": 1000},
+    "W7": {"records": 5_000, "per_second": 1_000, "within_seconds": 20},
     "W5": {"most_p99_ms": 1_000},
 }
 """What is shorter than in the command. Of W5 the command asks for 50 ms, which a machine that runs other tests too does not keep; here

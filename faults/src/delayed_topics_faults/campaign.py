@@ -5,9 +5,11 @@ import json
 import shutil
 import tempfile
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -27,13 +29,14 @@ SUMMED: Final = (
     *("changed", "late", "unalarmed"),
 )
 HIGHEST: Final = ("most_late_ms", "most_back_ms")
+PERCENTILES: Final = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 VERIFIED: Final = "Verified"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Of a whole campaign. `counts`: see Play. `evidence`: where a failed trial's records and logs are; None if all is well. `audit`:
-    its verdict, if it was asked."""
+    """Of a whole campaign. `counts`: see Play. `late_by_ms`: see Verdict. `evidence`: where a failed trial's records and logs are; None
+    if all is well. `audit`: its verdict, if it was asked."""
 
     row: str
     guarantee: Guarantee
@@ -41,6 +44,7 @@ class Outcome:
     trials: int
     figures: dict[str, int]
     counts: Counter[str]
+    late_by_ms: Counter[int]
     broken: dict[str, list[str]]
     evidence: Path | None
     audit: str | None
@@ -53,11 +57,26 @@ class Outcome:
         """For the results."""
         body = {"row": self.row, "guarantee": self.guarantee, "seed": self.seed, "trials": self.trials}
         counts = {"counts": dict(sorted(self.counts.items()))} if self.counts else {}
+        lateness = {"lateness_ms": self.lateness_ms()} if self.late_by_ms else {}
         audit = {"audit": self.audit} if self.audit else {}
-        return {**body, "clean": self.clean, **self.figures, **counts, **audit, "broken": sorted(self.broken)}
+        return {
+            **body,
+            "clean": self.clean,
+            **self.figures,
+            **counts,
+            **lateness,
+            **audit,
+            "broken": sorted(self.broken),
+        }
+
+    def lateness_ms(self) -> dict[str, int]:
+        """By percentile."""
+        return {name: _percentile(self.late_by_ms, share) for name, share in PERCENTILES.items()}
 
     def verdict(self) -> str:
-        figures = ", ".join(f"{name} {count}" for name, count in {**self.figures, **self.counts}.items())
+        figures = ", ".join(
+            f"{name} {count}" for name, count in {**self.figures, **self.counts, **self.lateness_ms()}.items()
+        )
         kept = f"BROKEN ({', '.join(sorted(self.broken))})" if self.broken else "kept"
         audit = f"; the audit says {self.audit}" if self.audit else ""
         return f"{self.row} {self.guarantee}: {kept} in {self.trials} trials, seed {self.seed}: {figures}{audit}"
@@ -82,6 +101,7 @@ def campaign(
     say(f"{row.name} {guarantee}: {row.fault}; {trials} trials, seed {seed}, in {directory}")
     figures = dict.fromkeys((*SUMMED, *HIGHEST), 0)
     counts: Counter[str] = Counter()
+    late_by_ms: Counter[int] = Counter()
     broken: dict[str, list[str]] = {}
     played = 0
     with row.stage(directory) as stage:
@@ -99,6 +119,7 @@ def campaign(
             for name in HIGHEST:
                 figures[name] = max(figures[name], getattr(verdict, name))
             counts += play.counts
+            late_by_ms += verdict.late_by_ms
             broken = verdict.broken
             say(_progress(played, trials, play, verdict, time.monotonic() - began))
             if broken:
@@ -119,6 +140,7 @@ def campaign(
         trials=played,
         figures=figures,
         counts=counts,
+        late_by_ms=late_by_ms,
         broken=broken,
         evidence=evidence,
         audit=verified,
@@ -144,6 +166,13 @@ def _trial(row: Row, stage: Stage, rng: Random) -> tuple[Play, Seen, Verdict]:
         verdict.unalarmed += letter == "A"
         verdict.fail(letter, text)
     return play, seen, verdict
+
+
+def _percentile(counts: Counter[int], share: float) -> int:
+    """Of values that are there so often: the least that this share of all doesn't exceed; 0 of none."""
+    values = sorted(counts)
+    ranks = list(accumulate(counts[value] for value in values))
+    return values[bisect_left(ranks, share * ranks[-1])] if values else 0
 
 
 def _progress(number: int, trials: int, play: Play, verdict: Verdict, seconds: float) -> str:

@@ -60,7 +60,7 @@ class Seen(NamedTuple):
 
 @dataclass
 class Verdict:
-    """Counts, and the first examples of each broken promise by its letter."""
+    """Counts, and the first examples of each broken promise by its letter. `late_by_ms`: how many records came so late, healed or not."""
 
     records: int = 0
     dead_lettered: int = 0
@@ -75,6 +75,7 @@ class Verdict:
     most_late_ms: int = 0
     most_back_ms: int = 0
     unalarmed: int = 0
+    late_by_ms: Counter[int] = field(default_factory=Counter)
     broken: dict[str, list[str]] = field(default_factory=dict)
 
     def fail(self, letter: str, example: str) -> None:
@@ -178,6 +179,7 @@ def _account(verdict: Verdict, source: _Source, ready: list[Copy], dead: list[Co
 
 
 def _judge_lateness(verdict: Verdict, source: _Source, delay_ms: int, first_at_ms: int, terms: Terms) -> None:
+    verdict.late_by_ms[max(0, first_at_ms - source.copy.at_ms - delay_ms)] += 1
     if terms.healed_at_ms is None:
         return
     late_ms = first_at_ms - max(source.copy.at_ms + delay_ms, terms.healed_at_ms)

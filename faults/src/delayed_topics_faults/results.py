@@ -13,7 +13,18 @@ RESULTS: Final = REPOSITORY / "faults" / "results"
 DOCUMENT: Final = REPOSITORY / "docs" / "reliability.md"
 BEGIN: Final = "<!-- results: written by make faults -->"
 END: Final = "<!-- end of results -->"
-COLUMNS: Final = ("row", "fault", "trials", "records", "doubled", "dead letters", "latest, s", "audit", "commit")
+COLUMNS: Final = (
+    "row",
+    "fault",
+    "trials",
+    "records",
+    "doubled",
+    "dead letters",
+    "latest, s",
+    "late at p50, p99, p99.9, ms",
+    "audit",
+    "commit",
+)
 
 Entry = Mapping[str, Any]
 
@@ -42,6 +53,7 @@ def table(folder: Path = RESULTS) -> str:
                         f"{row.fault}{exactly}{counts}{broken}",
                         *(f"{entry[count]:,}" for count in ("trials", "records", "doubled", "dead_lettered")),
                         f"{late_ms / 1000:.1f}" if (late_ms := entry["most_late_ms"]) else "-",
+                        ", ".join(f"{ms:,}" for ms in entry.get("lateness_ms", {}).values()) or "-",
                         entry.get("audit", "-"),
                         entry["commit"],
                     ]

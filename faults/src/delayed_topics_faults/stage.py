@@ -30,9 +30,7 @@ from delayed_topics_faults.reader import Reader
 TICK_SECONDS: Final = 0.01
 SETTLE_SECONDS: Final = 60.0
 DUE_TIMES: Final = 0.1
-"""So many records of a topic with a ladder have a due time of their own, instead of a level."""
-MOST_AHEAD_MS: Final = 4000
-"""So far ahead."""
+AHEAD_MS: Final = 4000
 LATE_MS: Final = 5000
 """Promise T: so late may a record be once the fault is over."""
 
@@ -43,16 +41,28 @@ def now_ms() -> int:
 
 
 class Load(Closing):
-    """Records over all delays and partitions, produced by a thread of its own until all are out. Use it as a context."""
+    """Records over all delays and partitions, produced by a thread of its own until all are out. Use it as a context.
+
+    `due_times`: the share of them that have a due time of their own, if the topic has a ladder; `ahead_ms`: how far ahead at most.
+    """
 
     def __init__(
-        self, orders: Declared, rng: Random, *, records: int, per_second: int, levels: Sequence[int] | None = None
+        self,
+        orders: Declared,
+        rng: Random,
+        *,
+        records: int,
+        per_second: int,
+        levels: Sequence[int] | None = None,
+        due_times: float = DUE_TIMES,
+        ahead_ms: int = AHEAD_MS,
     ) -> None:
         self.seconds = records / per_second
         self._orders = orders
         self._rng = Random(rng.random())
         self._records = records
         self._per_tick = max(1, int(per_second * TICK_SECONDS))
+        self._due_times, self._ahead_ms = due_times, ahead_ms
         self._levels = levels or range(1, len(orders.record.layout.delay_seconds) + 1)
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
         self._thread.start()
@@ -74,8 +84,8 @@ class Load(Closing):
     def _produce(self, number: int) -> None:
         rng, record = self._rng, self._orders.record
         headers: list[Header] = [("x-n", b"%d" % number)]
-        if record.layout.ladder_seconds and rng.random() < DUE_TIMES:
-            at_ms = now_ms() + rng.randint(-500, MOST_AHEAD_MS)
+        if record.layout.ladder_seconds and rng.random() < self._due_times:
+            at_ms = now_ms() + rng.randint(-500, self._ahead_ms)
             headers += [(EXPECT, b"at:%d" % at_ms), ("dt-deliver-at", b"%d" % at_ms)]
         else:
             level = rng.choice(self._levels)
@@ -144,8 +154,8 @@ class Stage(Closing):
         """For a record of this delay level."""
         return expect_ready(self.orders.record.layout.delay_for_level(level))
 
-    def load(self, rng: Random, *, records: int, per_second: int, levels: Sequence[int] | None = None) -> Load:
-        return Load(self.orders, rng, records=records, per_second=per_second, levels=levels)
+    def load(self, rng: Random, *, records: int, per_second: int, **further: Any) -> Load:
+        return Load(self.orders, rng, records=records, per_second=per_second, **further)
 
     def in_sync(self) -> None:
         """Waits until each partition of the cluster has a leader and all of its replicas in sync."""
@@ -241,6 +251,11 @@ class Stage(Closing):
     def read(self) -> Seen:
         """What has come since the last time, by the independent reader."""
         return Seen(*(self._read(topic) for topic in self.orders.names.topics))
+
+    def read_without_hops(self) -> Seen:
+        """As `read`, of a topic into whose delays topic only workers write: which way each record took is not judged."""
+        front, _, ready, dead = self.orders.names.topics
+        return Seen(self._read(front), (), self._read(ready), self._read(dead))
 
     def skip(self, topic: str) -> None:
         """What is there now is not judged."""

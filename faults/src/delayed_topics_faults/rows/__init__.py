@@ -14,12 +14,12 @@ from delayed_topics_faults.rows.requests import SlowRequests
 from delayed_topics_faults.rows.retries import Failing
 from delayed_topics_faults.rows.targets import SentAlone, TargetTrouble
 from delayed_topics_faults.rows.windows import EndsInMarks, FullBitmap, ManyPartitions
-from delayed_topics_faults.rows.workers import Killed, Rolled, Zombie
+from delayed_topics_faults.rows.workers import DueTimes, Killed, Rolled, Zombie
 
 ROWS: dict[str, type[Row]] = {
     row.name: row
     for row in (
-        *(Killed, Rolled, Zombie, OutOfMemory, OpenTransaction, FullBitmap),
+        *(Killed, Rolled, Zombie, OutOfMemory, OpenTransaction, FullBitmap, DueTimes),
         *(BrokerDies, BadNetwork, TargetTrouble, RecordsRemoved, TopicMadeAgain, Disagreeing, OffsetsGone, Away),
         *(OneDeafTarget, SentAlone, EndsInMarks, ManyPartitions, SlowRequests),
         *(Rebalanced, Switched),

@@ -4,9 +4,11 @@ import signal
 import time
 from random import Random
 
+from delayed_topics_core.layout import ladder
 from delayed_topics_worker.clients import SESSION_TIMEOUT_MS
 from delayed_topics_worker_testing.process import WorkerProcess
 
+from delayed_topics_faults.judge import Seen
 from delayed_topics_faults.row import Play, Row
 from delayed_topics_faults.stage import Stage, now_ms
 
@@ -79,6 +81,40 @@ class Zombie(Row):
             resumed_ms = now_ms()
         terms = {"crashes_ms": (stopped_ms, resumed_ms), "healed_at_ms": resumed_ms}
         return Play(injected=f"{frozen.member} frozen for {(resumed_ms - stopped_ms) / 1000:.1f} s", terms=terms)
+
+
+class DueTimes(Row):
+    name = "W7"
+    fault = (
+        "a million records with due times of their own within ten minutes; one of two workers is killed every 5 to 40 s"
+    )
+    records = 1_000_000
+    per_second = 20_000
+    within_seconds = 600
+    settle_seconds = 600
+
+    def open(self, stage: Stage) -> None:
+        longest_seconds = self.within_seconds // 2
+        stage.declare((0,), front_partitions=4, ladder_seconds=ladder(max_seconds=longest_seconds, base=2))
+        self._workers = [stage.start(0), stage.start(1)]
+
+    def trial(self, stage: Stage, rng: Random) -> Play:
+        crashes_ms: list[int] = []
+        until = time.monotonic() + self.within_seconds
+        ahead_ms = self.within_seconds * 1000
+        with stage.load(rng, records=self.records, per_second=self.per_second, due_times=1, ahead_ms=ahead_ms):
+            while (rest := until - time.monotonic()) > 0:
+                time.sleep(min(rest, rng.uniform(5, 40)))
+                number = rng.randrange(2)
+                self._workers[number].kill()
+                crashes_ms.append(now_ms())
+                self._workers[number] = stage.start(number, ready=False)
+        terms = {"crashes_ms": tuple(crashes_ms), "healed_at_ms": _ready(self._workers[number])}
+        return Play(injected=f"{len(crashes_ms)} kills", terms=terms)
+
+    def finish(self, stage: Stage, play: Play) -> tuple[Seen, list[str]]:
+        unfinished = [] if stage.settled(self.settle_seconds) else stage.unsettled()
+        return stage.read_without_hops(), unfinished
 
 
 def _ready(worker: WorkerProcess) -> int:
