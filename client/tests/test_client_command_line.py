@@ -1,3 +1,4 @@
+import json
 import re
 import subprocess
 import sys
@@ -57,14 +58,52 @@ def test_the_status_counts_what_waits_and_what_is_due(served: Served) -> None:
     assert shown.exit_code == 0, shown.output
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.output.splitlines() if "│" in line]
     assert rows == [
-        ["", "front", "0-2", "1", "1"],
-        ["0 s", "main", "0-1", "3", "3"],
-        ["600 s", "delay", "2", "2", "0"],
-        ["3600 s", "delay", "3", "-", "-"],
+        ["", "front", "0-2", "1", "1", "0", "0", "0", "0", "0"],
+        ["0 s", "main", "0-1", "3", "3", "0", "0", "0", "0", "0"],
+        ["600 s", "delay", "2", "2", "0", "0", "2", "0", "0", "0"],
+        ["3600 s", "delay", "3", "-", "-", "-", "-", "-", "-", "-"],
     ]
+    told = json.loads(run("--bootstrap", served.bootstrap, "status", front, "--json").output)
+    assert told["front"] == {"waiting": 1, "due_within_seconds": dict.fromkeys(("0", "60", "600", "3600", "86400"), 1)}
+    (of_600_s,) = [kind for kind in told["delays"] if kind["delay_seconds"] == 600]
+    assert (of_600_s["role"], of_600_s["partitions"], of_600_s["waiting"]) == ("delay", "2", 2)
+    assert of_600_s["due_within_seconds"] == {"0": 0, "60": 0, "600": 2, "3600": 2, "86400": 2}
     assert "generation 1, retry cap 3, releasing, of shop/orders" in shown.output
     assert f"Workers: 0 in group {served.layout.group}" in shown.output
     assert "Records in the ready topic: 1, dead letters: 0" in shown.output
+
+
+@pytest.mark.broker
+def test_what_comes_next_is_shown_soonest_first_and_without_its_content(served: Served) -> None:
+    """Layout: 0-1 → 0 s, 2 → 600 s, 3 → 3600 s."""
+    bootstrap, front, delays = ("--bootstrap", served.bootstrap), served.names.front, served.names.delays
+    assert f"Nothing waits in {delays}." in run(*bootstrap, "peek", front).output
+    for number in range(4):
+        served.produce(delays, b"secret %d" % number, partition=2, headers=[("dt-id", b"order-%d" % number)])
+    served.produce(delays, b"an hour", partition=3, headers=[])
+    # of the four in partition 2: offset 0 is done, and 2 and 3 are finished above it
+    KafkaAdmin(served.connection).commit(
+        served.layout.group, {(delays, 2): CommittedOffset(1, "dt1:eJxjBgAABAAE"), (delays, 3): CommittedOffset(0)}
+    )
+    served.produce(delays, b"secret 4", partition=2, headers=[("dt-due-at", b"1790000000000"), ("dt-id", b"order-4")])
+
+    shown = run(*bootstrap, "peek", front).output.splitlines()
+
+    assert [line.split("  ")[1] for line in shown] == [f"{delays}-2@4", f"{delays}-2@1", f"{delays}-3@0"]
+    assert shown[0].startswith("due since 2026-09-21T14:13:20.000Z  ")
+    assert shown[0].endswith("  600 s  attempt 0  dt-id order-4")
+    assert "secret" not in "".join(shown)
+    assert "value secret 1" in run(*bootstrap, "peek", front, "--show-value").output
+    assert len(run(*bootstrap, "peek", front, "-n", "1").output.splitlines()) == 1
+    assert run(*bootstrap, "peek", front, "--delay", "3600").output.splitlines() == shown[2:]
+    assert run(*bootstrap, "peek", front, "--partition", "3").output.splitlines() == shown[2:]
+    (told,) = json.loads(run(*bootstrap, "peek", front, "--delay", "3600", "--json").output)
+    assert (told["partition"], told["offset"], told["due_at_ms"] - told["appended_at_ms"]) == (3, 0, 3_600_000)
+    assert (
+        "has no partition for 7 s, it has them for 0 s, 600 s, 3600 s"
+        in run(*bootstrap, "peek", front, "--delay", "7").output
+    )
+    assert "has 4 partitions from 0 on, and no partition 9" in run(*bootstrap, "peek", front, "--partition", "9").output
 
 
 @pytest.mark.broker

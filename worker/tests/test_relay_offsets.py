@@ -13,7 +13,8 @@ from delayed_topics_kafka.model import TopicPartitionKey
 from delayed_topics_worker.alarms import Alarm, Unreadable, joined, lasting, of_unreadable
 from delayed_topics_worker.assigned import AssignedPartition
 from delayed_topics_worker.known_offsets import Offsets
-from delayed_topics_worker.retention import AT_ONCE, RetentionWatch, Risk, Unreleased, margin_ms
+from delayed_topics_worker.questions import AT_ONCE
+from delayed_topics_worker.retention import RetentionWatch, Risk, Unreleased, margin_ms
 from delayed_topics_worker.served import Served
 from delayed_topics_worker.unreadable import UNREADABLE_SECONDS, Silence, Span
 from hypothesis import given

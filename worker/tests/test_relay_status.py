@@ -1,19 +1,11 @@
 """What a worker shows of itself: /status, /metrics, probes, events."""
 
 import pytest
-from delayed_topics_core.events import Event
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_kafka.events import EventFollower
-from delayed_topics_worker_testing.world import Declared, World
+from delayed_topics_worker_testing.generations import events_of
+from delayed_topics_worker_testing.world import World
 
 pytestmark = pytest.mark.broker
-
-
-def events_of(world: World, orders: Declared) -> list[Event]:
-    told: list[Event] = []
-    with EventFollower(world.connection) as follower:
-        follower.catch_up(120, told.append)
-    return [event for event in told if event.topic == orders.names.front]
 
 
 def test_counts_and_probes_tell_what_happened(world: World) -> None:
@@ -51,12 +43,33 @@ def test_counts_and_probes_tell_what_happened(world: World) -> None:
     assert worker.get("/other")[0] == 404
 
 
+def test_what_waits_is_counted_by_when_it_is_due(world: World) -> None:
+    orders = world.declare((0, 10, 3600), front_partitions=2, partitions=4)
+    worker = world.start(orders)
+    for level, count in ((2, 3), (3, 4)):
+        for _ in range(count):
+            orders.produce(headers=[("dt-delay-level", b"%d" % level)])
+    orders.flush()
+    topic = orders.names.front
+    wait_until(lambda: worker.metric("delayedtopics_hopped_total", topic=topic) == 7, what="all of them are copied on")
+    worker.terminate()
+    worker = world.start(orders)  # looks when it begins, and then every 30 s
+
+    def pending(delay: str, within: str) -> float:
+        labels = {"topic": topic, "delay_seconds": delay, "due_within_seconds": within}
+        return worker.metric("delayedtopics_pending_records", **labels)
+
+    wait_until(lambda: pending("3600", "+Inf") == 4, what="records that wait an hour are counted")
+    assert [pending("3600", within) for within in ("0", "60", "600", "3600", "86400")] == [0, 0, 0, 4, 4]
+    assert (pending("10", "60"), pending("0", "+Inf")) == (3, 0)
+
+
 def test_a_life_is_written_to_the_events(world: World) -> None:
     orders = world.declare((0,), front_partitions=1, partitions=1)
     worker = world.start(orders, member="orders-7")
     assert worker.terminate() == 0
 
-    events = events_of(world, orders)
+    events = events_of(orders)
 
     kinds = ["worker-started", "assignment", "rebalance", "rebalance", "rebalance", "worker-stopped"]
     assert [e.kind for e in events] == kinds

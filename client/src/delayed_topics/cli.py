@@ -14,14 +14,15 @@ from delayed_topics_core.names import TopicNames
 from delayed_topics_kafka.connection import Connection
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from delayed_topics.declaration import DeclaredHandler
 from delayed_topics.moments import parse_moment, shown_moment
+from delayed_topics.peek import partitions_of, peek, peek_as_json, peek_lines
 from delayed_topics.record import Record
 from delayed_topics.registry_copy import export_registry, import_registry
 from delayed_topics.scan import Scanner
-from delayed_topics.status import Backlog, TopicStatus, read_status
+from delayed_topics.status import read_status
+from delayed_topics.status_shown import print_status, status_as_json
 from delayed_topics.topic import DelayedTopic
 from delayed_topics.way import RecordPlace, Ways
 from delayed_topics.way_shown import as_json, lines, shown
@@ -68,14 +69,18 @@ def main(context: click.Context, bootstrap: str | None, properties_file: Path | 
 
 @main.command()
 @click.argument("topic")
+@click.option("--json", "json_wanted", is_flag=True, help="One JSON object on the standard output.")
 @click.pass_obj
 @_one_line
-def status(properties: dict[str, Any], topic: str) -> None:
-    """The layout of TOPIC, and how many records are where."""
+def status(properties: dict[str, Any], topic: str, json_wanted: bool) -> None:
+    """The layout of TOPIC, how many records are where, and when they are due. Reads offsets, and no records."""
     connection = Connection.from_properties(_reachable(properties))
     with DelayedTopic.connect(connection, topic) as delayed:
         found = read_status(connection, delayed.layout)
-    _print_status(found)
+    if json_wanted:
+        click.echo(status_as_json(found))
+    else:
+        print_status(found)
 
 
 class _Moment(click.ParamType[int]):
@@ -163,6 +168,43 @@ def consume(properties: dict[str, Any], topic: str, group: str, count: int | Non
     with DelayedTopic.connect(_reachable(properties), topic) as delayed:
         consumer = delayed.consumer(group, show)
         consumer.run_until_signal()
+
+
+@main.command("peek")
+@click.argument("topic")
+@click.option("-n", "--count", type=click.IntRange(1, 10_000), default=10, show_default=True, help="How many records.")
+@click.option("--partition", type=click.IntRange(min=0), help="Only of this partition of TOPIC.delays.")
+@click.option("--delay", "delay_seconds", type=click.IntRange(min=0), help="Only of this delay, in seconds.")
+@click.option("--show-value", is_flag=True, help="Also show keys and values.")
+@click.option("--json", "json_wanted", is_flag=True, help="One JSON list on the standard output.")
+@click.pass_obj
+@_one_line
+def peek_command(
+    properties: dict[str, Any],
+    topic: str,
+    count: int,
+    partition: int | None,
+    delay_seconds: int | None,
+    show_value: bool,
+    json_wanted: bool,
+) -> None:
+    """The records that wait in TOPIC.delays and come next, soonest first: when they are due, and where they lie.
+
+    Of each partition those that came in first are looked at. Nothing is committed, and no record changes.
+    """
+    connection = Connection.from_properties(_reachable(properties))
+    with DelayedTopic.connect(connection, topic) as delayed:
+        layout = delayed.layout
+    partitions = partitions_of(layout, partition=partition, delay_seconds=delay_seconds)
+    with Scanner(connection, lambda *_: None) as scanner:
+        waiting = peek(connection, layout, scanner, partitions, count=count)
+    if json_wanted:
+        click.echo(peek_as_json(waiting, show_value=show_value))
+        return
+    for line in peek_lines(waiting, now_ms=int(time.time() * 1000), show_value=show_value):
+        click.echo(line)
+    if not waiting:
+        click.echo(f"Nothing waits in {TopicNames.of(topic).delays}.", err=True)
 
 
 @main.command()
@@ -293,27 +335,3 @@ def _properties(file: Path) -> dict[str, Any]:
         if not separator:
             raise click.UsageError(f"{file}: {name!r} must be name=value")
     return {name.strip(): value.strip() for name, _, value in entries}
-
-
-def _print_status(found: TopicStatus) -> None:
-    layout = found.layout
-    console = Console()
-    console.print(
-        f"[bold]{layout.topic}[/bold]  generation {layout.layout.generation}, retry cap {layout.retry_cap}, "
-        f"{'paused' if layout.paused else 'releasing'}, of {layout.owner.namespace}/{layout.owner.name}"
-    )
-    table = Table()
-    for column in ("Delay", "Role", "Partitions"):
-        table.add_column(column)
-    for column in ("Waiting", "Due lag"):
-        table.add_column(column, justify="right")
-    table.add_row("", "front", f"0-{layout.front_partitions - 1}", *_numbers(found.front))
-    for kind in found.kinds:
-        table.add_row(f"{kind.delay_seconds} s", kind.role, kind.partitions, *_numbers(kind.backlog))
-    console.print(table)
-    console.print(f"Workers: {found.workers}")
-    console.print(f"Records in the ready topic: {found.ready}, dead letters: {found.dead_letters}")
-
-
-def _numbers(backlog: Backlog) -> tuple[str, str]:
-    return ("-" if backlog.waiting is None else str(backlog.waiting), "-" if backlog.due is None else str(backlog.due))

@@ -1,9 +1,10 @@
 """Where the records of a delayed topic are, by the offsets that Kafka has."""
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from operator import add
+from typing import Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from delayed_topics_core.commit_metadata import decode_metadata
@@ -14,6 +15,7 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
+from delayed_topics_kafka.due import DUE_WITHIN_SECONDS, offsets_due_within
 from delayed_topics_kafka.errors import KafkaDoorError
 from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
@@ -25,23 +27,28 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Backlog:
-    """`waiting`: not released, hopped or dead-lettered yet; `due`: those of them whose turn has come by this machine's clock.
+    """`waiting`: not released, hopped or dead-lettered yet. `due_within`: those of them that have their turn within each of
+    DUE_WITHIN_SECONDS, by this machine's clock."""
 
-    None where the workers have not begun a partition.
-    """
+    waiting: int
+    due_within: tuple[int, ...]
 
-    waiting: int | None
-    due: int | None
+    def __add__(self, other: "Backlog") -> "Backlog":
+        due_within = tuple(map(add, self.due_within, other.due_within))
+        return Backlog(waiting=self.waiting + other.waiting, due_within=due_within)
+
+
+NOTHING: Final = Backlog(waiting=0, due_within=(0,) * len(DUE_WITHIN_SECONDS))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KindStatus:
-    """A delay, in seconds, and what lies in its partitions (written as ranges)."""
+    """A delay, in seconds, and what lies in its partitions (written as ranges). `backlog` None: workers have begun none of them."""
 
     delay_seconds: int
     role: Role
     partitions: str
-    backlog: Backlog
+    backlog: Backlog | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,7 +56,7 @@ class TopicStatus:
     """`ready` and `dead_letters`: how many records these topics hold."""
 
     layout: LayoutRecord
-    front: Backlog
+    front: Backlog | None
     kinds: tuple[KindStatus, ...]
     ready: int
     dead_letters: int
@@ -69,23 +76,30 @@ def read_status(connection: Connection, layout: LayoutRecord) -> TopicStatus:
     sources = list(waits_ms)
     committed = committed_offsets(connection, layout.group, sources)
     ends = values_of(admin.list_offsets(sources, "latest", isolation="read_committed"))
-    not_due = values_of(admin.offsets_for_times({key: now_ms - wait_ms for key, wait_ms in waits_ms.items()}))
-    backlogs = {key: _backlog(committed.get(key), ends[key], not_due[key]) for key in sources}
+    due_within = offsets_due_within(
+        lambda times_ms: values_of(admin.offsets_for_times(times_ms)), waits_ms, ends, now_ms=now_ms
+    )
+    backlogs = {key: _backlog(at, ends[key], due_within[key]) for key, at in committed.items()}
     starts = {key: at.offset for key, at in committed.items() if backlogs[key].waiting}
-    backlogs |= dict.fromkeys(_without_records(connection, starts), Backlog(waiting=0, due=0))
+    backlogs |= dict.fromkeys(_without_records(connection, starts), NOTHING)
+
+    def backlog(places: Iterable[TopicPartitionKey]) -> Backlog | None:
+        begun = [backlogs[place] for place in places if place in backlogs]
+        return sum(begun, NOTHING) if begun else None
+
     held = {
         topic: _held(admin, [(topic, p) for p in range(_partition_count(admin, topic))])
         for topic in (names.ready, names.dead_letter)
     }
     return TopicStatus(
         layout=layout,
-        front=_sum([backlogs[names.front, p] for p in range(layout.front_partitions)]),
+        front=backlog((names.front, p) for p in range(layout.front_partitions)),
         kinds=tuple(
             KindStatus(
                 delay_seconds=kind.delay_seconds,
                 role=layout.layout.role(kind),
                 partitions=format_ranges(kind.partitions),
-                backlog=_sum([backlogs[names.delays, p] for p in kind.partitions]),
+                backlog=backlog((names.delays, p) for p in kind.partitions),
             )
             for kind in layout.layout.kinds
         ),
@@ -95,15 +109,13 @@ def read_status(connection: Connection, layout: LayoutRecord) -> TopicStatus:
     )
 
 
-def _backlog(committed: CommittedOffset | None, end: int, first_not_due: int | None) -> Backlog:
-    if committed is None:
-        return Backlog(waiting=None, due=None)
+def _backlog(committed: CommittedOffset, end: int, due_within: tuple[int, ...]) -> Backlog:
     finished = decode_metadata(committed.offset, committed.metadata)
-    turn_has_come = end if first_not_due is None else min(first_not_due, end)
-    return Backlog(
-        waiting=max(0, end - committed.offset - len(finished)),
-        due=max(0, turn_has_come - committed.offset - sum(offset < turn_has_come for offset in finished)),
-    )
+
+    def below(offset: int) -> int:
+        return max(0, offset - committed.offset - sum(done < offset for done in finished))
+
+    return Backlog(waiting=below(end), due_within=tuple(map(below, due_within)))
 
 
 def _without_records(connection: Connection, starts: Mapping[TopicPartitionKey, int]) -> set[TopicPartitionKey]:
@@ -133,13 +145,6 @@ def _without_records(connection: Connection, starts: Mapping[TopicPartitionKey, 
                 empty.add(key)
     consumer.close()
     return empty
-
-
-def _sum(backlogs: list[Backlog]) -> Backlog:
-    begun = [b for b in backlogs if b.waiting is not None]
-    if not begun:
-        return Backlog(waiting=None, due=None)
-    return Backlog(waiting=sum(b.waiting or 0 for b in begun), due=sum(b.due or 0 for b in begun))
 
 
 def _held(admin: KafkaAdmin, partitions: list[TopicPartitionKey]) -> int:

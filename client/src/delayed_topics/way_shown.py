@@ -34,30 +34,32 @@ def lines(ways: Sequence[Way], names: TopicNames, *, now_ms: int, show_value: bo
 
 def as_json(ways: Sequence[Way], names: TopicNames, *, show_value: bool) -> str:
     """One object. Times are milliseconds since the epoch; keys and values are base64, and null where the record has none."""
-
-    def record(found: Found) -> dict[str, Any]:
-        content = {"key_base64": _base64(found.key), "value_base64": _base64(found.value)} if show_value else {}
-        return {
-            "what": _what(found, names),
-            "topic": found.topic,
-            "partition": found.partition,
-            "offset": found.offset,
-            "appended_at_ms": found.at_ms,
-            "headers": {name: shown(value) for name, value in sorted(found.own.items())},
-            **content,
-        }
-
     attempts = [
         {
             "attempt": _attempt(way),
             "id": _id(way),
             "state": way.state,
             "due_at_ms": way.due_at_ms,
-            "records": [record(found) for found in way.records],
+            "records": [
+                {"what": _what(found, names), **record_as_dict(found, show_value=show_value)} for found in way.records
+            ],
         }
         for way in ways
     ]
     return json.dumps({"topic": names.front, "attempts": attempts}, indent=2)
+
+
+def record_as_dict(found: Found, *, show_value: bool) -> dict[str, Any]:
+    """For `as_json`."""
+    content = {"key_base64": _base64(found.key), "value_base64": _base64(found.value)} if show_value else {}
+    return {
+        "topic": found.topic,
+        "partition": found.partition,
+        "offset": found.offset,
+        "appended_at_ms": found.at_ms,
+        "headers": {name: shown(value) for name, value in sorted(found.own.items())},
+        **content,
+    }
 
 
 def shown(content: bytes | None) -> str:

@@ -4,9 +4,12 @@ from collections.abc import Iterable, Sequence
 
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_engine import DURATION_BOUNDS_MS, Histogram, Tally
+from delayed_topics_kafka.due import DUE_WITHIN_SECONDS
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from delayed_topics_worker.pending import Pending
 
 
 class EngineMetrics(Collector):
@@ -62,6 +65,25 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
     return buckets
 
 
+class PendingMetrics(Collector):
+    """As the worker's thread has left it here last; `found` is replaced as a whole."""
+
+    def __init__(self) -> None:
+        self.found: Pending = {}
+
+    def collect(self) -> Iterable[Metric]:
+        pending = GaugeMetricFamily(
+            "delayedtopics_pending_records",
+            "Records in delays partitions that have their turn within so many seconds",
+            labels=["topic", "delay_seconds", "due_within_seconds"],
+        )
+        bounds = [*map(str, DUE_WITHIN_SECONDS), "+Inf"]
+        for (topic, delay_seconds), counts in self.found.items():
+            for bound, count in zip(bounds, counts, strict=True):
+                pending.add_metric([topic, str(delay_seconds), bound], count)
+        return [pending]
+
+
 class Metrics:
     """`topic` is the front topic everywhere."""
 
@@ -69,6 +91,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.engine = EngineMetrics()
         self.registry.register(self.engine)
+        self.pending = PendingMetrics()
+        self.registry.register(self.pending)
         self.rebalances = self._counter("rebalances", "Partitions assigned, revoked or lost", "topic", "change")
         self.waiting = self._gauge("waiting_records", "Records that are held and not released", "topic")
         self.due_lag = self._gauge("due_lag_records", "Records that are due and not released and acknowledged", "topic")

@@ -1,4 +1,4 @@
-"""What the offsets of the owned partitions tell: records that retention may remove unreleased, and ones that can't be read."""
+"""What the offsets of the owned partitions tell: records that wait, that retention may remove unreleased, that can't be read."""
 
 import time
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_worker.alarms import Alarm, AtRisk, Unreadable, of_retention, of_unreadable
 from delayed_topics_worker.assigned import AssignedPartition
 from delayed_topics_worker.known_offsets import KnownOffsets
+from delayed_topics_worker.pending import Pending, PendingWatch, Unfinished
 from delayed_topics_worker.retention import LOOK_SECONDS, RetentionWatch, Unreleased
 from delayed_topics_worker.unreadable import UNREADABLE_SECONDS, Silence, Span
 
@@ -25,6 +26,7 @@ class OffsetWatch:
     def __init__(self, admin: KafkaAdmin, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._retention = RetentionWatch(admin)
+        self._pending = PendingWatch(admin)
         self._known = KnownOffsets(admin)
         self._silence = Silence()
         self._look_at = time.monotonic() + TIMELESS_SECONDS
@@ -32,21 +34,31 @@ class OffsetWatch:
 
     def start(self) -> None:
         self._retention.start()
+        self._pending.start()
         self._known.start()
 
     def close(self) -> None:
         self._retention.close()
+        self._pending.close()
         self._known.close()
+
+    @property
+    def pending(self) -> Pending:
+        """As it was known last."""
+        return self._pending.found
 
     def alarms(self, spans: Spans, *, generation: int, now_ms: int, clock_fresh: bool) -> list[Alarm]:
         """`spans`: of all owned partitions. `generation`: of the assignment. `now_ms`: the broker's time, an estimate of it
         unless `clock_fresh`."""
         now = time.monotonic()
-        if spans and (now >= self._look_at or (clock_fresh and generation != self._looked_at_generation)):
+        if (spans or self.pending) and (
+            now >= self._look_at or (clock_fresh and generation != self._looked_at_generation)
+        ):
             self._look_at = now + LOOK_SECONDS
             self._looked_at_generation = generation
             unreleased = [u for owned, span in spans.items() if (u := _unreleased(owned, span))]
             self._retention.look(unreleased, now_ms)
+            self._pending.look([one for owned in spans if (one := _unfinished(owned))], now_ms)
         return of_retention(self._at_risk(spans), now_ms) + of_unreadable(self._unreadable(spans, now))
 
     def _at_risk(self, spans: Spans) -> list[AtRisk]:
@@ -86,6 +98,14 @@ def _first_unreleased(owned: AssignedPartition) -> int | None:
     if owned.begun:
         return owned.seen.lowest_unfinished if owned.seen and owned.seen.state != "unplaced" else None
     return owned.committed.offset if owned.committed is not None and owned.committed.offset >= 0 else None
+
+
+def _unfinished(owned: AssignedPartition) -> Unfinished | None:
+    """None: it isn't one of the delays topic, or nothing is known."""
+    offset, delay_seconds = _first_unreleased(owned), owned.delay_seconds
+    if offset is None or delay_seconds is None:
+        return None
+    return Unfinished(owned.served.topic, owned.place, delay_seconds, offset)
 
 
 def _unreleased(owned: AssignedPartition, span: Span) -> Unreleased | None:

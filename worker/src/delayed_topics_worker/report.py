@@ -114,6 +114,7 @@ class Reporter:
         alarms += self._offsets.alarms(
             spans, generation=assignment.generation, now_ms=self._now_ms, clock_fresh=state.time_known
         )
+        self._metrics.pending.found = self._offsets.pending
         alarms += self._misrouted_alarms(tallies)
         alarms += of_unassigned(unassigned, self._served)
         refusals = {Reason.KAFKA_REFUSED: str(refusal) if (refusal := refused or state.refused) else None}

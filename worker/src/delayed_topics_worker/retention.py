@@ -5,20 +5,17 @@ audits. A record that isn't released when three quarters of what is beyond the d
 should never is, however long the delay.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.errors import KafkaDoorError, NotAuthorized
 from delayed_topics_kafka.model import TopicPartitionKey
 
 from delayed_topics_worker.background import Repeated
-
-T = TypeVar("T")
+from delayed_topics_worker.questions import ask
 
 LOOK_SECONDS: Final = 30.0
-AT_ONCE: Final = 100
-"""Partitions in one question: the answer about a thousand keeps Python from the worker's thread for 20 ms and more."""
 HALVINGS: Final = 8
 """How exactly the age of a record at risk is found: to a 256th of the time that is left when it comes to be at risk."""
 
@@ -126,7 +123,7 @@ class RetentionWatch:
         """Without those of which Kafka didn't tell. None: there is no risk."""
         below = self._below({place: limit.risky_ms for place, limit in limits.items()})
         behind = [place for place, offset in below.items() if limits[place].unreleased.offset < offset]
-        starts = self._ask(lambda part: self._admin.list_offsets(part, "earliest"), behind)
+        starts = ask(lambda part: self._admin.list_offsets(part, "earliest"), behind)
         first = {place: max(start, limits[place].unreleased.offset) for place, start in starts.items()}
         at_risk = {place: offset for place, offset in first.items() if offset < below[place]}
         appended_ms = self._append_times(at_risk, limits)
@@ -147,7 +144,7 @@ class RetentionWatch:
         """The first offset that was appended at these times or later; the end where nothing is that new."""
         found = self._first_since(times_ms)
         none = [place for place, offset in found.items() if offset is None]
-        ends = self._ask(lambda part: self._admin.list_offsets(part, "latest"), none)
+        ends = ask(lambda part: self._admin.list_offsets(part, "latest"), none)
         return {place: offset for place, offset in found.items() if offset is not None} | ends
 
     def _append_times(
@@ -164,20 +161,4 @@ class RetentionWatch:
         return after
 
     def _first_since(self, times_ms: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int | None]:
-        return self._ask(
-            lambda part: self._admin.offsets_for_times({place: times_ms[place] for place in part}), times_ms
-        )
-
-    @staticmethod
-    def _ask(
-        question: Callable[[list[TopicPartitionKey]], Mapping[TopicPartitionKey, T | KafkaDoorError]],
-        places: Collection[TopicPartitionKey],
-    ) -> dict[TopicPartitionKey, T]:
-        """The answers that are none of an error."""
-        answers = (answer for part in _parts(list(places)) for answer in question(part).items())
-        return {place: answer for place, answer in answers if not isinstance(answer, KafkaDoorError)}
-
-
-def _parts(places: list[TopicPartitionKey]) -> Iterator[list[TopicPartitionKey]]:
-    for at in range(0, len(places), AT_ONCE):
-        yield places[at : at + AT_ONCE]
+        return ask(lambda part: self._admin.offsets_for_times({place: times_ms[place] for place in part}), times_ms)

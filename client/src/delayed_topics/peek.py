@@ -1,0 +1,121 @@
+"""The records that a delayed topic's workers have next in the delays topic, read by a plain consumer that commits nothing."""
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from delayed_topics_core.commit_metadata import decode_metadata
+from delayed_topics_core.errors import DelayedTopicsError
+from delayed_topics_core.headers import ATTEMPT, DELIVER_AT, DUE_AT, ID
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.registry import LayoutRecord
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.commits import committed_offsets
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.model import TopicPartitionKey
+
+from delayed_topics.moments import shown_moment
+from delayed_topics.record import number_in
+from delayed_topics.scan import Found, Range, Scanner
+from delayed_topics.status import values_of
+from delayed_topics.way_shown import record_as_dict, shown
+
+LEAST_READ: Final = 100
+"""Offsets in one go: with ExactlyOnce up to half of them are marks of transactions."""
+
+
+class PartitionNotThere(DelayedTopicsError):
+    """The delays topic has no such partition, or none of that delay."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Next:
+    """A record that waits. `turn_at_ms`: when a worker releases it, or copies it on if `due_at_ms` is later."""
+
+    record: Found
+    delay_seconds: int
+    due_at_ms: int
+
+    @property
+    def turn_at_ms(self) -> int:
+        return min(self.due_at_ms, self.record.at_ms + self.delay_seconds * 1000)
+
+
+def partitions_of(layout: LayoutRecord, *, partition: int | None, delay_seconds: int | None) -> list[int]:
+    """Of the delays topic. Raises PartitionNotThere."""
+    delays = layout.layout.partition_delays
+    topic = TopicNames.of(layout.topic).delays
+    if partition is not None and not 0 <= partition < len(delays):
+        raise PartitionNotThere(f"{topic} has {len(delays)} partitions from 0 on, and no partition {partition}")
+    if delay_seconds is not None and delay_seconds not in delays:
+        had = ", ".join(f"{delay} s" for delay in sorted(set(delays)))
+        raise PartitionNotThere(f"{topic} has no partition for {delay_seconds} s, it has them for {had}")
+    return [
+        number for number, delay in enumerate(delays) if partition in (None, number) and delay_seconds in (None, delay)
+    ]
+
+
+def peek(
+    connection: Connection, layout: LayoutRecord, scanner: Scanner, partitions: Collection[int], *, count: int
+) -> list[Next]:
+    """The next `count` in these partitions of the delays topic, by their turn; those that came in first of each. Raises KafkaDoorError."""
+    topic = TopicNames.of(layout.topic).delays
+    places = [(topic, number) for number in partitions]
+    admin = KafkaAdmin(connection, client_id="delayed-topics-client")
+    committed = committed_offsets(connection, layout.group, places)
+    finished = {place: decode_metadata(at.offset, at.metadata) for place, at in committed.items()}
+    first = values_of(admin.list_offsets(places, "earliest"))
+    ends = values_of(admin.list_offsets(places, "latest", isolation="read_committed"))
+    starts = {place: max(first[place], committed[place].offset if place in committed else 0) for place in places}
+    found: dict[TopicPartitionKey, list[Found]] = {place: [] for place in places}
+
+    def take(record: Found) -> bool:
+        place = (record.topic, record.partition)
+        if record.offset not in finished.get(place, ()):
+            found[place].append(record)
+        return False
+
+    while wanting := [place for place in places if len(found[place]) < count and starts[place] < ends[place]]:
+        spans = {p: Range(starts[p], min(ends[p], starts[p] + max(count, LEAST_READ))) for p in wanting}
+        scanner.read(spans, take)
+        starts |= {place: span.end for place, span in spans.items()}
+    waiting = [_next(record, layout) for records in found.values() for record in records[:count]]
+    return sorted(waiting, key=lambda one: one.turn_at_ms)[:count]
+
+
+def peek_lines(waiting: Sequence[Next], *, now_ms: int, show_value: bool) -> Iterator[str]:
+    for one in waiting:
+        record, own = one.record, one.record.own
+        due = "due since" if one.due_at_ms <= now_ms else "due"
+        attempt = number_in(own.get(ATTEMPT)) or 0
+        yield (
+            f"{due} {shown_moment(one.due_at_ms)}  {record}  {one.delay_seconds} s  attempt {attempt}  "
+            f"dt-id {shown(own[ID]) if ID in own else '-'}"
+        )
+        if show_value:
+            yield f"    key {shown(record.key)}  value {shown(record.value)}"
+
+
+def peek_as_json(waiting: Sequence[Next], *, show_value: bool) -> str:
+    """A list, with times in milliseconds since the epoch; keys and values are base64, and null where the record has none."""
+    return json.dumps(
+        [
+            {
+                "due_at_ms": one.due_at_ms,
+                "delay_seconds": one.delay_seconds,
+                **record_as_dict(one.record, show_value=show_value),
+            }
+            for one in waiting
+        ],
+        indent=2,
+    )
+
+
+def _next(record: Found, layout: LayoutRecord) -> Next:
+    delay_seconds = layout.layout.partition_delays[record.partition]
+    said, asked = number_in(record.own.get(DUE_AT)), number_in(record.own.get(DELIVER_AT))
+    if said is None and asked is not None:
+        said = max(asked, record.at_ms)  # a client wrote it there
+    due_at_ms = record.at_ms + delay_seconds * 1000 if said is None else said
+    return Next(record=record, delay_seconds=delay_seconds, due_at_ms=due_at_ms)

@@ -1,0 +1,75 @@
+"""Where the records of a delayed topic are, as tables for people, and as JSON for programs."""
+
+import json
+from itertools import pairwise
+from typing import Any, Final
+
+from delayed_topics_core.layout import format_ranges
+from delayed_topics_kafka.due import DUE_WITHIN_SECONDS
+from rich.console import Console
+from rich.table import Table
+
+from delayed_topics.status import Backlog, TopicStatus
+
+COLUMNS: Final = ("Due", "1 min", "10 min", "1 h", "1 day")
+"""By DUE_WITHIN_SECONDS; each without the ones before it."""
+
+
+def print_status(found: TopicStatus) -> None:
+    layout = found.layout
+    console = Console()
+    console.print(
+        f"[bold]{layout.topic}[/bold]  generation {layout.layout.generation}, retry cap {layout.retry_cap}, "
+        f"{'paused' if layout.paused else 'releasing'}, of {layout.owner.namespace}/{layout.owner.name}"
+    )
+    table = Table()
+    for column in ("Delay", "Role", "Partitions"):
+        table.add_column(column)
+    for column in ("Waiting", *COLUMNS, "Later"):
+        table.add_column(column, justify="right")
+    table.add_row("", "front", format_ranges(range(layout.front_partitions)), *_numbers(found.front))
+    for kind in found.kinds:
+        table.add_row(f"{kind.delay_seconds} s", kind.role, kind.partitions, *_numbers(kind.backlog))
+    console.print(table)
+    if layout.layout.ladder_seconds:
+        console.print("Records with due times of their own are counted by when they are copied on.")
+    console.print(f"Workers: {found.workers}")
+    console.print(f"Records in the ready topic: {found.ready}, dead letters: {found.dead_letters}")
+
+
+def status_as_json(found: TopicStatus) -> str:
+    """One object. Counts are null where workers have not begun any of the partitions."""
+    layout = found.layout
+    body = {
+        "topic": layout.topic,
+        "generation": layout.layout.generation,
+        "paused": layout.paused,
+        "front": _counts(found.front),
+        "delays": [
+            {
+                "delay_seconds": kind.delay_seconds,
+                "role": kind.role,
+                "partitions": kind.partitions,
+                **_counts(kind.backlog),
+            }
+            for kind in found.kinds
+        ],
+        "workers": found.workers,
+        "ready": found.ready,
+        "dead_letters": found.dead_letters,
+    }
+    return json.dumps(body, indent=2)
+
+
+def _numbers(backlog: Backlog | None) -> list[str]:
+    if backlog is None:
+        return ["-"] * (len(COLUMNS) + 2)
+    within = [0, *backlog.due_within, backlog.waiting]
+    each = [after - before for before, after in pairwise(within)]
+    return [str(number) for number in (backlog.waiting, *each)]
+
+
+def _counts(backlog: Backlog | None) -> dict[str, Any]:
+    waiting = None if backlog is None else backlog.waiting
+    due_within = None if backlog is None else dict(zip(DUE_WITHIN_SECONDS, backlog.due_within, strict=True))
+    return {"waiting": waiting, "due_within_seconds": due_within}

@@ -1,0 +1,26 @@
+"""Questions to Kafka about many partitions."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final, TypeVar
+
+from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.model import TopicPartitionKey
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 100
+"""Partitions in one question: the answer about a thousand keeps Python from the worker's thread for 20 ms and more."""
+
+
+def ask(
+    question: Callable[[list[TopicPartitionKey]], Mapping[TopicPartitionKey, T | KafkaDoorError]],
+    places: Collection[TopicPartitionKey],
+) -> dict[TopicPartitionKey, T]:
+    """The answers that are none of an error."""
+    answers = (answer for part in _parts(list(places)) for answer in question(part).items())
+    return {place: answer for place, answer in answers if not isinstance(answer, KafkaDoorError)}
+
+
+def _parts(places: list[TopicPartitionKey]) -> Iterator[list[TopicPartitionKey]]:
+    for at in range(0, len(places), AT_ONCE):
+        yield places[at : at + AT_ONCE]
