@@ -248,6 +248,32 @@ def test_a_worker_whose_copies_take_long_to_arrive_repeats_none(
     assert doubled(all_ready(orders, numbers)) == 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_topic_grows_while_copies_take_long_to_arrive_and_none_comes_twice(
+    world: World, wire: SlowWire, protocol: str
+) -> None:
+    orders = world.declare((0,), front_partitions=4, partitions=1)
+    numbers = list(range(20_000))
+    for n in numbers:
+        orders.produce(b"%d" % n, partition=n % 4, headers=[("padding", random.randbytes(1000))])
+    orders.flush()
+    wire.limit_requests(500_000, client_id="orders-0")
+    worker = world.start(orders, member="orders-0", protocol=protocol)
+    wait_until(lambda: orders.released() > 1_000, what="it has released some", poll_seconds=0.2)
+    for partitions in (5, 6, 7):
+        orders.grow_front(partitions)
+        wait_until(
+            lambda count=partitions: len(owners_now(orders)) == count + 1,
+            what="it has the new partition, too",
+            evidence=worker.evidence,
+        )
+    assert orders.released() < len(numbers), "copies were on their way all the time"
+    wire.limit_requests(100_000_000, client_id="orders-0")
+
+    assert doubled(all_ready(orders, numbers)) == 0
+
+
 def test_a_worker_that_waits_for_acknowledgements_takes_no_processor_for_it(world: World, wire: SlowWire) -> None:
     """Ten copies are on their way to a partition, and ten more are due."""
     orders = world.declare((0,), front_partitions=1)
