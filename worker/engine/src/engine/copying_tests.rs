@@ -9,7 +9,7 @@ use super::outcomes::refuse;
 use super::partition::Partition;
 use super::producers::Output;
 use super::slots::CopyOf;
-use super::state::{State, Step, Then};
+use super::state::{First, State, Step, Then};
 use super::stored::Parts;
 use super::topic::{Names, Served, Target, Topic};
 use crate::kafka::{code, Copy, Error, Refusal};
@@ -146,7 +146,7 @@ impl Play {
         while self.partition.state.takes_in() {
             let offset = self.partition.window.position();
             let Some(record) = usize::try_from(offset).ok().and_then(|place| self.log.get(place)) else { return };
-            self.partition.step(Step::FirstAt { offset, position: offset });
+            self.partition.step(Step::FirstAt { first: First::Record(offset), position: offset });
             if self.partition.window.take(offset).unwrap() {
                 let level = (record.level + 1).to_string();
                 let headers = [(&b"dt-delay-level"[..], Some(level.as_bytes()))].into_iter();

@@ -2,7 +2,7 @@
 
 use super::happening::Happening;
 use super::partition::PATIENCE_NS;
-use super::state::{State, Step};
+use super::state::{First, State, Step};
 use super::stored::Parts;
 use super::{boot_ns, Engine};
 use crate::kafka::{code, Event, Fetched, Offset};
@@ -36,7 +36,7 @@ impl Engine {
 
     fn take_in(&mut self, record: &Fetched) {
         let Some(slot) = self.slots.of_record(record) else { return };
-        if !self.continues(slot, record.offset()) {
+        if !self.continues(slot, First::Record(record.offset())) {
             return;
         }
         let Some(partition) = self.slots.get_mut(slot) else { return };
@@ -66,7 +66,7 @@ impl Engine {
     /// aborted records, is finished. Else it would never be committed, and be missing after retention has removed it.
     fn reach_end(&mut self, at: &Offset) {
         let Some(slot) = self.slots.find(&at.topic, at.partition) else { return };
-        if !self.continues(slot, at.offset) {
+        if !self.continues(slot, First::End(at.offset)) {
             return;
         }
         if let Some(partition) = self.slots.get_mut(slot) {
@@ -76,16 +76,16 @@ impl Engine {
 
     /// Whether what comes at this offset is taken in: the partition is served, and after a placement it is what had to come
     /// next. If it isn't, reading is placed again.
-    fn continues(&mut self, slot: usize, offset: i64) -> bool {
+    fn continues(&mut self, slot: usize, first: First) -> bool {
         let Some(partition) = self.slots.get_mut(slot) else { return false };
-        let position = partition.window.position();
+        let (offset, position) = (first.offset(), partition.window.position());
         if !partition.state.takes_in() || offset < position {
             return false;
         }
         if partition.state == State::Serving {
             return true;
         }
-        partition.step(Step::FirstAt { offset, position });
+        partition.step(Step::FirstAt { first, position });
         if partition.state == State::Serving {
             partition.patience_ns = PATIENCE_NS;
             partition.read_error = None;

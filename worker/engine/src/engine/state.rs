@@ -6,11 +6,11 @@ pub enum State {
     /// Assigned; it isn't known where it begins.
     Unplaced,
     /// Kafka's client was told to read from the window's position. The first that comes, a record or the partition's end, has
-    /// to continue there: `gap_at` is where it didn't, once, and a gap is believed the second time, since transaction marks
-    /// and aborted records leave some.
+    /// to continue there: `gap` is what didn't, once, and it is believed the second time, since transaction marks and aborted
+    /// records leave gaps.
     Placed {
-        /// Where the first after the last placement was, if it was not at the position.
-        gap_at: Option<i64>,
+        /// What came first after the last placement, if it was not at the position.
+        gap: Option<First>,
     },
     /// Records are taken in and sent.
     Serving,
@@ -22,6 +22,28 @@ pub enum State {
     Standing,
     /// It was revoked and nothing of it is on its way; its last commit is.
     Leaving,
+}
+
+/// What comes first after a placement.
+///
+/// The end of a partition and the record that is appended there next have the same offset. So the one doesn't confirm the other:
+/// both may have been on their way before the client was told where to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// A record, at this offset.
+    Record(i64),
+    /// The end: nothing lies below this offset that was not given.
+    End(i64),
+}
+
+impl First {
+    /// Where it is.
+    #[must_use]
+    pub fn offset(self) -> i64 {
+        match self {
+            First::Record(offset) | First::End(offset) => offset,
+        }
+    }
 }
 
 /// What follows when nothing is on its way any more.
@@ -40,10 +62,10 @@ pub enum Then {
 pub enum Step {
     /// It is known where it begins, or begins again.
     Place,
-    /// What came first after a placement is at this offset, and the window is at `position`.
+    /// What came first after a placement, and the window is at `position`.
     FirstAt {
-        /// Of the record, or the end.
-        offset: i64,
+        /// See `First`.
+        first: First,
         /// Of the window.
         position: i64,
     },
@@ -73,12 +95,12 @@ impl State {
             (Leaving | Settling(Then::Leave), _) => self,
             (_, Step::Revoke) => Settling(Then::Leave),
             (_, Step::Forget) | (Unplaced, Step::Stop) => Unplaced,
-            (Unplaced | Placed { .. } | Unreadable | Settling(Then::ReadAgain), Step::Place) => Placed { gap_at: None },
-            (Placed { gap_at }, Step::FirstAt { offset, position }) => {
-                if offset == position || gap_at == Some(offset) {
+            (Unplaced | Placed { .. } | Unreadable | Settling(Then::ReadAgain), Step::Place) => Placed { gap: None },
+            (Placed { gap }, Step::FirstAt { first, position }) => {
+                if first.offset() == position || gap == Some(first) {
                     Serving
                 } else {
-                    Placed { gap_at: Some(offset) }
+                    Placed { gap: Some(first) }
                 }
             }
             (Placed { .. } | Serving, Step::CannotRead) => Unreadable,
@@ -123,20 +145,32 @@ mod tests {
         steps.iter().fold(State::Unplaced, |state, step| state.after(*step))
     }
 
-    const FIRST: Step = Step::FirstAt { offset: 7, position: 7 };
+    const FIRST: Step = first(First::Record(7));
+
+    const fn first(first: First) -> Step {
+        Step::FirstAt { first, position: 7 }
+    }
 
     #[test]
     fn a_gap_after_a_placement_is_believed_the_second_time() {
-        let gap = Step::FirstAt { offset: 9, position: 7 };
-        assert_eq!(after(&[Step::Place, gap]), State::Placed { gap_at: Some(9) });
-        assert_eq!(after(&[Step::Place, gap, gap]), State::Serving);
-        let other = Step::FirstAt { offset: 8, position: 7 };
-        assert_eq!(after(&[Step::Place, gap, other]), State::Placed { gap_at: Some(8) });
+        for gap in [First::Record(9), First::End(9)] {
+            assert_eq!(after(&[Step::Place, first(gap)]), State::Placed { gap: Some(gap) });
+            assert_eq!(after(&[Step::Place, first(gap), first(gap)]), State::Serving);
+            let other = First::Record(8);
+            assert_eq!(after(&[Step::Place, first(gap), first(other)]), State::Placed { gap: Some(other) });
+        }
+    }
+
+    #[test]
+    fn a_record_at_the_end_that_was_told_before_it_came_confirms_no_gap() {
+        let (end, record) = (First::End(9), First::Record(9));
+        assert_eq!(after(&[Step::Place, first(end), first(record)]), State::Placed { gap: Some(record) });
+        assert_eq!(after(&[Step::Place, first(end), first(record), first(First::Record(7))]), State::Serving);
     }
 
     #[test]
     fn what_can_not_be_read_is_never_passed_over() {
-        let passed_over = Step::FirstAt { offset: 9, position: 7 };
+        let passed_over = first(First::Record(9));
         let mut state = after(&[Step::Place, FIRST]);
         for _ in 0..3 {
             state = state.after(Step::CannotRead);
@@ -149,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_was_revoked_never_comes_back() {
-        let steps = [Step::Place, Step::FirstAt { offset: 1, position: 1 }, Step::ReadAgain, Step::Stop, Step::GoOn];
+        let steps = [Step::Place, FIRST, Step::ReadAgain, Step::Stop, Step::GoOn];
         for state in [after(&[Step::Place, FIRST, Step::Revoke]), after(&[Step::Revoke, Step::Settled])] {
             for step in steps {
                 assert!(!state.after(step).takes_in());
@@ -162,6 +196,6 @@ mod tests {
     fn a_partition_that_is_stopped_while_it_settles_stands_still_and_is_read_again_when_it_goes_on() {
         let stopped = after(&[Step::Place, FIRST, Step::ReadAgain, Step::Stop, Step::Settled]);
         assert_eq!(stopped, State::Standing);
-        assert_eq!(stopped.after(Step::GoOn).after(Step::Place), State::Placed { gap_at: None });
+        assert_eq!(stopped.after(Step::GoOn).after(Step::Place), State::Placed { gap: None });
     }
 }
