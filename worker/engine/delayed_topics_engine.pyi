@@ -208,9 +208,9 @@ class Engine:
         """What the registry says of a delayed topic; None: nothing of it is served. `skew_ms`: by how much brokers' clocks may
         differ. `dead_letter_partitions`: 0 while the topic is missing."""
 
-    def subscribe(self, topics: Sequence[str], consumer: _Properties) -> None:
-        """Join the group, with a consumer of these properties, or read other topics than before. Raises ValueError for
-        properties that can't be."""
+    def subscribe(self, topics: Sequence[str], consumer: _Properties, *, grown: Sequence[str]) -> None:
+        """Join the group, with a consumer of these properties, or read other topics, or more partitions of the `grown` ones.
+        Raises ValueError for properties that can't be."""
 
     def assign(self, places: Sequence[tuple[str, int, int]]) -> None:
         """Take over what an Assigned told, at these offsets; -1 where it isn't known where to begin."""

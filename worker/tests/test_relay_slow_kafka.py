@@ -248,6 +248,17 @@ def test_a_worker_whose_copies_take_long_to_arrive_repeats_none(
     assert doubled(all_ready(orders, numbers)) == 0
 
 
+def grow(orders: Declared, front_partitions: int) -> None:
+    """Until each partition has an owner."""
+    orders.grow_front(front_partitions)
+    everything = front_partitions + orders.record.layout.partition_count
+    wait_until(
+        lambda: len(owners_now(orders)) == everything,
+        what=f"all {everything} partitions have owners",
+        evidence=orders.world.evidence,
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_topic_grows_while_copies_take_long_to_arrive_and_none_comes_twice(
@@ -259,19 +270,30 @@ def test_a_topic_grows_while_copies_take_long_to_arrive_and_none_comes_twice(
         orders.produce(b"%d" % n, partition=n % 4, headers=[("padding", random.randbytes(1000))])
     orders.flush()
     wire.limit_requests(500_000, client_id="orders-0")
-    worker = world.start(orders, member="orders-0", protocol=protocol)
+    world.start(orders, member="orders-0", protocol=protocol)
     wait_until(lambda: orders.released() > 1_000, what="it has released some", poll_seconds=0.2)
     for partitions in (5, 6, 7):
-        orders.grow_front(partitions)
-        wait_until(
-            lambda count=partitions: len(owners_now(orders)) == count + 1,
-            what="it has the new partition, too",
-            evidence=worker.evidence,
-        )
+        grow(orders, partitions)
     assert orders.released() < len(numbers), "copies were on their way all the time"
     wire.limit_requests(100_000_000, client_id="orders-0")
 
     assert doubled(all_ready(orders, numbers)) == 0
+
+
+@pytest.mark.parametrize("assignor", ["Range", "Sticky"])
+def test_topics_grow_beside_busy_workers_and_nothing_comes_twice(world: World, wire: SlowWire, assignor: str) -> None:
+    """What is on its way when partitions are given up takes a second to arrive, so that others see the growth meanwhile."""
+    orders = world.declare((0, 1), front_partitions=4, partitions=4)
+    for n in range(3):
+        world.start(orders, member=f"orders-{n}", assignor=assignor)
+    with steady_load(orders, per_second=300, levels=2) as sent:
+        wire.hold_back_requests(Api.PRODUCE, 1)
+        for partitions in (5, 6, 7):
+            grow(orders, partitions)
+            time.sleep(2)
+        wire.hold_back_requests(Api.PRODUCE, 0)
+
+    assert doubled(all_ready(orders, sent)) == 0
 
 
 def test_a_worker_that_waits_for_acknowledgements_takes_no_processor_for_it(world: World, wire: SlowWire) -> None:

@@ -118,8 +118,8 @@ def campaign(
                 figures[name] += getattr(verdict, name)
             for name in HIGHEST:
                 figures[name] = max(figures[name], getattr(verdict, name))
-            counts += play.counts
-            late_by_ms += verdict.late_by_ms
+            counts.update(play.counts)
+            late_by_ms.update(verdict.late_by_ms)
             broken = verdict.broken
             say(_progress(played, trials, play, verdict, time.monotonic() - began))
             if broken:

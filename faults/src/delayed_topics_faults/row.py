@@ -1,7 +1,6 @@
 """A row of faults: what is done to the system, again and again."""
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ class Play:
     injected: str
     terms: dict[str, Any] = field(default_factory=dict)
     notes: list[tuple[str, str]] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: dict[str, int] = field(default_factory=dict)
     told: Any = None
 
     def alarmed(self, worker: WorkerProcess, reason: Reason, *, timeout_seconds: float) -> None:

@@ -21,7 +21,7 @@ const MAX_LADDER_SECONDS: u32 = 65_536;
 /// What passes at most from the moment when something is to be done for a record until its copy is in Kafka.
 const MAX_COPY_MS: u64 = 100;
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators").
+/// `SplitMix64` (Steele, Lea, Flood: "Fast splittable pseudorandom number generators").
 struct Random(u64);
 
 impl Random {

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from delayed_topics_core.names import CLOCK_TOPIC, transactional_id
-from delayed_topics_engine import Engine, Policy
+from delayed_topics_engine import Engine
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.clock import boot_seconds
 from delayed_topics_kafka.commits import OffsetsReader
@@ -47,7 +47,7 @@ from delayed_topics_worker.known_offsets import KnownOffsets
 from delayed_topics_worker.log import SYSLOG_LEVELS, kafka_log
 from delayed_topics_worker.metrics import Metrics
 from delayed_topics_worker.report import Reporter
-from delayed_topics_worker.served import Served, ServedTopics
+from delayed_topics_worker.served import ServedTopics
 from delayed_topics_worker.topic_watch import TopicWatch
 from delayed_topics_worker.web import Board
 
@@ -100,6 +100,7 @@ class Relay:
         self._hurried = not config.topics
         self._numbered = 0
         self._subscribed: list[str] = []
+        self._partitions: dict[str, int] = {}
         self._next_report = float("-inf")
         self._reporter = Reporter(
             self._aside,
@@ -204,7 +205,7 @@ class Relay:
         if self._engine is not None and self._subscribed and self._group_watch.should_rejoin():
             places = ", ".join(f"{topic} [{partition}]" for topic, partition in self._group_watch.unassigned)
             log.warning("no worker has %s: joining again", places)
-            self._join(self._engine, self._subscribed)
+            self._join(self._engine, self._subscribed, sorted({topic for topic, _ in self._group_watch.unassigned}))
         sight = self._watch.sight
         if sight.asked_at > self._seen_at:
             self._seen_at = sight.asked_at
@@ -228,7 +229,7 @@ class Relay:
             if served.topic in changed:
                 engine.serve(
                     number,
-                    _policy(served),
+                    served.policy,
                     paused=served.paused,
                     skew_ms=served.skew_ms,
                     compression=served.layout.compression if served.layout else "none",
@@ -270,7 +271,9 @@ class Relay:
         if self._subscribed and hurried and not self._hurried:
             log.info("a delay of 0 is new: joining again as a client that reads without waiting")
             self._leave_group()
-        if wanted == self._subscribed:
+        partitions = {topic: count for s in serving for topic, count in s.partitions.items()}
+        grown = [topic for topic in self._subscribed if partitions.get(topic, 0) > self._partitions[topic]]
+        if wanted == self._subscribed and (not grown or self._config.protocol == "consumer"):
             return
         self._watch.look([topic for s in serving for topic in s.names.topics])
         if self._engine is None:
@@ -280,11 +283,11 @@ class Relay:
             )
         self._number_topics(self._engine)
         self._hurried = self._hurried or hurried
-        self._join(self._engine, wanted)
-        self._subscribed = wanted
+        self._join(self._engine, wanted, grown)
+        self._subscribed, self._partitions = wanted, partitions
         log.info("subscribed: %s", ", ".join(wanted))
 
-    def _join(self, engine: Engine, topics: list[str]) -> None:
+    def _join(self, engine: Engine, topics: list[str], grown: list[str]) -> None:
         """The group, or once more, which makes the group's leader assign everything anew."""
         consumer = consumer_properties(
             self._connection,
@@ -294,7 +297,7 @@ class Relay:
             assignor=self._config.client_assignor,
             hurried=self._hurried,
         )
-        engine.subscribe(topics, consumer)
+        engine.subscribe(topics, consumer, grown=grown)
         if self._config.protocol == "classic":
             self._group_watch.joining(self._group, topics)
 
@@ -382,17 +385,3 @@ class Relay:
         number = self._member.rpartition("-")[2]
         wanted = [served.layout.workers for served in self._served if served.layout is not None]
         return number.isdecimal() and bool(wanted) and all(n is not None and n <= int(number) for n in wanted)
-
-
-def _policy(served: Served) -> Policy | None:
-    layout = served.layout
-    if layout is None:
-        return None
-    return Policy(
-        delay_seconds=layout.layout.delay_seconds,
-        ladder_seconds=layout.layout.ladder_seconds,
-        partition_delays=layout.layout.partition_delays,
-        retry_cap=layout.retry_cap,
-        ready_partitions=layout.ready_partitions,
-        max_delay_seconds=layout.max_delay_seconds,
-    )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from delayed_topics_core.handover import NOTHING, Position
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord, RegistryState, TopicsRecord
+from delayed_topics_engine import Policy
 from delayed_topics_kafka.errors import KafkaDoorError
 
 from delayed_topics_worker.config import WorkerConfig
@@ -55,6 +56,30 @@ class Served:
         same = info is not None and self.noted_id(name) in (None, info.id)
         before, self.dead_letter_partitions = self.dead_letter_partitions, info.partitions if info and same else 0
         return before != self.dead_letter_partitions
+
+    @property
+    def partitions(self) -> dict[str, int]:
+        """By topic that is read, as the layout has it."""
+        if self.layout is None:
+            return {}
+        return {
+            self.names.front: self.layout.front_partitions,
+            self.names.delays: self.layout.layout.partition_count,
+        }
+
+    @property
+    def policy(self) -> Policy | None:
+        if self.layout is None:
+            return None
+        layout = self.layout.layout
+        return Policy(
+            delay_seconds=layout.delay_seconds,
+            ladder_seconds=layout.ladder_seconds,
+            partition_delays=layout.partition_delays,
+            retry_cap=self.layout.retry_cap,
+            ready_partitions=self.layout.ready_partitions,
+            max_delay_seconds=self.layout.max_delay_seconds,
+        )
 
     @property
     def skew_ms(self) -> int:

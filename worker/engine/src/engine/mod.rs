@@ -104,6 +104,8 @@ pub struct Engine {
     transactions: Option<Transactions>,
     memory: Memory,
     revoking: Option<Revoking>,
+    /// The topics that are read.
+    subscribed: Vec<String>,
     subscribing: Option<Subscribing>,
     /// The consumer is to be closed when it has left the group.
     unsubscribing: bool,
@@ -146,6 +148,7 @@ impl Engine {
             settling: Vec::new(),
             consumer: None,
             revoking: None,
+            subscribed: Vec::new(),
             subscribing: None,
             unsubscribing: false,
             polled_at_ns: i64::MIN / 2,
@@ -169,24 +172,28 @@ impl Engine {
         Ok(())
     }
 
-    /// Becomes a member of the group, with a client of these properties, or reads other topics than before.
+    /// Becomes a member of the group, with a client of these properties, or reads other topics than before. `grown`: those that
+    /// have more partitions than when it joined.
     ///
     /// # Errors
     /// The client can't be made, or doesn't take it.
-    pub fn subscribe(&mut self, topics: &[String], properties: &[(String, String)]) -> Result<(), String> {
-        if self.consumer.is_none() {
+    pub fn subscribe(
+        &mut self,
+        topics: &[String],
+        grown: &[String],
+        properties: &[(String, String)],
+    ) -> Result<(), String> {
+        if let Some(consumer) = &self.consumer {
+            if !grown.is_empty() || (self.slots.len() > 0 && consumer.is_eager()) {
+                self.settle_and_subscribe(topics, grown);
+                return Ok(());
+            }
+        } else {
             let client = Client::new(self.load, Kind::Consumer, properties, self.wake.as_fd())?;
             self.consumer = Some(Arc::new(client));
         }
-        match &self.consumer {
-            Some(consumer) if self.slots.len() == 0 || !consumer.is_eager() => {
-                consumer.subscribe(topics).map_err(|e| e.to_string())
-            }
-            _ => {
-                self.settle_and_subscribe(topics);
-                Ok(())
-            }
-        }
+        topics.clone_into(&mut self.subscribed);
+        self.consumer.as_ref().map_or(Ok(()), |consumer| consumer.subscribe(topics).map_err(|e| e.to_string()))
     }
 
     /// Does what there is to do now; false: there was nothing.

@@ -1,10 +1,14 @@
 //! Partitions come and go. Nothing here waits: what has to be settled before a partition goes is settled by the turns.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread;
+
 use super::happening::Happening;
 use super::partition::{Partition, Pause};
 use super::state::{State, Step};
-use super::{boot_ns, Engine};
-use crate::kafka::{Error, Offset};
+use super::{boot_ns, Engine, LOOK_MS};
+use crate::kafka::{Client, Error, Offset};
 use crate::record::Side;
 use crate::window::Window;
 
@@ -17,10 +21,12 @@ pub struct Revoking {
     partitions: Vec<Offset>,
 }
 
-/// Topics that are to be read instead of those before, once all that was sent of these partitions is settled.
+/// Topics that are to be read instead of those before, once all that was sent of these partitions is settled, and the client
+/// knows how many partitions the topics have.
 pub struct Subscribing {
     topics: Vec<String>,
     settling: Revoking,
+    known: Arc<AtomicBool>,
 }
 
 /// Where a partition begins.
@@ -53,6 +59,7 @@ impl Engine {
             let partition = Partition::new(self.identities, topic, place.topic.clone(), place.partition);
             self.slots.add(partition);
         }
+        self.subscribe_anew();
         let generation = self.consumer.as_ref().map_or(-1, |consumer| consumer.membership().generation());
         self.happenings.push(Happening::Assigned { partitions: names(partitions), generation });
     }
@@ -159,24 +166,65 @@ impl Engine {
 
     /// Where a protocol has all partitions given up for another subscription, the client joins again without waiting for that
     /// (2.16, `rd_kafka_cgrp_subscribe`): copies that are on their way then come twice. So they are waited for before.
-    pub(super) fn settle_and_subscribe(&mut self, topics: &[String]) {
-        let partitions: Vec<Offset> = self.slots.iter().map(|(_, partition)| partition.offset(0)).collect();
+    ///
+    /// `grown`: topics that have more partitions than the client knows. It sees that by itself within five seconds, each member in
+    /// its own time, and joins again, without waiting either where partitions are to be given up just then
+    /// (`rd_kafka_cgrp_revoke_all_rejoin`).
+    pub(super) fn settle_and_subscribe(&mut self, topics: &[String], grown: &[String]) {
+        let Some(consumer) = &self.consumer else { return };
+        let known = self.look_at(Arc::clone(consumer), grown);
+        let is_eager = consumer.is_eager();
+        let all = self.slots.iter().filter(|_| is_eager);
+        let partitions: Vec<Offset> = all.map(|(_, partition)| partition.offset(0)).collect();
         for place in &partitions {
             self.step(&place.topic, place.partition, Step::Revoke);
         }
         let settling = Revoking { deadline_ns: boot_ns() + REVOKE_NS, partitions };
-        self.subscribing = Some(Subscribing { topics: topics.to_vec(), settling });
+        self.subscribing = Some(Subscribing { topics: topics.to_vec(), settling, known });
     }
 
-    /// Subscribes to other topics, once all is settled, or it takes too long.
+    /// Has the client ask Kafka about topics, on a thread of its own; true when it knows, or there was no answer.
+    fn look_at(&self, consumer: Arc<Client>, topics: &[String]) -> Arc<AtomicBool> {
+        let known = Arc::new(AtomicBool::new(topics.is_empty()));
+        if let (false, Ok(wake)) = (topics.is_empty(), self.wake.try_clone()) {
+            let (told, topics) = (Arc::clone(&known), topics.to_vec());
+            thread::spawn(move || {
+                for topic in topics {
+                    let _ = consumer.look_at_topic(&topic, LOOK_MS); // it will see it by itself
+                }
+                told.store(true, Ordering::Release);
+                let _ = rustix::io::write(&wake, &1u64.to_ne_bytes());
+            });
+        }
+        known
+    }
+
+    /// Subscribes to other topics, once all is settled and known, or it takes too long. Not while partitions go: the client would
+    /// do it when others have come.
     pub(super) fn subscribe_settled(&mut self) {
-        let Some(Subscribing { settling, .. }) = &self.subscribing else { return };
-        if boot_ns() < settling.deadline_ns && !self.are_settled(&settling.partitions) {
+        let Some(Subscribing { settling, known, .. }) = &self.subscribing else { return };
+        let is_ready = known.load(Ordering::Acquire) && self.are_settled(&settling.partitions);
+        let is_gone = |place: &Offset| self.slots.find(&place.topic, place.partition).is_none();
+        if self.revoking.is_some() || settling.partitions.iter().any(is_gone) {
+            return;
+        }
+        if !is_ready && boot_ns() < settling.deadline_ns {
             return;
         }
         let (Some(subscribing), Some(consumer)) = (self.subscribing.take(), &self.consumer) else { return };
         if let Err(error) = consumer.subscribe(&subscribing.topics) {
             self.happenings.push(Happening::Reported(error, None));
+        }
+        self.subscribed = subscribing.topics;
+    }
+
+    /// Partitions have come, while others were to be given up for another subscription. If only topics have grown, that is done
+    /// with.
+    fn subscribe_anew(&mut self) {
+        if let Some(Subscribing { topics, .. }) = self.subscribing.take() {
+            if topics != self.subscribed {
+                self.settle_and_subscribe(&topics, &[]);
+            }
         }
     }
 

@@ -240,23 +240,6 @@ impl Client {
         (code == ffi::NO_ERROR).then_some((low, high))
     }
 
-    /// Looks at the partitions of all topics that it has to do with now, instead of within the client's interval. Waits for it.
-    ///
-    /// # Errors
-    /// Kafka's, or there was no answer in time.
-    pub fn look_at_topics(&self, timeout_ms: i32) -> Result<(), Error> {
-        let mut answer = ptr::null();
-        // SAFETY: what the call gives is given back right away.
-        let code = unsafe {
-            let code = (self.functions.metadata)(self.handle, 0, ptr::null_mut(), &mut answer, timeout_ms);
-            if !answer.is_null() {
-                (self.functions.metadata_destroy)(answer);
-            }
-            code
-        };
-        Error::check(self.functions, code)
-    }
-
     /// Begins to leave the group; partitions are revoked by events, until `is_closed`.
     pub fn close(&self) {
         // SAFETY: the queue is this client's. An error means that it is closed.

@@ -10,10 +10,12 @@ mod event;
 mod ffi;
 mod list;
 mod producing;
+mod topics;
 
 pub use client::{Client, Kind, Membership, Settings};
 pub use error::{code, Error};
 pub use event::{Delivered, Event, Fetched, HeaderIterator, LogLine, Place, Refusal};
 pub use ffi::{load, Load};
 pub use list::{Offset, Partitions};
-pub use producing::{Copy, CopyHeaders, TopicHandle};
+pub use producing::{Copy, CopyHeaders};
+pub use topics::TopicHandle;

@@ -1,29 +1,14 @@
 //! Copies on their way to Kafka.
 
-use std::ffi::{c_int, c_void, CString};
+use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::time::Instant;
 
 use super::client::Client;
 use super::error::{code, Error};
 use super::event::Place;
-use super::ffi::{self, argument, Argument, Bytes, Functions, Headers, Topic, Value};
-
-/// A topic to produce to. It keeps its client alive no longer than that lives.
-pub struct TopicHandle {
-    functions: &'static Functions,
-    pub(super) pointer: *mut Topic,
-}
-
-// SAFETY: librdkafka's topics may be used by any thread.
-unsafe impl Send for TopicHandle {}
-
-impl Drop for TopicHandle {
-    fn drop(&mut self) {
-        // SAFETY: made by `Client::topic`, and destroyed nowhere else.
-        unsafe { (self.functions.topic_destroy)(self.pointer) }
-    }
-}
+use super::ffi::{self, argument, Argument, Bytes, Functions, Headers, Value};
+use super::topics::TopicHandle;
 
 /// The headers of a copy, in order.
 pub struct CopyHeaders {
@@ -77,21 +62,6 @@ impl<H> Copy<'_, H> {
 }
 
 impl Client {
-    /// A topic to produce to.
-    ///
-    /// # Errors
-    /// No topic can have that name.
-    pub fn topic(&self, name: &str) -> Result<TopicHandle, Error> {
-        let name = CString::new(name).unwrap_or_default();
-        // SAFETY: the name is copied.
-        let pointer = unsafe { (self.functions.topic_new)(self.handle, name.as_ptr(), ptr::null_mut()) };
-        if pointer.is_null() {
-            // SAFETY: only asks.
-            return Err(Error::of(self.functions, unsafe { (self.functions.last_error)() }));
-        }
-        Ok(TopicHandle { functions: self.functions, pointer })
-    }
-
     /// For a copy with so many headers, or a few more.
     pub fn copy_headers(&self, count: usize) -> CopyHeaders {
         // SAFETY: it belongs to what is given.

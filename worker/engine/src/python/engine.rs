@@ -72,8 +72,9 @@ impl Engine {
         Ok(self.0.change(|engine| engine.serve(number, served, dead_letter_partitions))?)
     }
 
-    fn subscribe(&self, topics: Vec<String>, consumer: Properties) -> PyResult<()> {
-        self.0.change(|engine| engine.subscribe(&topics, &consumer))?.map_err(PyValueError::new_err)
+    #[pyo3(signature = (topics, consumer, *, grown))]
+    fn subscribe(&self, topics: Vec<String>, consumer: Properties, grown: Vec<String>) -> PyResult<()> {
+        self.0.change(|engine| engine.subscribe(&topics, &grown, &consumer))?.map_err(PyValueError::new_err)
     }
 
     fn assign(&self, places: Vec<(String, i32, i64)>) -> PyResult<()> {
