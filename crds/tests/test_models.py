@@ -73,6 +73,7 @@ def test_an_object_of_another_kind_is_refused() -> None:
         {"paused": "yes"},
         {"compression": "brotli"},
         {"guarantee": "AtMostOnce"},
+        {"preset": "RocketMQ"},
         {"connectionRef": {"kind": "Kafka"}},
     ],
     ids=str,

@@ -114,6 +114,8 @@ ACCEPTED = {
     "64 delays of up to 30 days": delayed_topic(delaySeconds=[0, *range(2_591_938, 2_592_001)]),
     "all delays equal": delayed_topic(delaySeconds=[10] * 64, lanesPerDelay=10_000),
     "10,000 partitions": delayed_topic(delaySeconds=[0, 1], lanesPerDelay=9999, partitions=10_000),
+    "a preset": manifest("DelayedTopic", {"preset": "RocketMQ18"}),
+    "9,997 partitions by lanes of a preset": manifest("DelayedTopic", {"preset": "RocketMQ18", "lanesPerDelay": 588}),
     "the longest topic": delayed_topic(topic="a" * 242),
     "a reserved name with a topic of its own": delayed_topic("orders.ready", topic="orders"),
     "0 workers": delayed_topic(workers={"replicas": 0}),
@@ -180,6 +182,19 @@ REFUSED = {
         delayed_topic(delaySeconds=[0, 1, 2, 3, 4, 5], lanesPerDelay=2001),
         "must be at most 10000 partitions",
     ),
+    "10,014 partitions by lanes of a preset": (
+        manifest("DelayedTopic", {"preset": "RocketMQ18", "lanesPerDelay": 589}),
+        "must be at most 10000 partitions",
+    ),
+    "neither delays nor a preset": (
+        manifest("DelayedTopic", {}),
+        "must have one of delaySeconds and preset, and not both",
+    ),
+    "delays and a preset": (
+        delayed_topic(preset="RocketMQ18"),
+        "must have one of delaySeconds and preset, and not both",
+    ),
+    "an unknown preset": (manifest("DelayedTopic", {"preset": "RocketMQ"}), 'supported values: "RocketMQ18"'),
     "0 lanes": (delayed_topic(lanesPerDelay=0), "must be between 1 and 10000 partitions"),
     "a cap of -1": (delayed_topic(retryCap=-1), "must be between 0 and 1000 retries"),
     "a cap of 1,001": (delayed_topic(retryCap=1001), "must be between 0 and 1000 retries"),

@@ -60,6 +60,11 @@ def test_a_level_chooses_the_entry_of_the_list_and_above_the_last_the_last() -> 
     assert due == [NOW_MS + 10_000, NOW_MS + 600_000, NOW_MS + 600_000]
 
 
+def test_a_retry_that_has_a_level_waits_by_the_level() -> None:
+    hop = copied(with_headers(FRONT, ("dt-attempt", b"1"), ("dt-delay-level", b"4")), "delays")
+    assert hop.due_at_ms == NOW_MS + 600_000
+
+
 def test_an_attempt_above_the_cap_is_a_dead_letter_and_one_at_the_cap_is_not() -> None:
     copied(with_headers(FRONT, ("dt-attempt", b"3")), "delays")
     above = copied(with_headers(FRONT, ("dt-attempt", b"4")), "dead-letter")

@@ -21,6 +21,7 @@ ConnectionKind = Literal["ClusterKafkaConnection", "KafkaConnection"]
 DeletionPolicy = Literal["Retain", "Delete"]
 Guarantee = Literal["AtLeastOnce", "ExactlyOnce"]
 RebalanceProtocol = Literal["Classic", "Consumer"]
+Preset = Literal["RocketMQ18"]
 Assignor = Literal["Range", "RoundRobin", "Sticky", "Uniform"]
 ASSIGNORS: Mapping[RebalanceProtocol, tuple[Assignor, ...]] = {
     "Classic": ("Range", "RoundRobin", "Sticky"),
@@ -176,12 +177,17 @@ class DelayedTopicSpec(Spec):
             message="topic must stay as it was created, set or not set: make a new DelayedTopic for another topic",
             field_path=".topic",
         ),
+        Rule(
+            cel="has(self.delaySeconds) != has(self.preset)",
+            message="must have one of delaySeconds and preset, and not both",
+        ),
         # The sum of 1/(how often a delay is listed) over the list counts the distinct delays, without a library that
-        # older API servers lack. Partitions beyond max(partitions, this) are never made, and partitions has its own limit.
+        # older API servers lack; a preset has 18. Partitions beyond max(partitions, this) are never made, and partitions has
+        # its own limit.
         Rule(
             cel=(
-                "self.lanesPerDelay * (int(self.delaySeconds.map(d,"
-                " 1.0 / double(self.delaySeconds.filter(e, e == d).size())).sum() + 0.5) - 1)"
+                "self.lanesPerDelay * ((has(self.delaySeconds) ? int(self.delaySeconds.map(d,"
+                " 1.0 / double(self.delaySeconds.filter(e, e == d).size())).sum() + 0.5) : 18) - 1)"
                 f" < {MAX_PARTITIONS}"
             ),
             message=(
@@ -203,11 +209,16 @@ class DelayedTopicSpec(Spec):
     topic: TopicName | None = None
     """The front topic, where any client produces; `metadata.name` unless set. `<topic>.delays`, `<topic>.ready` and
     `<topic>.dead` belong to it."""
-    delay_seconds: Annotated[
-        tuple[Annotated[int, Limits(0, MAX_DELAY_SECONDS, "seconds (30 days)")], ...], Entries(1, 64, "delays")
-    ]
+    delay_seconds: (
+        Annotated[
+            tuple[Annotated[int, Limits(0, MAX_DELAY_SECONDS, "seconds (30 days)")], ...], Entries(1, 64, "delays")
+        ]
+        | None
+    ) = None
     """The delay list, in seconds: entry n is the wait before consumption attempt n, the last entry repeats. Equal
     entries share their partitions."""
+    preset: Preset | None = None
+    """A delay list by its name, instead of `delaySeconds`. `RocketMQ18`: the 18 delay levels of RocketMQ, from 1 s to 2 h."""
     partitions: Annotated[int, Limits(1, MAX_PARTITIONS, "partitions")] = 1
     """Partitions of `<topic>.delays`. Every delay after the first gets `lanesPerDelay` of them and the first all others,
     at least one, even if that makes more than asked for. They grow and never shrink."""

@@ -6,12 +6,12 @@ from typing import Any, TypeVar
 
 from cronsim import CronSim, CronSimError
 from delayed_topics_core.errors import IllegalTopicName
-from delayed_topics_core.layout import LayoutSpec, ladder
+from delayed_topics_core.layout import PRESETS, LayoutSpec, ladder
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import Owner
 from delayed_topics_crds import DelayedTopic
 from delayed_topics_crds.common import StatusBase
-from delayed_topics_crds.delayed_topic import ASSIGNORS, Workers, WorkerTemplate
+from delayed_topics_crds.delayed_topic import ASSIGNORS, DelayedTopicSpec, Workers, WorkerTemplate
 from pydantic import ValidationError
 
 from delayed_topics_operator.errors import SpecInvalid
@@ -64,7 +64,7 @@ def wanted(resource: DelayedTopic) -> Wanted:
         _check_schedule(spec.audit.schedule)
     workers = spec.workers or Workers()
     layout = LayoutSpec(
-        delay_seconds=spec.delay_seconds,
+        delay_seconds=_delay_list(spec),
         partitions=spec.partitions,
         lanes_per_delay=spec.lanes_per_delay,
         ladder_seconds=ladder(max_seconds=spec.ladder.max_seconds, base=spec.ladder.base) if spec.ladder else (),
@@ -92,6 +92,15 @@ def wanted(resource: DelayedTopic) -> Wanted:
         connection=connection_key(resource),
         audit=spec.audit,
     )
+
+
+def _delay_list(spec: DelayedTopicSpec) -> tuple[int, ...]:
+    match spec.delay_seconds, spec.preset:
+        case tuple(listed), None:
+            return listed
+        case None, str(preset):
+            return PRESETS[preset]
+    raise SpecInvalid("spec must have one of delaySeconds and preset, and not both")
 
 
 def _check_schedule(schedule: str) -> None:

@@ -1,0 +1,66 @@
+"""A DelayedTopic whose delay list has a name."""
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+from delayed_topics_core.layout import PRESETS
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_crds import parse
+from delayed_topics_crds.delayed_topic import Preset
+from delayed_topics_operator.errors import SpecInvalid
+from delayed_topics_operator.translate import wanted
+from delayed_topics_operator_testing.scene import Scene
+from delayed_topics_operator_testing.world import World, resource
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "levels.yaml"
+NAMED: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text())["spec"]
+DELAYS = PRESETS[NAMED["preset"]]
+WRITTEN_OUT = {key: value for key, value in NAMED.items() if key != "preset"} | {"delaySeconds": list(DELAYS)}
+
+
+def test_each_preset_that_may_be_written_has_a_delay_list() -> None:
+    assert PRESETS.keys() == set(get_args(Preset))
+
+
+def test_from_a_preset_to_its_delay_list_and_back_nothing_changes_in_kafka() -> None:
+    world = World(resource())
+    world.raw["spec"] = NAMED
+    world.settle()
+    layout = world.kafka.registry.layouts["orders"].layout
+    assert (layout.delay_seconds, layout.partition_delays) == (DELAYS, DELAYS)
+    assert world.condition(Condition.LAYOUT_CLAMPED).reason == Reason.AS_DECLARED
+    world.done.clear()
+    for spec in (WRITTEN_OUT, NAMED):
+        world.raw["spec"] = {}
+        world.edit(**spec)
+        world.settle()
+        assert world.done == []
+
+
+@pytest.mark.parametrize("spec", [{}, NAMED | WRITTEN_OUT], ids=["neither", "both"])
+def test_what_another_definition_let_through_is_refused_in_the_words_of_ours(spec: dict[str, Any]) -> None:
+    orders = parse("DelayedTopic", resource() | {"spec": spec})
+    with pytest.raises(SpecInvalid, match="must have one of delaySeconds and preset, and not both"):
+        wanted(orders)
+
+
+@pytest.mark.api
+def test_the_status_of_a_preset_shows_its_delays_and_writing_them_out_changes_nothing(scene: Scene) -> None:
+    scene.api.apply({**scene.delayed_topic(), "spec": NAMED})
+    scene.wait_until_served()
+    before = (scene.resource() or {})["status"]
+    assert before["delays"] == "1s,5s,10s,30s,1m,2m,3m,4m,5m,6m,7m,8m,9m,10m,20m,30m,1h,2h"
+    ranges = [(kind["delaySeconds"], kind["partitions"]) for kind in before["layout"]["ranges"]]
+    assert ranges == [(delay, f"{n}") for n, delay in enumerate(DELAYS)]
+
+    scene.apply(**WRITTEN_OUT)
+
+    def seen() -> bool:
+        now = (scene.resource() or {})["status"]
+        return bool(now["observedGeneration"] > before["observedGeneration"])
+
+    scene.wait(seen, "the edit is seen")
+    after = (scene.resource() or {})["status"]
+    assert (after["layout"], after["delays"]) == (before["layout"], before["delays"])
