@@ -240,12 +240,14 @@ class Stage(Closing):
         held_back = [
             f"{place[0]} [{place[1]}]: an open transaction" for place in places if stable[place] != ends[place]
         ]
-        last = {copy.partition: copy.offset for copy in self.peek(self.orders.names.delays)} if waiting else {}
-        behind = [
-            text
-            for source, text in waiting.items()
-            if source not in committed or committed[source].offset <= last.get(source[1], -1)
-        ]
+        delays = self.orders.names.delays
+        starts = tuple(
+            committed[delays, p].offset if (delays, p) in committed else 0
+            for p in range(self.orders.record.layout.partition_count)
+        )
+        left, _ = self.reader.read(delays, starts) if waiting else ([], ())
+        with_records = {(delays, copy.partition) for copy in left}
+        behind = [text for source, text in waiting.items() if source not in committed or source in with_records]
         return held_back + behind
 
     def read(self) -> Seen:

@@ -135,6 +135,10 @@ class WorkerProcess:
         """Processor time of all threads so far, its start included."""
         return seconds_of(Path(f"/proc/{self.pid}/stat"))
 
+    def resident_bytes(self) -> int:
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
+
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from delayed_topics_core.headers import Header
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import TopicNames
@@ -20,6 +20,7 @@ from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
+from delayed_topics_kafka.errors import KafkaUnreachable
 from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec, TopicInfo
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
@@ -27,6 +28,9 @@ from delayed_topics_kafka.system_topics import ensure_system_topics
 from delayed_topics_worker_testing.process import WorkerProcess
 
 DAY_SECONDS = 86_400
+MOST_AT_ONCE = 200
+"""Topics that are made by one call."""
+TRIES = 30
 ROLES: tuple[TopicRole, ...] = ("front", "delays", "ready", "dead-letter")
 
 
@@ -75,9 +79,34 @@ class World(Closing):
                 "linger.ms": 2,
                 "partitioner": "murmur2_random",
                 "enable.idempotence": True,  # a record that is sent twice after a broker's crash is two, and the test's own
+                "delivery.report.only.error": True,
+                "on_delivery": self._undelivered,
             }
         )
+        self._not_delivered: list[tuple[KafkaError, Message]] = []
         self._workers: list[WorkerProcess] = []
+
+    def flush(self) -> None:
+        """Until all that was produced is in Kafka. What went to a partition that the client knew no more is produced once more: where
+        a topic has just grown, a broker may not know it yet."""
+        while True:
+            assert self.producer.flush(120) == 0
+            failed, self._not_delivered = self._not_delivered, []
+            if not failed:
+                return
+            for error, message in failed:
+                assert error.code() == KafkaError._UNKNOWN_PARTITION, error
+                self.producer.produce(
+                    message.topic() or "",
+                    message.value(),
+                    message.key(),
+                    partition=message.partition() or 0,
+                    headers=message.headers(),
+                )
+
+    def _undelivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._not_delivered.append((error, message))
 
     def evidence(self) -> str:
         """What a person would look at next: the status and the end of the log of each worker."""
@@ -89,8 +118,14 @@ class World(Closing):
                 worker.kill()
         self._follower.close()
 
-    def declare(
+    def declare(self, delay_seconds: Sequence[int] = (0, 1, 2), **further: Any) -> "Declared":
+        """One of `declare_many`."""
+        (declared,) = self.declare_many(1, delay_seconds, **further)
+        return declared
+
+    def declare_many(
         self,
+        count: int,
         delay_seconds: Sequence[int] = (0, 1, 2),
         *,
         partitions: int = 4,
@@ -101,11 +136,9 @@ class World(Closing):
         begun: bool = True,
         ladder_seconds: Sequence[int] = (),
         config: Mapping[TopicRole, Mapping[str, str]] | None = None,
-    ) -> "Declared":
-        """A new delayed topic, as an operator leaves it. Where the group has members already, only they can commit: then it is not
+    ) -> list["Declared"]:
+        """New delayed topics, as an operator leaves them. Where the group has members already, only they can commit: then they are not
         `begun`. `config`: settings that differ."""
-        topic = f"orders-{uuid.uuid4().hex[:8]}"
-        names = TopicNames.of(topic)
         layout = initial(
             LayoutSpec(
                 delay_seconds=tuple(delay_seconds),
@@ -114,37 +147,55 @@ class World(Closing):
                 ladder_seconds=tuple(ladder_seconds),
             )
         )
-        record = LayoutRecord(
-            topic=topic,
-            owner=Owner("cluster", "shop", topic),
-            state="serving",
-            layout=layout,
-            retry_cap=retry_cap,
-            front_partitions=front_partitions,
-            ready_partitions=front_partitions,
-            group=group or names.group,
-            max_delay_seconds=DAY_SECONDS,
-        )
-        declared = Declared(self, names, record)
-        infos = [
-            declared.make(role, count, (config or {}).get(role))
-            for role, count in zip(ROLES, (front_partitions, layout.partition_count, front_partitions, 2), strict=True)
+        counts = (front_partitions, layout.partition_count, front_partitions, 2)
+        made: list[Declared] = []
+        for _ in range(count):
+            names = TopicNames.of(f"orders-{uuid.uuid4().hex[:8]}")
+            record = LayoutRecord(
+                topic=names.front,
+                owner=Owner("cluster", "shop", names.front),
+                state="serving",
+                layout=layout,
+                retry_cap=retry_cap,
+                front_partitions=front_partitions,
+                ready_partitions=front_partitions,
+                group=group or names.group,
+                max_delay_seconds=DAY_SECONDS,
+            )
+            made.append(Declared(self, names, record))
+        specs = [
+            declared.spec(role, number, (config or {}).get(role))
+            for declared in made
+            for role, number in zip(ROLES, counts, strict=True)
         ]
-        sources = infos[:2]
-        starts = {info.name: (0,) * info.partitions for info in sources}
-        declared.topics = TopicsRecord(
-            topic=topic,
-            ids={info.name: info.id for info in infos},
-            start_offsets=starts,
-            begun={info.name: info.partitions if begun else 0 for info in sources},
-        )
+        infos: dict[str, TopicInfo] = {}
+        for at in range(0, len(specs), MOST_AT_ONCE):
+            infos |= self.create(specs[at : at + MOST_AT_ONCE])
+        offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
+        for declared in made:
+            declared.note([infos[topic] for topic in declared.names.topics], begun=begun)
+            starts = declared.topics.start_offsets.items()
+            zeros = {(topic, p): CommittedOffset(0) for topic, first in starts for p in range(len(first))}
+            offsets.setdefault(declared.record.group, {}).update(zeros)
         if begun:
-            self.commit(record.group, {(i.name, p): CommittedOffset(0) for i in sources for p in range(i.partitions)})
-        self.write(declared.topics, record)
-        return declared
+            for name, zeros in offsets.items():
+                self.commit(name, zeros)
+        self.write(*(record for declared in made for record in (declared.topics, declared.record)))
+        return made
+
+    def create(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo]:
+        found = self.admin.create_topics(specs)
+        made = {name: info for name, info in found.items() if isinstance(info, TopicInfo)}
+        assert made.keys() == found.keys(), found
+        return made
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], CommittedOffset]) -> None:
-        failed = [e for e in self.admin.commit(group, offsets).values() if e is not None]
+        """A broker that makes `__consumer_offsets` just then may leave the first request without an answer."""
+        quick = KafkaAdmin(self.connection, timeout_seconds=2)
+        for attempt in range(TRIES):
+            failed = [e for e in quick.commit(group, offsets).values() if e is not None]
+            if not failed or not isinstance(failed[0], KafkaUnreachable) or attempt == TRIES - 1:
+                break
         assert not failed, failed
 
     def write(self, *records: RegistryRecord) -> None:
@@ -212,6 +263,20 @@ class Declared:
         self.topics = TopicsRecord(topic=names.front)
 
     def make(self, role: TopicRole, partitions: int, settings: Mapping[str, str] | None = None) -> TopicInfo:
+        spec = self.spec(role, partitions, settings)
+        return self.world.create([spec])[spec.name]
+
+    def note(self, infos: Sequence[TopicInfo], *, begun: bool) -> None:
+        """What an operator notes of the four topics that it has made."""
+        sources = infos[:2]
+        self.topics = TopicsRecord(
+            topic=self.names.front,
+            ids={info.name: info.id for info in infos},
+            start_offsets={info.name: (0,) * info.partitions for info in sources},
+            begun={info.name: info.partitions if begun else 0 for info in sources},
+        )
+
+    def spec(self, role: TopicRole, partitions: int, settings: Mapping[str, str] | None = None) -> NewTopicSpec:
         name = dict(zip(ROLES, self.names.topics, strict=True))[role]
         config = topic_settings(
             role=role,
@@ -220,15 +285,12 @@ class Declared:
             dead_letter_retention_seconds=DAY_SECONDS,
             replication_factor=self.world.replication_factor,
         )
-        spec = NewTopicSpec(
+        return NewTopicSpec(
             name=name,
             partitions=partitions,
             replication_factor=self.world.replication_factor,
             config={**config, **(settings or {})},
         )
-        info = self.world.admin.create_topics([spec])[name]
-        assert isinstance(info, TopicInfo), info
-        return info
 
     def change(self, **fields: Any) -> None:
         """Write the layout record with other fields."""
@@ -301,7 +363,7 @@ class Declared:
                 return
 
     def flush(self) -> None:
-        assert self.world.producer.flush(120) == 0
+        self.world.flush()
 
     def ready(self, count: int, *, timeout_seconds: float = 180) -> list[Seen]:
         return self.world.read(self.names.ready, count, timeout_seconds=timeout_seconds)

@@ -89,7 +89,7 @@ class DueTimes(Row):
         "a million records with due times of their own within ten minutes; one of two workers is killed every 5 to 40 s"
     )
     records = 1_000_000
-    per_second = 20_000
+    per_second = 5_000
     within_seconds = 600
     settle_seconds = 600
 
@@ -100,7 +100,7 @@ class DueTimes(Row):
 
     def trial(self, stage: Stage, rng: Random) -> Play:
         crashes_ms: list[int] = []
-        until = time.monotonic() + self.within_seconds
+        until = time.monotonic() + self.records / self.per_second + self.within_seconds
         ahead_ms = self.within_seconds * 1000
         with stage.load(rng, records=self.records, per_second=self.per_second, due_times=1, ahead_ms=ahead_ms):
             while (rest := until - time.monotonic()) > 0:

@@ -218,9 +218,12 @@ impl Engine {
         self.subscribed = subscribing.topics;
     }
 
-    /// Partitions have come, while others were to be given up for another subscription. If only topics have grown, that is done
-    /// with.
+    /// Partitions have come, while all were to be given up for another subscription. If only topics have grown, that is done with:
+    /// whoever assigns them asks Kafka how many there are.
     fn subscribe_anew(&mut self) {
+        if !self.consumer.as_ref().is_some_and(|consumer| consumer.is_eager()) {
+            return;
+        }
         if let Some(Subscribing { topics, .. }) = self.subscribing.take() {
             if topics != self.subscribed {
                 self.settle_and_subscribe(&topics, &[]);
