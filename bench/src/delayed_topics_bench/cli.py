@@ -26,10 +26,10 @@ __all__ = ["main"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 POSITIVE = click.IntRange(min=1)
 MOST_TRIES = 5
-ASIDE = ("profile", "peers", "rebalance")
+OF_ITS_OWN = ("rebalance", "shared")
+"""Parts that have a file of their own, and are run by themselves."""
+ASIDE = ("profile", "peers", *OF_ITS_OWN)
 """Parts that are about the relay as it is by default, and not run with other settings."""
-OF_ITS_OWN = "rebalance"
-"""The part that has a file of its own, and is run by itself."""
 
 
 def _field(flag: str, name: str, text: str, *, many: bool = False) -> Callable[[Command], Command]:
@@ -62,6 +62,8 @@ def _field(flag: str, name: str, text: str, *, many: bool = False) -> Callable[[
 @click.option("--peer", "peers", type=click.Choice(list(PEERS)), multiple=True, help="Only this; may be repeated.")
 @_field("--members", "members", "Of groups that are rebalanced; may be repeated.", many=True)
 @_field("--partitions", "shared_partitions", "Of the topics that they share.")
+@_field("--idle-topics", "idle_topics", "With nothing to do, on workers that share them; may be repeated.", many=True)
+@_field("--idle-seconds", "idle_seconds", "For so long.")
 @_field("--runs", "runs", "Each of all that is measured; medians and spreads are shown.")
 @click.option("--only-show", is_flag=True, help="Measure nothing: tables, plots and document of the last figures.")
 @click.option(
@@ -84,14 +86,17 @@ def main(
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the broker would outlive it
     plan = replace(QUICK if quick else DEFAULT, **{name: value for name, value in fields.items() if value})
-    if OF_ITS_OWN in parts and len(parts) > 1:
-        raise click.UsageError(f"the part {OF_ITS_OWN} has a file of its own: run it by itself")
-    name = "quick" if quick else "exactly-once" if exactly_once else OF_ITS_OWN if OF_ITS_OWN in parts else "relay"
+    own = next((part for part in parts if part in OF_ITS_OWN), None)
+    if own and len(parts) > 1:
+        raise click.UsageError(f"the part {own} has a file of its own: run it by itself")
+    name = "quick" if quick else "exactly-once" if exactly_once else own or "relay"
     file = results or RESULTS / f"{name}.json"
     kept = Results(file)
     failed: list[str] = []
     if not only_show:
-        chosen = parts or tuple(n for n in PARTS if n != OF_ITS_OWN and (n not in ASIDE or not (quick or exactly_once)))
+        chosen = parts or tuple(
+            n for n in PARTS if n not in OF_ITS_OWN and (n not in ASIDE or not (quick or exactly_once))
+        )
         failed = _measure(plan, chosen, kept, exactly_once=exactly_once)
     show(kept.body)
     for picture in draw(kept.body, file.with_suffix("")):

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_worker_testing.process import WorkerProcess
@@ -43,16 +42,16 @@ def memory(stand: Stand, *, held: int, size: int) -> Memory:
     partitions = max(PARTITIONS, math.ceil(held / MOST_HELD))
     declared = partial(stand.declared, (HOP_DELAY_SECONDS,), partitions=partitions)
     with declared() as nothing, stand.workers(nothing, 1) as (idle,):
-        idle_bytes = _resident_bytes(idle)
+        idle_bytes = idle.resident_bytes()
     with declared() as topic:
         hop(stand, topic, workers=1, records=held, size=size)
         some = stand.world.read(topic.names.delays, 1)[0]
         with stand.workers(topic, 1, window_bytes=ROOMY_WINDOW_BYTES) as (roomy,):
             _await_held(roomy, topic, lambda count: count == held)
-            roomy_bytes = _resident_bytes(roomy)
+            roomy_bytes = roomy.resident_bytes()
         with stand.workers(topic, 1) as (full,):
             full_held = _await_held(full, topic, _Same())
-            full_bytes = _resident_bytes(full)
+            full_bytes = full.resident_bytes()
     return Memory(
         held=held,
         own_bytes=_own_bytes(some),
@@ -89,11 +88,6 @@ def _await_held(worker: WorkerProcess, topic: Declared, enough: Callable[[int], 
         evidence=worker.evidence,
     )
     return held()
-
-
-def _resident_bytes(worker: WorkerProcess) -> int:
-    lines = Path(f"/proc/{worker.pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
 
 
 def _own_bytes(record: Seen) -> int:

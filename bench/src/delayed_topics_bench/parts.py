@@ -19,6 +19,7 @@ from delayed_topics_bench.profile import Profile
 from delayed_topics_bench.rebalance import EVENTS, SETUPS, EventKind, rebalance
 from delayed_topics_bench.results import Entry
 from delayed_topics_bench.samples import Verdict
+from delayed_topics_bench.shared import idle_topics
 from delayed_topics_bench.stand import Stand
 
 __all__ = ["PARTS", "Part", "Task"]
@@ -28,6 +29,7 @@ Task = Callable[[], Sequence[Entry]]
 Part = Callable[[Stand, Plan], Iterator[Task]]
 
 DELAY_SECONDS = (1, 10)
+TOPICS_PER_WORKER = 250
 VALID_ACK_MS = 15.0
 """A broker that takes longer without any worker says little about one."""
 
@@ -252,6 +254,20 @@ def _rebalance(stand: Stand, plan: Plan, name: str, members: int, event: EventKi
     return [Entry(key=key, figures=asdict(found))]
 
 
+def shared_tasks(stand: Stand, plan: Plan) -> Iterator[Task]:
+    return (partial(_shared, stand, plan, topics) for topics in plan.idle_topics)
+
+
+def _shared(stand: Stand, plan: Plan, topics: int) -> Sequence[Entry]:
+    workers = max(1, topics // TOPICS_PER_WORKER)
+    with step(f"{topics} topics with nothing to do, workers: {workers}, {plan.idle_seconds} s"):
+        found = idle_topics(stand, topics=topics, workers=workers, seconds=plan.idle_seconds)
+        say(
+            f"{found.cores:.1%} of a core and {found.resident_mib:,.0f} MiB a worker, {found.new_topic_ms:,.0f} ms for a new topic"
+        )
+    return [Entry(key=str(topics), figures=asdict(found))]
+
+
 PARTS: Mapping[str, Part] = {
     "drain": drain_tasks,
     "lateness": lateness_tasks,
@@ -261,4 +277,5 @@ PARTS: Mapping[str, Part] = {
     "profile": profile_tasks,
     "peers": peer_tasks,
     "rebalance": rebalance_tasks,
+    "shared": shared_tasks,
 }

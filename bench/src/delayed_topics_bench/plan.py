@@ -16,7 +16,8 @@ class Plan:
     """`sizes`: bytes of a value. `records`: of a backlog, fewer where values are large. `ceiling_records`: of Kafka's own tools,
     which have to get warm first. `seconds`: of each rate. `warm_seconds`: before these, not counted: the broker's Java compiles
     until then, 36 s of both cores at 1,000/s. `peers`: none for all. `strict`: what is no valid run is run again, and at last
-    not kept. `members`, `shared_partitions`: of the groups that are rebalanced."""
+    not kept. `members`, `shared_partitions`: of the groups that are rebalanced. `idle_topics`: on one worker for each 250 of them, for
+    `idle_seconds`."""
 
     runs: int = 3
     strict: bool = True
@@ -35,6 +36,8 @@ class Plan:
     peer_seconds: int = 20
     members: tuple[int, ...] = (2, 10)
     shared_partitions: int = 60
+    idle_topics: tuple[int, ...] = (10, 250, 1_000)
+    idle_seconds: int = 60
 
     @property
     def cores(self) -> int:
@@ -64,4 +67,6 @@ QUICK = Plan(
     peer_seconds=8,
     members=(2,),
     shared_partitions=12,
+    idle_topics=(10,),
+    idle_seconds=4,
 )

@@ -158,6 +158,14 @@ def _rebalance(axes: Axes, part: Part) -> None:
     axes.set(title="Rebalances of busy groups: until every partition gives records again", xlabel="seconds")
 
 
+def _shared(axes: Axes, part: Part) -> None:
+    names = [f"{int(topics):,}" for topics in part]
+    cores = [figures["cores"] for figures in part.values()]
+    spread = [[f.median - f.lowest for f in cores], [f.highest - f.median for f in cores]]
+    axes.bar(names, [f.median for f in cores], 0.6, yerr=spread, error_kw=SPREAD, color=SHADES[2])
+    axes.set(title="Workers that share topics with nothing to do", xlabel="topics", ylabel="cores, each worker")
+
+
 _PLOTS: Mapping[str, Callable[[Axes, Part], None]] = {
     "drain": _drain,
     "lateness": _lateness,
@@ -167,5 +175,6 @@ _PLOTS: Mapping[str, Callable[[Axes, Part], None]] = {
     "profile": _profile,
     "peers": _peers,
     "rebalance": _rebalance,
+    "shared": _shared,
     **OPERATOR_PLOTS,
 }

@@ -257,6 +257,34 @@ def _rebalance(part: Part) -> Grid:
     )
 
 
+def _shared(part: Part) -> Grid:
+    rows = [
+        [
+            f"{int(topics):,}",
+            count(figures["partitions"]),
+            count(figures["workers"]),
+            percent(figures["cores"]),
+            count(figures["resident_mib"]),
+            tenth(figures["served_s"]),
+            count(figures["new_topic_ms"]),
+        ]
+        for topics, figures in part.items()
+    ]
+    return Grid(
+        title="Topics with nothing to do, on workers that share them",
+        columns=[
+            "DelayedTopics",
+            "partitions",
+            "workers",
+            "of a core, each",
+            "MiB, each",
+            "all served after, s",
+            "first record of a new one, ms",
+        ],
+        rows=rows,
+    )
+
+
 _BUILDERS: Mapping[str, Callable[[Part], Grid]] = {
     "drain": _drain,
     "lateness": _lateness,
@@ -266,5 +294,6 @@ _BUILDERS: Mapping[str, Callable[[Part], Grid]] = {
     "profile": _profile,
     "peers": _peers,
     "rebalance": _rebalance,
+    "shared": _shared,
     **OPERATOR_GRIDS,
 }

@@ -1,0 +1,75 @@
+"""What many topics with nothing to do cost workers that share them, and how soon a new one is served."""
+
+import time
+import uuid
+from dataclasses import dataclass
+
+from delayed_topics_devcluster.waiting import wait_until
+
+from delayed_topics_bench.stand import Stand
+
+__all__ = ["Idle", "idle_topics"]
+
+SERVED_SECONDS = 300.0
+NEW_TOPICS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Idle:
+    """`served_s`: from the start of the workers until each partition has one. `cores`: processor time of a worker, as a share of one
+    core, while nothing happens; `resident_mib`: its memory; both of the worker that has most. `new_topic_ms`: from when the registry has
+    a new topic until its first record has come out, the median of NEW_TOPICS."""
+
+    topics: int
+    partitions: int
+    workers: int
+    served_s: float
+    cores: float
+    resident_mib: float
+    new_topic_ms: float
+
+
+def idle_topics(stand: Stand, *, topics: int, workers: int, seconds: int) -> Idle:
+    """With the protocol and assignor that the operator gives shared workers."""
+    world, group = stand.world, f"shared-{uuid.uuid4().hex[:8]}"
+    world.declare_many(topics, (0, 10, 60), partitions=3, front_partitions=1, group=group)
+    partitions = topics * 4
+    began = time.monotonic()
+    processes = [
+        world.start(member=f"{group}-{n}", ready=False, group=group, protocol="classic", assignor="Sticky")
+        for n in range(workers)
+    ]
+
+    def served() -> bool:
+        return sum(worker.metric("delayedtopics_partitions") for worker in processes) == partitions and all(
+            worker.get("/readyz")[0] == 200 for worker in processes
+        )
+
+    wait_until(served, what=f"{partitions} partitions are served", timeout_seconds=SERVED_SECONDS, poll_seconds=1)
+    served_s = time.monotonic() - began
+    time.sleep(seconds / 4)  # what is asked for once after an assignment
+    before = [worker.cpu_seconds() for worker in processes]
+    time.sleep(seconds)
+    used = [worker.cpu_seconds() - spent for worker, spent in zip(processes, before, strict=True)]
+    resident = max(worker.resident_bytes() for worker in processes)
+    new_ms = sorted(_new_topic_ms(stand, group) for _ in range(NEW_TOPICS))
+    for worker in processes:
+        worker.terminate()
+    return Idle(
+        topics=topics,
+        partitions=partitions,
+        workers=workers,
+        served_s=round(served_s, 1),
+        cores=round(max(used) / seconds, 3),
+        resident_mib=round(resident / 2**20, 1),
+        new_topic_ms=new_ms[len(new_ms) // 2],
+    )
+
+
+def _new_topic_ms(stand: Stand, group: str) -> float:
+    topic = stand.world.declare((0, 10, 60), partitions=3, front_partitions=1, group=group, begun=False)
+    began = time.monotonic()
+    topic.produce(b"first")
+    topic.flush()
+    wait_until(lambda: topic.released() == 1, what="the first record is out", poll_seconds=0.02)
+    return round((time.monotonic() - began) * 1000)
