@@ -135,6 +135,18 @@ def test_while_kafka_does_not_answer_what_is_known_stays() -> None:
     assert retained.look(unreleased=1) == {}
 
 
+def test_a_record_that_comes_while_kafka_is_asked_is_not_at_risk() -> None:
+    class Growing(Log):
+        def offsets_for_times(
+            self, times_ms: Mapping[TopicPartitionKey, int]
+        ) -> dict[TopicPartitionKey, int | KafkaDoorError | None]:
+            found = super().offsets_for_times(times_ms)
+            self.appended_ms[LANE].append(NOW_MS)
+            return found
+
+    assert Retained(Growing(DAY_MS, {LANE: []})).look() == {}
+
+
 def test_a_thousand_partitions_are_asked_about_in_parts() -> None:
     log = Log(DAY_MS, {("orders", n): [23 * HOUR_MS] for n in range(1000)})
 

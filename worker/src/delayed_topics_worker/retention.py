@@ -141,11 +141,11 @@ class RetentionWatch:
         }
 
     def _below(self, times_ms: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int]:
-        """The first offset that was appended at these times or later; the end where nothing is that new."""
-        found = self._first_since(times_ms)
-        none = [place for place, offset in found.items() if offset is None]
-        ends = ask(lambda part: self._admin.list_offsets(part, "latest"), none)
-        return {place: offset for place, offset in found.items() if offset is not None} | ends
+        """The first offset that was appended at these times or later; where nothing was, the end as it was before that was asked: what
+        comes meanwhile is new."""
+        ends = ask(lambda part: self._admin.list_offsets(part, "latest"), times_ms)
+        found = self._first_since({place: times_ms[place] for place in ends})
+        return {place: ends[place] if offset is None else offset for place, offset in found.items()}
 
     def _append_times(
         self, offsets: Mapping[TopicPartitionKey, int], limits: Mapping[TopicPartitionKey, _Limits]
