@@ -1,17 +1,20 @@
 import os
 import threading
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from delayed_topics import DelayedTopic, NotDelayedTopic, SendFailed
-from delayed_topics_client_testing import Served
+from delayed_topics_client_testing import FRONT_PARTITIONS, Served, serve
 from delayed_topics_core.errors import IllegalTopicName
 from delayed_topics_core.layout import LayoutSpec, evolve
 from delayed_topics_core.partitioner import partition_for_key
 from delayed_topics_core.settings import FRONT_MAX_MESSAGE_BYTES
+from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import KafkaUnreachable
+from delayed_topics_kafka_testing.slow_wire import Api, slow_broker
 
 pytestmark = pytest.mark.broker
 
@@ -32,6 +35,23 @@ def test_records_arrive_with_what_was_said(served: Served) -> None:
     assert (said.value, said.key, said.headers[:2]) == (None, b"k", [("trace", b"1"), ("trace", None)])
     own = {"dt-delay-level": b"2", "dt-id": b"order-7", "dt-created-at": b"1700000000000"}
     assert dict(said.headers[2:]) == own
+
+
+def test_a_partitions_first_record_that_kafka_refuses_for_a_moment_is_sent_again() -> None:
+    """As while its leader is elected. The next record is on its way behind it, and Kafka takes that one."""
+    keys = {partition_for_key(b"%d" % n, FRONT_PARTITIONS): b"%d" % n for n in range(100)}
+    with slow_broker() as wire:
+        served = serve(Connection(bootstrap_servers=wire.bootstrap), "orders")
+        with DelayedTopic.connect(wire.bootstrap, served.names.front) as orders:
+            orders.send(b"0", key=keys[0])
+            orders.flush()
+            refused = wire.refuse_first(served.names.front)
+            wire.hold_back_requests(Api.PRODUCE, 0.1)
+            for n in range(1, 20):
+                orders.send(b"%d" % n, key=keys[1])
+                time.sleep(0.02)
+        assert refused.is_set()
+        assert sorted(int(c.value or b"") for c in served.read(served.names.front)) == list(range(20))
 
 
 def test_keys_find_the_partitions_that_java_gives_them(served: Served) -> None:

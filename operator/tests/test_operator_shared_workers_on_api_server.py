@@ -11,6 +11,7 @@ from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_devcluster.pace import paced
 from delayed_topics_devcluster.ports import free_ports
+from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
 from delayed_topics_operator_testing.scene import Scene
 from delayed_topics_worker_testing.process import WorkerProcess
@@ -65,7 +66,7 @@ def pods(scene: Scene, tmp_path: Path) -> Iterator[Pods]:
 @contextmanager
 def produced(scene: Scene, topic: str) -> Iterator[list[int]]:
     """Records come all the time, for both delays; yields the growing list of their numbers."""
-    producer = Producer({"bootstrap.servers": scene.broker.bootstrap, "linger.ms": 5, "enable.idempotence": True})
+    producer = Producer({"bootstrap.servers": scene.broker.bootstrap, "linger.ms": 5, **IDEMPOTENT})
     sent: list[int] = []
 
     def produce(number: int) -> None:

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import RAISED, kafka_error
+from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.transactions import send_offsets
 
 from delayed_topics.copies import BY_KEY, Copy, Outcome
@@ -44,6 +45,7 @@ class Settling:
         self._in_doubt = False
         self._producer_config: dict[str, Any] = {
             **connection.client_config(),
+            **IDEMPOTENT,
             "client.id": transactional_id,
             "transactional.id": transactional_id,
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,

@@ -27,6 +27,7 @@ from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import RAISED, kafka_error
+from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.registry import RegistryFollower
 
 from delayed_topics.errors import NotDelayedTopic, Reject, SendFailed
@@ -65,7 +66,7 @@ class DelayedTopic(Closing):
             {
                 "compression.type": "lz4",
                 **connection.client_config(),
-                "enable.idempotence": True,
+                **IDEMPOTENT,
                 # Java's default partitioner, so that a key finds the same partition from either language
                 "partitioner": "murmur2_random",
                 "message.max.bytes": LARGEST_RECORD_BYTES,

@@ -12,6 +12,7 @@ from delayed_topics_core.names import EVENTS_TOPIC
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import RAISED, kafka_error
+from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.reader import PartitionReader, Read
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ class EventWriter:
         self._config: dict[str, Any] = {
             **connection.client_config(),
             "client.id": client_id,
-            "enable.idempotence": True,
+            **IDEMPOTENT,
             "linger.ms": 5,
             "message.timeout.ms": 60_000,
             "topic.metadata.propagation.max.ms": 3000,  # a missing topic is said after that

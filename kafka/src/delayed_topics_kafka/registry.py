@@ -23,6 +23,7 @@ from delayed_topics_kafka.errors import (
     kafka_error,
     making_client,
 )
+from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.reader import PartitionReader, Read
 
 log = logging.getLogger(__name__)
@@ -224,7 +225,7 @@ class RegistryWriter:
         config = {
             **self._connection.client_config(),
             "client.id": self._client_id,
-            "enable.idempotence": True,
+            **IDEMPOTENT,
             "linger.ms": 0,
             "message.timeout.ms": int(self._timeout_seconds * 1000),
         }

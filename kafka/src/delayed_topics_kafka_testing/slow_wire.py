@@ -82,6 +82,21 @@ class SlowWire(Closing):
         """Requests of this kind arrive as `change` makes them, on the wire's thread."""
         self._loop.call_soon_threadsafe(self._changes.__setitem__, api, change)
 
+    def refuse_first(self, topic: str) -> threading.Event:
+        """The next records for this topic are refused, since they reach Kafka under a name that no topic has; what follows them is not.
+        Set when that has happened."""
+        refused = threading.Event()
+        name = topic.encode()
+
+        def change(request: bytes) -> bytes:
+            if refused.is_set() or name not in request:
+                return request
+            refused.set()
+            return request.replace(name, b"?" * len(name))
+
+        self.change_requests(Api.PRODUCE, change)
+        return refused
+
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()

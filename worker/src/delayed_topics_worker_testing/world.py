@@ -21,6 +21,7 @@ from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import KafkaUnreachable
+from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec, TopicInfo
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
@@ -28,8 +29,7 @@ from delayed_topics_kafka.system_topics import ensure_system_topics
 from delayed_topics_worker_testing.process import WorkerProcess
 
 DAY_SECONDS = 86_400
-MOST_AT_ONCE = 200
-"""Topics that are made by one call."""
+MOST_AT_ONCE = 200  # topics that are made by one call
 TRIES = 30
 ROLES: tuple[TopicRole, ...] = ("front", "delays", "ready", "dead-letter")
 
@@ -78,7 +78,7 @@ class World(Closing):
                 **connection.client_config(),
                 "linger.ms": 2,
                 "partitioner": "murmur2_random",
-                "enable.idempotence": True,  # a record that is sent twice after a broker's crash is two, and the test's own
+                **IDEMPOTENT,  # a record that is sent twice after a broker's crash is two, and the test's own
                 "delivery.report.only.error": True,
                 "on_delivery": self._undelivered,
             }

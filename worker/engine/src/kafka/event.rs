@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::marker::PhantomData;
+use std::time::Instant;
 use std::{ptr, slice};
 
 use super::batching::Shared;
@@ -77,7 +78,9 @@ impl Event {
                     None => Event::Other,
                 }
             }
-            ffi::EVENT_DELIVERY => Event::Delivered(Delivered { event, batching: batching.cloned() }),
+            ffi::EVENT_DELIVERY => {
+                Event::Delivered(Delivered { event, batching: batching.cloned(), at: Instant::now() })
+            }
             ffi::EVENT_ERROR => failed(&event),
             ffi::EVENT_REBALANCE => {
                 let list = read(functions, (functions.event_topic_partition_list)(pointer));
@@ -243,6 +246,8 @@ impl<'a> Iterator for HeaderIterator<'a> {
 pub struct Delivered {
     event: Owned,
     batching: Option<Shared>,
+    /// When it was taken.
+    at: Instant,
 }
 
 impl Drop for Delivered {
@@ -269,7 +274,8 @@ impl Delivered {
     unsafe fn next_message<'a>(&mut self) -> Option<&'a Message> {
         let message = (self.event.functions.event_message_next)(self.event.pointer).as_ref()?;
         if let Some(batching) = &self.batching {
-            batching.came_back(place_of(message));
+            let has_offset = message.err == ffi::NO_ERROR && message.offset >= 0;
+            batching.came_back(place_of(message), has_offset.then_some(self.at));
         }
         Some(message)
     }

@@ -99,7 +99,7 @@ impl Client {
                 (self.functions.produceva)(self.handle, arguments.as_ptr(), arguments.len()),
             );
             if let (Err(_), Some(batching)) = (&queued, &self.batching) {
-                batching.came_back(place);
+                batching.came_back(place, None);
             }
             queued?;
         }
