@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from delayed_topics_audit import checks
 from delayed_topics_audit.places import CLOCKS_MS, Declared
 from delayed_topics_audit_testing.rows import (
     AT_MS,
@@ -61,6 +62,16 @@ def test_a_direct_write_with_a_due_time_is_not_due_after_its_partitions_delay(sp
     ready: list[Row] = [(0, 0, 700, release(("d", 1, 0), 700)), (0, 1, 700, release(("d", 1, 1), 700))]
     window = Window(spark=spark, delays=delays, ready=ready).committed(front=0, delays=2)
     assert flaws(window) == {"early": ["d:1:1"]}
+
+
+def test_lateness_at_due_times_is_told_apart_from_that_after_a_delay(spark: SparkSession) -> None:
+    front: list[Row] = [(0, 0, 0, at(500)), (0, 1, 0, [])]
+    ready: list[Row] = [(0, 0, 510, release(("f", 0, 0), 500)), (0, 1, 3, release(("f", 0, 1)))]
+    found = checks.lateness(Window(spark=spark, front=front, ready=ready).committed(front=2).places).collect()
+    assert {(row.delay_ms, row.asked, row.bucket_ms): row["count"] for row in found} == {
+        (None, True, 10): 1,
+        (0, False, 3): 1,
+    }
 
 
 def test_no_order_is_promised_among_due_times(spark: SparkSession) -> None:

@@ -89,14 +89,16 @@ def disorder(places: DataFrame) -> DataFrame:
 
 
 def lateness(places: DataFrame) -> DataFrame:
-    """Per delay, hour of the due time and bucket of lateness how many releases. Early ones have negative buckets."""
+    """Per delay, hour of the due time and bucket of lateness how many releases. Early ones have negative buckets. Where the delay is
+    null, `asked` tells records that asked for their due time from those of which it is not known."""
     late = sf.col("late_ms")
     octave = sf.floor(sf.log2(sf.greatest(late, sf.lit(EXACT_MS))))
     step = sf.pow(2, octave - _STEPS_BITS).cast("long")
     bucket = sf.when(late < EXACT_MS, late).otherwise(late - late % step)
     hour = sf.col("due_ms") - sf.col("due_ms") % HOUR_MS
     timed = places.where("late_ms is not null")
-    return timed.groupBy("delay_ms", hour.alias("hour_ms"), bucket.alias("bucket_ms")).count()
+    asked = sf.col("delay_ms").isNull() & sf.col("appended_ms").isNotNull() & ~has(facts.HOP)
+    return timed.groupBy("delay_ms", asked.alias("asked"), hour.alias("hour_ms"), bucket.alias("bucket_ms")).count()
 
 
 def pending(places: DataFrame, *, step_ms: int = MINUTE_MS) -> DataFrame:

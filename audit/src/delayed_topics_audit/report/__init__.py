@@ -121,20 +121,26 @@ def duration(ms: float) -> str:
 
 
 def _delays(lateness: Sequence[Row]) -> list[DelayRow]:
-    by_delay: dict[int | None, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    by_delay: dict[tuple[int | None, bool], dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for row in lateness:
-        by_delay[row["delay_ms"]][row["bucket_ms"]] += row["count"]
-    known = sorted(by_delay.items(), key=lambda entry: (entry[0] is None, entry[0] or 0))
+        by_delay[row["delay_ms"], row["asked"]][row["bucket_ms"]] += row["count"]
+    known = sorted(by_delay.items(), key=lambda entry: (entry[0][0] is None, entry[0][0] or 0, not entry[0][1]))
     most = max((bound for buckets in by_delay.values() for bound in buckets), default=1)
     return [
         DelayRow(
-            name="delay not known" if delay_ms is None else duration(delay_ms),
+            name=_name(delay_ms, asked=asked),
             releases=sum(buckets.values()),
             percentiles_ms={**percentiles(buckets.items()), "max": max(buckets)},
             histogram=svg.histogram(buckets, most_ms=most),
         )
-        for delay_ms, buckets in known
+        for (delay_ms, asked), buckets in known
     ]
+
+
+def _name(delay_ms: int | None, *, asked: bool) -> str:
+    if delay_ms is not None:
+        return duration(delay_ms)
+    return "due time of its own" if asked else "delay not known"
 
 
 def _hours(lateness: Sequence[Row]) -> list[dict[str, object]]:
