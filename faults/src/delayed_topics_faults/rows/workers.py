@@ -5,6 +5,7 @@ import time
 from random import Random
 
 from delayed_topics_core.layout import ladder
+from delayed_topics_devcluster.progress import say
 from delayed_topics_worker.clients import SESSION_TIMEOUT_MS
 from delayed_topics_worker_testing.process import WorkerProcess
 
@@ -109,6 +110,7 @@ class DueTimes(Row):
                 self._workers[number].kill()
                 crashes_ms.append(now_ms())
                 self._workers[number] = stage.start(number, ready=False)
+                say(f"kill {len(crashes_ms)}, {max(0, until - time.monotonic()):.0f} s to go")
         terms = {"crashes_ms": tuple(crashes_ms), "healed_at_ms": _ready(self._workers[number])}
         return Play(injected=f"{len(crashes_ms)} kills", terms=terms)
 
