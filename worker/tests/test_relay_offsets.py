@@ -66,8 +66,7 @@ class Retained:
     def look(self, unreleased: int = 0, *, later_ms: int = 0) -> dict[TopicPartitionKey, Risk]:
         """What is at risk when nothing from that offset on is released."""
         asked = [Unreleased(place, unreleased, self._delay_ms, 2 * DAY_MS) for place in self._places]
-        self._watch.look(asked, NOW_MS + later_ms)
-        self._watch._see()
+        self._watch.see(asked, NOW_MS + later_ms)
         return dict(self._watch.risks)
 
 

@@ -2,16 +2,20 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 
 class Repeated:
-    """Calls `turn` on a thread of its own, until `close`: every `interval_seconds`, and when it is hastened. Whatever a turn
+    """Calls `turn` on a thread of its own, until `close`: every `interval_seconds`, unless None, and when it is hastened. Whatever a turn
     raises is said in the log, once while it stays the same, and the next turn comes as if nothing had been."""
 
-    def __init__(self, name: str, turn: Callable[[], None], *, interval_seconds: float) -> None:
+    def __init__(self, name: str, turn: Callable[[], None], *, interval_seconds: float | None) -> None:
         self._turn = turn
         self._interval_seconds = interval_seconds
         self._asked = threading.Event()
@@ -43,3 +47,33 @@ class Repeated:
                     log.warning("%s failed, and goes on: %s", self._thread.name, problem, exc_info=True)
                 self._problem = problem
             self._asked.wait(self._interval_seconds)
+
+
+class Watch(ABC, Generic[T]):
+    """Answers what it was asked last, once, on a thread of its own."""
+
+    def __init__(self, name: str) -> None:
+        nothing: tuple[Sequence[T], int] = (), 0
+        self._asked = self._answered = nothing
+        self._thread = Repeated(name, self._answer, interval_seconds=None)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def look(self, places: Sequence[T], now_ms: int) -> None:
+        """Ask Kafka about these, and forget the others. `now_ms`: the broker's time."""
+        self._asked = places, now_ms
+        self._thread.hasten()
+
+    def close(self) -> None:
+        self._thread.close()
+
+    def _answer(self) -> None:
+        asked = self._asked
+        if asked is not self._answered:
+            self._answered = asked
+            self.see(*asked)
+
+    @abstractmethod
+    def see(self, places: Sequence[T], now_ms: int) -> None:
+        """On the watch's thread."""

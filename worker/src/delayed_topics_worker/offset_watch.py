@@ -11,9 +11,10 @@ from delayed_topics_worker.alarms import Alarm, AtRisk, Unreadable, of_retention
 from delayed_topics_worker.assigned import AssignedPartition
 from delayed_topics_worker.known_offsets import KnownOffsets
 from delayed_topics_worker.pending import Pending, PendingWatch, Unfinished
-from delayed_topics_worker.retention import LOOK_SECONDS, RetentionWatch, Unreleased
+from delayed_topics_worker.retention import RetentionWatch, Unreleased
 from delayed_topics_worker.unreadable import UNREADABLE_SECONDS, Silence, Span
 
+LOOK_SECONDS: Final = 30.0
 TIMELESS_SECONDS: Final = 10.0
 """When the broker's time isn't known by then, the worker's own has to do."""
 

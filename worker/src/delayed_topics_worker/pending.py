@@ -2,16 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.due import offsets_due_within
 from delayed_topics_kafka.model import TopicPartitionKey
 
-from delayed_topics_worker.background import Repeated
+from delayed_topics_worker.background import Watch
 from delayed_topics_worker.questions import ask
-
-LOOK_SECONDS: Final = 30.0
 
 Pending = Mapping[tuple[str, int], tuple[int, ...]]
 """By front topic and delay in seconds: how many records have their turn within each of DUE_WITHIN_SECONDS, and all."""
@@ -26,48 +24,29 @@ class Unfinished(NamedTuple):
     offset: int
 
 
-class _Question(NamedTuple):
-    unfinished: Sequence[Unfinished]
-    now_ms: int
-
-
-class PendingWatch:
+class PendingWatch(Watch[Unfinished]):
     """`found` is replaced as a whole by a thread of its own and read by the worker's."""
 
     def __init__(self, admin: KafkaAdmin) -> None:
+        super().__init__("pending-watch")
         self.found: Pending = {}
         self._admin = admin
-        self._asked = self._answered = _Question((), 0)
-        self._thread = Repeated("pending-watch", self._see, interval_seconds=LOOK_SECONDS)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def look(self, unfinished: Sequence[Unfinished], now_ms: int) -> None:
-        """Ask Kafka about these, and forget the others. `now_ms`: the broker's time."""
-        self._asked = _Question(unfinished, now_ms)
-        self._thread.hasten()
-
-    def close(self) -> None:
-        self._thread.close()
-
-    def _see(self) -> None:
-        asked = self._asked
-        if asked is self._answered:
-            return
-        self._answered = asked
-        places = [one.place for one in asked.unfinished]
-        ends = ask(lambda part: self._admin.list_offsets(part, "latest", isolation="read_committed"), places)
+    def see(self, places: Sequence[Unfinished], now_ms: int) -> None:
+        ends = ask(
+            lambda part: self._admin.list_offsets(part, "latest", isolation="read_committed"),
+            [one.place for one in places],
+        )
         below = offsets_due_within(
             lambda times_ms: ask(
                 lambda part: self._admin.offsets_for_times({place: times_ms[place] for place in part}), times_ms
             ),
-            {one.place: one.delay_seconds * 1000 for one in asked.unfinished},
+            {one.place: one.delay_seconds * 1000 for one in places},
             ends,
-            now_ms=asked.now_ms,
+            now_ms=now_ms,
         )
         counts: dict[tuple[str, int], list[int]] = defaultdict(list)
-        for one in asked.unfinished:
+        for one in places:
             if one.place not in below:
                 continue
             each = [max(0, offset - one.offset) for offset in (*below[one.place], ends[one.place])]

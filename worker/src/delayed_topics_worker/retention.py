@@ -12,10 +12,9 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.errors import KafkaDoorError, NotAuthorized
 from delayed_topics_kafka.model import TopicPartitionKey
 
-from delayed_topics_worker.background import Repeated
+from delayed_topics_worker.background import Watch
 from delayed_topics_worker.questions import ask
 
-LOOK_SECONDS: Final = 30.0
 HALVINGS: Final = 8
 """How exactly the age of a record at risk is found: to a 256th of the time that is left when it comes to be at risk."""
 
@@ -48,11 +47,6 @@ class Risk(NamedTuple):
     retention_told: bool
 
 
-class _Question(NamedTuple):
-    unreleased: Sequence[Unreleased]
-    now_ms: int
-
-
 class _Limits(NamedTuple):
     """Of a partition at this moment. What was appended before `risky_ms` is at risk, before `removable_ms` it may be gone."""
 
@@ -68,34 +62,18 @@ def margin_ms(retention_ms: int, delay_ms: int) -> int:
     return (retention_ms - delay_ms) // 4 if retention_ms > delay_ms else retention_ms
 
 
-class RetentionWatch:
+class RetentionWatch(Watch[Unreleased]):
     """`risks` is replaced as a whole by a thread of its own and read by the worker's."""
 
     def __init__(self, admin: KafkaAdmin) -> None:
+        super().__init__("retention-watch")
         self.risks: Mapping[TopicPartitionKey, Risk] = {}
         self._admin = admin
-        self._asked = self._answered = _Question((), 0)
         self._retentions: dict[str, Retention] = {}
-        self._thread = Repeated("retention-watch", self._see, interval_seconds=LOOK_SECONDS)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def look(self, unreleased: Sequence[Unreleased], now_ms: int) -> None:
-        """Ask Kafka about these, and forget the others. `now_ms`: the broker's time."""
-        self._asked = _Question(unreleased, now_ms)
-        self._thread.hasten()
-
-    def close(self) -> None:
-        self._thread.close()
-
-    def _see(self) -> None:
-        asked = self._asked
-        if asked is self._answered:
-            return
-        self._answered = asked
-        self._read_retentions({u.place[0]: u.least_retention_ms for u in asked.unreleased})
-        limits = {u.place: limit for u in asked.unreleased if (limit := self._limits(u, asked.now_ms))}
+    def see(self, places: Sequence[Unreleased], now_ms: int) -> None:
+        self._read_retentions({u.place[0]: u.least_retention_ms for u in places})
+        limits = {u.place: limit for u in places if (limit := self._limits(u, now_ms))}
         found = self._find(limits)
         unanswered = {place: risk for place, risk in self.risks.items() if place in limits and place not in found}
         self.risks = unanswered | {place: risk for place, risk in found.items() if risk is not None}
