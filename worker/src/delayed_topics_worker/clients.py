@@ -91,7 +91,7 @@ def producer_properties(connection: Connection, *, member: str, transactional_id
             **connection.client_config(),
             **_ALL,
             "client.id": member,
-            "enable.idempotence": True,
+            "enable.idempotence": True,  # what else that needs, the engine does: see engine/src/kafka/batching.rs
             "message.timeout.ms": 0,
             "linger.ms": 1,
             "message.max.bytes": 1_000_000_000,  # the topic decides, not the client

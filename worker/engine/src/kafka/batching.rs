@@ -76,12 +76,13 @@ impl Batching {
         !partition.full
     }
 
-    /// One came back, or could not be queued. `known_at`: now, if Kafka told at which offset it is.
+    /// One came back, or could not be queued. `known_at`: now, if Kafka told at which offset it is; it may be another topic of
+    /// that name otherwise.
     pub fn came_back(&self, place: Place, known_at: Option<Instant>) {
         let mut partitions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(partition) = partitions.get_mut(&place) {
             partition.in_flight -= 1;
-            partition.known_at = known_at.or(partition.known_at);
+            partition.known_at = known_at;
         }
     }
 }
@@ -112,6 +113,15 @@ mod tests {
         assert_eq!(admitted(&batching, 10, 100, now), 1);
         batching.came_back(PLACE, Some(now));
         assert_eq!(admitted(&batching, 10, 100, now), 10);
+    }
+
+    #[test]
+    fn after_a_refusal_one_goes_alone_again() {
+        let now = Instant::now();
+        let batching = known(now);
+        assert!(batching.admit(PLACE, 100, now));
+        batching.came_back(PLACE, None);
+        assert_eq!(admitted(&batching, 10, 100, now), 1);
     }
 
     #[test]
