@@ -160,7 +160,9 @@ class TopicCalls(AdminCalls):
                 # connections to the bootstrap servers as soon as it is told the brokers; if it was just asking one of them
                 # for leaders, it only asks again after three seconds. Of all topics, since asking for one by name may
                 # create it.
-                self._client.list_topics(timeout=timeout_seconds)
+                if not self._client.list_topics(timeout=timeout_seconds).brokers:
+                    self._renew_client()  # it is stranded, see stranded.py
+                    raise KafkaException(KafkaError(KafkaError._TRANSPORT))
                 self._knows_brokers = True
             if asked:
                 refused = self._refused(pending, timeout_seconds)
