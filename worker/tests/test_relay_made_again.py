@@ -28,6 +28,10 @@ def served_old_ones(world: World) -> tuple[Declared, WorkerProcess]:
 def make_again(orders: Declared) -> TopicInfo:
     """With more records than the old topic had, before anybody sees what happened."""
     orders.world.admin.delete_topics([orders.names.front])
+    return made_again(orders)
+
+
+def made_again(orders: Declared) -> TopicInfo:
     info = orders.make("front", 1)
     for value in sorted(NEW):
         orders.produce(value, partition=0)
@@ -45,6 +49,20 @@ def all_new_ones_come(orders: Declared) -> None:
             lambda: {r.value for r in read()} >= NEW,
             what="every record of the new topic is released",
         )
+
+
+@pytest.mark.slow
+def test_all_records_of_one_that_was_away_for_long_come_out_within_seconds(world: World) -> None:
+    orders, worker = served_old_ones(world)
+    world.admin.delete_topics([orders.names.front])
+    alarmed(worker, Reason.TOPIC_MISSING)
+    time.sleep(45)
+    info = made_again(orders)
+    alarmed(worker, Reason.TOPIC_RECREATED)
+    orders.accept(info, begun=0)
+    accepted_at = time.monotonic()
+    all_new_ones_come(orders)
+    assert time.monotonic() - accepted_at < 20
 
 
 @pytest.mark.parametrize("begun", [0, 1])

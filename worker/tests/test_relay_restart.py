@@ -4,6 +4,7 @@ import pytest
 from confluent_kafka import Consumer
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker_testing.generations import members_now
 from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.world import Declared, World
 
@@ -47,14 +48,26 @@ def test_partitions_that_came_while_one_of_two_workers_restarted_are_served(worl
 
 def test_a_front_topic_that_was_made_again_while_the_worker_restarted_is_told(world: World) -> None:
     orders = world.declare((0,))
-    worker = world.start(orders)
+    world.start(orders).kill()
     world.admin.delete_topics([orders.names.front])
-    wait_until(lambda: owned(worker, orders) == orders.record.layout.partition_count, what="the front topic is gone")
+    wait_until(lambda: not members_now(orders), what="the group has forgotten the worker")
+    worker = world.start(orders, ready=False)
+    wait_until(lambda: owned(worker, orders) == orders.record.layout.partition_count, what="it has the other topic")
     worker.kill()
     orders.make("front", 2)
     again = world.start(orders, ready=False)
 
     wait_until(lambda: Reason.TOPIC_RECREATED in again.alarm_reasons(), what="the alarm", timeout_seconds=40)
+
+
+def test_a_front_topic_that_was_missing_when_the_worker_began_and_is_made_again_is_told(world: World) -> None:
+    orders = world.declare((0,))
+    world.admin.delete_topics([orders.names.front])
+    worker = world.start(orders, ready=False)
+    wait_until(lambda: owned(worker, orders) == orders.record.layout.partition_count, what="it has the other topic")
+    orders.make("front", 2)
+
+    wait_until(lambda: Reason.TOPIC_RECREATED in worker.alarm_reasons(), what="the alarm", timeout_seconds=40)
 
 
 @pytest.mark.slow

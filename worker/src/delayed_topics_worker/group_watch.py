@@ -1,11 +1,12 @@
-"""Whether each partition has a worker once this one has joined its group: asked on a thread of its own until it is so.
+"""Whether each partition has a worker once this one got some: asked on a thread of its own until it is so.
 
 A static member that comes back gets the partitions that it had, and nobody looks whether there are others by now: librdkafka
 compares the topics with what they were when the member joined (KAFKA-13435 tells of the same in Java's client). Partitions that
 came while the group's leader restarted, or topics that were made again meanwhile, are left without a member until the leader
 joins once more. Nothing tells a member who leads.
 
-Whoever leads sees by itself what comes while it runs. With the protocol `consumer` brokers assign, and nothing of this is so.
+The registry tells of partitions that come while all run; by itself the client looks every few minutes only. With the protocol
+`consumer` brokers assign, and nothing of this is so.
 """
 
 import threading
@@ -22,7 +23,7 @@ from delayed_topics_worker.background import Repeated
 
 ASK_SECONDS: Final = 3.0
 REJOIN_SECONDS: Final = 6.0
-"""Another worker that leads sees within 5 s what came to the topics."""
+"""Another worker may be joining already."""
 REJOIN_AGAIN_SECONDS: Final = 30.0
 
 
@@ -30,7 +31,7 @@ class Stage(Enum):
     AWAY = "in no group"
     JOINING = "has asked for partitions"
     JOINED = "has got partitions; others may have no worker"
-    SETTLED = "every partition has had a worker since it joined"
+    SETTLED = "every partition has had a worker since it got some"
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class GroupWatch:
 
     def assigned(self) -> None:
         with self._lock:
-            if self._membership.stage is Stage.JOINING:
+            if self._membership.stage is not Stage.AWAY:
                 self._membership = replace(self._membership, stage=Stage.JOINED)
                 self._thread.hasten()
 
@@ -113,5 +114,6 @@ class GroupWatch:
             if isinstance(info, TopicInfo)
             for partition in range(info.partitions)
         } - {place for member in group.members for place in member.assignment}
-        stage = Stage.JOINED if places else Stage.SETTLED
+        may_come = any(not isinstance(info, TopicInfo) for info in infos.values())
+        stage = Stage.JOINED if places or may_come else Stage.SETTLED
         return replace(asked, stage=stage, since={place: asked.since.get(place, now) for place in sorted(places)})

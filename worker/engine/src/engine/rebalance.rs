@@ -167,7 +167,7 @@ impl Engine {
     /// Where a protocol has all partitions given up for another subscription, the client joins again without waiting for that
     /// (2.16, `rd_kafka_cgrp_subscribe`): copies that are on their way then come twice. So they are waited for before.
     ///
-    /// `grown`: topics that have more partitions than the client knows. It sees that by itself within five seconds, each member in
+    /// `grown`: topics that have more partitions than the client knows. It sees that by itself within five minutes, each member in
     /// its own time, and joins again, without waiting either where partitions are to be given up just then
     /// (`rd_kafka_cgrp_revoke_all_rejoin`).
     pub(super) fn settle_and_subscribe(&mut self, topics: &[String], grown: &[String]) {
