@@ -27,7 +27,11 @@ pytestmark = pytest.mark.check
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-CONSOLE_TOOLS = {"producer": "ConsoleProducer", "consumer": "consumer.ConsoleConsumer"}
+KAFKA_TOOLS = {
+    "kafka-console-producer.sh": "ConsoleProducer",
+    "kafka-console-consumer.sh": "consumer.ConsoleConsumer",
+    "kafka-topics.sh": "TopicCommand",
+}
 
 
 def test_every_block_says_what_it_is() -> None:
@@ -108,8 +112,8 @@ class Desk:
         tools.mkdir()
         for name in ("charts", "examples", "images"):
             (folder / name).symlink_to(ROOT / name)
-        for tool, main_class in CONSOLE_TOOLS.items():
-            script = tools / f"kafka-console-{tool}.sh"
+        for tool, main_class in KAFKA_TOOLS.items():
+            script = tools / tool
             script.write_text(f'#!/bin/sh\nexec java -cp "{kafka_jars()}/*" org.apache.kafka.tools.{main_class} "$@"\n')
             script.chmod(0o755)
         config = folder / "kubeconfig"

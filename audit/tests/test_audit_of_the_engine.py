@@ -9,9 +9,9 @@ import pytest
 from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.place import MAX_OFFSET
 from delayed_topics_audit_testing.rows import Row, Window, dead_letter, flaws
-from delayed_topics_core.headers import DELIVER_AT, Header, Root
+from delayed_topics_core.headers import DELIVER_AT, TARGET, Header, Root
 from delayed_topics_core.reasons import DeadLetterReason
-from delayed_topics_worker_testing.engine_records import TOPIC_ID, Case, Cases
+from delayed_topics_worker_testing.engine_records import OUTAGE_BUDGET_SECONDS, TOPIC_ID, Case, Cases
 from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -22,10 +22,12 @@ FIRST = 2**41
 PARTITIONS = 128
 WORKERS_REASONS = [reason for reason in DeadLetterReason if reason != DeadLetterReason.REJECTED]
 OF_DUE_TIMES = (DeadLetterReason.NO_LADDER, DeadLetterReason.MAX_DELAY_EXCEEDED)
+OF_TARGETS = (DeadLetterReason.TARGET_NOT_ALLOWED, DeadLetterReason.TARGET_UNAVAILABLE)
 EVERYWHERE = Bounds(
     front_from=(0,) * PARTITIONS, front_committed=(2 * FIRST,) * PARTITIONS,
     delays_from=(0,) * PARTITIONS, delays_committed=(2 * FIRST,) * PARTITIONS,
     ready_partitions=(1, PARTITIONS), retry_cap=2**31, least_limit_bytes=0, front_id=TOPIC_ID, delays_id=TOPIC_ID,
+    target_partitions={4: PARTITIONS, 5: PARTITIONS},
 )  # fmt: skip
 
 
@@ -42,7 +44,11 @@ def copied(case: Case, random: Random) -> engine.Copy:
     if random.random() < 0.1:
         return engine.too_large(record, value_bytes=5, foreign_headers=random.random() < 0.5)
     found = engine.decide(record, policy, case.now_ms)
-    return found if isinstance(found, engine.Copy) else engine.release(record, found, found.due_at_ms)
+    for overdue_ms in (0, OUTAGE_BUDGET_SECONDS * 1000):  # so long may it wait for its topic, in memory
+        if isinstance(found, engine.Wait):
+            found = engine.take_turn(record, found, policy, found.due_at_ms + overdue_ms)
+    assert isinstance(found, engine.Copy)
+    return found
 
 
 def headers_of(case: Case) -> Sequence[Header]:
@@ -59,19 +65,20 @@ def test_what_the_engine_makes_of_any_record_is_right(spark: SparkSession) -> No
     print("seed", seed)  # what a failure is repeated with
     random = Random(seed)
     rows: dict[str, list[Row]] = {"f": [], "d": [], "ready": [], "delays": [], "dead-letter": []}
+    others: dict[str, list[Row]] = {"invoices": [], "missing": []}
     cut: dict[int, None] = {}
     for case in cases(seed):
         copy = copied(case, random)
         if Root.decode(copy.root).offset > MAX_OFFSET:  # no audit counts so far
             continue
         rows[case.door].append((case.partition, case.offset, 0, headers_of(case)))
-        rows[copy.target].append((0, case.offset, 0, named(copy.headers)))
+        (rows | others)[copy.target].append((0, case.offset, 0, named(copy.headers)))
         if copy.reason == DeadLetterReason.TOO_LARGE:
             cut[case.offset] = None
     assert all(rows.values()), "each way that a record can take"
     window = Window(
         spark=spark, front=rows["f"], delays=rows["d"], ready=rows["ready"], dead=rows["dead-letter"], dead_values=cut,
-        bounds=EVERYWHERE,
+        others=others, bounds=EVERYWHERE,
     )  # fmt: skip
     found = flaws(window)
     assert {flaw: found.get(flaw) for flaw in ("changed", "wrong_attempt", "wrongly_dead_lettered")} == {
@@ -82,7 +89,8 @@ def test_what_the_engine_makes_of_any_record_is_right(spark: SparkSession) -> No
 
 
 def test_no_other_reason_than_the_engines_is_right(spark: SparkSession) -> None:
-    """But that it was tried too often, which its cap decides, that it was too large, and of a due time whether there was a ladder."""
+    """But that it was tried too often, which its cap decides, that it was too large, of a due time whether there was a ladder, and of
+    another ready topic whether it was allowed and there."""
     seed = Random().randrange(10**6)
     print("seed", seed)
     random = Random(seed)
@@ -97,7 +105,8 @@ def test_no_other_reason_than_the_engines_is_right(spark: SparkSession) -> None:
         if case.door == "f" and case.headers is not None:
             found = engine.decide(case.record(), case.setting.policy, case.now_ms)
             right = found.reason if isinstance(found, engine.Copy) else None
-            unknown = OF_DUE_TIMES if any(name == DELIVER_AT for name, _ in case.headers) else ()
+            names = {name for name, _ in case.headers}
+            unknown = [*(OF_DUE_TIMES if DELIVER_AT in names else ()), *(OF_TARGETS if TARGET in names else ())]
             wrong = random.choice([reason for reason in others if reason != right and reason not in unknown])
             front.append((0, case.offset, 0, case.headers))
             dead.append((0, case.offset, 1, dead_letter(("f", 0, case.offset), reason=wrong)))

@@ -123,7 +123,7 @@ def relay_front(relayed: Relayed, messages: Sequence[Message]) -> None:
         root, by = Root("f", partition, offset, relayed.ids[relayed.names.front]), origin("f", partition, offset)
         due_at_ms = message.timestamp()[1] + DELAYS[level - 1] * 1000
         if int(value) % DEAD == 0:
-            reason = DeadLetterReason.TARGET_UNSUPPORTED
+            reason = DeadLetterReason.TARGET_NOT_ALLOWED
             letter = copies.dead_letter(headers, root=root, origin=by, reason=reason, error=b"")
             made.append((relayed.names.dead_letter, partition, value, letter))
         elif level == 2:

@@ -36,7 +36,7 @@ def test_its_queries_find_what_they_say(spark: SparkSession) -> None:
         return [tuple(row) for row in spark.sql(query.replace("read_parquet('places/*.parquet')", "places")).collect()]
 
     assert [row[:3] for row in found(lost)] == [(0, 0, 1)]
-    (row,) = found(one.replace("3 * 17592186044416 + 1041", "0 * 17592186044416 + 0"))
+    (row,) = found(one.replace(f"3 * {2**OFFSET_BITS} + 1041", "0"))
     assert (row[0], row[-3:]) == (FATES.index("released"), (2, 0, 0))
     assert found(one) == []
 
@@ -53,7 +53,8 @@ def test_fates_flaws_and_bits_have_their_numbers() -> None:
 
 
 def test_a_place_is_taken_apart_as_it_was_put_together() -> None:
-    assert table("Places") == [(str(number), door) for number, door in enumerate(DOORS)]
+    assert table("Places")[:-1] == [(str(number), door) for number, door in enumerate(DOORS)]
+    assert table("Places")[-1][0] == f"{len(DOORS)} and above"
     assert f"place >> {OFFSET_BITS + PARTITION_BITS}" in DOCUMENT
     assert f"(place >> {OFFSET_BITS}) & {2**PARTITION_BITS - 1}" in DOCUMENT
     assert f"place & {2**OFFSET_BITS - 1}" in DOCUMENT

@@ -4,11 +4,11 @@ import random
 from dataclasses import replace
 
 import pytest
-from delayed_topics_audit import facts
 from delayed_topics_audit.place import name_of
 from delayed_topics_audit.places import FATES, PENDING, places_of
 from delayed_topics_audit_testing.made import Made
 from delayed_topics_audit_testing.mutations import run
+from delayed_topics_audit_testing.rows import facts_of
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
@@ -27,7 +27,6 @@ def test_windows_that_chain_account_for_every_offset_exactly_once(spark: SparkSe
     chance, windows = random.Random(1), 3
     made = Made(spark=spark, records=RECORDS, partitions=2)
     topics = (made.front(), made.delays(), made.ready(), made.dead_letters())
-    makers = (facts.of_front, facts.of_delays, facts.of_ready, facts.of_dead_letters)
     front = cuts(list(made.bounds.front_committed), chance, windows)
     delays = cuts(list(made.bounds.delays_committed), chance, windows)
     settled: dict[str, str] = {}
@@ -40,7 +39,7 @@ def test_windows_that_chain_account_for_every_offset_exactly_once(spark: SparkSe
             delays_from=delays[window],
             delays_committed=delays[window + 1],
         )
-        every = [maker(rows, bounds) for maker, rows in zip(makers, topics, strict=True)]
+        every = facts_of(topics, bounds)
         places = places_of(every, bounds, made.promise, shuffle_partitions=1)
         rows = places.where("fate is not null or flaws <> 0").select(
             name_of(sf.col("place")).alias("name"), "fate", "flaws"

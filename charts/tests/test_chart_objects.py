@@ -315,7 +315,7 @@ def test_with_the_evaluation_kafka_everybody_may_use_it(render: Any) -> None:
     assert connection is not None
     assert connection["spec"] == {
         "bootstrapServers": ["delayed-topics-kafka.chart-test.svc:9092"],
-        "allow": [{"namespaceSelector": {}, "topicPrefixes": [""]}],
+        "allow": [{"namespaceSelector": {}, "topicPrefixes": [""], "readyTopicPrefixes": [""]}],
     }
 
 

@@ -19,7 +19,11 @@ pytestmark = pytest.mark.broker
 
 
 def handle_all(
-    served: Served, count: int, handler: Callable[[Record], object], group: str = "shipping"
+    served: Served,
+    count: int,
+    handler: Callable[[Record], object],
+    group: str = "shipping",
+    ready_topic: str | None = None,
 ) -> list[Record]:
     """Runs a consumer until it has seen that many records."""
     seen: list[Record] = []
@@ -31,7 +35,7 @@ def handle_all(
         handler(record)
 
     with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
-        consumer = orders.consumer(group, counted)
+        consumer = orders.consumer(group, counted, ready_topic=ready_topic)
         consumer.run()
     return seen
 
@@ -106,6 +110,19 @@ def test_an_exception_means_one_attempt_more(served: Served) -> None:
     }
     assert before_ms <= int(done_at_ms or b"") <= time.time() * 1000
     assert served.committed("shipping") == {1: 1}
+
+
+def test_what_is_retried_comes_back_into_the_ready_topic_that_it_was_read_from(served: Served) -> None:
+    invoices = f"{served.names.front}-invoices"
+    served.make(invoices, 1)
+    served.produce(served.names.ready, b"not for them", headers=[])
+    served.produce(invoices, b"asked", headers=[("dt-target", f"{invoices}:0".encode()), ("dt-attempt", b"0")])
+    served.produce(invoices, b"of somebody", headers=[])
+    handled = handle_all(served, 2, fail, ready_topic=invoices)
+    assert [(r.value, r.topic) for r in handled] == [(b"asked", invoices), (b"of somebody", invoices)]
+    retried = {c.value: c.said["dt-target"] for c in served.read(served.names.front)}
+    assert retried == {b"asked": f"{invoices}:0".encode(), b"of somebody": invoices.encode()}
+    assert handle_all(served, 1, nothing)[0].value == b"not for them"
 
 
 def test_above_the_cap_it_is_still_the_worker_who_decides(served: Served) -> None:

@@ -10,6 +10,7 @@ from delayed_topics_client_testing import FRONT_PARTITIONS, Served, serve
 from delayed_topics_core.errors import IllegalTopicName
 from delayed_topics_core.layout import LayoutSpec, evolve
 from delayed_topics_core.partitioner import partition_for_key
+from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.settings import FRONT_MAX_MESSAGE_BYTES
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
@@ -95,6 +96,31 @@ def test_headers_and_levels_that_are_not_the_senders_to_give_are_refused(served:
             with pytest.raises(ValueError, match="created_at_ms must be milliseconds since the epoch"):
                 orders.send(b"x", created_at_ms=wrong)
     assert served.read(served.names.front) == []
+
+
+def test_a_target_is_one_that_the_delayed_topic_allows(served: Served) -> None:
+    served.write_layout(
+        replace(served.layout, ready_topics=(AllowedTopic("invoices", 0), AllowedTopic("shipments", 0)))
+    )
+    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
+        orders.send(b"x", target="invoices")
+        orders.send(b"x", target="shipments:2")
+        for wrong in ("elsewhere", "", "orders.ready:1"):
+            with pytest.raises(ValueError, match="target must be one of invoices, shipments of the DelayedTopic"):
+                orders.send(b"x", target=wrong)
+        for wrong in ("invoices:", "invoices:x", "invoices:-1", "invoices:2147483648"):
+            with pytest.raises(ValueError, match="target must be a topic, or topic:partition, it is"):
+                orders.send(b"x", target=wrong)
+    sent = served.read(served.names.front)
+    assert {c.said["dt-target"] for c in sent} == {b"invoices", b"shipments:2"}
+
+
+def test_without_other_ready_topics_it_is_said_how_to_allow_them(served: Served) -> None:
+    with (
+        DelayedTopic.connect(served.bootstrap, served.names.front) as orders,
+        pytest.raises(ValueError, match=r"target must be allowed by spec\.ready\.allowedTopics of the DelayedTopic"),
+    ):
+        orders.send(b"x", target="invoices")
 
 
 def test_what_is_no_delayed_topic_is_said_at_once(served: Served) -> None:

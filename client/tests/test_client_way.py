@@ -12,8 +12,9 @@ from delayed_topics.cli import main
 from delayed_topics.moments import parse_moment
 from delayed_topics.way import RecordPlace
 from delayed_topics_client_testing import Served
-from delayed_topics_core.headers import Root
+from delayed_topics_core.headers import Header, Root
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_core_testing import copies
 from delayed_topics_kafka.admin import KafkaAdmin
@@ -140,6 +141,26 @@ def test_a_way_that_has_not_ended_says_until_when(served: Served) -> None:
     (early,) = attempts(served, "0@1")
     assert (early["state"], way(early)[1:]) == ("Released", ["hopped delays 3@0", "released ready 2@0"])
     assert "ms before its due time" in why(served, "0@1").stdout
+
+
+@pytest.mark.broker
+def test_a_record_that_came_out_in_another_ready_topic_is_found_there(served: Served) -> None:
+    invoices = f"{served.names.front}.invoices"
+    served.make(invoices, 4)
+    served.write_layout(replace(served.layout, ready_topics=(AllowedTopic(invoices, 0),)))
+    for target, partition in ((invoices, 1), (f"{invoices}:2", 2)):
+        asked: list[Header] = [("dt-target", target.encode())]
+        root = Root("f", 1, partition - 1, "")
+        served.produce(served.names.front, b"v", partition=1, headers=asked)
+        headers = copies.release(
+            asked, root=root, origin=b"f:1:%d" % (partition - 1), due_at_ms=FAR_MS, released_at_ms=FAR_MS
+        )
+        served.produce(invoices, b"v", partition=partition, headers=headers)
+    commit(served, served.names.front, 2, partition=1)
+    for offset in (0, 1):
+        (found,) = attempts(served, f"1@{offset}")
+        assert found["state"] == "Released"
+        assert way(found)[1] == f"released invoices {offset + 1}@0"
 
 
 @pytest.mark.broker

@@ -11,6 +11,7 @@ from delayed_topics_core.errors import IllegalTopicName, UnreadableRecord
 from delayed_topics_core.events import Event
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import MAX_FRONT_NAME_LENGTH, TopicNames, check_topic_name
+from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.registry import (
     AuditedRecord,
     Claim,
@@ -105,6 +106,8 @@ def state(*records: RegistryRecord) -> RegistryState:
                 DelayList(delay_seconds=(0, 10), retry_cap=7, from_ms=0),
                 DelayList(delay_seconds=(0, 60), retry_cap=5, from_ms=9),
             ),
+            ready_topics=(AllowedTopic("invoices", 3), AllowedTopic("shipments", 4, 9)),
+            outage_budget_seconds=60,
         ),
         AuditedRecord(
             topic="orders",

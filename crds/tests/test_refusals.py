@@ -136,6 +136,7 @@ ACCEPTED = {
             {
                 "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In", "values": ["shop"]}]},
                 "topicPrefixes": ["shop."],
+                "readyTopicPrefixes": ["shop.", ""],
                 "maxPartitions": 100,
                 "maxWorkers": 3,
                 "quota": {"delayedTopics": 9, "partitions": 500, "workers": 0, "executors": 4},

@@ -69,7 +69,7 @@ def test_a_header_nobody_can_read_is_a_dead_letter_and_its_neighbours_are_served
         b"twice": b"HeaderTwice",
         b"arabic": b"HeaderUnreadable",
         b"exact": b"NoLadder",
-        b"elsewhere": b"TargetUnsupported",
+        b"elsewhere": b"TargetNotAllowed",
     }
     assert all(r.header(own.ERROR) for r in dead)
     with orders.checker(lambda record: 0) as checker:

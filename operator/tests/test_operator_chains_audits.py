@@ -11,6 +11,7 @@ from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.carried import Carried
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.registry import (
     AuditedRecord,
     Claim,
@@ -28,7 +29,7 @@ from delayed_topics_operator.gateways.kafka import KafkaLink
 
 NAMES = TopicNames.of("orders")
 OWNER = Owner("cluster", "shop", "orders")
-IDS = {name: f"id-{name}" for name in NAMES.topics}
+IDS = {name: f"id-{name}" for name in (*NAMES.topics, "invoices", "shipments")}
 LAYOUT = initial(LayoutSpec(delay_seconds=(0, 10), partitions=2))
 AUDITED = AuditedRecord(
     topic="orders",
@@ -55,15 +56,16 @@ class Offsets:
         self.stable = 60
         self.grows = False
         self.looked_up: list[tuple[str, str]] = []
+        self.missing: set[str] = set()
 
     async def registry(self) -> RegistryState:
         return self._registry
 
     async def topics(self, names: Sequence[str]) -> dict[str, TopicInfo | None]:
-        return {
-            name: TopicInfo(name=name, id=IDS[name], partitions=2, replication_factor=1, leaders_known=True)
-            for name in names
-        }
+        def info(name: str) -> TopicInfo:
+            return TopicInfo(name=name, id=IDS[name], partitions=2, replication_factor=1, leaders_known=True)
+
+        return {name: info(name) if name not in self.missing else None for name in names}
 
     async def committed(
         self, group: str, partitions: Sequence[TopicPartitionKey]
@@ -93,7 +95,13 @@ def window(*chain: AuditedRecord, since_last: bool = True) -> AuditWindow:
 
 
 def freeze_it(
-    asked: Asked, *chain: AuditedRecord, beginning: int = 0, stable: int = 60, grows: bool = False
+    asked: Asked,
+    *chain: AuditedRecord,
+    beginning: int = 0,
+    stable: int = 60,
+    grows: bool = False,
+    allowed: Sequence[AllowedTopic] = (),
+    missing: Sequence[str] = (),
 ) -> tuple[AuditWindow | Waiting | Blind, Offsets]:
     layout = LayoutRecord(
         topic="orders",
@@ -106,6 +114,7 @@ def freeze_it(
         group=NAMES.group,
         highest_retry_cap=5,
         least_ready_partitions=1,
+        ready_topics=tuple(allowed),
     )
     noted = TopicsRecord(
         topic="orders",
@@ -114,7 +123,7 @@ def freeze_it(
         begun={"orders": 2, "orders.delays": 2},
     )
     link = Offsets(Claim(topic="orders", owner=OWNER), layout, noted, *chain)
-    link.beginning, link.stable, link.grows = beginning, stable, grows
+    link.beginning, link.stable, link.grows, link.missing = beginning, stable, grows, set(missing)
     frozen = asyncio.run(freeze(cast(KafkaLink, link), NAMES, OWNER, asked=asked, max_lateness_ms=1000, now=NOW))
     return frozen, link
 
@@ -263,3 +272,36 @@ def test_a_window_that_ends_in_the_future_is_waited_for() -> None:
     frozen, _ = freeze_it(Asked(to=NOW + timedelta(minutes=5)))
     assert isinstance(frozen, Waiting), frozen
     assert "2026-01-02 00:05:00 UTC" in frozen.message
+
+
+INVOICES, SHIPMENTS = AllowedTopic("invoices", 5_000_000), AllowedTopic("shipments", 6_000_000, 8_000_000)
+
+
+def of_ready_topics(asked: Asked, *chain: AuditedRecord, missing: Sequence[str] = ()) -> AuditWindow:
+    frozen, _ = freeze_it(asked, *chain, allowed=(INVOICES, SHIPMENTS, INVOICES), missing=missing)
+    assert isinstance(frozen, AuditWindow), frozen
+    return frozen
+
+
+def test_other_ready_topics_are_read_from_when_they_were_allowed_and_former_ones_too() -> None:
+    frozen = of_ready_topics(Asked())
+    assert frozen.targets == ("invoices", "shipments")
+    assert (frozen.from_offsets["invoices"], frozen.end_offsets["shipments"]) == ((33, 60), (60, 60))
+    assert frozen.topic_ids["invoices"] == "id-invoices"
+    assert frozen.perhaps_unseen == ()
+
+
+def test_a_chain_knows_what_has_come_there_since_the_last_one_and_begins_anew_in_one_that_was_made_again() -> None:
+    last = ended(of_ready_topics(Asked(since_last=True)), AUDITED.since_ms)
+    assert last.ends["invoices"] == (60, 60)
+    assert of_ready_topics(Asked(since_last=True), last).new_from_offsets["invoices"] == (60, 60)
+    before = replace(last, ids={**last.ids, "invoices": "another"})
+    assert of_ready_topics(Asked(since_last=True), before).new_from_offsets["invoices"] == (0, 0)
+    without = replace(last, ends={name: end for name, end in last.ends.items() if name != "invoices"})
+    assert "invoices" not in of_ready_topics(Asked(since_last=True), without).new_from_offsets
+
+
+def test_one_that_is_missing_may_hide_a_loss_and_the_others_are_read() -> None:
+    frozen = of_ready_topics(Asked(), missing=["invoices"])
+    assert frozen.targets == ("shipments",)
+    assert frozen.perhaps_unseen == ("records may have been released into invoices, which does not exist",)

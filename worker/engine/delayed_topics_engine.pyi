@@ -26,7 +26,6 @@ __all__ = [
     "decide",
     "decode_metadata",
     "encode_metadata",
-    "release",
     "take_turn",
     "too_large",
 ]
@@ -95,8 +94,8 @@ class Seen:
         """Those of them that are due, and copies that are not acknowledged."""
 
     @property
-    def unacknowledged(self) -> tuple[bool, bool, bool]:
-        """Whether there are such copies, to the ready, delays and dead-letter topic."""
+    def unacknowledged(self) -> tuple[bool, bool, bool, bool]:
+        """Whether there are such copies, to the ready, delays and dead-letter topic, and to other ready topics."""
 
     @property
     def stuck_seconds(self) -> float:
@@ -148,7 +147,7 @@ class State:
 
 @final
 class Tally:
-    """What was done for a delayed topic since the engine began."""
+    """Done for a delayed topic since the engine began. `waited_for_target`: how often a due record waited on for its topic."""
 
     @property
     def taken_in(self) -> int: ...
@@ -158,6 +157,8 @@ class Tally:
     def hopped(self) -> int: ...
     @property
     def misrouted(self) -> int: ...
+    @property
+    def waited_for_target(self) -> int: ...
     @property
     def dead_lettered(self) -> dict[str, int]:
         """By reason."""
@@ -277,8 +278,11 @@ class Policy:
         retry_cap: int,
         ready_partitions: int,
         max_delay_seconds: int,
+        targets: Sequence[tuple[str, int | None]],
+        outage_budget_seconds: int,
     ) -> Policy:
-        """As of a `LayoutRecord`. Raises ValueError if the delay list is empty, or a delay has no partition."""
+        """As of a `LayoutRecord`. `targets`: other ready topics, and how many partitions they have; 0: they are missing, None:
+        nobody has looked yet. Raises ValueError if the delay list is empty, or a delay has no partition."""
 
 @final
 class Record:
@@ -306,14 +310,14 @@ class Wait:
     root: bytes
     due_at_ms: int
     turn_at_ms: int
-    ready_partition: int
     misrouted: bool
 
 @final
 class Copy:
     """What is produced for a record. `partition` of a dead letter: the root's, to be taken modulo those of the topic."""
 
-    target: Literal["ready", "delays", "dead-letter"]
+    target: str
+    """"ready", "delays", "dead-letter", or the name of another ready topic."""
     partition: int
     root: bytes
     due_at_ms: int | None
@@ -325,9 +329,6 @@ def decide(record: Record, policy: Policy, now_ms: int) -> Wait | Copy:
 
 def take_turn(record: Record, wait: Wait, policy: Policy, now_ms: int) -> Wait | Copy:
     """What becomes of a record whose turn has come: it is released, hops on, or is held until it is due."""
-
-def release(record: Record, wait: Wait, now_ms: int) -> Copy:
-    """The copy in the ready topic. Raises ValueError if the record isn't due."""
 
 def too_large(record: Record, *, value_bytes: int, foreign_headers: bool) -> Copy:
     """The dead letter of a record whose copy Kafka refused, with or without the headers that aren't ours."""

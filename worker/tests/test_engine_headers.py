@@ -14,6 +14,7 @@ from delayed_topics_core_testing.attempts import ATTEMPTS
 from delayed_topics_worker_testing.engine_records import (
     NOW_MS,
     NUMBERS,
+    OUTAGE_BUDGET_SECONDS,
     POOLS,
     TOPIC_ID,
     Case,
@@ -41,9 +42,16 @@ FOREIGN: list[Header] = [("trace", b"1"), ("trace", b"2"), ("null", None), ("", 
 
 def copy_of(*headers: Header, case: Case = FRONT) -> engine.Copy:
     """The first copy of a record with these headers, whatever it is."""
-    record = replace(case, headers=headers).record()
-    found = engine.decide(record, case.setting.policy, case.now_ms)
-    return found if isinstance(found, engine.Copy) else engine.release(record, found, found.due_at_ms)
+    case = replace(case, headers=headers)
+    found = engine.decide(case.record(), case.setting.policy, case.now_ms)
+    return found if isinstance(found, engine.Copy) else due(case, found)
+
+
+def due(case: Case, wait: engine.Wait) -> engine.Copy:
+    """What becomes of a record that waits, when it is due."""
+    turn = engine.take_turn(case.record(), wait, case.setting.policy, wait.due_at_ms)
+    assert isinstance(turn, engine.Copy)
+    return turn
 
 
 def said(copy: engine.Copy) -> dict[bytes, bytes | None]:
@@ -81,9 +89,12 @@ def test_a_header_name_may_be_any_bytes() -> None:
     record = engine.Record(
         delay_seconds=None, partition=0, offset=7, topic_id="id", appended_at_ms=NOW_MS, key=None, headers=names
     )
-    wait = engine.decide(record, FRONT.setting.policy, NOW_MS)
+    policy = FRONT.setting.policy
+    wait = engine.decide(record, policy, NOW_MS)
     assert isinstance(wait, engine.Wait)
-    assert engine.release(record, wait, NOW_MS).headers[:3] == names
+    released = engine.take_turn(record, wait, policy, NOW_MS)
+    assert isinstance(released, engine.Copy)
+    assert released.headers[:3] == names
 
 
 def test_a_retry_that_copied_every_header_is_believed_only_where_a_client_may_speak() -> None:
@@ -152,7 +163,7 @@ def test_a_copied_ready_record_in_a_delays_partition_is_not_taken_for_a_hop() ->
     wait = engine.decide(direct.record(), direct.setting.policy, NOW_MS)
     assert isinstance(wait, engine.Wait)
     assert wait.root == direct.root
-    assert said(engine.release(direct.record(), wait, wait.due_at_ms))[b"dt-attempt"] == b"1"
+    assert said(due(direct, wait))[b"dt-attempt"] == b"1"
 
 
 @pytest.mark.parametrize(
@@ -234,14 +245,7 @@ def check(case: Case) -> None:
     if isinstance(found, engine.Wait):
         check_wait(case, found)
         for now_ms in (found.due_at_ms, case.later_ms):
-            turn = engine.take_turn(record, found, policy, now_ms)
-            if isinstance(turn, engine.Copy):
-                check_copy(case, turn, now_ms=now_ms)
-                assert turn.root == found.root
-                assert turn.due_at_ms == found.due_at_ms
-                assert (turn.target == "ready") == (now_ms >= found.due_at_ms)
-            else:
-                assert turn.turn_at_ms == turn.due_at_ms == found.due_at_ms > now_ms
+            check_turn(case, found, engine.take_turn(record, found, policy, now_ms), now_ms=now_ms)
     else:
         check_copy(case, found, now_ms=case.now_ms)
     size = len(case.value or b"")
@@ -256,7 +260,6 @@ def check_wait(case: Case, wait: engine.Wait) -> None:
     delay_seconds = case.delay_seconds
     appended_at_ms = case.now_ms if case.appended_at_ms is None else case.appended_at_ms
     asked_ms = next((int(value or b"") for name, value in case.headers or () if name == "dt-deliver-at"), None)
-    assert 0 <= wait.ready_partition < case.setting.ready_partitions
     if delay_seconds is None:
         assert wait.root == case.root
         assert wait.turn_at_ms == wait.due_at_ms
@@ -274,6 +277,26 @@ def check_wait(case: Case, wait: engine.Wait) -> None:
         assert wait.turn_at_ms <= appended_at_ms + 1000 * delay_seconds + 999
 
 
+def check_turn(case: Case, wait: engine.Wait, turn: engine.Wait | engine.Copy, *, now_ms: int) -> None:
+    is_due, asked = now_ms >= wait.due_at_ms, case.asked
+    assert (turn.root, turn.due_at_ms or wait.due_at_ms) == (wait.root, wait.due_at_ms)
+    if isinstance(turn, engine.Wait):
+        assert turn.turn_at_ms == (now_ms + 1000 if is_due else wait.due_at_ms)
+        assert not is_due or case.is_target_missing
+        return
+    check_copy(case, turn, now_ms=now_ms)
+    if not is_due:
+        assert turn.target == "delays"
+    elif asked is None:
+        assert turn.target == "ready"
+    elif not case.is_target_missing:
+        assert turn.target == asked[0] if asked[0] in dict(case.setting.targets) else turn.reason == "TargetNotAllowed"
+    elif now_ms - wait.due_at_ms >= OUTAGE_BUDGET_SECONDS * 1000:
+        assert turn.reason == "TargetUnavailable"
+    else:
+        assert case.setting.layout.partition_delays[turn.partition] <= 60
+
+
 def check_copy(case: Case, copy: engine.Copy, *, now_ms: int) -> None:
     given_headers = [] if case.headers is None else encoded(foreign(case.headers))
     own = copy.headers[len(given_headers) :]
@@ -287,8 +310,10 @@ def check_copy(case: Case, copy: engine.Copy, *, now_ms: int) -> None:
     root = Root.decode(copy.root)
     assert len(found[b"dt-id"] or b"") <= MAX_ID_BYTES
     match copy.target:
-        case "ready":
-            assert copy.partition < case.setting.ready_partitions
+        case "ready" | "invoices":
+            asked, partitions = case.asked, {"ready": case.setting.ready_partitions, **case.setting.known_targets}
+            assert copy.partition < partitions[copy.target]
+            assert asked is None or asked[1] in (None, copy.partition)
             assert copy.due_at_ms is not None
             assert copy.due_at_ms <= now_ms, "never early"
             assert found[b"dt-due-at"] == b"%d" % copy.due_at_ms
@@ -296,12 +321,13 @@ def check_copy(case: Case, copy: engine.Copy, *, now_ms: int) -> None:
             again = copy_of(*((name.decode(), value) for name, value in copy.headers), case=sent_back(case))
             if attempt < 2**31 - 1 and again.reason != "HeadersTooLarge":
                 assert said(again)[b"dt-attempt"] == b"%d" % (attempt + 1), "sent back it is the next attempt"
+                assert again.target in (copy.target, "delays"), "and comes out where it came out"
         case "delays":
             layout = case.setting.layout
             assert copy.partition == layout.partition_for(layout.partition_delays[copy.partition], root.partition)
             assert layout.partition_delays[copy.partition] in {*layout.delay_seconds, *layout.ladder_seconds} - {0}
             assert copy.due_at_ms is not None
-            assert copy.due_at_ms > now_ms
+            assert copy.due_at_ms > now_ms or case.is_target_missing
             check_hop_is_believed(case, copy, attempt=attempt)
         case "dead-letter":
             assert copy.partition == root.partition
@@ -331,10 +357,12 @@ def check_hop_is_believed(case: Case, hop: engine.Copy, *, attempt: int) -> None
     wait = engine.decide(place.record(), case.setting.policy, NOW_MS)
     assert isinstance(wait, engine.Wait)
     assert (wait.root, wait.due_at_ms) == (hop.root, hop.due_at_ms)
-    released = said(engine.release(place.record(), wait, wait.due_at_ms))
     before = dict(hop.headers)
+    if b"dt-target" in before and due(place, wait).target in ("delays", "dead-letter"):
+        return  # its topic is missing, or not allowed
+    released = said(due(place, wait))
     assert released[b"dt-attempt"] == b"%d" % attempt
-    for name in (b"dt-id", b"dt-hops", b"dt-group", b"dt-created-at", b"dt-done-at", b"dt-error"):
+    for name in (b"dt-id", b"dt-hops", b"dt-group", b"dt-created-at", b"dt-done-at", b"dt-error", b"dt-target"):
         assert released.get(name) == before.get(name)
 
 

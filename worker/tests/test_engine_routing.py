@@ -10,7 +10,14 @@ from delayed_topics_core.headers import Header, Root
 from delayed_topics_core.layout import LayoutSpec, evolve, initial, ladder, most_hops
 from delayed_topics_core.partitioner import partition_for_key
 from delayed_topics_core_testing import copies
-from delayed_topics_worker_testing.engine_records import MAX_DELAY_SECONDS, NOW_MS, TOPIC_ID, Case, Setting
+from delayed_topics_worker_testing.engine_records import (
+    MAX_DELAY_SECONDS,
+    NOW_MS,
+    OUTAGE_BUDGET_SECONDS,
+    TOPIC_ID,
+    Case,
+    Setting,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +25,7 @@ SETTING = Setting(initial(LayoutSpec(delay_seconds=(0, 10, 60, 600), partitions=
 FRONT = Case(setting=SETTING, door="f", partition=4, offset=17, appended_at_ms=NOW_MS, now_ms=NOW_MS, later_ms=NOW_MS)
 DELAYS = replace(FRONT, door="d")
 ROOT = Root("f", 4, 17, TOPIC_ID)
+TARGET = ("dt-target", b"invoices:1")
 
 
 def read(case: Case) -> engine.Wait | engine.Copy:
@@ -37,6 +45,13 @@ def copied(case: Case, target: str) -> engine.Copy:
     return found
 
 
+def taken(case: Case, now_ms: int) -> engine.Copy:
+    """What becomes of a record that waits, at that time."""
+    turn = engine.take_turn(case.record(), waits(case), case.setting.policy, now_ms)
+    assert isinstance(turn, engine.Copy), turn
+    return turn
+
+
 def with_headers(case: Case, *headers: Header) -> Case:
     return replace(case, headers=headers)
 
@@ -47,7 +62,8 @@ def hopped(due_in_ms: int, *, attempt: int = 1) -> Sequence[Header]:
 
 def test_a_first_attempt_with_delay_zero_is_due_at_its_append_time_in_the_same_partition() -> None:
     wait = waits(replace(FRONT, now_ms=NOW_MS - 3))
-    assert (wait.due_at_ms, wait.turn_at_ms, wait.ready_partition) == (NOW_MS, NOW_MS, 4)
+    assert (wait.due_at_ms, wait.turn_at_ms) == (NOW_MS, NOW_MS)
+    assert (taken(FRONT, NOW_MS).target, taken(FRONT, NOW_MS).partition) == ("ready", 4)
 
 
 def test_a_retry_hops_to_the_delay_of_its_attempt() -> None:
@@ -72,8 +88,94 @@ def test_an_attempt_above_the_cap_is_a_dead_letter_and_one_at_the_cap_is_not() -
     assert (b"dt-error", b"attempt 4 is above the retry cap of 3") in above.headers
 
 
-def test_what_is_not_supported_yet_is_a_dead_letter_with_that_reason() -> None:
-    assert copied(with_headers(FRONT, ("dt-target", b"elsewhere")), "dead-letter").reason == "TargetUnsupported"
+def with_targets(case: Case, target: bytes, **targets: int) -> Case:
+    """`targets`: what is allowed, and how many partitions it has; 0: it is missing."""
+    return replace(
+        case,
+        setting=replace(case.setting, targets=list(targets.items())),
+        headers=[*(case.headers or ()), ("dt-target", target)],
+    )
+
+
+def test_a_record_is_released_into_the_ready_topic_that_it_asks_for() -> None:
+    for target, partition in ((b"invoices", 4 % 3), (b"invoices:2", 2)):
+        case = with_targets(FRONT, target, shipments=9, invoices=3)
+        released = taken(case, NOW_MS)
+        assert (released.target, released.partition) == ("invoices", partition)
+        assert (b"dt-target", target) in released.headers, "so that its retries come out there too"
+
+
+def test_the_topic_that_a_record_asks_for_goes_with_it_through_hops() -> None:
+    hop = copied(with_targets(with_headers(FRONT, ("dt-attempt", b"1")), b"invoices:1", invoices=3), "delays")
+    assert (b"dt-target", b"invoices:1") in hop.headers
+    again = replace(DELAYS, partition=9, headers=[(name.decode(), value) for name, value in hop.headers])
+    released = taken(replace(again, setting=replace(SETTING, targets=[("invoices", 3)])), NOW_MS + 10_000)
+    assert (released.target, released.partition) == ("invoices", 1)
+
+
+@pytest.mark.parametrize("target", [b"elsewhere", b"orders.ready", b"elsewhere:0"])
+def test_a_ready_topic_that_is_not_allowed_is_a_dead_letter_that_names_it(target: bytes) -> None:
+    dead = copied(with_targets(FRONT, target, invoices=3), "dead-letter")
+    assert dead.reason == "TargetNotAllowed"
+    topic = target.partition(b":")[0]
+    assert (b"dt-error", b"dt-target must be one of spec.ready.allowedTopics, it is " + topic) in dead.headers
+    assert (b"dt-target", target) in dead.headers
+
+
+@pytest.mark.parametrize(
+    "target", [b"", b"invoices:", b":1", b"a b", b"invoices:x", b"invoices:2147483648", b"x" * 250]
+)
+def test_a_target_that_names_no_topic_is_a_dead_letter(target: bytes) -> None:
+    dead = copied(with_targets(FRONT, target, invoices=3), "dead-letter")
+    assert dead.reason == "HeaderUnreadable"
+    assert any(b"must be a topic, or topic:partition" in (value or b"") for _, value in dead.headers)
+
+
+def test_what_is_not_allowed_any_more_when_it_is_due_is_a_dead_letter() -> None:
+    case = with_targets(DELAYS, b"invoices", shipments=1)
+    assert taken(replace(case, headers=[*hopped(10_000), TARGET]), NOW_MS + 10_000).reason == "TargetNotAllowed"
+
+
+@pytest.mark.parametrize(("target", "partitions"), [(b"invoices", 0), (b"invoices:3", 3)])
+def test_a_record_whose_topic_is_missing_waits_in_the_delays_topic_until_the_outage_budget_is_over(
+    target: bytes, partitions: int
+) -> None:
+    case = with_targets(FRONT, target, invoices=partitions)
+    hop = taken(case, NOW_MS)
+    assert (hop.target, hop.due_at_ms) == ("delays", NOW_MS)
+    assert SETTING.layout.partition_delays[hop.partition] == 60
+    later = replace(
+        DELAYS,
+        setting=case.setting,
+        partition=hop.partition,
+        appended_at_ms=NOW_MS + 5,
+        headers=[(name.decode(), value) for name, value in hop.headers],
+    )
+    wait = waits(later)
+    assert wait.turn_at_ms == NOW_MS + 60_005, "not at once: it is overdue"
+    on = engine.take_turn(later.record(), wait, case.setting.policy, wait.turn_at_ms)
+    assert isinstance(on, engine.Copy)
+    assert (on.target, on.due_at_ms) == ("delays", NOW_MS)
+    over = engine.take_turn(later.record(), wait, case.setting.policy, NOW_MS + OUTAGE_BUDGET_SECONDS * 1000)
+    assert isinstance(over, engine.Copy)
+    assert (over.target, over.reason) == ("dead-letter", "TargetUnavailable")
+    there = replace(case.setting, targets=[("invoices", 4)])
+    assert taken(replace(later, setting=there), NOW_MS + 60_005).target == "invoices"
+
+
+def test_a_record_whose_topic_nobody_has_looked_for_yet_is_looked_at_again_soon() -> None:
+    case = replace(with_targets(FRONT, b"invoices"), setting=replace(SETTING, targets=[("invoices", None)]))
+    held = engine.take_turn(case.record(), waits(case), case.setting.policy, NOW_MS + 7)
+    assert isinstance(held, engine.Wait)
+    assert (held.turn_at_ms, held.due_at_ms) == (NOW_MS + 107, NOW_MS)
+
+
+def test_a_record_whose_topic_is_missing_waits_in_memory_where_no_delay_is_short_enough() -> None:
+    setting = Setting(initial(LayoutSpec(delay_seconds=(0, 600), partitions=1)), 3, 9)
+    case = with_targets(replace(FRONT, partition=0, setting=setting), b"invoices", invoices=0)
+    held = engine.take_turn(case.record(), waits(case), case.setting.policy, NOW_MS + 7)
+    assert isinstance(held, engine.Wait)
+    assert (held.turn_at_ms, held.due_at_ms) == (NOW_MS + 1007, NOW_MS)
 
 
 def deliver_at(at_ms: int) -> Header:
@@ -192,9 +294,10 @@ def test_less_than_a_second_is_waited_out_in_memory(remaining_ms: int) -> None:
 
 
 def test_a_hop_is_released_at_its_due_time_in_the_partition_of_its_root() -> None:
-    wait = waits(replace(DELAYS, partition=9, appended_at_ms=NOW_MS + 20, headers=hopped(10_000)))
+    case = replace(DELAYS, partition=9, appended_at_ms=NOW_MS + 20, headers=hopped(10_000))
+    wait = waits(case)
     assert (wait.turn_at_ms, wait.due_at_ms) == (NOW_MS + 10_000, NOW_MS + 10_000)
-    assert (wait.ready_partition, wait.root) == (4, ROOT.encode())
+    assert (taken(case, NOW_MS + 10_000).partition, wait.root) == (4, ROOT.encode())
 
 
 def test_a_hop_that_is_not_due_when_its_partitions_delay_is_over_hops_on() -> None:
@@ -208,14 +311,17 @@ def test_a_hop_that_is_not_due_when_its_partitions_delay_is_over_hops_on() -> No
 
 
 def test_a_direct_write_waits_the_delay_of_its_partition_and_goes_where_its_key_belongs() -> None:
-    direct = waits(replace(with_headers(DELAYS, ("dt-generation", b"1")), partition=10, key=b"key"))
+    case = replace(with_headers(DELAYS, ("dt-generation", b"1")), partition=10, key=b"key")
+    direct = waits(case)
     assert (direct.due_at_ms, direct.misrouted) == (NOW_MS + 60_000, False)
-    assert direct.ready_partition == partition_for_key(b"key", 9)
+    assert taken(case, NOW_MS + 60_000).partition == partition_for_key(b"key", 9)
 
 
 def test_a_record_without_own_headers_in_the_delays_topic_is_misrouted() -> None:
-    stray = waits(replace(with_headers(DELAYS, ("trace", b"1")), partition=10))
-    assert (stray.misrouted, stray.ready_partition, stray.root) == (True, 1, b"d:10:17:" + TOPIC_ID.encode())
+    case = replace(with_headers(DELAYS, ("trace", b"1")), partition=10)
+    stray = waits(case)
+    assert (stray.misrouted, stray.root) == (True, b"d:10:17:" + TOPIC_ID.encode())
+    assert taken(case, NOW_MS + 60_000).partition == 1
 
 
 def test_a_retired_delay_is_still_served_but_nothing_new_hops_there() -> None:
@@ -264,16 +370,15 @@ def test_a_released_copy_that_is_sent_back_never_gets_a_lower_attempt(dropped: l
 
 @given(st.binary(min_size=1, max_size=40), st.integers(1, 100))
 def test_a_key_finds_the_partition_that_java_gives_it(key: bytes, partitions: int) -> None:
-    setting = Setting(SETTING.layout, 3, partitions)
-    assert waits(replace(DELAYS, setting=setting, key=key)).ready_partition == partition_for_key(key, partitions)
+    case = replace(DELAYS, setting=Setting(SETTING.layout, 3, partitions), key=key)
+    assert taken(case, NOW_MS + 600_000).partition == partition_for_key(key, partitions)
 
 
 def test_what_is_not_due_is_not_released() -> None:
     case = replace(FRONT, now_ms=NOW_MS - 5)
     wait = waits(case)
-    with pytest.raises(ValueError, match="must not be released"):
-        engine.release(case.record(), wait, NOW_MS - 1)
-    assert engine.release(case.record(), wait, NOW_MS).target == "ready"
+    assert isinstance(engine.take_turn(case.record(), wait, SETTING.policy, NOW_MS - 1), engine.Wait)
+    assert taken(case, NOW_MS).target == "ready"
 
 
 @pytest.mark.parametrize(("delays", "partitions"), [([], [0]), ([0, 5], [0])])
@@ -286,4 +391,6 @@ def test_a_layout_that_has_no_partition_for_a_delay_is_refused(delays: list[int]
             retry_cap=0,
             ready_partitions=1,
             max_delay_seconds=0,
+            targets=(),
+            outage_budget_seconds=0,
         )

@@ -22,7 +22,7 @@ def sending(topic: str, stuck_seconds: float = 4.2) -> AssignedPartition:
     owned = AssignedPartition(
         served=Served.of(topic), topic=topic, partition=0, generation=1, group_generation=1, assigned_at=0
     )
-    now = SimpleNamespace(stuck_seconds=stuck_seconds, unacknowledged=(True, False, False))
+    now = SimpleNamespace(stuck_seconds=stuck_seconds, unacknowledged=(True, False, False, False))
     owned.seen = cast(Seen, now)
     return owned
 

@@ -86,7 +86,7 @@ class BlindSpot:
 @dataclass(frozen=True, kw_only=True)
 class Counted:
     """Everything that was counted over one window. `percentiles_ms`: of lateness, by name. `one_in`: of so many records one.
-    `overdue_ms`: for how long what is overdue has been due, at the most. `offsets_read`: of all four topics."""
+    `overdue_ms`: for how long what is overdue has been due, at the most. `offsets_read`: of all topics."""
 
     topic: str
     partitions: Sequence[PartitionAccount]
@@ -103,7 +103,7 @@ class Counted:
 class Account:
     """Over all partitions: produced = released + hopped + dead_lettered + cancelled + pending + lost.
 
-    offsets_read: of all four topics, for this account.
+    offsets_read: of all topics, for this account.
     """
 
     produced: int = 0
@@ -200,7 +200,7 @@ _SAID: Final = {
     "early": ("released before the due time", ""),
     "doubled_beyond_promise": ("doubled", "same root and attempt again, and no crash of a worker explains it"),
     "out_of_order": ("out of order", ""),
-    "wrong_partition": ("in the wrong ready partition", ""),
+    "wrong_partition": ("in the wrong ready topic or partition", ""),
     "changed": ("changed", "key, value or a header is not what was produced"),
     "wrong_attempt": ("of the wrong attempt", ""),
     "over_cap": ("retried beyond the cap", "they belong into the dead-letter topic"),

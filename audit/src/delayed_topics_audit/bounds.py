@@ -17,9 +17,9 @@ class Bounds:
 
     `…_to`: not from here on; empty: all that is read belongs to it. `…_end`: no record has this offset yet.
     `new_from`: by door and partition, what is from here on has come since the audit before; without it nobody knows.
-    `ready_partitions`: the least and the most that there were. `retry_cap`: the highest that there was. `one_in`: of so many roots
-    one is looked at, with all that is said of it. `least_limit_bytes`: no topic refuses a copy that is smaller.
-    `…_id`: of the topics, as roots have it.
+    `ready_partitions`: the least and the most that there were. `target_partitions`: of other ready topics, by door. `retry_cap`: the
+    highest that there was. `one_in`: of so many roots one is looked at, with all that is said of it. `least_limit_bytes`: no topic
+    refuses a copy that is smaller. `…_id`: of the topics, as roots have it.
     """
 
     front_from: Sequence[int]
@@ -33,10 +33,15 @@ class Bounds:
     front_end: Sequence[int] = ()
     delays_end: Sequence[int] = ()
     new_from: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    target_partitions: Mapping[int, int] = field(default_factory=dict)
     one_in: int = 1
     least_limit_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     front_id: str = ""
     delays_id: str = ""
+
+    def released_into(self, door: int) -> tuple[int, int]:
+        """The least and the most partitions that this ready topic had."""
+        return (1, self.target_partitions[door]) if door in self.target_partitions else self.ready_partitions
 
     def sampled(self, rows: DataFrame, root: Column) -> DataFrame:
         """Before anything dear is done to them. What has no root is looked at: it is nobody's copy, and rare.

@@ -14,7 +14,6 @@ from hashlib import sha256
 from typing import Any, Final
 
 from delayed_topics_core.audit_window import AuditWindow, Offsets
-from delayed_topics_core.names import TopicNames
 from py4j.protocol import Py4JError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
@@ -37,15 +36,15 @@ from delayed_topics_audit.place import (
 )
 from delayed_topics_audit.places import CLOCKS_MS
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Of what a row says. Whoever changes `facts.parse_…` so that a row says something else raises it."""
 
 _ROW: Final = {
     "at": "long", "at_ms": "long", "log_append": "boolean", "origin": "long", "root": "long", "hop": "boolean",
     "workers": "boolean", "attempt": "int", "level": "int", "reason": "int", "due_ms": "long", "wrote_ms": "long",
-    "size": "long", "garbled": "boolean", "content": "long", "chain": "long",
+    "size": "long", "garbled": "boolean", "target": "boolean", "misplaced": "boolean", "content": "long", "chain": "long",
 }  # fmt: skip
-"""The columns of all four topics; a topic that has no such column has null. `at` comes first: blocks are sorted by it."""
+"""The columns of all topics; a topic that has no such column has null. `at` comes first: blocks are sorted by it."""
 _BLOCKS: Final = f"rows array<struct<{', '.join(f'{name}: {kind}' for name, kind in _ROW.items())}>>"
 _SAID: Final = "covers.json"
 _PARQUET: Final = "rows"
@@ -66,7 +65,7 @@ class Table:
     def covers(self, topic: str, starts: Sequence[int], ends: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """What it has of `starts` to `ends`, by partition: from where, and up to where."""
         from_, to = list(starts), list(starts)
-        known = zip(self.from_offsets[topic], self.end_offsets[topic], strict=True)
+        known = zip(self.from_offsets.get(topic, ()), self.end_offsets.get(topic, ()), strict=True)
         for p, ((first, end), start) in enumerate(zip(known, starts, strict=False)):
             if max(first, start) < end:
                 from_[p], to[p] = max(first, start), min(end, ends[p])
@@ -74,7 +73,7 @@ class Table:
 
 
 def blocks_of(parsed: Sequence[DataFrame]) -> DataFrame:
-    """`parsed`: what `facts.parse_…` makes of the four topics."""
+    """`parsed`: what `facts.parse_…` makes of each topic."""
     rows = reduce(DataFrame.unionAll, (uniform(rows) for rows in parsed))
     of_chunk = sf.sort_array(sf.collect_list(sf.struct(*_ROW))).alias("rows")
     return rows.groupBy(chunk_of(sf.col("at")).alias("chunk")).agg(of_chunk).select("rows")
@@ -129,8 +128,9 @@ def written(
             "version": VERSION,
             "from_offsets": {
                 name: [first.get((door << PARTITION_BITS) + p, end) for p, end in enumerate(window.end_offsets[name])]
-                for door, name in enumerate(TopicNames.of(window.topic).topics)
+                for door, name in enumerate(window.topics)
             },
+            "topics": window.topics,
             "end_offsets": window.end_offsets,
         }
     )
@@ -148,6 +148,8 @@ def written(
 def _table(said: Mapping[str, Any], blocks: DataFrame, window: AuditWindow) -> Table:
     if said["version"] != VERSION:
         raise Unusable("an audit of another version wrote it")
+    if list(window.topics[: len(said["topics"])]) != said["topics"]:
+        raise Unusable("that audit read other ready topics")
     from_offsets, end_offsets = (
         {topic: tuple(offsets) for topic, offsets in said[name].items()} for name in ("from_offsets", "end_offsets")
     )
@@ -168,7 +170,7 @@ def _first_needed(blocks: DataFrame, bounds: Bounds, began_ms: int) -> dict[int,
 
 
 def uniform(rows: DataFrame) -> DataFrame:
-    """With the columns that all four topics have."""
+    """With the columns that all topics have."""
     there = set(rows.columns)
     columns = {name: sf.col(name) if name in there else sf.lit(None) for name in _ROW}
     return rows.select(*(column.cast(_ROW[name]).alias(name) for name, column in columns.items()))

@@ -1,5 +1,6 @@
 """The law and the promises, from places to small tables, as DataFrame → DataFrame. Nothing here reads, writes or collects."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -120,10 +121,11 @@ def timeline(places: DataFrame, *, step_ms: int) -> DataFrame:
     return came_in.join(came_out, "at_ms", "full_outer").na.fill(0).orderBy("at_ms")
 
 
-def offenders(places: DataFrame, flaw: str) -> DataFrame:
-    """Their names, one column `record`; the worst first."""
+def offenders(places: DataFrame, flaw: str, targets: Sequence[str] = ()) -> DataFrame:
+    """Their names, one column `record`; the worst first. `targets`: see place.name_of."""
     found = places.where(flawed(flaw))
-    at, root, late = name_of(sf.col("first_at")), name_of(sf.col("place")), sf.col("late_ms").cast("string")
+    at, root = (name_of(sf.col(column), targets) for column in ("first_at", "place"))
+    late = sf.col("late_ms").cast("string")
     match flaw:
         case "lost" | "foreign":
             return found.orderBy("place").select(root.alias("record"))
@@ -134,15 +136,15 @@ def offenders(places: DataFrame, flaw: str) -> DataFrame:
                 sf.concat(at, sf.lit(" "), late, sf.lit(" ms")).alias("record")
             )
         case "doubled":
-            last = name_of(sf.col("last_at"))
+            last = name_of(sf.col("last_at"), targets)
             return found.orderBy("place").select(sf.concat_ws(" ", root, at, last).alias("record"))
         case _:
-            where = name_of(sf.coalesce("first_at", "last_at"))
+            where = name_of(sf.coalesce("first_at", "last_at"), targets)
             return found.orderBy("place").select(sf.concat_ws(" ", root, where).alias("record"))
 
 
-def disordered_names(breaks: DataFrame) -> DataFrame:
-    places = [name_of(sf.col(column)) for column in ("before_first_at", "first_at")]
+def disordered_names(breaks: DataFrame, targets: Sequence[str] = ()) -> DataFrame:
+    places = [name_of(sf.col(column), targets) for column in ("before_first_at", "first_at")]
     return breaks.orderBy("place").select(sf.concat_ws(" before ", places[1], places[0]).alias("record"))
 
 

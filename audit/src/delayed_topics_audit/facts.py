@@ -20,8 +20,8 @@ Column expressions only, and such as Spark compiles, but for one that passes ove
 broker's, in milliseconds. What doesn't parse is null.
 """
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Final
 
 from delayed_topics_core import headers as own
@@ -32,7 +32,7 @@ from pyspark.sql import functions as sf
 from delayed_topics_audit import header_columns as headers
 from delayed_topics_audit import refusals
 from delayed_topics_audit.bounds import Bounds
-from delayed_topics_audit.place import DEAD_LETTER, DELAYS, FRONT, READY, pack, partition_of
+from delayed_topics_audit.place import DEAD_LETTER, DELAYS, DOORS, FRONT, READY, pack, partition_of
 
 RECORD: Final = 1 << 0  # the record itself was read, and belongs to the window
 ROOT: Final = 1 << 1  # the record itself was read, perhaps from below the window, for what it says of its releases
@@ -43,7 +43,7 @@ HOPPED: Final = 1 << 5
 END: Final = 1 << 6  # released or dead-lettered, said to the root
 END_RELEASED: Final = 1 << 7
 JUDGED: Final = 1 << 8  # of an end: its origin belongs to this window, not to one before
-MISPLACED: Final = 1 << 9  # of an end: in another ready partition than its root's
+MISPLACED: Final = 1 << 9  # of an end: in another ready topic or partition than its root's
 OVER_CAP: Final = 1 << 10  # of an end
 UNTIMED: Final = 1 << 11  # of an end or a stranger's: not the broker's time
 FOREIGN: Final = 1 << 12  # in the ready topic, and not a worker's
@@ -54,6 +54,7 @@ HOPPED_AGAIN: Final = 1 << 16  # said to the root: the same of a hop
 DONE: Final = 1 << 17  # of a record that isn't committed yet: it has an outcome
 LARGE: Final = 1 << 18  # of a record: a topic may have refused its copy as too large
 GARBLED: Final = 1 << 19  # of a record: it is not known which headers it has, see refusals.garbled
+ASKS_TARGET: Final = 1 << 20  # of a record: it asks for another ready topic
 
 OUTCOMES: Final = RELEASED | DEAD_LETTERED | HOPPED
 
@@ -70,10 +71,6 @@ _COPYING_BYTES: Final = 16_384
 
 # the copies of a row that become facts
 _BOTH, _OUTCOME, _END, _STRANGER, _RECORD, _AGAIN, _DONE = range(7)
-
-
-def of_front(rows: DataFrame, bounds: Bounds) -> DataFrame:
-    return front_facts(parse_front(rows, bounds), bounds)
 
 
 def parse_front(rows: DataFrame, bounds: Bounds) -> DataFrame:
@@ -99,10 +96,6 @@ def front_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
         chain="chain",
         reason="reason",
     )
-
-
-def of_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
-    return delays_facts(parse_delays(rows, bounds), bounds)
 
 
 def parse_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
@@ -157,15 +150,31 @@ def delays_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
     )
 
 
-def of_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
-    return ready_facts(parse_ready(rows, bounds), bounds)
-
-
 def parse_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
+    return _parse_releases(_release_texts(rows), bounds, READY, misplaced=sf.when(headers.there(own.TARGET), True))
+
+
+def parse_target(rows: DataFrame, bounds: Bounds, *, door: int, topic: str) -> DataFrame:
+    """Of another ready topic: what was released there of this delayed topic. Whatever else is there is nobody's business here."""
+    said = headers.text(own.TARGET)
+    asked = sf.when(said.contains(":"), sf.substring_index(said, ":", -1).try_cast("int"))
+    elsewhere = ~headers.true(sf.substring_index(said, ":", 1) == topic)
+    misplaced = sf.when(elsewhere, True).when(asked.isNotNull(), asked != sf.col("partition"))
+    texts = _release_texts(rows)
+    ours = sf.substring_index(headers.text(own.ROOT), ":", -1).isin(bounds.front_id, bounds.delays_id)
+    return _parse_releases(texts.where(ours), bounds, door, misplaced=misplaced)
+
+
+def _release_texts(rows: DataFrame) -> DataFrame:
     names = (*headers.IDENTITY, own.ATTEMPT, own.ROOT, own.ORIGIN, own.DUE_AT, own.RELEASED)
-    copies = _as_copies(headers.texts(rows, *names), bounds)
-    return copies.select(
-        *_itself(READY),
+    return headers.texts(rows, *names)
+
+
+def _parse_releases(texts: DataFrame, bounds: Bounds, door: int, *, misplaced: Column) -> DataFrame:
+    """`misplaced`: whether it came out elsewhere than it asked to; null: it doesn't ask."""
+    return _as_copies(texts, bounds).select(
+        *_itself(door),
+        misplaced.alias("misplaced"),
         "origin",
         "root",
         sf.lit(None).alias("reason"),
@@ -176,18 +185,15 @@ def parse_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
     )
 
 
-def ready_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
+def ready_facts(parsed: DataFrame, bounds: Bounds, door: int = READY) -> DataFrame:
     known = sf.col("root").isNotNull() & sf.col("attempt").isNotNull() & sf.col("due_ms").isNotNull()
     end = (
         sf.lit(END | END_RELEASED)
-        + _bit(MISPLACED, _misplaced(bounds.ready_partitions))
+        + _bit(MISPLACED, sf.coalesce("misplaced", _misplaced(bounds.released_into(door))))
         + _bit(OVER_CAP, sf.col("attempt") > bounds.retry_cap)
     )
-    return _ends(parsed, bounds, READY, known=known, end=end, stranger=FOREIGN, strange=bounds.new(READY))
-
-
-def of_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
-    return dead_letter_facts(parse_dead_letters(rows, bounds), bounds)
+    strange = bounds.new(READY) if door == READY else sf.lit(False)
+    return _ends(parsed, bounds, door, known=known, end=end, stranger=FOREIGN, strange=strange)
 
 
 def parse_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
@@ -214,9 +220,18 @@ def dead_letter_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
     return _ends(parsed, bounds, DEAD_LETTER, known=known, end=end, stranger=REJECTION, strange=rejection)
 
 
-PARSERS: Final = (parse_front, parse_delays, parse_ready, parse_dead_letters)
-"""Of the four topics, by the door's number: what is needed of a row, whatever the window."""
-OF_PARSED: Final = (front_facts, delays_facts, ready_facts, dead_letter_facts)
+Facts = Callable[[DataFrame, Bounds], DataFrame]
+_PARSERS: Final[tuple[Facts, ...]] = (parse_front, parse_delays, parse_ready, parse_dead_letters)
+_OF_PARSED: Final[tuple[Facts, ...]] = (front_facts, delays_facts, ready_facts, dead_letter_facts)
+
+
+def parser(door: int, topic: str) -> Facts:
+    """Of a topic by its door's number: what is needed of a row, whatever the window."""
+    return _PARSERS[door] if door < len(DOORS) else partial(parse_target, door=door, topic=topic)
+
+
+def of_parsed(door: int) -> Facts:
+    return _OF_PARSED[door] if door < len(DOORS) else partial(ready_facts, door=door)
 
 
 def _ends(
@@ -224,7 +239,7 @@ def _ends(
 ) -> DataFrame:
     """What is above the commit is the next audit's; what is below the window says only that its root had ended before, unless
     it has come since. What belongs to no record is told by the first audit that reads it."""
-    origin, copy, outcome = sf.col("origin"), sf.col("copy"), RELEASED if door == READY else DEAD_LETTERED
+    origin, copy, outcome = sf.col("origin"), sf.col("copy"), DEAD_LETTERED if door == DEAD_LETTER else RELEASED
     copies = (
         sf.when(~headers.true(known & origin.isNotNull()), sf.when(strange, _copies(_STRANGER)).otherwise(_copies()))
         .when(~bounds.begun(origin), _copies(_END))
@@ -290,6 +305,7 @@ def _as_record() -> tuple[Column, ...]:
         sf.when(attempt > 0, _chain()).alias("chain"),
         refusals.size().alias("size"),
         refusals.garbled().alias("garbled"),
+        headers.there(own.TARGET).alias("target"),
     )
 
 
@@ -321,6 +337,7 @@ def _record_bits(bounds: Bounds) -> Column:
         + _bit(RETRY, sf.col("attempt") > 0)
         + _bit(LARGE, large)
         + _bit(GARBLED, sf.col("garbled"))
+        + _bit(ASKS_TARGET, sf.col("target"))
     )
 
 

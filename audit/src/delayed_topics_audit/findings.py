@@ -61,9 +61,9 @@ def count(
     say(f"{disordered:,} out of order")
     repeated = _repeats(spark, places, window, told) if totals["doubled"] else []
     lateness = _rows(checks.lateness(places))
-    offenders = {flaw: _names(checks.offenders(places, flaw)) for flaw in FLAWS if totals[flaw]}
+    offenders = {flaw: _names(checks.offenders(places, flaw, window.targets)) for flaw in FLAWS if totals[flaw]}
     if disordered:
-        offenders["out_of_order"] = _names(checks.disordered_names(breaks))
+        offenders["out_of_order"] = _names(checks.disordered_names(breaks, window.targets))
     breaks.unpersist()
     step_ms = _step(totals["first_ms"], totals["last_ms"])
     flaws = {name: value for name, value in totals.items() if name in Flaws.__dataclass_fields__}

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 
 from delayed_topics_audit.place import DELAYS, FRONT, pack
 
-IDENTITY: Final = (own.ID, own.GROUP, own.CREATED_AT, own.DONE_AT)
+IDENTITY: Final = (own.ID, own.GROUP, own.TARGET, own.CREATED_AT, own.DONE_AT)
 """What a client says and every copy repeats."""
 MAX_SMALL: Final = 1_000_000
 _DIGITS: Final = r"^[0-9]{1,19}\z"
@@ -95,7 +95,11 @@ def content(root: Column, *, unread: Column | None = None) -> Column:
     `root`: of the record, as text; a copy of a record without an id has it as its id. `unread`: the worker believes none of the own
     headers. Needs IDENTITY.
     """
-    said = [sf.when(text(own.ID) != root, text(own.ID)), text(own.GROUP), number(own.CREATED_AT), number(own.DONE_AT)]
+    said = [
+        sf.when(text(own.ID) != root, text(own.ID)),
+        *(text(name) for name in (own.GROUP, own.TARGET)),
+        *(number(name) for name in (own.CREATED_AT, own.DONE_AT)),
+    ]
     if unread is not None:
         said = [sf.when(~unread, column) for column in said]
     parts = [sf.col("key"), sf.col("value"), *said]  # a hash passes over nulls

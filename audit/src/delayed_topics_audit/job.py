@@ -26,7 +26,7 @@ from delayed_topics_audit.carried import Table, Unusable
 from delayed_topics_audit.errors import AuditFailed
 from delayed_topics_audit.findings import Findings, Progress, Told, count
 from delayed_topics_audit.output import Output
-from delayed_topics_audit.place import MAX_OFFSET
+from delayed_topics_audit.place import DOORS, MAX_OFFSET
 from delayed_topics_audit.places import Declared, Promise, places_of
 from delayed_topics_audit.repeats import takeovers
 from delayed_topics_audit.sight import Sight, look
@@ -77,7 +77,7 @@ def audit(
             output.prepare(spark)
         table, unused = _table(spark, output, window)
         reading = Reading(window=window, sight=before, table=table)
-        say(f"reading {reading.offsets:,} offsets of {window.topic} and its three topics{unused}")
+        say(f"reading {reading.offsets:,} offsets of {window.topic} and its other topics{unused}")
         read = partial(sources.read, spark, connection)
         places, blocks = places_and_blocks(spark, read, reading, carries=window.carries and output is not None)
         told = _told(connection, window.topic, say)
@@ -144,12 +144,12 @@ class Reading:
         return sum(sum(to) - sum(from_) for from_, to in spans)
 
     def parsed(self, read: Read, bounds: Bounds) -> list[DataFrame]:
-        """The rows of the four topics, as `facts.parse_…` makes them."""
+        """The rows of each topic, as `facts.parse_…` makes them."""
         made = []
-        for door, topic in enumerate(TopicNames.of(self.window.topic).topics):
+        for door, topic in enumerate(self.window.topics):
             older, known, newer = self.spans(topic)
             of_kafka = [span for span in (older, newer) if span == newer or span[0] != span[1]]
-            parse = facts.PARSERS[door]
+            parse = facts.parser(door, topic)
             rows = [parse(read(topic, *span), bounds) for span in of_kafka]
             if self.table is not None:
                 rows = [
@@ -176,7 +176,7 @@ def places_and_blocks(
     if carries:
         blocks = carried.kept(carried.blocks_of(parsed))
         parsed = [carried.rows_of(blocks, door) for door in range(len(parsed))]
-    made = [of_topic(rows, bounds) for of_topic, rows in zip(facts.OF_PARSED, parsed, strict=True)]
+    made = [facts.of_parsed(door)(rows, bounds) for door, rows in enumerate(parsed)]
     places = places_of(made, bounds, promise, shuffle_partitions=shuffle_partitions)
     return places.persist(StorageLevel.MEMORY_AND_DISK), blocks
 
@@ -203,9 +203,10 @@ def bounds_of(window: AuditWindow, sight: Sight) -> Bounds:
         delays_end=window.end_offsets[names.delays],
         new_from={
             door: window.new_from_offsets[name]
-            for door, name in enumerate(names.topics)
+            for door, name in enumerate(window.topics)
             if name in window.new_from_offsets
         },
+        target_partitions={len(DOORS) + nr: len(window.end_offsets[topic]) for nr, topic in enumerate(window.targets)},
         one_in=window.sample_one_in,
         least_limit_bytes=sight.least_limit_bytes,
         front_id=window.topic_ids[names.front],

@@ -55,6 +55,7 @@ FLAWS: Final = (
 """The bit of a flaw is 1 << its index."""
 
 
+_OF_TARGETS: Final = (DeadLetterReason.TARGET_NOT_ALLOWED, DeadLetterReason.TARGET_UNAVAILABLE)
 CLOCKS_MS: Final = 600_000
 """By how much the operator's clock, and a worker that follows it, may be behind or ahead when a list is edited."""
 
@@ -231,6 +232,7 @@ def _without_reason(said: str, promise: Promise) -> Column:
         .when(refusals.one_of(said, [DeadLetterReason.HEADER_UNREADABLE]), ~refused & ~has(facts.GARBLED))
         .when(refusals.one_of(said, [DeadLetterReason.NO_LADDER]), ~_asks_too_much(promise, ladder=False))
         .when(refusals.one_of(said, [DeadLetterReason.MAX_DELAY_EXCEEDED]), ~_asks_too_much(promise, ladder=True))
+        .when(refusals.one_of(said, _OF_TARGETS), ~has(facts.ASKS_TARGET) | sf.col("record_reason").isNotNull())
         .otherwise(~refused)
     )
     return sf.col(said).isNotNull() & wrong

@@ -19,8 +19,9 @@ MAX_ATTEMPT: Final = 2**31 - 1
 MAX_OWN_BYTES: Final = 4096
 
 _NUMBERS: Final = (own.DELIVER_AT, own.DELAY_LEVEL, own.GENERATION, own.CREATED_AT, own.DONE_AT)
-_TEXTS: Final = {own.ID: own.MAX_ID_BYTES, own.GROUP: own.MAX_GROUP_BYTES, own.TARGET: own.MAX_GROUP_BYTES}
-CLIENTS: Final = (own.ATTEMPT, *_NUMBERS, *_TEXTS, own.ERROR)
+_TEXTS: Final = {own.ID: own.MAX_ID_BYTES, own.GROUP: own.MAX_GROUP_BYTES}
+_TARGET: Final = r"^[a-zA-Z0-9._-]{1,249}(:[0-9]{1,10})?\z"
+CLIENTS: Final = (own.ATTEMPT, *_NUMBERS, *_TEXTS, own.TARGET, own.ERROR)
 """What a client may say."""
 HOPS: Final = (own.ROOT, own.DUE_AT, own.HOPS)
 """What a worker says of a hop, once each."""
@@ -56,9 +57,9 @@ def told() -> Column:
 
 @cache
 def of_client() -> Column:
-    """Of a record of the front topic, or of one that a client wrote into the delays topic; null: it is not refused. The retry cap
-    and the ladder are looked at elsewhere: what they were is not in the record."""
-    refused = _unreadable().when(headers.there(own.TARGET), number(DeadLetterReason.TARGET_UNSUPPORTED))
+    """Of a record of the front topic, or of one that a client wrote into the delays topic; null: it is not refused. The retry cap,
+    the ladder and the ready topics are looked at elsewhere: what they were is not in the record."""
+    refused = _unreadable()
     # most records have none, and are not looked at any further
     return sf.when(sf.arrays_overlap("keys", sf.array(*map(sf.lit, CLIENTS))), refused)
 
@@ -100,7 +101,7 @@ def _unreadable(damaged: Column | None = None) -> Column:
     level_zero = headers.true(headers.number(own.DELAY_LEVEL) == 0)
     beyond = headers.true(headers.number(own.ATTEMPT) > MAX_ATTEMPT)
     illegible = [*map(_no_number, (own.ATTEMPT, *_NUMBERS)), *(_no_text(name, most) for name, most in _TEXTS.items())]
-    unreadable = [level_zero, beyond, *illegible, *([] if damaged is None else [damaged])]
+    unreadable = [level_zero, beyond, *illegible, _no_target(), *([] if damaged is None else [damaged])]
     return (
         sf.when(_twice(CLIENTS), number(DeadLetterReason.HEADER_TWICE))
         .when(reduce(Column.__add__, bytes_each) > MAX_OWN_BYTES, number(DeadLetterReason.HEADERS_TOO_LARGE))
@@ -118,6 +119,14 @@ def _twice(names: Sequence[str]) -> Column:
 @cache
 def _no_number(name: str) -> Column:
     return headers.there(name) & headers.number(name).isNull()
+
+
+@cache
+def _no_target() -> Column:
+    said = headers.text(own.TARGET)
+    partition = sf.when(said.contains(":"), sf.substring_index(said, ":", -1).try_cast("long"))
+    legible = said.rlike(_TARGET) & (sf.coalesce(partition, sf.lit(0)) <= own.MAX_PARTITION)
+    return headers.there(own.TARGET) & ~headers.true(legible)
 
 
 @cache

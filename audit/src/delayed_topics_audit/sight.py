@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.layout import format_ranges
-from delayed_topics_core.names import TopicNames
 from delayed_topics_core.settings import DEFAULT_MAX_MESSAGE_BYTES
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused
@@ -30,7 +29,7 @@ class Sight:
 
 def look(admin: KafkaAdmin, window: AuditWindow) -> Sight:
     """Raises AuditFailed if Kafka doesn't answer."""
-    names = TopicNames.of(window.topic).topics
+    names = window.topics
     changed = _changed(admin, window, names)
     if changed:
         return Sight(spots=changed, starts={}, readable=False)

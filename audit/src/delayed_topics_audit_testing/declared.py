@@ -23,6 +23,15 @@ LATE_MS: Final = 600_000
 def audited(orders: Declared, jars: Path) -> Result:
     """Of everything that has come in. `jars`: the folder that `make spark-jars` prints. Raises AuditFailed."""
     register(orders)
+    spark = session.start(master=f"local[{os.cpu_count()}]", jars=jars)
+    try:
+        return audit(whole_window(orders), orders.world.connection, lambda: spark, lambda _: None).result
+    finally:
+        spark.stop()
+
+
+def whole_window(orders: Declared) -> AuditWindow:
+    """Of everything that has come in."""
 
     async def window() -> AuditWindow:
         link = link_to(orders)
@@ -32,11 +41,7 @@ def audited(orders: Declared, jars: Path) -> Result:
         finally:
             await link.close()
 
-    spark = session.start(master=f"local[{os.cpu_count()}]", jars=jars)
-    try:
-        return audit(asyncio.run(window()), orders.world.connection, lambda: spark, lambda _: None).result
-    finally:
-        spark.stop()
+    return asyncio.run(window())
 
 
 def register(orders: Declared) -> None:

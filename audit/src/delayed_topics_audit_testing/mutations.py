@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import click
-from delayed_topics_audit import checks, facts, session
+from delayed_topics_audit import checks, session
 from delayed_topics_audit.place import DOORS, PARTITION_BITS, name_of
 from delayed_topics_audit.places import FATES, FLAWS, flawed, places_of
 from delayed_topics_core import headers as own
@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit_testing.made import CAP, DEAD_EVERY, LATE_MS, TOPIC_ID, Made, header
+from delayed_topics_audit_testing.rows import facts_of
 
 MUTATIONS: Final = (
     "removed", "doubled", "early", "late", "swapped", "misplaced", "header", "value", "forged", "from nowhere", "another header",
@@ -29,7 +30,7 @@ MUTATIONS: Final = (
 """Of records that were released. Of the others a dead letter is changed, two get another reason, and what is pending becomes overdue."""
 REASONS: Final = (
     DeadLetterReason.HEADER_TWICE, DeadLetterReason.HEADER_UNREADABLE, DeadLetterReason.HEADERS_TOO_LARGE,
-    DeadLetterReason.NO_LADDER, DeadLetterReason.MAX_DELAY_EXCEEDED, DeadLetterReason.TARGET_UNSUPPORTED, DeadLetterReason.REJECTED,
+    DeadLetterReason.NO_LADDER, DeadLetterReason.MAX_DELAY_EXCEEDED, DeadLetterReason.TARGET_NOT_ALLOWED, DeadLetterReason.REJECTED,
 )  # fmt: skip
 OVERDUE_MS: Final = 1_000_000_000
 """Longer than a window is, and than any delay."""
@@ -184,12 +185,7 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
 def found(made: Made, *, front: DataFrame, delays: DataFrame, ready: DataFrame, dead: DataFrame) -> Found:
     """What the auditor says."""
     bounds = made.bounds
-    every = [
-        facts.of_front(front, bounds),
-        facts.of_delays(delays, bounds),
-        facts.of_ready(ready, bounds),
-        facts.of_dead_letters(dead, bounds),
-    ]
+    every = facts_of([front, delays, ready, dead], bounds)
     places = places_of(
         every, bounds, made.promise, shuffle_partitions=made.spark.sparkContext.defaultParallelism
     ).persist()

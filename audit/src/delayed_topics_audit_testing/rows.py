@@ -61,15 +61,25 @@ def _base64(value: bytes | None) -> str | None:
     return None if value is None else base64.b64encode(value).decode()
 
 
+def facts_of(topics: Sequence[DataFrame], bounds: Bounds, targets: Sequence[str] = ()) -> list[DataFrame]:
+    """Of front, delays, ready, dead-letter and other ready topics, as Kafka gives their rows."""
+    names = ("", "", "", "", *targets)
+    return [
+        facts.of_parsed(door)(facts.parser(door, name)(rows, bounds), bounds)
+        for door, (name, rows) in enumerate(zip(names, topics, strict=True))
+    ]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The four topics and what is promised of them."""
+    """The topics and what is promised of them. `others`: other ready topics."""
 
     spark: SparkSession
     front: Sequence[Row] = ()
     delays: Sequence[Row] = ()
     ready: Sequence[Row] = ()
     dead: Sequence[Row] = ()
+    others: Mapping[str, Sequence[Row]] = field(default_factory=dict)
     bounds: Bounds = BOUNDS
     promise: Promise = PROMISE
     front_stamped: bool = True
@@ -87,12 +97,9 @@ class Window:
     def places(self) -> DataFrame:
         front = kafka(self.spark, self.front, stamped_by_broker=self.front_stamped, values=self.front_values)
         ready = kafka(self.spark, self.ready, stamped_by_broker=self.ready_stamped, values=self.ready_values)
-        made = [
-            facts.of_front(front, self.bounds),
-            facts.of_delays(kafka(self.spark, self.delays), self.bounds),
-            facts.of_ready(ready, self.bounds),
-            facts.of_dead_letters(kafka(self.spark, self.dead, values=self.dead_values), self.bounds),
-        ]
+        delays, dead = kafka(self.spark, self.delays), kafka(self.spark, self.dead, values=self.dead_values)
+        others = [kafka(self.spark, rows) for rows in self.others.values()]
+        made = facts_of([front, delays, ready, dead, *others], self.bounds, tuple(self.others))
         return places_of(made, self.bounds, self.promise, shuffle_partitions=1).persist()
 
 

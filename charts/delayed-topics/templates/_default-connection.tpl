@@ -47,6 +47,7 @@ spec:
   allow:
     - namespaceSelector: {}
       topicPrefixes: [""]
+      readyTopicPrefixes: [""]
       {{- if .Values.audits.executors.enabled }}
       audits: {maxExecutors: 4}
       {{- end }}

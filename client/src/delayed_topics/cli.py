@@ -110,6 +110,11 @@ class _Moment(click.ParamType[int]):
     type=_Moment(ahead=True),
     help="When it is due, as 2026-11-25T04:00:00Z, or in how long, as 2h, instead of a delay. Needs spec.ladder.",
 )
+@click.option(
+    "--target",
+    metavar="TOPIC[:PARTITION]",
+    help="Where it comes out, instead of the ready topic. It has to be in spec.ready.allowedTopics.",
+)
 @click.option("--id", "record_id", help="An identity that stays with the record over all attempts.")
 @click.pass_obj
 @_one_line
@@ -121,6 +126,7 @@ def send(
     headers: tuple[str, ...],
     delay_level: int | None,
     deliver_at_ms: int | None,
+    target: str | None,
     record_id: str | None,
 ) -> None:
     """Send each VALUE to TOPIC; without any, each line of the standard input."""
@@ -137,6 +143,7 @@ def send(
                     headers=parsed,
                     delay_level=delay_level,
                     deliver_at_ms=deliver_at_ms,
+                    target=target,
                     id=record_id,
                 )
             except ValueError as e:
@@ -149,9 +156,12 @@ def send(
 @click.argument("topic")
 @click.option("--group", required=True, help="The consumer group; its offsets are committed.")
 @click.option("--count", type=click.IntRange(min=1), help="Stop after that many.")
+@click.option(
+    "--ready-topic", help="Read this one, which records asked for as their target, instead of the ready topic."
+)
 @click.pass_obj
 @_one_line
-def consume(properties: dict[str, Any], topic: str, group: str, count: int | None) -> None:
+def consume(properties: dict[str, Any], topic: str, group: str, count: int | None, ready_topic: str | None) -> None:
     """Print the records of TOPIC as they come out, with their attempt and lateness, until interrupted."""
     seen = 0
 
@@ -166,7 +176,7 @@ def consume(properties: dict[str, Any], topic: str, group: str, count: int | Non
             consumer.stop()
 
     with DelayedTopic.connect(_reachable(properties), topic) as delayed:
-        consumer = delayed.consumer(group, show)
+        consumer = delayed.consumer(group, show, ready_topic=ready_topic)
         consumer.run_until_signal()
 
 

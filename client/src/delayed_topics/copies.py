@@ -12,6 +12,7 @@ from delayed_topics_core.headers import (
     ORIGIN,
     REASON,
     ROOT,
+    TARGET,
     Header,
     origin,
 )
@@ -88,6 +89,8 @@ def _identity(record: Record, *, attempt: int) -> list[Header]:
     identity: list[Header] = [(ATTEMPT, b"%d" % attempt)]
     if record.id is not None:
         identity.append((ID, record.id.encode()))
+    if record.target is not None:
+        identity.append((TARGET, record.target.encode()))
     if record.created_at_ms is not None:
         identity.append((CREATED_AT, b"%d" % record.created_at_ms))
     return identity

@@ -13,6 +13,7 @@ from delayed_topics_core.headers import (
     OWN_HEADERS,
     RELEASED,
     ROOT,
+    TARGET,
     Header,
     Root,
     foreign,
@@ -31,6 +32,7 @@ class Record:
     released_at_ms        when it did, by the worker's cautious reckoning
     appended_at_ms        when it was written to the ready topic
     created_at_ms         when it was made, by the clock of the client that sent it; None if it didn't say
+    target                the ready topic that it asked for, or topic:partition; None: the delayed topic's own
     root                  where this attempt was first seen, and in which topic; None for a record that no worker released
     """
 
@@ -44,6 +46,7 @@ class Record:
     released_at_ms: int
     appended_at_ms: int
     created_at_ms: int | None = None
+    target: str | None = None
     root: Root | None = None
     topic: str
     partition: int
@@ -70,6 +73,7 @@ def read_record(message: Message, headers: Sequence[Header]) -> Record:
         released_at_ms=number_in(own.get(RELEASED, b"").partition(b":")[2]) or appended_at_ms,
         appended_at_ms=appended_at_ms,
         created_at_ms=number_in(own.get(CREATED_AT)),
+        target=_text(own.get(TARGET)),
         root=_root(own.get(ROOT)),
         topic=message.topic() or "",
         partition=message.partition() or 0,

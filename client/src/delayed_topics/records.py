@@ -5,6 +5,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from threading import Event
 from typing import Any
 
@@ -42,8 +43,18 @@ class Records(Closing):
     meanwhile, that one gets the record too, and what becomes of it is for that one to say.
     """
 
-    def __init__(self, connection: Connection, names: TopicNames, group: str, *, member: str | None = None) -> None:
-        """`member` is a name that stays the same over restarts and that no other member has, such as the pod's: a restart after
+    def __init__(
+        self,
+        connection: Connection,
+        names: TopicNames,
+        group: str,
+        *,
+        member: str | None = None,
+        ready_topic: str | None = None,
+    ) -> None:
+        """`ready_topic`: the one that is read, if it is another than the delayed topic's own; what is retried comes back there.
+
+        `member` is a name that stays the same over restarts and that no other member has, such as the pod's: a restart after
         a SIGKILL then ends at once a transaction that was left open, which else holds readers back for ten seconds.
         Raises GroupInvalid for a group that a retry's header couldn't carry.
         """
@@ -53,6 +64,7 @@ class Records(Closing):
             )
         self._bootstrap_servers = connection.bootstrap_servers
         self._names = names
+        self._ready = ready_topic or names.ready
         self._group = group
         self._stopping = False
         self._settled_at = time.monotonic()
@@ -77,8 +89,9 @@ class Records(Closing):
             **when_stranded(self._stranded.set),
         }
         self._consumer = Consumer(self._config)
-        transactional_id = f"delayedtopics.{names.front}.{group}.{member or uuid.uuid4()}"
-        self._settling = Settling(connection, self._consumer, names.ready, transactional_id=transactional_id)
+        of_topic = names.front if self._ready == names.ready else f"{names.front}.{self._ready}"
+        transactional_id = f"delayedtopics.{of_topic}.{group}.{member or uuid.uuid4()}"
+        self._settling = Settling(connection, self._consumer, self._ready, transactional_id=transactional_id)
         max_poll_interval_ms = float(self._config.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS))
         self._place = Place(self._rest, max_poll_interval_ms=max_poll_interval_ms)
         self._subscribe()
@@ -123,7 +136,7 @@ class Records(Closing):
 
     def _subscribe(self) -> None:
         self._consumer.subscribe(
-            [self._names.ready], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            [self._ready], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
 
     def _next(self) -> Record | None:
@@ -189,13 +202,15 @@ class Records(Closing):
         if record.group is not None and record.group != self._group:
             self._done(record)
             return None
+        if record.target is None and self._ready != self._names.ready:
+            return replace(record, target=self._ready)
         return record
 
     def _reject(self, record: Record, reason: DeadLetterReason, error: str) -> None:
         self._done(record, rejected(record, self._names, reason=reason, error=error))
 
     def _judge(self, error: KafkaError) -> None:
-        found = door_error(error, doing=f"reading {self._names.ready}", bootstrap_servers=self._bootstrap_servers)
+        found = door_error(error, doing=f"reading {self._ready}", bootstrap_servers=self._bootstrap_servers)
         if isinstance(found, KafkaUnreachable) or error.code() in _GOES_ON:
             log.warning("%s", found)
         else:
@@ -221,7 +236,7 @@ class Records(Closing):
         if self._at_hand is not None and self._at_hand.partition in {tp.partition for tp in partitions}:
             self._place.await_return()
         if not self._settling.settle():
-            log.warning("records of %s that were done will be handed out again", self._names.ready)
+            log.warning("records of %s that were done will be handed out again", self._ready)
         self._forget(partitions)
 
     def _on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:

@@ -18,7 +18,9 @@ from delayed_topics_core.headers import (
     ID,
     MAX_ID_BYTES,
     MAX_NUMBER,
+    MAX_PARTITION,
     OWN_HEADERS,
+    TARGET,
     Header,
 )
 from delayed_topics_core.names import REGISTRY_TOPIC, TopicNames
@@ -123,6 +125,7 @@ class DelayedTopic(Closing):
         headers: Iterable[Header] = (),
         delay_level: int | None = None,
         deliver_at_ms: int | None = None,
+        target: str | None = None,
         id: str | None = None,  # noqa: A002  the header's name
         created_at_ms: int | None = None,
     ) -> None:
@@ -130,11 +133,12 @@ class DelayedTopic(Closing):
 
         delay_level   the 1-based entry of the delay list that the record waits; above the last: the last; without: the first
         deliver_at_ms when it is due, in milliseconds since the epoch, instead of a delay; in the past: at once
+        target        the topic that it comes out in, or topic:partition, also when it is retried; without: the ready topic
         id            stays with the record over all attempts; the worker gives it one if you don't
         created_at_ms when it was made, for whoever handles it to read; stays over all attempts, too
 
-        Raises ValueError for headers that are not yours to give, and for a due time where the DelayedTopic has no ladder or that is
-        further ahead than it allows; SendFailed for a record that no broker would take.
+        Raises ValueError for headers that are not yours to give, for a due time where the DelayedTopic has no ladder or that is
+        further ahead than it allows, and for a target that it does not allow; SendFailed for a record that no broker would take.
         """
         if time.monotonic() > self._followed_at + FOLLOW_SECONDS:
             self._follow()
@@ -145,6 +149,8 @@ class DelayedTopic(Closing):
             if delay_level is not None:
                 raise ValueError("delay_level and deliver_at_ms can't be given together: a record has one due time")
             all_headers.append((DELIVER_AT, b"%d" % self._due_time(deliver_at_ms)))
+        if target is not None:
+            all_headers.append((TARGET, self._target(target)))
         if id is not None:
             all_headers.append((ID, _id(id)))
         if created_at_ms is not None:
@@ -183,17 +189,22 @@ class DelayedTopic(Closing):
                 failed=waiting,
             )
 
-    def records(self, group: str, *, member: str | None = None) -> Records:
-        """Joins a consumer group of the ready topic; see Records for `member`."""
-        return Records(self._connection, self._names, group, member=member)
+    def records(self, group: str, *, member: str | None = None, ready_topic: str | None = None) -> Records:
+        """Joins a consumer group of the ready topic, or of another `ready_topic` into which records are released; see Records for
+        `member`."""
+        return Records(self._connection, self._names, group, member=member, ready_topic=ready_topic)
 
-    def consumer(self, group: str, handler: Handler, *, member: str | None = None) -> "Consumer":
+    def consumer(
+        self, group: str, handler: Handler, *, member: str | None = None, ready_topic: str | None = None
+    ) -> "Consumer":
         """As `records`, with a handler whose exceptions decide what becomes of a record."""
-        return Consumer(self.records(group, member=member), handler)
+        return Consumer(self.records(group, member=member, ready_topic=ready_topic), handler)
 
-    def consume(self, group: str, handler: Handler, *, member: str | None = None) -> None:
+    def consume(
+        self, group: str, handler: Handler, *, member: str | None = None, ready_topic: str | None = None
+    ) -> None:
         """Runs a consumer until SIGTERM or SIGINT; to be called in the main thread."""
-        self.consumer(group, handler, member=member).run_until_signal()
+        self.consumer(group, handler, member=member, ready_topic=ready_topic).run_until_signal()
 
     def close(self) -> None:
         """Flushes. Raises SendFailed."""
@@ -237,6 +248,16 @@ class DelayedTopic(Closing):
                 f"it is {ahead_seconds:.0f} s ahead"
             )
         return deliver_at_ms
+
+    def _target(self, target: str) -> bytes:
+        topic, colon, partition = target.partition(":")
+        layout = self._layout
+        if topic not in layout.targets:
+            allowed = f"one of {', '.join(layout.targets)}" if layout.targets else "allowed by spec.ready.allowedTopics"
+            raise ValueError(f"target must be {allowed} of the DelayedTopic {layout.topic}, it is {topic!r}")
+        if colon and not (partition.isdecimal() and partition.isascii() and int(partition) <= MAX_PARTITION):
+            raise ValueError(f"target must be a topic, or topic:partition, it is {target!r}")
+        return target.encode()
 
     def _undelivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from delayed_topics_core.commit_metadata import decode_metadata
 from delayed_topics_core.errors import DelayedTopicsError
-from delayed_topics_core.headers import ATTEMPT, DELAY_LEVEL, DELIVER_AT, DUE_AT, ID, ORIGIN, ROOT, Root, origin
+from delayed_topics_core.headers import ATTEMPT, DELAY_LEVEL, DELIVER_AT, DUE_AT, ID, ORIGIN, ROOT, TARGET, Root, origin
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_kafka.admin import KafkaAdmin
@@ -95,7 +95,7 @@ class Ways:
         self._scanner = scanner
         self._announce = announce
         self._all_copies = all_copies
-        infos = values_of(self._admin.describe_topics(self._names.topics))
+        infos = values_of(self._admin.describe_topics([*self._names.topics, *layout.targets]))
         self._ids = {name: info.id for name, info in infos.items() if info is not None}
         self._partitions = {name: 0 if info is None else info.partitions for name, info in infos.items()}
 
@@ -190,12 +190,12 @@ class Ways:
                 not_yet = record.topic == self._names.delays and not settled and due_at_ms > time.time() * 1000
                 copies = [] if not_yet else self._copies(record, due_at_ms, search=settled)
             else:
-                copies = self._rejections(record) if record.topic == self._names.ready else []
+                copies = self._rejections(record) if record.topic != self._names.dead_letter else []
             records += [copy for copy in copies if copy not in records]
         topics = {record.topic for record in records}
         if self._names.dead_letter in topics:
             return Way(records=tuple(records), state="DeadLettered")
-        if self._names.ready in topics:
+        if topics & {self._names.ready, *self._layout.targets}:
             return Way(records=tuple(records), state="Released")
         return Way(records=tuple(records), state="Missing" if waits is None else "Pending", due_at_ms=waits)
 
@@ -211,7 +211,8 @@ class Ways:
         copies = self._named(source, expected)
         if copies or not search:
             return copies
-        everywhere = [key for name in self._names.topics[1:] for key in self._all(name)]
+        names = (self._names.delays, self._names.dead_letter, self._names.ready, *self._layout.targets)
+        everywhere = [key for name in names for key in self._all(name)]
         after = self._ranges(everywhere, source.at_ms, None)
         return self._named(source, {key: _unread(span, expected.get(key)) for key, span in after.items()})
 
@@ -221,12 +222,14 @@ class Ways:
 
     def _named(self, source: Found, ranges: Ranges) -> list[Found]:
         """The copies that name the record as their origin: the first, or all of them."""
-        door = {self._names.front: "f", self._names.delays: "d", self._names.ready: "r"}[source.topic]
+        door = {self._names.front: "f", self._names.delays: "d"}.get(source.topic, "r")
         named = origin(door, source.partition, source.offset)
+        # several ready topics have such a place
+        root = source.own.get(ROOT) if door == "r" else None
         copies: list[Found] = []
 
         def take(record: Found) -> bool:
-            if record.own.get(ORIGIN) == named:
+            if record.own.get(ORIGIN) == named and root in (None, record.own.get(ROOT)):
                 copies.append(record)
             return bool(copies) and not self._all_copies
 
@@ -236,12 +239,15 @@ class Ways:
     def _expected(self, source: Found) -> tuple[list[TopicPartitionKey], list[TopicPartitionKey]]:
         """The partitions that a hop and a release go to; all of them for what was written into a delays partition."""
         root = _root(source) if source.topic == self._names.delays else Root("f", source.partition, source.offset, "")
+        asked, _, at = source.own.get(TARGET, b"").decode("ascii", "replace").partition(":")
+        ready = asked if asked in self._layout.targets else self._names.ready
         if root is None or root.door == "d":
-            return self._all(self._names.delays), self._all(self._names.ready)
+            return self._all(self._names.delays), self._all(ready)
         layout = self._layout.layout
         lanes = {layout.partition_for(kind.delay_seconds, root.partition) for kind in layout.kinds}
-        ready = root.partition % self._layout.ready_partitions
-        return [(self._names.delays, lane) for lane in sorted(lanes)], [(self._names.ready, ready)]
+        count = self._layout.ready_partitions if ready == self._names.ready else self._partitions[ready]
+        released = [(ready, int(at) if at.isdecimal() else root.partition % count)] if count else []
+        return [(self._names.delays, lane) for lane in sorted(lanes)], released
 
     def _due_at_ms(self, source: Found) -> int:
         """Of a record in front or delays: what it says, or what the layout of now makes of it."""

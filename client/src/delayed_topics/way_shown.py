@@ -73,7 +73,7 @@ def shown(content: bytes | None) -> str:
 def _what(record: Found, names: TopicNames) -> str:
     if record.topic == names.delays:
         return "hopped" if ROOT in record.own else "came in"
-    return {names.front: "came in", names.ready: "released", names.dead_letter: "dead-lettered"}[record.topic]
+    return {names.front: "came in", names.dead_letter: "dead-lettered"}.get(record.topic, "released")
 
 
 def _state(way: Way, now_ms: int) -> str:

@@ -53,6 +53,10 @@ class Served:
         with RegistryFollower(self.connection) as follower:
             RegistryWriter(follower, self.connection).remove([self.layout.key])
 
+    def make(self, topic: str, partitions: int) -> None:
+        spec = NewTopicSpec(name=topic, partitions=partitions, replication_factor=1, config={})
+        KafkaAdmin(self.connection).create_topics([spec])
+
     def release(
         self,
         value: bytes | None,

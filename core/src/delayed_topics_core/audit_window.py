@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from delayed_topics_core.carried import Carried, decode_carried
 from delayed_topics_core.delay_list import DelayList, decode_list
 from delayed_topics_core.errors import UnreadableRecord
+from delayed_topics_core.names import TopicNames
 
 Offsets = Mapping[str, tuple[int, ...]]
 """By topic name, then by partition."""
@@ -20,6 +21,7 @@ Offsets = Mapping[str, tuple[int, ...]]
 class AuditWindow:
     """All offsets, by topic and partition.
 
+    targets             other ready topics, in the order by which an audit numbers them; their offsets are as those of the ready topic
     delay_seconds       the delay list, if it has been the same since `from`; empty: it was edited, any kind's delay may have applied
     ready_partitions    now; least_ready_partitions: when `from` was, they only grow
     retry_cap           the highest since `from`
@@ -32,9 +34,9 @@ class AuditWindow:
     new_from_offsets    delays, ready and dead-letter: what is from here on has come since the last audit of the chain; empty: no
                         audit was before, or it is not known
     committed_offsets   front and delays: the audit judges [from, committed)
-    end_offsets         all four topics: pending is [committed, end) of front and delays; outcomes are looked for below these ends
+    end_offsets         all topics: pending is [committed, end) of front and delays; outcomes are looked for below these ends
     sample_one_in       of so many records one is looked at, by a hash of its root; 1: every one
-    beginning_offsets   all four topics: above 0 or above `from`: retention has removed records
+    beginning_offsets   all topics: above 0 or above `from`: retention has removed records
     carries             of a chain: an audit with an output writes what the next one would read again; carried: what the one before has
                         written, None: nothing
     unseen              what nobody could see when it was frozen, a sentence each; perhaps_unseen: what can hide a loss, and nothing else
@@ -55,6 +57,7 @@ class AuditWindow:
     committed_offsets: Offsets
     end_offsets: Offsets
     beginning_offsets: Offsets
+    targets: tuple[str, ...] = ()
     delay_lists: tuple[DelayList, ...] = ()
     exactly_once_from_ms: int | None = None
     to_offsets: Offsets = field(default_factory=dict)
@@ -66,13 +69,18 @@ class AuditWindow:
     carried: Carried | None = None
 
     @property
+    def topics(self) -> tuple[str, ...]:
+        """All that are read."""
+        return (*TopicNames.of(self.topic).topics, *self.targets)
+
+    @property
     def longest_wait_seconds(self) -> int:
         """That a record may have from its first append to its due time."""
         return max(*self.partition_delays, *(declared.max_delay_seconds or 0 for declared in self.delay_lists), 0)
 
     @property
     def offsets(self) -> int:
-        """How many an audit reads of all four topics, if retention has removed nothing."""
+        """How many an audit reads of all topics, if retention has removed nothing."""
         return sum(sum(ends) - sum(self.read_from(topic)) for topic, ends in self.end_offsets.items())
 
     def read_from(self, topic: str) -> tuple[int, ...]:
@@ -90,6 +98,7 @@ class AuditWindow:
                 body[name] = {topic: tuple(values) for topic, values in body[name].items()}
             for name in ("partition_delays", "delay_seconds"):
                 body[name] = tuple(body[name])
+            body["targets"] = tuple(body.get("targets", ()))
             body["delay_lists"] = tuple(decode_list(entry) for entry in body.get("delay_lists", ()))
             body["carried"] = decode_carried(body.get("carried"))
             for name in ("unseen", "perhaps_unseen"):

@@ -17,7 +17,8 @@ class DeadLetterReason(StrEnum):
     HEADERS_TOO_LARGE = "HeadersTooLarge"
     NO_LADDER = "NoLadder"
     MAX_DELAY_EXCEEDED = "MaxDelayExceeded"
-    TARGET_UNSUPPORTED = "TargetUnsupported"
+    TARGET_NOT_ALLOWED = "TargetNotAllowed"
+    TARGET_UNAVAILABLE = "TargetUnavailable"
     TOO_LARGE = "TooLarge"
 
 

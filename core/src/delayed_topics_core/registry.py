@@ -22,6 +22,7 @@ from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.handover import Handover, decode_handover
 from delayed_topics_core.layout import Kind, Layout, format_ranges, parse_ranges
 from delayed_topics_core.names import TopicNames, collision_key
+from delayed_topics_core.ready_topics import AllowedTopic
 
 
 class Owner(NamedTuple):
@@ -71,11 +72,10 @@ class LayoutRecord:
 
     `highest_retry_cap`, `least_ready_partitions`: that there ever were, for audits of records that were released under them.
     `max_delay_seconds`: how far ahead a due time may lie, where the layout has a ladder.
+    `ready_topics`: others that records may ask for, or might. `outage_budget_seconds`: how long they wait for one that is missing.
     `lists`: all delay lists and caps that there were, the present one last; what was before the first is not noted.
-    `exactly_once_from_ms`: since when all workers keep that guarantee, by the operator's clock; None: they don't, or it is not
-    noted.
-    `workers`: how many there are to be; one with a higher number than the last of them leaves the group for good when it ends. None:
-    not noted.
+    `exactly_once_from_ms`: since when all workers keep that guarantee, by the operator's clock; None: they don't, or nobody noted it.
+    `workers`: how many there are to be: those with higher numbers leave the group for good when they end. None: not noted.
     """
 
     topic: str
@@ -95,10 +95,17 @@ class LayoutRecord:
     lists: tuple[DelayList, ...] = ()
     workers: int | None = None
     max_delay_seconds: int = 0
+    ready_topics: tuple[AllowedTopic, ...] = ()
+    outage_budget_seconds: int = 0
 
     @property
     def key(self) -> str:
         return f"layout/{self.topic}"
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Other ready topics that records may ask for now."""
+        return tuple(allowed.topic for allowed in self.ready_topics if allowed.until_ms is None)
 
     @property
     def waits_ms(self) -> dict[tuple[str, int], int]:
@@ -305,17 +312,7 @@ def encode(record: RegistryRecord) -> bytes:
                 ],
             }
             del body["layout"]
-        case TopicsRecord():
-            body = {
-                "topic": record.topic,
-                "ids": dict(record.ids),
-                "start_offsets": {t: list(o) for t, o in record.start_offsets.items()},
-                "begun": dict(record.begun),
-                "final_offsets": {t: list(o) for t, o in record.final_offsets.items()},
-                "made_again": list(record.made_again),
-                "handover": asdict(record.handover) if record.handover else None,
-            }
-        case AuditedRecord():
+        case TopicsRecord() | AuditedRecord():
             body = asdict(record)
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
 
@@ -391,4 +388,6 @@ def _decode_layout(body: Mapping[str, Any]) -> LayoutRecord:
         lists=tuple(decode_list(entry) for entry in body.get("lists", ())),
         workers=body.get("workers"),
         max_delay_seconds=body.get("max_delay_seconds", 0),
+        ready_topics=tuple(AllowedTopic(*entry) for entry in body.get("ready_topics", ())),
+        outage_budget_seconds=body.get("outage_budget_seconds", 0),
     )

@@ -14,6 +14,7 @@ from delayed_topics_core.headers import (
     REASON,
     RELEASED,
     ROOT,
+    TARGET,
     Header,
     Root,
     foreign,
@@ -79,6 +80,8 @@ def _copied(
     said: list[Header] = [(ID, dict(headers).get(ID, root.encode())), (ATTEMPT, b"%d" % attempt)]
     if group is not None:
         said.append((GROUP, group))
+    if (target := dict(headers).get(TARGET)) is not None:
+        said.append((TARGET, target))
     if created_at_ms is not None:
         said.append((CREATED_AT, b"%d" % created_at_ms))
     return [*foreign(headers), *said, (ROOT, root.encode()), (ORIGIN, origin)]

@@ -110,7 +110,7 @@ class Account(Status):
     out_of_order: int | None = None
     """Neighbours of one partition and delay that came out in the other order."""
     wrong_partition: int | None = None
-    """Of the released: in another ready partition than their front partition's."""
+    """Of the released: in another ready topic than they asked for, or in another partition than their front partition's."""
     changed: int | None = None
     """Of the released and the dead-lettered: key, value or a header is not what was produced."""
     wrong_attempt: int | None = None
@@ -122,7 +122,7 @@ class Account(Status):
     forged: int | None = None
     """Outcomes that name a record as their origin which they were not made from."""
     offsets_read: int | None = None
-    """Offsets of the four topics that were read for this account."""
+    """Offsets of all topics that were read for this account."""
 
 
 class Offenders(Status):

@@ -273,6 +273,8 @@ class Grant(Spec):
     """The namespaces, by their labels; `{}` is every namespace."""
     topic_prefixes: Annotated[tuple[TopicPrefix, ...], Entries(1, 32, 'prefixes ("" is every topic)')]
     """Front topics that they may own begin with one of these; `""` is every topic."""
+    ready_topic_prefixes: Annotated[tuple[TopicPrefix, ...], Entries(0, 32, 'prefixes ("" is every topic)')] = ()
+    """Topics that `ready.allowedTopics` may name begin with one of these, whoever they belong to; `""` is every topic. None unless set."""
     max_partitions: Annotated[int, Limits(1, 10_000, "partitions")] | None = None
     """Partitions that the delays topic of one DelayedTopic may have; no limit of its own unless set."""
     max_workers: Annotated[int, Limits(0, 1000, "workers")] | None = None

@@ -14,7 +14,9 @@ from delayed_topics_crds.schedule import ScheduledAudit
 MAX_DELAY_SECONDS = 30 * 24 * 3600
 MAX_PARTITIONS = 10_000
 MAX_WORKERS = 1000
-MAX_TOPIC_LENGTH = 249 - len(".delays")  # 249 is Kafka's limit, .delays the longest suffix
+MAX_TOPIC_NAME_LENGTH = 249  # Kafka's
+MAX_TOPIC_LENGTH = MAX_TOPIC_NAME_LENGTH - len(".delays")  # the longest suffix
+MAX_READY_TOPICS = 50
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 ConnectionKind = Literal["ClusterKafkaConnection", "KafkaConnection"]
@@ -67,6 +69,29 @@ TopicName = Annotated[
     _PREFIXES,
     _SUFFIXES,
 ]
+
+
+ReadyTopicName = Annotated[
+    str,
+    Matches(
+        r"[a-zA-Z0-9._-]+",
+        "must be a Kafka topic name: letters, digits, '.', '_' and '-' only",
+        MAX_TOPIC_NAME_LENGTH,
+        too_long=f"must have at most {MAX_TOPIC_NAME_LENGTH} characters",
+        headroom=8,
+    ),
+    Rule(cel="self != '.' && self != '..'", message="must not be '.' or '..': Kafka has no such topics"),
+    *_reserved("self"),
+]
+"""No delayed topic's own: what is written there is believed."""
+
+
+class Ready(Spec):
+    """Where records come out."""
+
+    allowed_topics: Annotated[tuple[ReadyTopicName, ...], Entries(0, MAX_READY_TOPICS, "topics")] = ()
+    """Topics besides `<topic>.ready` into which a record is released if its header `dt-target` names one. They are not made: whoever
+    owns them does, and allows the workers to write there. A ClusterKafkaConnection has to grant them (`allow[].readyTopicPrefixes`)."""
 
 
 class ConnectionRef(Spec):
@@ -236,6 +261,8 @@ class DelayedTopicSpec(Spec):
     `<topic>.delays`, `lanesPerDelay` for each delay of the ladder. Not set: such records go to the dead-letter topic."""
     max_delay_seconds: Annotated[int, Limits(1, 315_360_000, "seconds (10 years)")] = MAX_DELAY_SECONDS
     """How far ahead a due time may lie, in seconds; 30 days unless set. Records that ask for more go to the dead-letter topic."""
+    ready: Ready = Ready()
+    """Where records come out, besides `<topic>.ready`."""
     dead_letter: DeadLetter = DeadLetter()
     """The dead-letter topic."""
     outage_budget_seconds: Annotated[int, Limits(60, 31_536_000, "seconds (365 days)")] = 604_800

@@ -40,6 +40,7 @@ class Wanted:
     layout: LayoutSpec
     retry_cap: int
     max_delay_seconds: int
+    targets: tuple[str, ...]
     front_partitions: int
     replication_factor: int | None
     dead_letter_retention_seconds: int

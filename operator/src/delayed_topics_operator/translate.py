@@ -60,6 +60,8 @@ def wanted(resource: DelayedTopic) -> Wanted:
         names = TopicNames.of(spec.topic or resource.metadata.name)
     except IllegalTopicName as e:
         raise SpecInvalid(f"spec.topic: {e}") from e
+    if names.front in spec.ready.allowed_topics:
+        raise SpecInvalid(f"spec.ready.allowedTopics must not have {names.front}: its records would come in again")
     if spec.audit is not None:
         _check_schedule(spec.audit.schedule)
     workers = spec.workers or Workers()
@@ -74,6 +76,7 @@ def wanted(resource: DelayedTopic) -> Wanted:
         layout=layout,
         retry_cap=spec.retry_cap,
         max_delay_seconds=spec.max_delay_seconds,
+        targets=tuple(sorted(set(spec.ready.allowed_topics))),
         front_partitions=spec.front_partitions or layout.main_partitions,
         replication_factor=spec.replication_factor,
         dead_letter_retention_seconds=spec.dead_letter.retention_seconds,

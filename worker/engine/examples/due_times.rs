@@ -71,7 +71,14 @@ impl Way {
             .collect();
         let layout = Layout::new(&[0], &ladder, &[&[0], &ladder[..]].concat()).expect("a layout");
         let ready_partitions = NonZeroU32::MIN;
-        let policy = Policy { layout, retry_cap: 0, max_delay_seconds: MAX_DELAY_SECONDS, ready_partitions };
+        let policy = Policy {
+            layout,
+            retry_cap: 0,
+            max_delay_seconds: MAX_DELAY_SECONDS,
+            ready_partitions,
+            targets: vec![],
+            outage_budget_seconds: 0,
+        };
         (Way { policy, copies: CopyHeaders::default(), random: Random(20) }, ladder)
     }
 

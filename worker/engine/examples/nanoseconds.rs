@@ -61,7 +61,9 @@ impl Bench {
         let rounds = std::env::args().nth(1).map_or(ROUNDS, |rounds| rounds.parse().expect("a number of rounds"));
         let layout = Layout::new(delay_seconds, &[], partition_delays).expect("a layout");
         let ready_partitions = NonZeroU32::new(8).expect("not 0");
-        let policy = Policy { layout, retry_cap: 5, max_delay_seconds: 0, ready_partitions };
+        let (retry_cap, max_delay_seconds, outage_budget_seconds) = (5, 0, 0);
+        let policy =
+            Policy { layout, retry_cap, max_delay_seconds, ready_partitions, targets: vec![], outage_budget_seconds };
         Bench { rounds, policy, copies: CopyHeaders::default(), encoded: Encoded::default() }
     }
 
@@ -93,10 +95,12 @@ impl Bench {
         let place = record.place();
         self.encoded.0.clear();
         match decide(&record, &self.policy, NOW) {
-            Decision::Wait(wait) if side == Side::Front => {
-                let release = wait.release(NOW).expect("due");
-                self.copies.release(headers.iter().copied(), place, &release, &mut self.encoded);
-            }
+            Decision::Wait(wait) if side == Side::Front => match wait.take_turn(&record, &self.policy, NOW) {
+                Turn::Release(release) => {
+                    self.copies.release(headers.iter().copied(), place, &release, &mut self.encoded);
+                }
+                turn => panic!("not due: {turn:?}"),
+            },
             Decision::Wait(wait) => match take_turn(&record, wait.waiting, &self.policy, NOW) {
                 Turn::Release(release) => {
                     self.copies.release(headers.iter().copied(), place, &release, &mut self.encoded);

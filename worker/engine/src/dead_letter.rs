@@ -36,6 +36,8 @@ pub enum UnreadableHeader<'a> {
         /// What it is.
         value: Option<&'a [u8]>,
     },
+    /// It must be a topic, or topic:partition. What it is.
+    NotATopic(Option<&'a [u8]>),
     /// Levels count from 1.
     LevelZero,
     /// `dt-root` is none.
@@ -58,8 +60,15 @@ pub enum Cause<'a> {
         /// How far ahead of its append time that may be.
         max_delay_seconds: u32,
     },
-    /// Other ready topics are not there yet.
-    Target,
+    /// It asks for a ready topic that is not allowed.
+    TargetNotAllowed(&'a str),
+    /// It asks for a ready topic, or a partition of it, that was missing for too long.
+    TargetUnavailable {
+        /// The topic.
+        topic: &'a str,
+        /// For how long after its due time it has waited.
+        outage_budget_seconds: u32,
+    },
     /// It has been tried too often.
     RetryCap {
         /// Its attempt.
@@ -81,7 +90,8 @@ impl Cause<'_> {
             Cause::Unreadable(_) | Cause::NameUnreadable => "HeaderUnreadable",
             Cause::NoLadder => "NoLadder",
             Cause::MaxDelay { .. } => "MaxDelayExceeded",
-            Cause::Target => "TargetUnsupported",
+            Cause::TargetNotAllowed(_) => "TargetNotAllowed",
+            Cause::TargetUnavailable { .. } => "TargetUnavailable",
             Cause::RetryCap { .. } => "RetryCapExceeded",
             Cause::TooLarge(_) => "TooLarge",
         }
@@ -100,7 +110,13 @@ impl Display for Cause<'_> {
                 let name = Own::DeliverAt.name();
                 write!(f, "{name} must be at most {max_delay_seconds} s ahead, it is {deliver_at_ms}")
             }
-            Cause::Target => write!(f, "{} is not supported by this version", Own::Target.name()),
+            Cause::TargetNotAllowed(topic) => {
+                write!(f, "{} must be one of spec.ready.allowedTopics, it is {topic}", Own::Target.name())
+            }
+            Cause::TargetUnavailable { topic, outage_budget_seconds } => {
+                let name = Own::Target.name();
+                write!(f, "{name} is {topic}: that topic, or that partition, was missing for {outage_budget_seconds} s")
+            }
             Cause::RetryCap { attempt, retry_cap } => {
                 write!(f, "attempt {attempt} is above the retry cap of {retry_cap}")
             }
@@ -122,6 +138,9 @@ impl Display for UnreadableHeader<'_> {
             }
             UnreadableHeader::NotText { name, most, value } => {
                 write!(f, "{} must be 1 to {most} ASCII characters, it is {}", name.name(), Shown(value))
+            }
+            UnreadableHeader::NotATopic(value) => {
+                write!(f, "{} must be a topic, or topic:partition, it is {}", Own::Target.name(), Shown(value))
             }
             UnreadableHeader::LevelZero => {
                 let name = Own::DelayLevel.name();

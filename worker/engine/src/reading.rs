@@ -3,6 +3,8 @@
 //! Two kinds of reader exist: a front partition takes only what a client may say; a delays partition also takes what a
 //! worker wrote there. Values are borrowed from the record.
 
+use std::str;
+
 use crate::dead_letter::{UnreadableHeader, MAX_NUMBER, MAX_OWN_BYTES};
 use crate::digits;
 use crate::own::Own;
@@ -20,6 +22,7 @@ impl<'a, I: Iterator<Item = Header<'a>> + Clone> Headers<'a> for I {}
 pub const MAX_ATTEMPT: u64 = i32::MAX.unsigned_abs() as u64;
 const MAX_ID_BYTES: usize = 256;
 const MAX_GROUP_BYTES: usize = 249;
+const MAX_TOPIC_BYTES: usize = 249;
 /// What is kept of a client's `dt-error`.
 pub const MAX_ERROR_BYTES: usize = 2048;
 
@@ -39,7 +42,7 @@ pub struct OwnHeaders<'a> {
     /// The entry of the delay list that was asked for, from 1; above the last entry it is the last.
     pub delay_level: Option<u64>,
     /// The ready topic that was asked for.
-    pub target: Option<&'a [u8]>,
+    pub target: Option<Target<'a>>,
     /// Of the layout by which a client wrote into a delays partition.
     pub generation: Option<u64>,
     /// By the client's clock.
@@ -50,6 +53,36 @@ pub struct OwnHeaders<'a> {
     pub error: Option<&'a [u8]>,
     /// What a worker wrote when it copied the record into a delays partition.
     pub hop: Option<HopHeaders<'a>>,
+}
+
+/// What `dt-target` says: `topic`, or `topic:partition`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// As it was said.
+    pub said: &'a [u8],
+    /// The topic.
+    pub topic: &'a str,
+    /// Of that topic; `None`: any.
+    pub partition: Option<u32>,
+}
+
+impl<'a> Target<'a> {
+    /// `None`: it is none.
+    fn read(said: &'a [u8]) -> Option<Self> {
+        const MAX_DIGITS: usize = 10;
+        let mut parts = said.splitn(2, |byte| *byte == b':');
+        let name = parts.next()?;
+        let legal = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+        let topic = str::from_utf8(name)
+            .ok()
+            .filter(|_| (1..=MAX_TOPIC_BYTES).contains(&name.len()) && name.iter().all(legal))?;
+        let partition = match parts.next() {
+            None => None,
+            Some(digits) if digits.len() > MAX_DIGITS => return None,
+            Some(digits) => Some(u32::try_from(digits::read(digits, u64::from(i32::MAX.unsigned_abs()))?).ok()?),
+        };
+        Some(Target { said, topic, partition })
+    }
 }
 
 /// What a worker notes of a record that it hops.
@@ -202,7 +235,7 @@ impl<'a> Found<'a> {
             group: self.text(Own::Group, MAX_GROUP_BYTES)?,
             deliver_at_ms: self.number(Own::DeliverAt, MAX_NUMBER)?,
             delay_level,
-            target: self.text(Own::Target, MAX_GROUP_BYTES)?,
+            target: self.target()?,
             generation: self.number(Own::Generation, MAX_NUMBER)?,
             created_at_ms: self.number(Own::CreatedAt, MAX_NUMBER)?,
             done_at_ms: self.number(Own::DoneAt, MAX_NUMBER)?,
@@ -236,6 +269,14 @@ impl<'a> Found<'a> {
             Some(value) if (1..=most).contains(&value.len()) && value.is_ascii() => Ok(Some(value)),
             value => Err(UnreadableHeader::NotText { name, most, value }),
         }
+    }
+
+    fn target(&self) -> Result<Option<Target<'a>>, UnreadableHeader<'a>> {
+        if !self.has(Own::Target) {
+            return Ok(None);
+        }
+        let value = self.value(Own::Target);
+        value.and_then(Target::read).ok_or(UnreadableHeader::NotATopic(value)).map(Some)
     }
 
     fn error(&self) -> Option<&'a [u8]> {

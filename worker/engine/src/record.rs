@@ -18,6 +18,19 @@ pub struct Policy {
     pub max_delay_seconds: u32,
     /// Partitions of the ready topic.
     pub ready_partitions: NonZeroU32,
+    /// What `dt-target` may name.
+    pub targets: Vec<ReadyTopic>,
+    /// For so long after its due time a record waits for a topic that is missing.
+    pub outage_budget_seconds: u32,
+}
+
+/// A topic that records are released into if they ask for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadyTopic {
+    /// Its name.
+    pub name: String,
+    /// 0: it is missing. `None`: nobody has looked yet.
+    pub partitions: Option<u32>,
 }
 
 /// The kind of partition that a record was read from.

@@ -9,13 +9,22 @@ use crate::reading::OwnHeaders;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LowerBoundMs(pub i64);
 
+/// Where a record is released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadyPlace {
+    /// Which of `Policy::targets`; `None`: the delayed topic's own ready topic.
+    pub target: Option<usize>,
+    /// Of that topic.
+    pub partition: u32,
+}
+
 /// A record that is due. Nothing else makes one than `prepare`, and only of one the headers for the ready topic are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release<'a> {
     own: OwnHeaders<'a>,
     root: Place<'a>,
     due_at_ms: i64,
-    ready_partition: u32,
+    to: ReadyPlace,
     released_at: LowerBoundMs,
 }
 
@@ -37,7 +46,7 @@ impl Display for NotDue {
 impl std::error::Error for NotDue {}
 
 impl<'a> Release<'a> {
-    /// What is to be released into a partition of the ready topic.
+    /// What is to be released into a partition of a ready topic.
     ///
     /// # Errors
     /// It isn't due. The caller is at fault then, so with debug assertions it panics.
@@ -45,7 +54,7 @@ impl<'a> Release<'a> {
         own: OwnHeaders<'a>,
         root: Place<'a>,
         due_at_ms: i64,
-        ready_partition: u32,
+        to: ReadyPlace,
         now: LowerBoundMs,
     ) -> Result<Self, NotDue> {
         if due_at_ms > now.0 {
@@ -53,7 +62,7 @@ impl<'a> Release<'a> {
             debug_assert!(false, "{refused}");
             return Err(refused);
         }
-        Ok(Release { own, root, due_at_ms, ready_partition, released_at: now })
+        Ok(Release { own, root, due_at_ms, to, released_at: now })
     }
 
     /// What its headers say.
@@ -74,10 +83,10 @@ impl<'a> Release<'a> {
         self.due_at_ms
     }
 
-    /// The partition of the ready topic.
+    /// Where it goes.
     #[must_use]
-    pub fn ready_partition(&self) -> u32 {
-        self.ready_partition
+    pub fn to(&self) -> ReadyPlace {
+        self.to
     }
 
     /// The bound by which it is due.
@@ -94,7 +103,8 @@ mod tests {
 
     fn prepared(due_at_ms: i64, now_ms: i64) -> Result<i64, NotDue> {
         let root = Place { door: Door::Front, partition: 0, offset: 0, topic_id: "" };
-        let release = Release::prepare(OwnHeaders::default(), root, due_at_ms, 0, LowerBoundMs(now_ms))?;
+        let to = ReadyPlace { target: None, partition: 0 };
+        let release = Release::prepare(OwnHeaders::default(), root, due_at_ms, to, LowerBoundMs(now_ms))?;
         Ok(release.due_at_ms())
     }
 

@@ -7,11 +7,17 @@ use crate::layout::{Kind, Layout};
 use crate::partitioner::partition_for_key;
 use crate::place::Place;
 use crate::reading::{Headers, OwnHeaders};
-use crate::record::{Policy, Record, Side};
-use crate::release::{LowerBoundMs, NotDue, Release};
+use crate::record::{Policy, ReadyTopic, Record, Side};
+use crate::release::{LowerBoundMs, ReadyPlace, Release};
 
 /// A remainder below this is waited out in the window: no kind is shorter than one second.
 pub const HELD_IN_MEMORY_MS: i64 = 1000;
+/// While the topic that a record asks for is missing, it waits in the delays topic, for no longer than this at a time.
+const TARGET_WAIT_MS: i64 = 60_000;
+/// The same where there is no such delay: in memory.
+const TARGET_HELD_MS: i64 = 1000;
+/// Before a worker has looked whether it is there.
+const TARGET_UNKNOWN_MS: i64 = 100;
 
 /// What becomes of a record that has just been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,12 +42,10 @@ pub struct Wait<'a> {
 }
 
 impl<'a> Wait<'a> {
-    /// The release of one that is due already.
-    ///
-    /// # Errors
-    /// It isn't.
-    pub fn release(self, now: LowerBoundMs) -> Result<Release<'a>, NotDue> {
-        Release::prepare(self.own, self.root, self.waiting.due_at_ms, self.waiting.ready_partition, now)
+    /// As `take_turn`, of the record that it is of.
+    #[must_use]
+    pub fn take_turn<H: Headers<'a>>(self, record: &Record<'a, H>, policy: &Policy, now: LowerBoundMs) -> Turn<'a> {
+        turn_of(record, self.own, self.root, self.waiting, policy, now)
     }
 }
 
@@ -52,8 +56,6 @@ pub struct Waiting {
     pub due_at_ms: i64,
     /// When there is something to do: at its due time, or before it, when its partition's delay is over.
     pub turn_at_ms: i64,
-    /// The partition of the ready topic that it is released into.
-    pub ready_partition: u32,
     /// A client that should use the front wrote it into a delays partition.
     pub misrouted: bool,
 }
@@ -143,8 +145,7 @@ fn decide_front<'a>(
     if let Some(kind) = next_kind(layout, own_kind, due_at_ms.saturating_sub(now.0)) {
         return Decision::Hop(Hop { own, root, due_at_ms, partition: kind.lane(root.partition) });
     }
-    let ready_partition = root.partition % policy.ready_partitions;
-    let waiting = Waiting { due_at_ms, turn_at_ms: due_at_ms, ready_partition, misrouted: false };
+    let waiting = Waiting { due_at_ms, turn_at_ms: due_at_ms, misrouted: false };
     Decision::Wait(Wait { own, root, waiting })
 }
 
@@ -157,23 +158,60 @@ fn decide_delays<'a, H: Headers<'a>>(
     record: &Record<'a, H>,
     policy: &Policy,
 ) -> Decision<'a> {
-    let (due_at_ms, ready_partition) = if let Some(hop) = own.hop {
-        (hop.due_at_ms, root.partition % policy.ready_partitions)
+    let due_at_ms = if let Some(hop) = own.hop {
+        hop.due_at_ms
     } else {
         if let Some(cause) = refused(&own, appended_at_ms, policy) {
             return Decision::DeadLetter(DeadLetter { own, root, cause });
         }
-        let ready_partition = match record.key {
-            Some(key) if !key.is_empty() => partition_for_key(key, policy.ready_partitions),
-            _ => record.partition % policy.ready_partitions,
-        };
-        (due_at_ms(&own, appended_at_ms, delay_ms), ready_partition)
+        due_at_ms(&own, appended_at_ms, delay_ms)
     };
     let served_at_ms = appended_at_ms.saturating_add(delay_ms);
     let due_by_then = due_at_ms < served_at_ms.saturating_add(HELD_IN_MEMORY_MS);
-    let turn_at_ms = if due_by_then { due_at_ms } else { served_at_ms };
-    let waiting = Waiting { due_at_ms, turn_at_ms, ready_partition, misrouted: !own.any };
+    // one that waits for its topic was due before it came here
+    let waits_for_topic =
+        due_at_ms < appended_at_ms && ready_place(record, &own, root, policy) == Err(NoPlace::Missing);
+    let turn_at_ms = if due_by_then && !waits_for_topic { due_at_ms } else { served_at_ms };
+    let waiting = Waiting { due_at_ms, turn_at_ms, misrouted: !own.any };
     Decision::Wait(Wait { own, root, waiting })
+}
+
+/// Why a record can't be released.
+#[derive(PartialEq, Eq)]
+enum NoPlace<'a> {
+    /// It asks for a topic that is not allowed.
+    NotAllowed(&'a str),
+    /// The topic that it asks for, or the partition, isn't there.
+    Missing,
+    /// Nobody knows yet whether it is.
+    Unknown,
+}
+
+/// Where a record is released.
+fn ready_place<'a, H: Headers<'a>>(
+    record: &Record<'a, H>,
+    own: &OwnHeaders<'a>,
+    root: Place<'a>,
+    policy: &Policy,
+) -> Result<ReadyPlace, NoPlace<'a>> {
+    let spread = |partitions: NonZeroU32| match (record.side, own.hop, record.key) {
+        (Side::Delays { .. }, None, Some(key)) if !key.is_empty() => partition_for_key(key, partitions),
+        _ => root.partition % partitions,
+    };
+    let Some(asked) = own.target else {
+        return Ok(ReadyPlace { target: None, partition: spread(policy.ready_partitions) });
+    };
+    let named = |topic: &&ReadyTopic| topic.name == asked.topic;
+    let Some((target, topic)) = policy.targets.iter().enumerate().find(|(_, topic)| named(topic)) else {
+        return Err(NoPlace::NotAllowed(asked.topic));
+    };
+    let partitions = NonZeroU32::new(topic.partitions.ok_or(NoPlace::Unknown)?).ok_or(NoPlace::Missing)?;
+    let partition = asked.partition.unwrap_or_else(|| spread(partitions));
+    if partition < partitions.get() {
+        Ok(ReadyPlace { target: Some(target), partition })
+    } else {
+        Err(NoPlace::Missing)
+    }
 }
 
 /// What becomes of a record that was read, and decided, before, and whose turn has come.
@@ -184,18 +222,60 @@ pub fn take_turn<'a, H: Headers<'a>>(
     policy: &Policy,
     now: LowerBoundMs,
 ) -> Turn<'a> {
+    match record.read() {
+        Ok((own, root)) => turn_of(record, own, root, waiting, policy, now),
+        Err(cause) => Turn::DeadLetter(unread(record, cause)),
+    }
+}
+
+fn turn_of<'a, H: Headers<'a>>(
+    record: &Record<'a, H>,
+    own: OwnHeaders<'a>,
+    root: Place<'a>,
+    waiting: Waiting,
+    policy: &Policy,
+    now: LowerBoundMs,
+) -> Turn<'a> {
     let due_at_ms = waiting.due_at_ms;
-    let (own, root) = match record.read() {
-        Ok(read) => read,
-        Err(cause) => return Turn::DeadLetter(unread(record, cause)),
-    };
     if due_at_ms <= now.0 {
-        let prepared = Release::prepare(own, root, due_at_ms, waiting.ready_partition, now);
-        return prepared.map_or(Turn::Hold(waiting), Turn::Release);
+        return match ready_place(record, &own, root, policy) {
+            Ok(to) => Release::prepare(own, root, due_at_ms, to, now).map_or(Turn::Hold(waiting), Turn::Release),
+            Err(NoPlace::NotAllowed(topic)) => {
+                Turn::DeadLetter(DeadLetter { own, root, cause: Cause::TargetNotAllowed(topic) })
+            }
+            Err(NoPlace::Missing) => wait_for_topic(own, root, waiting, policy, now),
+            Err(NoPlace::Unknown) => {
+                Turn::Hold(Waiting { turn_at_ms: now.0.saturating_add(TARGET_UNKNOWN_MS), ..waiting })
+            }
+        };
     }
     match next_kind(&policy.layout, None, due_at_ms.saturating_sub(now.0)) {
         Some(kind) => Turn::Hop(Hop { own, root, due_at_ms, partition: kind.lane(root.partition) }),
         None => Turn::Hold(Waiting { turn_at_ms: due_at_ms, ..waiting }),
+    }
+}
+
+/// A record that is due, and whose topic is missing.
+fn wait_for_topic<'a>(
+    own: OwnHeaders<'a>,
+    root: Place<'a>,
+    waiting: Waiting,
+    policy: &Policy,
+    now: LowerBoundMs,
+) -> Turn<'a> {
+    let Policy { outage_budget_seconds, .. } = *policy;
+    let overdue_ms = now.0.saturating_sub(waiting.due_at_ms);
+    if let Some(asked) = own.target.filter(|_| overdue_ms >= i64::from(outage_budget_seconds) * 1000) {
+        let cause = Cause::TargetUnavailable { topic: asked.topic, outage_budget_seconds };
+        return Turn::DeadLetter(DeadLetter { own, root, cause });
+    }
+    let kind = policy.layout.longest_within(TARGET_WAIT_MS).filter(|kind| kind.delay_ms() <= TARGET_WAIT_MS);
+    match kind {
+        Some(kind) => {
+            let partition = kind.lane(root.partition);
+            Turn::Hop(Hop { own, root, due_at_ms: waiting.due_at_ms, partition })
+        }
+        None => Turn::Hold(Waiting { turn_at_ms: now.0.saturating_add(TARGET_HELD_MS), ..waiting }),
     }
 }
 
@@ -228,8 +308,8 @@ pub fn next_kind<'l>(layout: &'l Layout, own: Option<&'l Kind>, remaining_ms: i6
 /// What a client asks for and doesn't get.
 fn refused<'a>(own: &OwnHeaders<'a>, appended_at_ms: i64, policy: &Policy) -> Option<Cause<'a>> {
     let Policy { retry_cap, max_delay_seconds, .. } = *policy;
-    if own.target.is_some() {
-        return Some(Cause::Target);
+    if let Some(asked) = own.target.filter(|asked| policy.targets.iter().all(|topic| topic.name != asked.topic)) {
+        return Some(Cause::TargetNotAllowed(asked.topic));
     }
     if own.attempt > retry_cap {
         return Some(Cause::RetryCap { attempt: own.attempt, retry_cap });

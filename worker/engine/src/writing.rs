@@ -120,6 +120,9 @@ impl CopyHeaders {
         if let Some(group) = own.group {
             put(Own::Group, group, to);
         }
+        if let Some(target) = own.target {
+            put(Own::Target, target.said, to);
+        }
         if let Some(created_at_ms) = own.created_at_ms {
             put_number(Own::CreatedAt, created_at_ms, to);
         }

@@ -16,7 +16,14 @@ type Owned = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 fn policy() -> Policy {
     let layout = Layout::new(&[0, 10, 60], &[1, 4, 16], &[0, 0, 10, 60, 1, 4, 16]).unwrap();
-    Policy { layout, retry_cap: 2, max_delay_seconds: 3_600, ready_partitions: NonZeroU32::new(4).unwrap() }
+    Policy {
+        layout,
+        retry_cap: 2,
+        max_delay_seconds: 3_600,
+        ready_partitions: NonZeroU32::new(4).unwrap(),
+        targets: vec![],
+        outage_budget_seconds: 600,
+    }
 }
 
 fn record<'a>(side: Side, headers: &'a [Header<'a>]) -> Record<'a, impl Iterator<Item = Header<'a>> + Clone> {
@@ -50,7 +57,7 @@ fn a_retry_hops_and_is_released_when_it_is_due_and_not_before() {
     let read = borrowed(&written);
     let hopped = record(DELAYS, &read);
     let Decision::Wait(wait) = decide(&hopped, &policy(), LowerBoundMs(T)) else { panic!("it waits") };
-    let waiting = Waiting { due_at_ms: T + 10_000, turn_at_ms: T + 10_000, ready_partition: 2, misrouted: false };
+    let waiting = Waiting { due_at_ms: T + 10_000, turn_at_ms: T + 10_000, misrouted: false };
     assert_eq!(wait.waiting, waiting);
     assert_eq!(take_turn(&hopped, waiting, &policy(), LowerBoundMs(T + 9_999)), Turn::Hold(waiting));
     let Turn::Release(release) = take_turn(&hopped, waiting, &policy(), LowerBoundMs(T + 10_001)) else {

@@ -65,6 +65,21 @@ class Standstill:
         return now - since
 
 
+class Lately:
+    """Whether a topic's count has risen within the last `seconds`. `now`: seconds of any steady clock."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._last: dict[str, tuple[int, float]] = {}
+
+    def has_risen(self, topic: str, count: int, *, now: float) -> bool:
+        before, at = self._last.get(topic, (0, float("-inf")))
+        if count > before:
+            at = now
+        self._last[topic] = count, at
+        return now - at < self._seconds
+
+
 class Alarms:
     """Those that are raised now; `update` tells what has changed."""
 
@@ -114,8 +129,9 @@ def of_unacknowledged(owned: Iterable[AssignedPartition], sight: Sight) -> list[
         if o.seen is not None and o.seen.stuck_seconds >= STUCK_SECONDS:
             topic, names = o.served.topic, o.served.names
             seconds[topic] = max(o.seen.stuck_seconds, seconds.get(topic, 0.0))
-            possible = zip((names.ready, names.delays, names.dead_letter), o.seen.unacknowledged, strict=True)
-            targets.setdefault(topic, set()).update(name for name, stuck in possible if stuck)
+            possible = ((names.ready,), (names.delays,), (names.dead_letter,), o.served.targets)
+            stuck = (to for to, stuck in zip(possible, o.seen.unacknowledged, strict=True) if stuck)
+            targets.setdefault(topic, set()).update(name for to in stuck for name in to)
     lagging = {
         name: info.lagging for name, info in sight.topics.items() if isinstance(info, TopicInfo) and info.lagging
     }
@@ -132,6 +148,21 @@ def of_unacknowledged(owned: Iterable[AssignedPartition], sight: Sight) -> list[
         )
         for topic, names in blamed.items()
     ]
+
+
+def of_missing_targets(served: Served) -> str:
+    """The words for records that are due and wait for a ready topic."""
+    missing = [topic for topic in served.targets if served.target_partitions.get(topic) == 0]
+    what = (
+        f"{', '.join(missing)} (missing, or not to be seen by the workers)"
+        if missing
+        else "a partition that is missing"
+    )
+    budget_ms = served.layout.outage_budget_seconds * 1000 if served.layout else 0
+    return (
+        f"records are due that ask by dt-target for {what}. They wait, and become dead letters {lasting(budget_ms)} after their "
+        "due time (outageBudgetSeconds). Make the topic or the partition, or allow the workers to describe and write it"
+    )
 
 
 def of_refusals(topics: Iterable[str], refusals: Mapping[Reason, str | None]) -> list[Alarm]:

@@ -100,6 +100,7 @@ class Relay:
         self._hurried = not config.topics
         self._numbered = 0
         self._subscribed: list[str] = []
+        self._watched: list[str] = []
         self._partitions: dict[str, int] = {}
         self._next_report = float("-inf")
         self._reporter = Reporter(
@@ -209,7 +210,7 @@ class Relay:
         sight = self._watch.sight
         if sight.asked_at > self._seen_at:
             self._seen_at = sight.asked_at
-            changed |= {s.topic for s in self._served if s.count_dead_letter_partitions(sight)}
+            changed |= {s.topic for s in self._served if s.count_partitions(sight)}
         if self._engine is not None:
             self._serve(self._engine, changed)
 
@@ -273,9 +274,12 @@ class Relay:
             self._leave_group()
         partitions = {topic: count for s in serving for topic, count in s.partitions.items()}
         grown = [topic for topic in self._subscribed if partitions.get(topic, 0) > self._partitions[topic]]
+        watched = [topic for s in serving for topic in (*s.names.topics, *s.targets)]
+        if watched != self._watched:
+            self._watch.look(watched)
+            self._watched = watched
         if wanted == self._subscribed and (not grown or self._config.protocol == "consumer"):
             return
-        self._watch.look([topic for s in serving for topic in s.names.topics])
         if self._engine is None:
             self._engine = self._new_engine()
             self._assignment = Assignment(

@@ -17,8 +17,10 @@ from delayed_topics_kafka.model import TopicPartitionKey
 from delayed_topics_worker.alarms import (
     Alarm,
     Alarms,
+    Lately,
     Standstill,
     joined,
+    of_missing_targets,
     of_partitions,
     of_refusals,
     of_unacknowledged,
@@ -37,6 +39,8 @@ ASSIGNED_AGAIN_SECONDS: Final = 86_400.0
 """What a worker has is told anew that often: Kafka keeps events for a week."""
 NOT_RELEASING_SECONDS: Final = 10.0
 MISROUTED_SHOWN_SECONDS: Final = 600.0
+WAITED_SHOWN_SECONDS: Final = 90.0
+"""What waits for a ready topic looks for it every 60 s at least."""
 
 
 class Reporter:
@@ -63,7 +67,8 @@ class Reporter:
         self._last_change: dict[str, Any] = {}
         self._standstill = Standstill()
         self._offsets = OffsetWatch(admin, connection.bootstrap_servers)
-        self._misrouted: dict[str, tuple[int, float]] = {}
+        self._misrouted = Lately(MISROUTED_SHOWN_SECONDS)
+        self._waited_for_target = Lately(WAITED_SHOWN_SECONDS)
         self._now_ms = 0
         self._now_at = boot_seconds()
 
@@ -116,6 +121,7 @@ class Reporter:
         )
         self._metrics.pending.found = self._offsets.pending
         alarms += self._misrouted_alarms(tallies)
+        alarms += self._target_alarms(tallies)
         alarms += of_unassigned(unassigned, self._served)
         refusals = {Reason.KAFKA_REFUSED: str(refusal) if (refusal := refused or state.refused) else None}
         self._alarms.update(joined(alarms + of_refusals([s.topic for s in self._served], refusals)))
@@ -168,18 +174,21 @@ class Reporter:
         now = time.monotonic()
         raised: list[Alarm] = []
         for served in self._served:
-            count, at = self._misrouted.get(served.topic, (0, float("-inf")))
-            misrouted = tallies[served.topic].misrouted
-            if misrouted > count:
-                self._misrouted[served.topic] = (misrouted, now)
-                at = now
-            if now - at < MISROUTED_SHOWN_SECONDS:
+            if self._misrouted.has_risen(served.topic, tallies[served.topic].misrouted, now=now):
                 message = (
                     f"a client produces to {served.names.delays} without a layout; its records are served at the delay of "
                     f"the partition that they happened to hit. Let it produce to {served.names.front}"
                 )
                 raised.append(Alarm(served.topic, Reason.MISROUTED_RECORDS, message))
         return raised
+
+    def _target_alarms(self, tallies: Mapping[str, Tally]) -> list[Alarm]:
+        now = time.monotonic()
+        return [
+            Alarm(served.topic, Reason.TARGET_UNAVAILABLE, of_missing_targets(served))
+            for served in self._served
+            if self._waited_for_target.has_risen(served.topic, tallies[served.topic].waited_for_target, now=now)
+        ]
 
     def _write_changes(self, assignment: Assignment) -> None:
         changes, assignment.changes = assignment.changes, []

@@ -1,13 +1,14 @@
 """A delayed topic as the registry shows it now. Live: whoever holds it sees every change."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from delayed_topics_core.handover import NOTHING, Position
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord, RegistryState, TopicsRecord
 from delayed_topics_engine import Policy
-from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable
+from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_worker.config import WorkerConfig
 from delayed_topics_worker.topic_watch import Sight
@@ -16,7 +17,8 @@ from delayed_topics_worker.topic_watch import Sight
 @dataclass
 class Served:
     """`layout`: the newest that was seen serving; None before the first, and when it is not for these workers. `dead_letter_partitions`:
-    0 while it isn't known.
+    0 while it isn't known. `target_partitions`: of other ready topics, 0 of those that are missing, or that this worker may not see;
+    not of those of which nobody knows yet.
 
     `owner`: whose workers these are; empty: anybody's. `group`: which one they are in; empty: the layout's.
     """
@@ -28,6 +30,7 @@ class Served:
     layout: LayoutRecord | None = None
     topics: TopicsRecord | None = None
     dead_letter_partitions: int = 0
+    target_partitions: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, topic: str, *, owner: str = "", group: str = "") -> "Served":
@@ -47,15 +50,27 @@ class Served:
     def _is_ours(self, layout: LayoutRecord) -> bool:
         return self.owner in ("", str(layout.owner)) and self.group in ("", layout.group)
 
-    def count_dead_letter_partitions(self, sight: Sight) -> bool:
-        """None are counted while the topic is missing, or isn't the one that the registry notes. True if the number changed."""
+    def count_partitions(self, sight: Sight) -> bool:
+        """Of the dead-letter topic, and of other ready topics. True if a number changed."""
+        before = (self.dead_letter_partitions, self.target_partitions)
         name = self.names.dead_letter
         info = sight.topics.get(name)
-        if isinstance(info, KafkaDoorError):
-            return False
-        same = info is not None and self.noted_id(name) in (None, info.id)
-        before, self.dead_letter_partitions = self.dead_letter_partitions, info.partitions if info and same else 0
-        return before != self.dead_letter_partitions
+        if not isinstance(info, KafkaDoorError):
+            same = info is not None and self.noted_id(name) in (None, info.id)
+            self.dead_letter_partitions = info.partitions if info and same else 0
+        counted = {topic: self._partitions_of_target(topic, sight) for topic in self.targets}
+        self.target_partitions = {topic: count for topic, count in counted.items() if count is not None}
+        return before != (self.dead_letter_partitions, self.target_partitions)
+
+    def _partitions_of_target(self, topic: str, sight: Sight) -> int | None:
+        if topic not in sight.topics or isinstance(info := sight.topics[topic], KafkaUnreachable):
+            return self.target_partitions.get(topic)
+        return info.partitions if isinstance(info, TopicInfo) else 0
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Ready topics that records may ask for."""
+        return self.layout.targets if self.layout is not None else ()
 
     @property
     def partitions(self) -> dict[str, int]:
@@ -79,6 +94,8 @@ class Served:
             retry_cap=self.layout.retry_cap,
             ready_partitions=self.layout.ready_partitions,
             max_delay_seconds=self.layout.max_delay_seconds,
+            targets=[(topic, self.target_partitions.get(topic)) for topic in self.layout.targets],
+            outage_budget_seconds=self.layout.outage_budget_seconds,
         )
 
     @property

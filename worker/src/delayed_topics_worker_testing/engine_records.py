@@ -55,7 +55,20 @@ POOLS = {
     "dt-released": RELEASED,
     "dt-id": TEXTS,
     "dt-group": TEXTS,
-    "dt-target": TEXTS,
+    "dt-target": [
+        *(
+            b"invoices",
+            b"invoices:0",
+            b"invoices:3",
+            b"missing",
+            b"missing:0",
+            b"elsewhere",
+            b"invoices:",
+            b":1",
+            b"a b",
+        ),
+        *(b"invoices:2147483647", b"invoices:2147483648", b"invoices:00000000001", b"x" * 249, b"x" * 250, b"", None),
+    ],
     "dt-error": TEXTS,
 }
 FOREIGN: list[Header] = [
@@ -63,6 +76,9 @@ FOREIGN: list[Header] = [
     *(("dt-ids", b"x"), ("dt-i", b"x"), ("dt-hop", b"1"), ("xdt-id", b"1"), ("big", b"y" * 200), ("dt-id\0", b"1")),
 ]
 MAX_DELAY_SECONDS = 3600
+OUTAGE_BUDGET_SECONDS = 7200
+TARGETS = (("invoices", 3), ("missing", 0))
+"""Other ready topics, and how many partitions they have."""
 LADDERS = ((), (), ladder(max_seconds=64, base=2), ladder(max_seconds=3600, base=10))
 DELAYS = (0, 1, 2, 5, 10, 60, 600, 3600, 86_400, 2_592_000)
 
@@ -74,6 +90,11 @@ class Setting:
     layout: Layout
     retry_cap: int
     ready_partitions: int
+    targets: Sequence[tuple[str, int | None]] = ()
+
+    @property
+    def known_targets(self) -> dict[str, int]:
+        return {topic: partitions for topic, partitions in self.targets if partitions is not None}
 
     @property
     def policy(self) -> engine.Policy:
@@ -85,6 +106,8 @@ class Setting:
             retry_cap=self.retry_cap,
             ready_partitions=self.ready_partitions,
             max_delay_seconds=MAX_DELAY_SECONDS,
+            targets=self.targets,
+            outage_budget_seconds=OUTAGE_BUDGET_SECONDS,
         )
 
 
@@ -110,6 +133,21 @@ class Case:
     def delay_seconds(self) -> int | None:
         """Of the partition of the delays topic."""
         return self.setting.layout.partition_delays[self.partition] if self.door == "d" else None
+
+    @property
+    def asked(self) -> tuple[str, int | None] | None:
+        """Topic and partition that it asks for, where that can be read."""
+        said = next((value for name, value in self.headers or () if name == "dt-target"), None)
+        if said is None:
+            return None
+        topic, _, partition = said.decode().partition(":")
+        return topic, int(partition) if partition else None
+
+    @property
+    def is_target_missing(self) -> bool:
+        """It asks for an allowed topic that is missing, or lacks the partition."""
+        partitions = self.setting.known_targets.get(self.asked[0]) if self.asked else None
+        return self.asked is not None and partitions is not None and (self.asked[1] or 0) >= partitions
 
     @property
     def origin(self) -> bytes:
@@ -150,7 +188,7 @@ def random_setting(random: Random) -> Setting:
         layout = initial(spec) if layout is None else evolve(layout, spec)
     assert layout is not None
     retry_cap = random.choice((0, 1, 3, 5, 2**31 - 1))
-    return Setting(layout, retry_cap, random.choice((1, 2, 3, 8, 12, 100)))
+    return Setting(layout, retry_cap, random.choice((1, 2, 3, 8, 12, 100)), targets=random.choice(((), TARGETS)))
 
 
 class Cases:

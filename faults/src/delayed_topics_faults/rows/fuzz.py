@@ -74,7 +74,7 @@ def _twice(rng: Random) -> Fuzzed:
 def _unsupported(rng: Random) -> Fuzzed:
     """Ten years from now, long ago, at the end of time."""
     if rng.random() < 0.3:
-        return Fuzzed([("dt-target", b"elsewhere")], b"dead:TargetUnsupported")
+        return Fuzzed([("dt-target", b"elsewhere")], b"dead:TargetNotAllowed")
     at_ms = rng.choice((0, 1, now_ms() + 10 * 365 * 86_400_000, 2**63 - 1))
     return Fuzzed([("dt-deliver-at", b"%d" % at_ms)], b"dead:NoLadder")
 

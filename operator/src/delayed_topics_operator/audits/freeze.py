@@ -9,7 +9,7 @@ Audits chain: one that is to go on where the last one ended begins at the offset
 is all that it still has to see of the time before, so its topics are read from when the oldest of these attempts began.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
@@ -21,6 +21,7 @@ from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import AuditedRecord, LayoutRecord, Owner, RegistryState, TopicsRecord
 from delayed_topics_crds.audit import Window
+from delayed_topics_kafka.errors import KafkaRefused
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
 
 from delayed_topics_operator.audits.observation import Blind, Waiting
@@ -95,6 +96,7 @@ async def freeze(
     blind = unlike(noted, topics, names)
     if blind is not None:
         return blind
+    targets, away = await _targets(link, layout)
     sources = [(name, p) for name in (names.front, names.delays) for p in range(len(noted.start_offsets[name]))]
     committed = handover.committed(noted, layout.group, await link.committed(layout.group, sources))
     missing = uncommitted(noted, committed)
@@ -105,31 +107,34 @@ async def freeze(
         )
     counts = {name: info.partitions for name, info in topics.items() if info is not None}
     counts.update({name: len(noted.start_offsets[name]) for name in (names.front, names.delays)})
+    counts.update({name: info.partitions for name, info in targets.items()})
     everything = [(name, p) for name, count in counts.items() for p in range(count)]
     ends: dict[TopicPartitionKey, int] = {}
     for several, which in ENDS:
-        wanted = [place for place in everything if place[0] in {names.topics[at] for at in several}]
+        of_these = {names.topics[at] for at in several} | (targets.keys() if 2 in several else set())
+        wanted = [place for place in everything if place[0] in of_these]
         ends.update(await link.offsets(wanted, which))
     beginnings = await link.offsets(everything, "earliest")
 
-    if await _grown(link, names, noted, counts):
+    if await _grown(link, names, noted, counts, targets):
         message = f"partitions of topic {names.front} were being added while its offsets were looked up"
         return Waiting(reason=Reason.AUDIT_WAITING, message=message)
     ends.update({place: max(ends[place], at.offset) for place, at in committed.items() if at is not None})
 
     last = chained(registry, noted, names) if asked.since_last else None
-    extent = _whole(layout, noted, counts)
+    extent = _whole(layout, noted, counts, await _since_allowed(link, layout, targets, ends))
     if last is not None:
-        extent = await _since(link, last, noted, beginnings, ends, names)
+        extent = await _since(link, last, noted, beginnings, ends, names, targets)
     elif asked.from_ is not None or asked.to is not None:
-        extent = await _between(link, asked, layout, extent, beginnings, ends, names)
+        extent = await _between(link, asked, layout, extent, beginnings, ends, names, targets)
 
     def by_topic(offsets: Mapping[TopicPartitionKey, int]) -> dict[str, tuple[int, ...]]:
         return {name: tuple(offsets[name, p] for p in range(count)) for name, count in counts.items()}
 
     return AuditWindow(
         topic=names.front,
-        topic_ids={name: noted.ids[name] for name in names.topics},
+        topic_ids={name: noted.ids[name] for name in names.topics} | {name: info.id for name, info in targets.items()},
+        targets=tuple(targets),
         partition_delays=layout.layout.partition_delays[: counts[names.delays]],
         delay_seconds=unedited(layout),
         ready_partitions=counts[names.ready],
@@ -155,18 +160,49 @@ async def freeze(
         end_offsets=by_topic(ends),
         beginning_offsets=by_topic(beginnings),
         unseen=extent.unseen,
-        perhaps_unseen=extent.perhaps_unseen,
+        perhaps_unseen=(*extent.perhaps_unseen, *away),
         sample_one_in=one_in,
         carries=asked.since_last,
         carried=last.carried if last is not None else None,
     )
 
 
-async def _grown(link: KafkaLink, names: TopicNames, noted: TopicsRecord, counts: Mapping[str, int]) -> bool:
+async def _targets(link: KafkaLink, layout: LayoutRecord) -> tuple[dict[str, TopicInfo], tuple[str, ...]]:
+    """Other ready topics that records may have been released into, in the order in which they were allowed; and why some of them
+    can't be looked at."""
+    found: dict[str, TopicInfo] = {}
+    away: list[str] = []
+    for name in dict.fromkeys(allowed.topic for allowed in layout.ready_topics):
+        try:
+            info = (await link.topics([name]))[name]
+        except KafkaRefused as e:
+            away.append(f"records may have been released into {name}, which can't be read: {e}")
+            continue
+        if info is None:
+            away.append(f"records may have been released into {name}, which does not exist")
+        else:
+            found[name] = info
+    return found, tuple(away)
+
+
+async def _since_allowed(
+    link: KafkaLink, layout: LayoutRecord, targets: Mapping[str, TopicInfo], ends: Mapping[TopicPartitionKey, int]
+) -> dict[str, tuple[int, ...]]:
+    """What was in another ready topic before records could ask for it is nobody's here."""
+    begins: dict[str, tuple[int, ...]] = {}
+    for name in targets:
+        from_ms = min(allowed.from_ms for allowed in layout.ready_topics if allowed.topic == name)
+        begins |= await _first_at(link, max(0, from_ms - CLOCKS_MS), [name], ends)
+    return begins
+
+
+async def _grown(
+    link: KafkaLink, names: TopicNames, noted: TopicsRecord, counts: Mapping[str, int], targets: Iterable[str]
+) -> bool:
     """Whether there is a partition that copies may have come from, or gone to, and that was not there before."""
     now = (await link.registry()).topics.get(names.front)
-    infos = await link.topics(names.topics)
-    outcomes = ((name, infos.get(name)) for name in (names.ready, names.dead_letter))
+    infos = await link.topics([*names.topics, *targets])
+    outcomes = ((name, infos.get(name)) for name in (names.ready, names.dead_letter, *targets))
     return (
         now is None
         or now.start_offsets != noted.start_offsets
@@ -196,15 +232,18 @@ def ended(window: AuditWindow, pending_since_ms: int | None, carried: Carried | 
         offsets={name: settled(name) for name in (names.front, names.delays)},
         since_ms=min(window.frozen_at_ms, pending_since_ms or window.frozen_at_ms),
         ready_partitions=window.ready_partitions,
-        ends={name: window.end_offsets[name] for name in (names.delays, names.ready, names.dead_letter)},
+        ends={
+            name: window.end_offsets[name] for name in (names.delays, names.ready, names.dead_letter, *window.targets)
+        },
         carried=carried,
     )
 
 
-def _whole(layout: LayoutRecord, noted: TopicsRecord, counts: Mapping[str, int]) -> Extent:
-    """Since serving began."""
+def _whole(layout: LayoutRecord, noted: TopicsRecord, counts: Mapping[str, int], begins: Offsets) -> Extent:
+    """Since serving began. `begins`: of other ready topics."""
+    starts = {**noted.start_offsets, **begins}
     return Extent(
-        from_offsets={name: noted.start_offsets.get(name, (0,) * count) for name, count in counts.items()},
+        from_offsets={name: starts.get(name, (0,) * count) for name, count in counts.items()},
         roots_from_offsets={},
         least_ready_partitions=layout.least_ready_partitions,
     )
@@ -217,15 +256,20 @@ async def _since(
     beginnings: Mapping[TopicPartitionKey, int],
     ends: Mapping[TopicPartitionKey, int],
     names: TopicNames,
+    targets: Mapping[str, TopicInfo],
 ) -> Extent:
     """Of what is older than the last ends only the copies matter of records that were not committed then: what retention may have
     removed of these hides a loss and nothing else.
 
     Partitions that are new since begin where serving of them began. Nothing is read above the window's own ends."""
-    since = await _first_at(link, last.since_ms - CLOCKS_MS, (names.front, names.ready, names.dead_letter), ends)
-    counts = {name: sum(place[0] == name for place in ends) for name in (names.delays, names.ready, names.dead_letter)}
+    released = (names.ready, names.dead_letter, *targets)
+    since = await _first_at(link, last.since_ms - CLOCKS_MS, (names.front, *released), ends)
+    counts = {name: sum(place[0] == name for place in ends) for name in (names.delays, *released)}
+    # a topic that was made again since has only what is new
+    again = {name for name, info in targets.items() if last.ids.get(name) != info.id}
     new = {name: (*end, *(0,) * (counts[name] - len(end))) for name, end in last.ends.items() if name in counts}
-    outcomes = {name: since[name] for name in (names.ready, names.dead_letter)}
+    new |= {name: (0,) * counts[name] for name in again & new.keys()}
+    outcomes = {name: since[name] for name in released}
     removed = _perhaps_removed(outcomes, beginnings, {}, "the oldest that was pending at the last audit")
     for name in new.keys() & since.keys():
         since[name] = _up_to(new[name], since[name])
@@ -251,6 +295,7 @@ async def _between(
     beginnings: Mapping[TopicPartitionKey, int],
     ends: Mapping[TopicPartitionKey, int],
     names: TopicNames,
+    targets: Iterable[str],
 ) -> Extent:
     """What came in between two times. Its outcomes may have come out up to now; where its attempts began lies at most the
     longest delay before it."""
@@ -263,8 +308,9 @@ async def _between(
     sources, extent = (names.front, names.delays), whole
     if asked.from_ is not None:
         longest_ms = max(layout.layout.partition_delays) * 1000
-        before = await at(asked.from_, (names.front, names.ready, names.dead_letter), earlier_ms=longest_ms + CLOCKS_MS)
-        begun = await at(asked.from_, names.topics)
+        outcomes = (names.ready, names.dead_letter, *targets)
+        before = await at(asked.from_, (names.front, *outcomes), earlier_ms=longest_ms + CLOCKS_MS)
+        begun = await at(asked.from_, (*names.topics, *targets))
         extent = replace(
             whole,
             from_offsets={**before, **{name: begun[name] for name in sources}},

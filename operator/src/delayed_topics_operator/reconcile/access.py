@@ -54,7 +54,18 @@ def refused(o: Observation, connection: Usable) -> str | None:
             f"{where(o)} allows namespace {o.subject.namespace} topics that begin with {', '.join(prefixes)}, and {topic} does not: "
             "name the topic accordingly, or ask the connection's owner"
         )
-    return _template_refused(o, connection.grants)
+    return _targets_refused(o, connection.grants) or _template_refused(o, connection.grants)
+
+
+def _targets_refused(o: Observation, grants: Iterable[Grant]) -> str | None:
+    granted = tuple(prefix for grant in covering(o, grants) for prefix in grant.ready_topic_prefixes)
+    refused = [topic for topic in o.wanted.targets if not topic.startswith(granted)]
+    if not refused:
+        return None
+    return (
+        f"{where(o)} does not allow namespace {o.subject.namespace} to release records into {', '.join(refused)}: leave it out of "
+        "spec.ready.allowedTopics, or ask the connection's owner for an entry of spec.allow[].readyTopicPrefixes"
+    )
 
 
 def covering(o: Observation, grants: Iterable[Grant]) -> list[Grant]:

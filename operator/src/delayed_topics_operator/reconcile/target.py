@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.layout import Layout, LayoutSpec, evolve, initial
+from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord
 from delayed_topics_core.settings import MARK_SETTING, TopicRole, topic_settings
 from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
@@ -21,6 +22,8 @@ DEFAULT_REPLICATION = 3
 DEFAULT_SKEW_MS = 5
 MAX_LISTS = 50
 """That are noted. A record that came before the first of them may have had any delay."""
+MAX_READY_TOPICS = 60
+"""That are noted, with former ones: an audit has a number for each."""
 ROLLED_MS = 600_000
 """After a change of the guarantee: by then no worker has the former one."""
 
@@ -170,6 +173,8 @@ def record(
         exactly_once_from_ms=_exactly_once_from_ms(o, before),
         lists=_lists(o, before, t.layout),
         max_delay_seconds=o.wanted.max_delay_seconds,
+        ready_topics=_ready_topics(o, before),
+        outage_budget_seconds=o.wanted.outage_budget_seconds,
         workers=o.wanted.replicas if group == o.wanted.names.group else None,
     )
 
@@ -192,6 +197,20 @@ def _lists(o: Observation, before: LayoutRecord | None, layout: Layout) -> tuple
             DelayList(delay_seconds=before.layout.delay_seconds, retry_cap=before.highest_retry_cap, from_ms=from_ms),
         )
     return known if replace(known[-1], from_ms=now_ms) == present else (*known, present)[-MAX_LISTS:]
+
+
+def _ready_topics(o: Observation, before: LayoutRecord | None) -> tuple[AllowedTopic, ...]:
+    """Those that are not allowed any more are kept, as far as there is room."""
+    now_ms, known = int(o.now.timestamp() * 1000), before.ready_topics if before is not None else ()
+    ended = [
+        a._replace(until_ms=now_ms) if a.until_ms is None and a.topic not in o.wanted.targets else a for a in known
+    ]
+    there = {allowed.topic for allowed in ended if allowed.until_ms is None}
+    added = [AllowedTopic(topic, now_ms) for topic in o.wanted.targets if topic not in there]
+    surplus = max(0, len(ended) + len(added) - MAX_READY_TOPICS)
+    over = [allowed for allowed in ended if allowed.until_ms is not None]
+    forgotten = sorted(over, key=lambda allowed: allowed.until_ms or 0)[:surplus]
+    return tuple(allowed for allowed in (*ended, *added) if allowed not in forgotten)
 
 
 def _exactly_once_from_ms(o: Observation, before: LayoutRecord | None) -> int | None:
@@ -284,5 +303,7 @@ def _policy(previous: LayoutRecord) -> dict[str, Any]:
         "lists",
         "workers",
         "max_delay_seconds",
+        "ready_topics",
+        "outage_budget_seconds",
     )
     return {name: getattr(previous, name) for name in fields}

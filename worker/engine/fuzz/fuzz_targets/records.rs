@@ -8,7 +8,7 @@ use arbitrary::Arbitrary;
 use delayed_topics_engine::layout::Layout;
 use delayed_topics_engine::own::Own;
 use delayed_topics_engine::reading::Header;
-use delayed_topics_engine::record::{Policy, Record, Side};
+use delayed_topics_engine::record::{Policy, ReadyTopic, Record, Side};
 use delayed_topics_engine::release::LowerBoundMs;
 use delayed_topics_engine::routing::{decide, take_turn, too_large, Decision, Turn};
 use delayed_topics_engine::writing::{CopyHeaders, HeaderSink};
@@ -84,6 +84,11 @@ fuzz_target!(|any: Any<'_>| {
         retry_cap: any.retry_cap,
         max_delay_seconds: any.retry_cap,
         ready_partitions: any.ready_partitions,
+        targets: ["a", "b"]
+            .iter()
+            .map(|name| ReadyTopic { name: (*name).to_owned(), partitions: (any.retry_cap % 4).checked_sub(1) })
+            .collect(),
+        outage_budget_seconds: any.retry_cap,
     };
     let headers: Option<Vec<Header<'_>>> =
         any.headers.as_ref().map(|all| all.iter().map(|(name, value)| (name.bytes(), *value)).collect());
@@ -117,7 +122,7 @@ fuzz_target!(|any: Any<'_>| {
                     assert!(sink.foreign.next().is_none());
                 }
                 Turn::Hop(hop) => {
-                    assert!(due_at_ms > later.0);
+                    assert!(due_at_ms > later.0 || !policy.targets.is_empty());
                     copies.hop(each.iter().copied(), place, &hop, &mut copied());
                 }
                 Turn::Hold(_) => assert!(due_at_ms > later.0),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::clock::boot_ns;
 use super::happening::Happening;
 use super::partition::{Alone, Lone, Partition};
-use super::producers::Output;
+use super::producers::{Output, To};
 use super::slots::CopyOf;
 use super::state::Step;
 use super::stored::{Parts, Stored, StoredHeaders};
@@ -35,9 +35,30 @@ enum Outcome<'r> {
 impl Outcome<'_> {
     fn target(&self) -> Target {
         match self {
+            Outcome::Release(release) if release.to().target.is_some() => Target::Other,
             Outcome::Release(_) | Outcome::Hold(_) => Target::Ready,
             Outcome::Hop(_) => Target::Delays,
             Outcome::DeadLetter(_) => Target::DeadLetter,
+        }
+    }
+
+    /// Whether the record is due, and not released, since the topic that it asks for is missing.
+    fn waits_for_target(&self, now: LowerBoundMs) -> bool {
+        match self {
+            Outcome::Hop(hop) => hop.due_at_ms <= now.0,
+            Outcome::Hold(waiting) => waiting.due_at_ms <= now.0 && waiting.turn_at_ms > now.0,
+            Outcome::Release(_) | Outcome::DeadLetter(_) => false,
+        }
+    }
+}
+
+impl<'r> From<Turn<'r>> for Outcome<'r> {
+    fn from(turn: Turn<'r>) -> Self {
+        match turn {
+            Turn::Release(release) => Outcome::Release(release),
+            Turn::Hop(hop) => Outcome::Hop(hop),
+            Turn::Hold(waiting) => Outcome::Hold(waiting),
+            Turn::DeadLetter(dead) => Outcome::DeadLetter(dead),
         }
     }
 }
@@ -134,6 +155,7 @@ impl<P: Output> Sending<'_, P> {
                 headers: (waiting.is_some() || stored.headers.are_readable()).then(|| stored.headers.clone()),
             };
             let outcome = self.outcome(&record, waiting, &stored, alone);
+            self.tally.waited_for_target += u64::from(outcome.waits_for_target(self.now));
             if let Outcome::Hold(waiting) = outcome {
                 self.partition.held.wait(&taken, waiting);
                 continue;
@@ -158,7 +180,7 @@ impl<P: Output> Sending<'_, P> {
                     return Goes::Ended;
                 }
                 Err(error) => {
-                    let target = self.names.of(outcome.target()).to_owned();
+                    let target = self.topic_of(&outcome).to_owned();
                     self.happenings.push(Happening::Refused { origin: self.partition.offset(offset), target, error });
                     self.partition.step(Step::Stop);
                     return Goes::Refused;
@@ -183,25 +205,32 @@ impl<P: Output> Sending<'_, P> {
             return Outcome::DeadLetter(too_large(record, stored.value.map_or(0, <[u8]>::len)));
         }
         if let Some(waiting) = waiting {
-            return match take_turn(record, waiting, &self.served.policy, self.now) {
-                Turn::Release(release) => Outcome::Release(release),
-                Turn::Hop(hop) => Outcome::Hop(hop),
-                Turn::Hold(waiting) => Outcome::Hold(waiting),
-                Turn::DeadLetter(dead) => Outcome::DeadLetter(dead),
-            };
+            return take_turn(record, waiting, &self.served.policy, self.now).into();
         }
         match decide(record, &self.served.policy, self.now) {
             Decision::Wait(wait) => {
                 let waiting = wait.waiting;
                 // in a delays partition others may have waited for longer
                 let at_once = record.side == Side::Front && waiting.turn_at_ms <= self.now.0 && !self.served.paused;
-                match at_once.then(|| wait.release(self.now)) {
-                    Some(Ok(release)) => Outcome::Release(release),
-                    _ => Outcome::Hold(waiting),
+                if at_once {
+                    wait.take_turn(record, &self.served.policy, self.now).into()
+                } else {
+                    Outcome::Hold(waiting)
                 }
             }
             Decision::Hop(hop) => Outcome::Hop(hop),
             Decision::DeadLetter(dead) => Outcome::DeadLetter(dead),
+        }
+    }
+
+    /// The name of the topic that the copy goes to.
+    fn topic_of(&self, outcome: &Outcome<'_>) -> &str {
+        match outcome {
+            Outcome::Release(release) => {
+                let other = release.to().target.and_then(|target| self.served.policy.targets.get(target));
+                other.map_or(&self.names.ready, |topic| &topic.name)
+            }
+            _ => self.names.of(outcome.target()),
         }
     }
 
@@ -234,8 +263,12 @@ impl<P: Output> Sending<'_, P> {
             headers,
             number: CopyOf { slot: self.slot, offset: record.offset, target: outcome.target() }.number(),
         };
+        let to = match outcome.target() {
+            Target::Other => To::Other(self.topic_of(outcome)),
+            target => To::Own(self.partition.topic, target),
+        };
         let bytes = copy.bytes();
-        producer.produce(self.partition.topic, outcome.target(), copy).map(|()| bytes)
+        producer.produce(to, copy).map(|()| bytes)
     }
 
     /// Writes the copy's headers; the partition that it goes to.
@@ -252,7 +285,7 @@ impl<P: Output> Sending<'_, P> {
             match outcome {
                 Outcome::Release(release) => {
                     self.writer.release(from, place, release, headers);
-                    release.ready_partition()
+                    release.to().partition
                 }
                 Outcome::Hop(hop) => {
                     self.writer.hop(from, place, hop, headers);

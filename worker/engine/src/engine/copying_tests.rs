@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use super::copying::{Goes, Sending};
 use super::outcomes::refuse;
 use super::partition::Partition;
-use super::producers::Output;
+use super::producers::{Output, To};
 use super::slots::CopyOf;
 use super::state::{First, State, Step, Then};
 use super::stored::Parts;
@@ -64,9 +64,9 @@ impl Output for Producer {
         Headers::new()
     }
 
-    fn produce(&self, _: usize, target: Target, copy: Copy<'_, Headers>) -> Result<(), Error> {
+    fn produce(&self, to: To<'_>, copy: Copy<'_, Headers>) -> Result<(), Error> {
         let of = CopyOf::of(copy.number);
-        assert_eq!(of.target, target);
+        assert!(matches!(to, To::Own(0, target) if target == of.target));
         if self.room.get() == 0 {
             return Err(Error::local(code::QUEUE_FULL, "full"));
         }
@@ -109,8 +109,14 @@ struct Play {
 impl Play {
     fn new(seed: u64) -> Self {
         let layout = Layout::new(&DELAYS, &[], &[0, 0, 1, 2]).unwrap();
-        let policy =
-            Policy { layout, retry_cap: 3, max_delay_seconds: 0, ready_partitions: NonZeroU32::new(4).unwrap() };
+        let policy = Policy {
+            layout,
+            retry_cap: 3,
+            max_delay_seconds: 0,
+            ready_partitions: NonZeroU32::new(4).unwrap(),
+            targets: Vec::new(),
+            outage_budget_seconds: 60,
+        };
         let names = ["orders", "orders.delays", "orders.ready", "orders.dead"].map(str::to_owned);
         let [front, delays, ready, dead_letter] = names;
         let mut topic = Topic::new(Names { front, delays, ready, dead_letter });

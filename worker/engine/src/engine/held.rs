@@ -134,7 +134,7 @@ mod tests {
     const COUNT: i64 = 5000;
 
     fn waiting(turn_at_ms: i64) -> Waiting {
-        Waiting { due_at_ms: turn_at_ms, turn_at_ms, ready_partition: 0, misrouted: false }
+        Waiting { due_at_ms: turn_at_ms, turn_at_ms, misrouted: false }
     }
 
     /// Many records were held, all are looked at, and one of `every` stays.

@@ -1,10 +1,12 @@
 //! The clients that copies go through.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use super::happening::Happening;
-use super::topic::{Names, Target, TARGETS};
+use super::topic::{Names, Target, OWN_TARGETS};
 use crate::kafka::{Client, Copy, CopyHeaders, Error, Event, Kind, Load, TopicHandle};
 use crate::writing::HeaderSink;
 
@@ -12,30 +14,35 @@ use crate::writing::HeaderSink;
 pub struct Producer {
     /// By delayed topic and target; they go before the client.
     handles: Vec<TopicHandle>,
+    /// Of other ready topics, from the first copy on.
+    others: RefCell<HashMap<String, TopicHandle>>,
     /// The client.
     pub client: Arc<Client>,
 }
 
 impl Producer {
     fn new(client: Arc<Client>, names: &[Names]) -> Result<Self, String> {
-        let mut made = Producer { handles: Vec::new(), client };
+        let mut made = Producer { handles: Vec::new(), others: RefCell::default(), client };
         names.iter().try_for_each(|names| made.add_topic(names))?;
         Ok(made)
     }
 
     fn add_topic(&mut self, names: &Names) -> Result<(), String> {
-        for target in TARGETS {
+        for target in OWN_TARGETS {
             let handle = self.client.topic(names.of(target)).map_err(|e| e.to_string())?;
             self.handles.push(handle);
         }
         Ok(())
     }
+}
 
-    /// Where copies to one of a delayed topic's topics go.
-    #[must_use]
-    pub fn handle(&self, topic: usize, target: Target) -> &TopicHandle {
-        &self.handles[topic * TARGETS.len() + target as usize]
-    }
+/// Where a copy goes.
+#[derive(Clone, Copy, Debug)]
+pub enum To<'a> {
+    /// One of a delayed topic's own topics.
+    Own(usize, Target),
+    /// The ready topic of this name.
+    Other(&'a str),
 }
 
 /// Where copies go. Outcomes come by other ways.
@@ -46,11 +53,11 @@ pub trait Output {
     /// For a copy with so many, or a few more.
     fn headers(&self, count: usize) -> Self::Headers;
 
-    /// Queues a copy to one of a delayed topic's topics.
+    /// Queues a copy.
     ///
     /// # Errors
     /// `code::QUEUE_FULL`; or it can't be queued at all.
-    fn produce(&self, topic: usize, target: Target, copy: Copy<'_, Self::Headers>) -> Result<(), Error>;
+    fn produce(&self, to: To<'_>, copy: Copy<'_, Self::Headers>) -> Result<(), Error>;
 }
 
 impl Output for Producer {
@@ -60,8 +67,18 @@ impl Output for Producer {
         self.client.copy_headers(count)
     }
 
-    fn produce(&self, topic: usize, target: Target, copy: Copy<'_, CopyHeaders>) -> Result<(), Error> {
-        self.client.produce(self.handle(topic, target), copy)
+    fn produce(&self, to: To<'_>, copy: Copy<'_, CopyHeaders>) -> Result<(), Error> {
+        let name = match to {
+            To::Own(topic, target) => {
+                return self.client.produce(&self.handles[topic * OWN_TARGETS.len() + target as usize], copy)
+            }
+            To::Other(name) => name,
+        };
+        let mut others = self.others.borrow_mut();
+        if !others.contains_key(name) {
+            others.insert(name.to_owned(), self.client.topic(name)?);
+        }
+        self.client.produce(&others[name], copy)
     }
 }
 

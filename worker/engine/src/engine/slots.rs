@@ -57,7 +57,7 @@ impl CopyOf {
         CopyOf {
             slot: usize::try_from(slot_and_target >> TARGET_BITS).unwrap_or(usize::MAX),
             offset: i64::try_from(number % OFFSETS).unwrap_or(i64::MAX),
-            target: TARGETS[(slot_and_target & 3) as usize % TARGETS.len()],
+            target: TARGETS[(slot_and_target & 3) as usize],
         }
     }
 }
@@ -179,9 +179,12 @@ mod tests {
 
     #[test]
     fn the_number_of_a_copy_tells_what_it_is_of() {
-        for (slot, offset, target) in
-            [(0, 0, Target::Ready), (1, 1, Target::Delays), (65_535, (1 << 46) - 1, Target::DeadLetter)]
-        {
+        for (slot, offset, target) in [
+            (0, 0, Target::Ready),
+            (1, 1, Target::Delays),
+            (2, 2, Target::DeadLetter),
+            (65_535, (1 << 46) - 1, Target::Other),
+        ] {
             let copy = CopyOf { slot, offset, target };
             assert_eq!(CopyOf::of(copy.number()), copy);
         }

@@ -15,13 +15,12 @@ pub struct Parts<'a, H> {
     pub headers: H,
 }
 
-/// A block begins with its size (4 bytes); the append time while nothing is decided, then the due time (8); and, then, the ready
-/// partition, with `MISROUTED` (4). Sizes follow, each in as many bytes as it needs, those that may be null one higher: of the
-/// key, of the value, the number of headers, and of each header's name and value. Then come the headers' bytes, key and value.
+/// A block begins with its size (4 bytes); the append time while nothing is decided, then the due time (8); and, then, whether it
+/// was misrouted (1). Sizes follow, each in as many bytes as it needs, those that may be null one higher: of the key, of the value,
+/// the number of headers, and of each header's name and value. Then come the headers' bytes, key and value.
 const TIME: usize = 4;
-const READY_PARTITION: usize = 12;
-const SIZES: usize = 16;
-const MISROUTED: u32 = 1 << 31;
+const MISROUTED: usize = 12;
+const SIZES: usize = 13;
 const NO_TIME: i64 = i64::MIN;
 
 /// Of its block.
@@ -61,7 +60,7 @@ pub fn write<'a, H: Iterator<Item = Header<'a>> + Clone>(to: &mut Vec<u8>, size:
     };
     to.extend_from_slice(&(size as u32).to_ne_bytes());
     to.extend_from_slice(&parts.appended_at_ms.unwrap_or(NO_TIME).to_ne_bytes());
-    to.extend_from_slice(&[0; SIZES - READY_PARTITION]);
+    to.extend_from_slice(&[0; SIZES - MISROUTED]);
     varint(to, parts.key.map_or(0, |key| key.len() + 1));
     varint(to, parts.value.map_or(0, |value| value.len() + 1));
     varint(to, parts.headers.clone().count());
@@ -79,20 +78,17 @@ pub fn write<'a, H: Iterator<Item = Header<'a>> + Clone>(to: &mut Vec<u8>, size:
 
 /// Notes in a block what was decided of a record that waits, but for its turn.
 pub fn note(block: &mut [u8], waiting: Waiting) {
-    let misrouted = if waiting.misrouted { MISROUTED } else { 0 };
-    block[TIME..READY_PARTITION].copy_from_slice(&waiting.due_at_ms.to_ne_bytes());
-    block[READY_PARTITION..SIZES].copy_from_slice(&(waiting.ready_partition | misrouted).to_ne_bytes());
+    block[TIME..MISROUTED].copy_from_slice(&waiting.due_at_ms.to_ne_bytes());
+    block[MISROUTED] = u8::from(waiting.misrouted);
 }
 
 /// What was noted.
 #[must_use]
 pub fn noted(stored: Stored<'_>, turn_at_ms: i64) -> Waiting {
-    let number = u32::from_ne_bytes(array(&stored.0[READY_PARTITION..SIZES]));
     Waiting {
-        due_at_ms: i64::from_ne_bytes(array(&stored.0[TIME..READY_PARTITION])),
+        due_at_ms: i64::from_ne_bytes(array(&stored.0[TIME..MISROUTED])),
         turn_at_ms,
-        ready_partition: number & !MISROUTED,
-        misrouted: number & MISROUTED != 0,
+        misrouted: stored.0[MISROUTED] != 0,
     }
 }
 
@@ -134,7 +130,7 @@ impl<'a> Stored<'a> {
     #[must_use]
     pub fn parts(self) -> Parts<'a, StoredHeaders<'a>> {
         let block = &self.0[..self.size()];
-        let appended_at_ms = i64::from_ne_bytes(array(&block[TIME..READY_PARTITION]));
+        let appended_at_ms = i64::from_ne_bytes(array(&block[TIME..MISROUTED]));
         let mut sizes = Sizes(&block[SIZES..]);
         let (key_size, value_size, count) = (sizes.nullable(), sizes.nullable(), sizes.next());
         let mut contents = sizes.clone();
@@ -233,7 +229,7 @@ mod tests {
         let mut store = Store::default();
         let at = store.add(&Parts { appended_at_ms: None, key: None, value: Some(b"v"), headers: std::iter::empty() });
         for misrouted in [false, true] {
-            let waiting = Waiting { due_at_ms: 70, turn_at_ms: 60, ready_partition: 11, misrouted };
+            let waiting = Waiting { due_at_ms: 70, turn_at_ms: 60, misrouted };
             store.note(at, waiting);
             assert_eq!(store.waiting(at, 60), waiting);
             assert_eq!(store.get(at).parts().value, Some(&b"v"[..]));

@@ -14,10 +14,14 @@ pub enum Target {
     Delays,
     /// Where those end that can't be served.
     DeadLetter,
+    /// Where they are consumed that ask for another ready topic.
+    Other,
 }
 
 /// All of `Target`.
-pub const TARGETS: [Target; 3] = [Target::Ready, Target::Delays, Target::DeadLetter];
+pub const TARGETS: [Target; 4] = [Target::Ready, Target::Delays, Target::DeadLetter, Target::Other];
+/// Those that each delayed topic has.
+pub const OWN_TARGETS: [Target; 3] = [Target::Ready, Target::Delays, Target::DeadLetter];
 
 /// Names of a delayed topic's four topics.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,13 +37,14 @@ pub struct Names {
 }
 
 impl Names {
-    /// The name of one of them.
+    /// The name of one of them; of another ready topic what it is.
     #[must_use]
     pub fn of(&self, target: Target) -> &str {
         match target {
             Target::Ready => &self.ready,
             Target::Delays => &self.delays,
             Target::DeadLetter => &self.dead_letter,
+            Target::Other => "a topic that dt-target names",
         }
     }
 }
@@ -89,6 +94,8 @@ pub struct Tally {
     pub hopped: u64,
     /// Records that a client hashed into the delays topic.
     pub misrouted: u64,
+    /// How often a record that was due waited on for the topic that it asks for.
+    pub waited_for_target: u64,
     /// Copies to the dead-letter topic, by reason.
     pub dead_lettered: Vec<(&'static str, u64)>,
     /// Of releases: from the due time to the sending.

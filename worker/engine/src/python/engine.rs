@@ -141,6 +141,7 @@ impl Engine {
             released: tally.released,
             hopped: tally.hopped,
             misrouted: tally.misrouted,
+            waited_for_target: tally.waited_for_target,
             dead_lettered: tally.dead_lettered.iter().copied().collect(),
             lateness: PyHistogram::from(&tally.lateness),
         })
@@ -232,7 +233,7 @@ pub struct PySeen {
     end: i64,
     waiting: usize,
     due: usize,
-    unacknowledged: (bool, bool, bool),
+    unacknowledged: (bool, bool, bool, bool),
     stuck_seconds: f64,
     delayed: u64,
     caught_up: bool,
@@ -240,7 +241,7 @@ pub struct PySeen {
 
 impl From<Seen> for PySeen {
     fn from(seen: Seen) -> Self {
-        let [ready, delays, dead_letter] = seen.unacknowledged;
+        let [ready, delays, dead_letter, other] = seen.unacknowledged;
         PySeen {
             topic: seen.topic,
             partition: seen.partition,
@@ -252,7 +253,7 @@ impl From<Seen> for PySeen {
             end: seen.end,
             waiting: seen.waiting,
             due: seen.due,
-            unacknowledged: (ready, delays, dead_letter),
+            unacknowledged: (ready, delays, dead_letter, other),
             #[allow(clippy::cast_precision_loss)]
             stuck_seconds: seen.stuck_ns as f64 / 1e9,
             delayed: seen.delayed,
@@ -282,6 +283,7 @@ pub struct PyTally {
     released: u64,
     hopped: u64,
     misrouted: u64,
+    waited_for_target: u64,
     dead_lettered: HashMap<&'static str, u64>,
     lateness: PyHistogram,
 }

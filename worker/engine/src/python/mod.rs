@@ -15,7 +15,7 @@ mod delayed_topics_engine {
     #[pymodule_export]
     use super::pending::Pending;
     #[pymodule_export]
-    use super::routing::{decide, release, take_turn, too_large, Copy, Policy, Record, Wait};
+    use super::routing::{decide, take_turn, too_large, Copy, Policy, Record, Wait};
     #[pymodule_export]
     use super::window::{committed_topic_id, decode_metadata, encode_metadata, Window};
 

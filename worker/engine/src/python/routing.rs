@@ -10,7 +10,7 @@ use super::value_error;
 use crate::layout::Layout;
 use crate::place::Place;
 use crate::reading::Headers;
-use crate::record::{self, Side};
+use crate::record::{self, ReadyTopic, Side};
 use crate::release::{LowerBoundMs, Release};
 use crate::routing::{self, DeadLetter, Decision, Hop, Turn, Waiting};
 use crate::writing::CopyHeaders;
@@ -23,7 +23,11 @@ pub struct Policy(record::Policy);
 #[pymethods]
 impl Policy {
     #[new]
-    #[pyo3(signature = (*, delay_seconds, ladder_seconds, partition_delays, retry_cap, ready_partitions, max_delay_seconds))]
+    #[pyo3(signature = (
+        *, delay_seconds, ladder_seconds, partition_delays, retry_cap, ready_partitions, max_delay_seconds, targets,
+        outage_budget_seconds
+    ))]
+    #[allow(clippy::too_many_arguments)] // by name, all of them
     #[allow(clippy::needless_pass_by_value)] // that is how Python's lists come
     fn new(
         delay_seconds: Vec<u32>,
@@ -32,9 +36,20 @@ impl Policy {
         retry_cap: u32,
         ready_partitions: NonZeroU32,
         max_delay_seconds: u32,
+        targets: Vec<(String, Option<u32>)>,
+        outage_budget_seconds: u32,
     ) -> PyResult<Self> {
         let layout = Layout::new(&delay_seconds, &ladder_seconds, &partition_delays).map_err(value_error)?;
-        Ok(Policy(record::Policy { layout, retry_cap, max_delay_seconds, ready_partitions }))
+        let topic = |(name, partitions)| ReadyTopic { name, partitions };
+        let targets = targets.into_iter().map(topic).collect();
+        Ok(Policy(record::Policy {
+            layout,
+            retry_cap,
+            max_delay_seconds,
+            ready_partitions,
+            targets,
+            outage_budget_seconds,
+        }))
     }
 }
 
@@ -93,25 +108,24 @@ pub struct Wait {
     root: Vec<u8>,
     due_at_ms: i64,
     turn_at_ms: i64,
-    ready_partition: u32,
     misrouted: bool,
 }
 
 impl Wait {
     fn of(root: Vec<u8>, waiting: Waiting) -> Self {
-        let Waiting { due_at_ms, turn_at_ms, ready_partition, misrouted } = waiting;
-        Wait { root, due_at_ms, turn_at_ms, ready_partition, misrouted }
+        let Waiting { due_at_ms, turn_at_ms, misrouted } = waiting;
+        Wait { root, due_at_ms, turn_at_ms, misrouted }
     }
 
     fn waiting(&self) -> Waiting {
-        let Wait { due_at_ms, turn_at_ms, ready_partition, misrouted, .. } = *self;
-        Waiting { due_at_ms, turn_at_ms, ready_partition, misrouted }
+        let Wait { due_at_ms, turn_at_ms, misrouted, .. } = *self;
+        Waiting { due_at_ms, turn_at_ms, misrouted }
     }
 }
 
 #[pyclass(frozen, get_all, module = "delayed_topics_engine")]
 pub struct Copy {
-    target: &'static str,
+    target: String,
     partition: u32,
     root: Vec<u8>,
     due_at_ms: Option<i64>,
@@ -140,19 +154,11 @@ pub fn decide(py: Python<'_>, record: &Record, policy: &Policy, now_ms: i64) -> 
 pub fn take_turn(py: Python<'_>, record: &Record, wait: &Wait, policy: &Policy, now_ms: i64) -> PyResult<WaitOrCopy> {
     let borrowed = record.borrowed();
     Ok(match routing::take_turn(&borrowed, wait.waiting(), &policy.0, LowerBoundMs(now_ms)) {
-        Turn::Release(release) => WaitOrCopy::Copy(release_copy(py, &borrowed, &release)?),
+        Turn::Release(release) => WaitOrCopy::Copy(release_copy(py, &borrowed, &release, &policy.0)?),
         Turn::Hop(hop) => WaitOrCopy::Copy(hop_copy(py, &borrowed, &hop)?),
         Turn::Hold(waiting) => WaitOrCopy::Wait(Wait::of(wait.root.clone(), waiting)),
         Turn::DeadLetter(dead) => WaitOrCopy::Copy(dead_letter_copy(py, &borrowed, &dead, true)?),
     })
-}
-
-#[pyfunction]
-pub fn release(py: Python<'_>, record: &Record, wait: &Wait, now_ms: i64) -> PyResult<Copy> {
-    let borrowed = record.borrowed();
-    let (own, root) = borrowed.read().map_err(|cause| pyo3::exceptions::PyValueError::new_err(cause.to_string()))?;
-    let prepared = Release::prepare(own, root, wait.due_at_ms, wait.ready_partition, LowerBoundMs(now_ms));
-    release_copy(py, &borrowed, &prepared.map_err(value_error)?)
 }
 
 #[pyfunction]
@@ -167,12 +173,14 @@ fn release_copy<'a>(
     py: Python<'_>,
     record: &record::Record<'a, impl Headers<'a>>,
     release: &Release<'a>,
+    policy: &record::Policy,
 ) -> PyResult<Copy> {
+    let other = release.to().target.and_then(|target| policy.targets.get(target));
     let mut headers = List::default();
     CopyHeaders::default().release(record.headers.clone().into_iter().flatten(), record.place(), release, &mut headers);
     Ok(Copy {
-        target: "ready",
-        partition: release.ready_partition(),
+        target: other.map_or("ready", |topic| &topic.name).to_owned(),
+        partition: release.to().partition,
         root: written(release.root()),
         due_at_ms: Some(release.due_at_ms()),
         reason: None,
@@ -184,7 +192,7 @@ fn hop_copy<'a>(py: Python<'_>, record: &record::Record<'a, impl Headers<'a>>, h
     let mut headers = List::default();
     CopyHeaders::default().hop(record.headers.clone().into_iter().flatten(), record.place(), hop, &mut headers);
     Ok(Copy {
-        target: "delays",
+        target: "delays".to_owned(),
         partition: hop.partition,
         root: written(hop.root),
         due_at_ms: Some(hop.due_at_ms),
@@ -203,7 +211,7 @@ fn dead_letter_copy<'a>(
     let kept = record.headers.clone().filter(|_| foreign_headers).into_iter().flatten();
     CopyHeaders::default().dead_letter(kept, record.place(), dead, &mut headers);
     Ok(Copy {
-        target: "dead-letter",
+        target: "dead-letter".to_owned(),
         partition: dead.root.partition,
         root: written(dead.root),
         due_at_ms: None,

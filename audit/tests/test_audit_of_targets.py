@@ -1,0 +1,96 @@
+"""Records that ask for another ready topic: they are accounted for there, and nothing else that is there is."""
+
+from dataclasses import replace
+
+import pytest
+from delayed_topics_audit.checks import offenders
+from delayed_topics_audit_testing.rows import AT_MS, BOUNDS, Place, Row, Window, fates, flaws
+from delayed_topics_core.headers import Header, Root, origin
+from delayed_topics_core_testing import copies
+from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+OWN = replace(BOUNDS, front_id="id", delays_id="id", target_partitions={4: 3, 5: 2})
+INVOICES, SHIPMENTS = "invoices", "shipments"
+
+
+def asks(target: str) -> list[Header]:
+    return [("dt-target", target.encode())]
+
+
+def released(place: Place, target: str | None, *, topic_id: str = "id") -> list[Header]:
+    headers = asks(target) if target is not None else []
+    return copies.release(
+        headers, root=Root(*place, topic_id), origin=origin(*place), due_at_ms=AT_MS, released_at_ms=AT_MS
+    )
+
+
+def window(spark: SparkSession, front: list[str | None], **topics: list[Row]) -> Window:
+    """Front records of partition 1 that ask for these."""
+    rows: list[Row] = [(1, at, 0, asks(target) if target is not None else []) for at, target in enumerate(front)]
+    bounds = replace(OWN, front_committed=(0, len(front)), delays_committed=(0, 0, 0))
+    others = {name: topics.get(name, []) for name in (INVOICES, SHIPMENTS)}
+    return Window(spark=spark, front=rows, ready=topics.get("ready", ()), others=others, bounds=bounds)
+
+
+def test_a_record_that_came_out_where_it_asked_to_is_released(spark: SparkSession) -> None:
+    found = window(
+        spark,
+        ["invoices", "shipments:0", None],
+        invoices=[(1, 7, 1, released(("f", 1, 0), "invoices"))],
+        shipments=[(0, 3, 1, released(("f", 1, 1), "shipments:0"))],
+        ready=[(1, 0, 1, released(("f", 1, 2), None))],
+    )
+    assert fates(found) == {f"f:1:{at}": "released" for at in range(3)}
+    assert flaws(found) == {}
+
+
+def test_one_that_came_out_nowhere_is_lost(spark: SparkSession) -> None:
+    assert flaws(window(spark, ["invoices"])) == {"lost": ["f:1:0"]}
+
+
+def test_whatever_else_is_in_such_a_topic_is_passed_over(spark: SparkSession) -> None:
+    """Of applications, and of other delayed topics."""
+    found = window(
+        spark,
+        ["invoices"],
+        invoices=[
+            (1, 0, 0, []),
+            (1, 1, 1, released(("f", 1, 0), "invoices")),
+            (1, 2, 1, released(("f", 1, 0), "invoices", topic_id="of another")),
+            (2, 0, 1, [("dt-root", b"junk"), ("dt-target", b"invoices")]),
+        ],
+    )
+    assert (fates(found), flaws(found)) == ({"f:1:0": "released"}, {})
+
+
+@pytest.mark.parametrize(
+    ("asked", "topic", "partition"),
+    [
+        ("invoices", "ready", 1),
+        (None, "invoices", 1),
+        ("shipments", "invoices", 1),
+        ("invoices:2", "invoices", 1),
+        ("invoices", "invoices", 2),
+    ],
+)
+def test_one_that_came_out_elsewhere_than_it_asked_to_is_told(
+    spark: SparkSession, asked: str | None, topic: str, partition: int
+) -> None:
+    rows: list[Row] = [(partition, 0, 1, released(("f", 1, 0), asked))]
+    found = window(spark, [asked], **{topic: rows})
+    assert flaws(found) == {"wrong_partition": ["f:1:0"]}
+
+
+def test_one_that_came_out_twice_is_told_with_the_topics_name(spark: SparkSession) -> None:
+    twice: list[Row] = [(1, at, 1, released(("f", 1, 0), "invoices")) for at in (5, 6)]
+    found = window(spark, ["invoices"], invoices=twice)
+    assert flaws(found) == {"doubled": ["f:1:0"]}
+    (named,) = offenders(found.places, "doubled", (INVOICES, SHIPMENTS)).collect()
+    assert named.record == "f:1:0 invoices:1:5 invoices:1:6"
+
+
+def test_a_copy_without_what_it_was_asked_for_is_changed(spark: SparkSession) -> None:
+    found = window(spark, ["invoices:1"], invoices=[(1, 0, 1, released(("f", 1, 0), "invoices"))])
+    assert flaws(found) == {"changed": ["f:1:0"]}

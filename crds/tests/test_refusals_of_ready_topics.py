@@ -1,0 +1,43 @@
+"""What a real API server refuses as another ready topic, and in which words."""
+
+import re
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import yaml
+from delayed_topics_crds import API_VERSION
+from delayed_topics_devcluster.api_server import ApiServer
+from delayed_topics_devcluster.errors import CommandFailedError
+
+pytestmark = pytest.mark.api
+
+REFUSED = {
+    "51 topics": ([f"t{n}" for n in range(51)], "must list at most 50 topics"),
+    "a delayed topic's own": (["billing.delays"], "must not end with '.delays', '.ready' or '.dead'"),
+    "one of the system's": (["delayedtopics.registry"], "must not start with '__', 'delayedtopics.'"),
+    "one with a partition": (["billing:3"], "must be a Kafka topic name"),
+    "a name that Kafka would refuse": (["a" * 250], "must have at most 249 characters"),
+}
+
+
+def try_out(api_server: ApiServer, topics: list[str]) -> None:
+    document: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": "DelayedTopic",
+        "metadata": {"name": f"test-{uuid4().hex[:8]}", "namespace": "default"},
+        "spec": {"delaySeconds": [0], "ready": {"allowedTopics": topics}},
+    }
+    api_server.kubectl("apply", "--server-side", "--dry-run=server", "--filename=-", text_in=yaml.safe_dump(document))
+
+
+def test_fifty_topics_of_any_length_that_kafka_takes_are_accepted(api_server: ApiServer) -> None:
+    try_out(api_server, ["a" * 249, *(f"t{n}" for n in range(49))])
+
+
+@pytest.mark.parametrize(("topics", "says"), REFUSED.values(), ids=REFUSED)
+def test_what_can_be_no_ready_topic_is_refused_in_our_words(
+    api_server: ApiServer, topics: list[str], says: str
+) -> None:
+    with pytest.raises(CommandFailedError, match=re.escape(says)):
+        try_out(api_server, topics)
