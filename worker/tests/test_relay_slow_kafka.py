@@ -5,6 +5,7 @@ import base64
 import os
 import random
 import re
+import signal
 import struct
 import time
 from collections.abc import Iterator
@@ -28,10 +29,16 @@ pytestmark = pytest.mark.broker
 EXACTLY: Any = {"guarantee": "ExactlyOnce"}
 
 
-@pytest.fixture
-def wire() -> Iterator[SlowWire]:
+@pytest.fixture(scope="module")
+def slow_kafka() -> Iterator[SlowWire]:
     with slow_broker() as made:
         yield made
+
+
+@pytest.fixture
+def wire(slow_kafka: SlowWire) -> Iterator[SlowWire]:
+    yield slow_kafka
+    slow_kafka.reset()
 
 
 @pytest.fixture
@@ -274,6 +281,26 @@ def test_a_worker_whose_copies_take_long_to_arrive_repeats_none(
     world.start(orders, member="orders-1")
 
     assert doubled(all_ready(orders, numbers)) == 0
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_worker_that_is_stopped_while_it_gives_partitions_up_repeats_none(
+    world: World, wire: SlowWire, protocol: str
+) -> None:
+    """It hears of the rebalance within 2 s, and waits for its copies, for 4 s."""
+    orders = world.declare((0,), front_partitions=4, partitions=1)
+    worker = world.start(orders, member="orders-0", protocol=protocol)
+    with steady_load(orders, per_second=100, levels=1) as sent:
+        world.start(orders, member="orders-1", protocol=protocol, ready=False)
+        wait_until(lambda: "orders-1" in members_now(orders), what="a rebalance", evidence=worker.evidence)
+        wire.hold_back_requests(Api.PRODUCE, 60, client_id="orders-0")
+        time.sleep(2.2)
+        worker.signal(signal.SIGTERM)
+        time.sleep(0.8)
+        wire.hold_back_requests(Api.PRODUCE, 0, client_id="orders-0")
+        assert worker.wait() == 0
+
+    assert doubled(all_ready(orders, sent)) == 0
 
 
 def grow(orders: Declared, front_partitions: int) -> None:

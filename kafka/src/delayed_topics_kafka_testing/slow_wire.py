@@ -97,6 +97,10 @@ class SlowWire(Closing):
         self.change_requests(Api.PRODUCE, change)
         return refused
 
+    def reset(self) -> None:
+        """Everything passes as it comes again, and what was held back comes at once."""
+        self._loop.call_soon_threadsafe(self._reset)
+
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
@@ -109,6 +113,11 @@ class SlowWire(Closing):
             self._request_seconds[request] = seconds
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def _reset(self) -> None:
+        for asked in (self._request_seconds, self._bytes_per_second, self._breaks, self._changes):
+            asked.clear()
+        self._hold_back(None, 0)
 
     async def _serve(self) -> None:
         carrying: set[asyncio.Task[None]] = set()

@@ -55,7 +55,7 @@ use clock::Clock;
 use commits::Commits;
 use memory::Memory;
 use producers::Producers;
-use rebalance::{Revoking, Subscribing};
+use rebalance::{Leaving, Revoking, Subscribing};
 use slots::Slots;
 use state::Step;
 use transactions::Transactions;
@@ -107,8 +107,7 @@ pub struct Engine {
     /// The topics that are read.
     subscribed: Vec<String>,
     subscribing: Option<Subscribing>,
-    /// The consumer is to be closed when it has left the group.
-    unsubscribing: bool,
+    leaving: Option<Leaving>,
     polled_at_ns: i64,
     /// Given to partitions so far.
     identities: u64,
@@ -150,7 +149,7 @@ impl Engine {
             revoking: None,
             subscribed: Vec::new(),
             subscribing: None,
-            unsubscribing: false,
+            leaving: None,
             polled_at_ns: i64::MIN / 2,
             identities: 0,
             happenings: Vec::new(),
@@ -203,7 +202,7 @@ impl Engine {
         self.settle();
         self.revoke();
         self.subscribe_settled();
-        self.close_unsubscribed();
+        self.leave_settled();
         self.clock.turn(self.is_near(), self.wake.as_fd());
         busy |= self.send_due();
         self.commit();

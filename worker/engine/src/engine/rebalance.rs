@@ -29,6 +29,14 @@ pub struct Subscribing {
     known: Arc<AtomicBool>,
 }
 
+/// How far a group is left.
+pub enum Leaving {
+    /// What was sent is settled first.
+    Settling { settling: Revoking, for_good: bool },
+    /// Kafka is told, and then the client is closed.
+    Unsubscribing,
+}
+
 /// Where a partition begins.
 #[derive(Clone, Debug)]
 pub struct Beginning {
@@ -150,10 +158,15 @@ impl Engine {
             return;
         }
         self.give_up_revoked();
-        for place in partitions {
+        self.revoking = Some(self.begin_revoking(partitions.to_vec()));
+    }
+
+    /// Nothing more is sent of these partitions, and what was sent is committed.
+    fn begin_revoking(&mut self, partitions: Vec<Offset>) -> Revoking {
+        for place in &partitions {
             self.step(&place.topic, place.partition, Step::Revoke);
         }
-        self.revoking = Some(Revoking { deadline_ns: boot_ns() + REVOKE_NS, partitions: partitions.to_vec() });
+        Revoking { deadline_ns: boot_ns() + REVOKE_NS, partitions }
     }
 
     /// Gives partitions up that were revoked, once they are settled and committed, or it takes too long.
@@ -175,11 +188,8 @@ impl Engine {
         let known = self.look_at(Arc::clone(consumer), grown);
         let is_eager = consumer.is_eager();
         let all = self.slots.iter().filter(|_| is_eager);
-        let partitions: Vec<Offset> = all.map(|(_, partition)| partition.offset(0)).collect();
-        for place in &partitions {
-            self.step(&place.topic, place.partition, Step::Revoke);
-        }
-        let settling = Revoking { deadline_ns: boot_ns() + REVOKE_NS, partitions };
+        let partitions = all.map(|(_, partition)| partition.offset(0)).collect();
+        let settling = self.begin_revoking(partitions);
         self.subscribing = Some(Subscribing { topics: topics.to_vec(), settling, known });
     }
 
@@ -296,29 +306,45 @@ impl Engine {
         }
         self.revoking = None;
         self.subscribing = None;
-        self.unsubscribing = false;
+        self.leaving = None;
         self.commits.forget_client();
         self.consumer = None;
     }
 
     /// Begins to leave the group in peace; `is_left` says when it is done, by turns. A static member keeps its partitions until its
     /// session ends, unless it leaves `for_good`.
+    ///
+    /// A client that is closed while partitions are to be given up doesn't wait for that (2.16, `rd_kafka_cgrp_unsubscribe`), and
+    /// that they are to be may not have been told yet. So all is settled before.
     pub fn leave(&mut self, for_good: bool) {
         self.subscribing = None;
-        let Some(consumer) = &self.consumer else { return };
-        // A client that closes tells Kafka nothing of a static member; one that unsubscribes does.
-        self.unsubscribing = for_good && consumer.subscribe(&[]).is_ok();
-        if !self.unsubscribing {
-            consumer.close();
-        }
+        let partitions = self.slots.iter().map(|(_, partition)| partition.offset(0)).collect();
+        let settling = self.begin_revoking(partitions);
+        self.leaving = Some(Leaving::Settling { settling, for_good });
     }
 
-    /// Closes the client that has unsubscribed, once it has told Kafka.
-    pub(super) fn close_unsubscribed(&mut self) {
-        let Some(consumer) = self.consumer.as_ref().filter(|_| self.unsubscribing) else { return };
-        if !consumer.membership().is_member() {
-            self.unsubscribing = false;
-            consumer.close();
+    /// Leaves the group once all is settled, or it takes too long.
+    pub(super) fn leave_settled(&mut self) {
+        let Some(consumer) = &self.consumer else { return };
+        match &self.leaving {
+            None => {}
+            Some(Leaving::Settling { settling, for_good }) => {
+                let may_leave = boot_ns() >= settling.deadline_ns || self.are_settled(&settling.partitions);
+                if self.revoking.is_some() || !may_leave {
+                    return;
+                }
+                // A client that closes tells Kafka nothing of a static member; one that unsubscribes does.
+                let tells = *for_good && consumer.subscribe(&[]).is_ok();
+                if !tells {
+                    consumer.close();
+                }
+                self.leaving = tells.then_some(Leaving::Unsubscribing);
+            }
+            Some(Leaving::Unsubscribing) if consumer.membership().is_member() => {}
+            Some(Leaving::Unsubscribing) => {
+                consumer.close();
+                self.leaving = None;
+            }
         }
     }
 
