@@ -1,12 +1,17 @@
 """The table in docs/reliability.md has what was played last, and nothing else."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
+from delayed_topics_faults.campaign import keep
 from delayed_topics_faults.cli import main
+from delayed_topics_faults.copies import Copy
+from delayed_topics_faults.judge import Seen, Verdict
 from delayed_topics_faults.results import BEGIN, DOCUMENT, END, RESULTS, note, table
+from delayed_topics_faults.row import Play
 from delayed_topics_faults.rows import ROWS
 
 PLAYED: dict[str, Any] = {
@@ -55,3 +60,14 @@ def test_a_guarantee_that_a_row_cannot_have_is_refused() -> None:
     refused = CliRunner().invoke(main, ["--row", "B9", "--guarantee", "ExactlyOnce"])
     assert refused.exit_code == 2
     assert "row B9 is played with AtLeastOnce, not with ExactlyOnce" in refused.stderr
+
+
+def test_what_a_broken_promise_leaves_is_kept_with_figures_of_any_kind(tmp_path: Path) -> None:
+    copy = Copy(1, 7, 5, True, "k", "v", "f", {"dt-root": "f:0:1:id"})
+    verdict = Verdict(late_by_ms=Counter({40: 2}), broken={"D": ["1 copy came twice"]})
+    play = Play(injected="g +1", told={("orders", 0): "orders-0"})
+    keep(tmp_path, "orders", play, Seen([], [], [copy], []), verdict)
+
+    assert (tmp_path / "ready.tsv").read_text() == "1\t7\t5\tTrue\tk\tv\tf\tdt-root=f:0:1:id\n"
+    told = (tmp_path / "verdict.txt").read_text()
+    assert all(word in told for word in ("g +1", "('orders', 0)", "1 copy came twice", "{40: 2}"))

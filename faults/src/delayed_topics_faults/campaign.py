@@ -1,6 +1,5 @@
 """Many trials of one row: play, wait, read, judge; what a broken promise leaves behind is kept."""
 
-import dataclasses
 import json
 import shutil
 import tempfile
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from pprint import pformat
 from random import Random
 from typing import Any, Final
 
@@ -123,7 +123,7 @@ def campaign(
             broken = verdict.broken
             say(_progress(played, trials, play, verdict, time.monotonic() - began))
             if broken:
-                _keep(directory, stage, play, seen, verdict)
+                keep(directory, stage.orders.names.front, play, seen, verdict)
         verified = None
         if jars and played and not broken:
             verified, message = _audit(stage, jars)
@@ -181,12 +181,12 @@ def _progress(number: int, trials: int, play: Play, verdict: Verdict, seconds: f
     return f"  {number}/{trials} in {seconds:.1f} s: {play.injected}: {said}: {end}"
 
 
-def _keep(directory: Path, stage: Stage, play: Play, seen: Seen, verdict: Verdict) -> None:
-    """Next to the workers' logs: all records of the failed trial, what was done, and the verdict."""
+def keep(directory: Path, topic: str, play: Play, seen: Seen, verdict: Verdict) -> None:
+    """Next to the workers' logs: all records of the failed trial, what was done, and the verdict, for a person to read."""
     for name, copies in seen._asdict().items():
         with (directory / f"{name}.tsv").open("w") as file:
             for copy in copies:
                 own = "\t".join(f"{header}={text}" for header, text in copy.own.items())
                 file.write("\t".join(map(str, [*copy[:-1], own])) + "\n")
-    told = {"play": dataclasses.asdict(play), "verdict": dataclasses.asdict(verdict), "topic": stage.orders.names.front}
-    (directory / "verdict.json").write_text(json.dumps(told, indent=2, default=str) + "\n")
+    told = {"play": vars(play), "verdict": vars(verdict), "topic": topic}
+    (directory / "verdict.txt").write_text(pformat(told, width=120) + "\n")
