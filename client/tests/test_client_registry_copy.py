@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from confluent_kafka.admin import AdminClient
 from delayed_topics.cli import main
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import REGISTRY_TOPIC
@@ -18,7 +19,7 @@ from delayed_topics_core.registry import (
     RegistryState,
     TopicsRecord,
 )
-from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
@@ -31,10 +32,24 @@ NAMES = ("orders", "orders.delays", "orders.ready", "orders.dead")
 SHOP, ATTIC = Owner("cluster-1", "shop", "orders"), Owner("cluster-1", "attic", "orders")
 
 
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[tuple[Broker, Broker]]:
+    with Broker(settings=PATIENT) as one, Broker(settings=PATIENT) as other:
+        yield one, other
+
+
 @pytest.fixture
-def kafka() -> Iterator[Broker]:
-    with Broker() as made:
-        yield made
+def kafkas(brokers: tuple[Broker, Broker]) -> Iterator[tuple[Broker, Broker]]:
+    """Nothing of the test before is in them."""
+    yield brokers
+    for broker in brokers:
+        everything = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=60).topics
+        admin(broker).delete_topics([name for name in everything if not name.startswith("__")])
+
+
+@pytest.fixture
+def kafka(kafkas: tuple[Broker, Broker]) -> Broker:
+    return kafkas[0]
 
 
 def run(broker: Broker, *arguments: str) -> Result:
@@ -114,27 +129,25 @@ def test_a_registry_that_is_in_use_is_never_written_over(kafka: Broker, tmp_path
 
 
 def test_where_the_topics_were_mirrored_to_they_are_the_ones_and_nothing_begins_by_guess(
-    kafka: Broker, tmp_path: Path
+    kafkas: tuple[Broker, Broker], tmp_path: Path
 ) -> None:
+    kafka, mirror = kafkas
     served(kafka)
     file = tmp_path / "registry.json"
     file.write_text(run(kafka, "export").stdout)
-    with Broker() as mirror:
-        topics_made(mirror)
-        done = run(mirror, "import", str(file))
-        assert (
-            "orders: its topics have other ids here, see that group delayedtopics.orders has its offsets" in done.stderr
-        )
-        state = read(mirror)
-        record = state.topics["orders"]
-        assert record.ids == ids(mirror) != ids(kafka)
-        assert record.start_offsets == {"orders": (0, 0), "orders.delays": (0, 0)}
-        assert record.begun == {"orders": 2, "orders.delays": 2}, "a partition without a committed offset is an alarm"
-        assert state.audited == {}, "what was accounted for is not here"
-        holder = state.holder("orders")
-        assert holder is not None
-        assert holder.owner == SHOP
-        assert state.layouts["orders"].owner == SHOP
+    topics_made(mirror)
+    done = run(mirror, "import", str(file))
+    assert "orders: its topics have other ids here, see that group delayedtopics.orders has its offsets" in done.stderr
+    state = read(mirror)
+    record = state.topics["orders"]
+    assert record.ids == ids(mirror) != ids(kafka)
+    assert record.start_offsets == {"orders": (0, 0), "orders.delays": (0, 0)}
+    assert record.begun == {"orders": 2, "orders.delays": 2}, "a partition without a committed offset is an alarm"
+    assert state.audited == {}, "what was accounted for is not here"
+    holder = state.holder("orders")
+    assert holder is not None
+    assert holder.owner == SHOP
+    assert state.layouts["orders"].owner == SHOP
 
 
 def test_a_topic_that_is_missing_stays_noted_so_that_the_operator_says_so(kafka: Broker, tmp_path: Path) -> None:

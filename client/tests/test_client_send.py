@@ -105,10 +105,10 @@ def test_a_target_is_one_that_the_delayed_topic_allows(served: Served) -> None:
     with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
         orders.send(b"x", target="invoices")
         orders.send(b"x", target="shipments:2")
-        for wrong in ("elsewhere", "", "orders.ready:1"):
+        for wrong in ("elsewhere", "orders.ready:1"):
             with pytest.raises(ValueError, match="target must be one of invoices, shipments of the DelayedTopic"):
                 orders.send(b"x", target=wrong)
-        for wrong in ("invoices:", "invoices:x", "invoices:-1", "invoices:2147483648"):
+        for wrong in ("", "invoices:", "invoices:x", "invoices:-1", "invoices:2147483648"):
             with pytest.raises(ValueError, match="target must be a topic, or topic:partition, it is"):
                 orders.send(b"x", target=wrong)
     sent = served.read(served.names.front)

@@ -8,17 +8,21 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Producer
+from confluent_kafka.admin import AclOperation, ResourceType
 from delayed_topics.cli import main
 from delayed_topics.moments import parse_moment
 from delayed_topics.way import RecordPlace
-from delayed_topics_client_testing import Served
+from delayed_topics_client_testing import Served, serve
 from delayed_topics_core.headers import Header, Root
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_core_testing import copies
+from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset
+from delayed_topics_kafka_testing.rights import AUTHORIZER, rule
 
 FAR_MS = 4_000_000_000_000
 NAMES = TopicNames.of("orders")
@@ -161,6 +165,22 @@ def test_a_record_that_came_out_in_another_ready_topic_is_found_there(served: Se
         (found,) = attempts(served, f"1@{offset}")
         assert found["state"] == "Released"
         assert way(found)[1] == f"released invoices {offset + 1}@0"
+
+
+@pytest.mark.broker
+def test_ready_topics_that_the_user_may_not_see_matter_only_to_records_that_ask_for_them() -> None:
+    with Broker(settings={**AUTHORIZER, **PATIENT}) as broker:
+        served = serve(Connection(bootstrap_servers=broker.bootstrap), "orders")
+        served.make("invoices", 1)
+        served.write_layout(replace(served.layout, ready_topics=(AllowedTopic("invoices", 0),)))
+        rule(served.connection, ResourceType.TOPIC, "invoices", [AclOperation.DESCRIBE, AclOperation.READ])
+        asks: list[list[Header]] = [[], [("dt-target", b"invoices")]]
+        for headers in asks:
+            served.produce("orders", b"v", headers=headers)
+        commit(served, "orders", 2)
+        assert attempts(served, "0@0")[0]["state"] == "Missing"
+        refused = why(served, "0@1")
+        assert (refused.exit_code, "topic invoices" in refused.output) == (1, True), refused.output
 
 
 @pytest.mark.broker

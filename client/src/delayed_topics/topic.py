@@ -18,10 +18,10 @@ from delayed_topics_core.headers import (
     ID,
     MAX_ID_BYTES,
     MAX_NUMBER,
-    MAX_PARTITION,
     OWN_HEADERS,
     TARGET,
     Header,
+    Target,
 )
 from delayed_topics_core.names import REGISTRY_TOPIC, TopicNames
 from delayed_topics_core.registry import LayoutRecord
@@ -250,13 +250,14 @@ class DelayedTopic(Closing):
         return deliver_at_ms
 
     def _target(self, target: str) -> bytes:
-        topic, colon, partition = target.partition(":")
+        try:
+            topic = Target.decode(target.encode()).topic
+        except ValueError:
+            raise ValueError(f"target must be a topic, or topic:partition, it is {target!r}") from None
         layout = self._layout
         if topic not in layout.targets:
             allowed = f"one of {', '.join(layout.targets)}" if layout.targets else "allowed by spec.ready.allowedTopics"
             raise ValueError(f"target must be {allowed} of the DelayedTopic {layout.topic}, it is {topic!r}")
-        if colon and not (partition.isdecimal() and partition.isascii() and int(partition) <= MAX_PARTITION):
-            raise ValueError(f"target must be a topic, or topic:partition, it is {target!r}")
         return target.encode()
 
     def _undelivered(self, error: KafkaError | None, _: Message) -> None:

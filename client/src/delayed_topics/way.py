@@ -13,7 +13,19 @@ from typing import Final, Literal
 
 from delayed_topics_core.commit_metadata import decode_metadata
 from delayed_topics_core.errors import DelayedTopicsError
-from delayed_topics_core.headers import ATTEMPT, DELAY_LEVEL, DELIVER_AT, DUE_AT, ID, ORIGIN, ROOT, TARGET, Root, origin
+from delayed_topics_core.headers import (
+    ATTEMPT,
+    DELAY_LEVEL,
+    DELIVER_AT,
+    DUE_AT,
+    ID,
+    ORIGIN,
+    ROOT,
+    TARGET,
+    Root,
+    Target,
+    origin,
+)
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_kafka.admin import KafkaAdmin
@@ -95,7 +107,7 @@ class Ways:
         self._scanner = scanner
         self._announce = announce
         self._all_copies = all_copies
-        infos = values_of(self._admin.describe_topics([*self._names.topics, *layout.targets]))
+        infos = values_of(self._admin.describe_topics(self._names.topics))
         self._ids = {name: info.id for name, info in infos.items() if info is not None}
         self._partitions = {name: 0 if info is None else info.partitions for name, info in infos.items()}
 
@@ -148,10 +160,9 @@ class Ways:
 
     def _record(self, place: RecordPlace) -> Found:
         key = (place.topic, place.partition)
-        if place.partition >= self._partitions[place.topic]:
-            raise RecordNotFound(
-                f"{place.topic} has {self._partitions[place.topic]} partitions from 0 on, and no partition {place.partition}"
-            )
+        count = self._count(place.topic)
+        if place.partition >= count:
+            raise RecordNotFound(f"{place.topic} has {count} partitions from 0 on, and no partition {place.partition}")
         if place.topic_id not in (None, self._ids[place.topic]):
             raise RecordNotFound(
                 f"{place.topic} has the id {self._ids[place.topic]}, the record is of a topic {place.topic_id} that had its name before"
@@ -195,7 +206,7 @@ class Ways:
         topics = {record.topic for record in records}
         if self._names.dead_letter in topics:
             return Way(records=tuple(records), state="DeadLettered")
-        if topics & {self._names.ready, *self._layout.targets}:
+        if topics & {self._names.ready, *self._layout.all_targets}:
             return Way(records=tuple(records), state="Released")
         return Way(records=tuple(records), state="Missing" if waits is None else "Pending", due_at_ms=waits)
 
@@ -211,7 +222,9 @@ class Ways:
         copies = self._named(source, expected)
         if copies or not search:
             return copies
-        names = (self._names.delays, self._names.dead_letter, self._names.ready, *self._layout.targets)
+        # only what asks for them is released into other ready topics, which not everybody may read
+        targets = self._layout.all_targets if TARGET in source.own else ()
+        names = (self._names.delays, self._names.dead_letter, self._names.ready, *targets)
         everywhere = [key for name in names for key in self._all(name)]
         after = self._ranges(everywhere, source.at_ms, None)
         return self._named(source, {key: _unread(span, expected.get(key)) for key, span in after.items()})
@@ -239,14 +252,15 @@ class Ways:
     def _expected(self, source: Found) -> tuple[list[TopicPartitionKey], list[TopicPartitionKey]]:
         """The partitions that a hop and a release go to; all of them for what was written into a delays partition."""
         root = _root(source) if source.topic == self._names.delays else Root("f", source.partition, source.offset, "")
-        asked, _, at = source.own.get(TARGET, b"").decode("ascii", "replace").partition(":")
-        ready = asked if asked in self._layout.targets else self._names.ready
+        asked = _target(source)
+        ready = asked.topic if asked is not None and asked.topic in self._layout.all_targets else self._names.ready
         if root is None or root.door == "d":
             return self._all(self._names.delays), self._all(ready)
         layout = self._layout.layout
         lanes = {layout.partition_for(kind.delay_seconds, root.partition) for kind in layout.kinds}
-        count = self._layout.ready_partitions if ready == self._names.ready else self._partitions[ready]
-        released = [(ready, int(at) if at.isdecimal() else root.partition % count)] if count else []
+        count = self._layout.ready_partitions if ready == self._names.ready else self._count(ready)
+        at = asked.partition if asked is not None and ready == asked.topic else None
+        released = [(ready, root.partition % count if at is None else at)] if count else []
         return [(self._names.delays, lane) for lane in sorted(lanes)], released
 
     def _due_at_ms(self, source: Found) -> int:
@@ -269,7 +283,14 @@ class Ways:
         return source.offset < committed.offset or source.offset in decode_metadata(*committed)
 
     def _all(self, topic: str) -> list[TopicPartitionKey]:
-        return [(topic, partition) for partition in range(self._partitions[topic])]
+        return [(topic, partition) for partition in range(self._count(topic))]
+
+    def _count(self, topic: str) -> int:
+        """Of the topic's partitions; 0 if it is missing."""
+        if topic not in self._partitions:
+            info = values_of(self._admin.describe_topics([topic]))[topic]
+            self._partitions[topic] = 0 if info is None else info.partitions
+        return self._partitions[topic]
 
     def _ranges(
         self, keys: Iterable[TopicPartitionKey], since_ms: int | None, until_ms: int | None
@@ -307,5 +328,12 @@ def _unread(span: Range, read: Range | None) -> Range:
 def _root(record: Found) -> Root | None:
     try:
         return Root.decode(record.own.get(ROOT, b""))
+    except ValueError:
+        return None
+
+
+def _target(record: Found) -> Target | None:
+    try:
+        return Target.decode(record.own.get(TARGET, b""))
     except ValueError:
         return None

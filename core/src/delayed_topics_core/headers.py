@@ -4,6 +4,7 @@ Own headers are ASCII, numbers are decimal, times are milliseconds since the epo
 `delayed_topics_engine`.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -41,6 +42,9 @@ MAX_ID_BYTES: Final = 256
 MAX_GROUP_BYTES: Final = 249
 
 
+_TARGET: Final = re.compile(rb"(?P<topic>[a-zA-Z0-9._-]{1,249})(:(?P<partition>[0-9]{1,10}))?")
+
+
 class Root(NamedTuple):
     """Where a record was first seen. Written as `f:<partition>:<offset>:<topic id>`; `d` for a direct write into a delays partition."""
 
@@ -62,6 +66,21 @@ class Root(NamedTuple):
         if root.partition > MAX_PARTITION or root.offset > MAX_NUMBER:
             raise ValueError(value)
         return root
+
+
+class Target(NamedTuple):
+    """Where a record asks to be released: another ready topic. Written as `<topic>` or `<topic>:<partition>`."""
+
+    topic: str
+    partition: int | None = None
+
+    @classmethod
+    def decode(cls, value: bytes) -> "Target":
+        """Raises ValueError."""
+        said = _TARGET.fullmatch(value)
+        if said is None or int(said["partition"] or 0) > MAX_PARTITION:
+            raise ValueError(value)
+        return cls(said["topic"].decode(), None if said["partition"] is None else int(said["partition"]))
 
 
 def foreign(headers: Iterable[Header]) -> list[Header]:

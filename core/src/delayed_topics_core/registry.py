@@ -108,6 +108,11 @@ class LayoutRecord:
         return tuple(allowed.topic for allowed in self.ready_topics if allowed.until_ms is None)
 
     @property
+    def all_targets(self) -> tuple[str, ...]:
+        """Those that records could ask for once, too, in the order in which they were allowed."""
+        return tuple(dict.fromkeys(allowed.topic for allowed in self.ready_topics))
+
+    @property
     def waits_ms(self) -> dict[tuple[str, int], int]:
         """Of every partition that workers serve: how long its records wait. What is in the front topic is to go on at once."""
         names = TopicNames.of(self.topic)

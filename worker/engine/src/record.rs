@@ -24,6 +24,13 @@ pub struct Policy {
     pub outage_budget_seconds: u32,
 }
 
+impl Policy {
+    /// The topic that `dt-target` may name, and its place among them.
+    pub(crate) fn target(&self, name: &str) -> Option<(usize, &ReadyTopic)> {
+        self.targets.iter().enumerate().find(|(_, topic)| topic.name == name)
+    }
+}
+
 /// A topic that records are released into if they ask for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadyTopic {

@@ -7,7 +7,7 @@ use crate::layout::{Kind, Layout};
 use crate::partitioner::partition_for_key;
 use crate::place::Place;
 use crate::reading::{Headers, OwnHeaders};
-use crate::record::{Policy, ReadyTopic, Record, Side};
+use crate::record::{Policy, Record, Side};
 use crate::release::{LowerBoundMs, ReadyPlace, Release};
 
 /// A remainder below this is waited out in the window: no kind is shorter than one second.
@@ -201,8 +201,7 @@ fn ready_place<'a, H: Headers<'a>>(
     let Some(asked) = own.target else {
         return Ok(ReadyPlace { target: None, partition: spread(policy.ready_partitions) });
     };
-    let named = |topic: &&ReadyTopic| topic.name == asked.topic;
-    let Some((target, topic)) = policy.targets.iter().enumerate().find(|(_, topic)| named(topic)) else {
+    let Some((target, topic)) = policy.target(asked.topic) else {
         return Err(NoPlace::NotAllowed(asked.topic));
     };
     let partitions = NonZeroU32::new(topic.partitions.ok_or(NoPlace::Unknown)?).ok_or(NoPlace::Missing)?;
@@ -308,7 +307,7 @@ pub fn next_kind<'l>(layout: &'l Layout, own: Option<&'l Kind>, remaining_ms: i6
 /// What a client asks for and doesn't get.
 fn refused<'a>(own: &OwnHeaders<'a>, appended_at_ms: i64, policy: &Policy) -> Option<Cause<'a>> {
     let Policy { retry_cap, max_delay_seconds, .. } = *policy;
-    if let Some(asked) = own.target.filter(|asked| policy.targets.iter().all(|topic| topic.name != asked.topic)) {
+    if let Some(asked) = own.target.filter(|asked| policy.target(asked.topic).is_none()) {
         return Some(Cause::TargetNotAllowed(asked.topic));
     }
     if own.attempt > retry_cap {

@@ -172,7 +172,7 @@ async def _targets(link: KafkaLink, layout: LayoutRecord) -> tuple[dict[str, Top
     can't be looked at."""
     found: dict[str, TopicInfo] = {}
     away: list[str] = []
-    for name in dict.fromkeys(allowed.topic for allowed in layout.ready_topics):
+    for name in layout.all_targets:
         try:
             info = (await link.topics([name]))[name]
         except KafkaRefused as e:
@@ -189,11 +189,9 @@ async def _since_allowed(
     link: KafkaLink, layout: LayoutRecord, targets: Mapping[str, TopicInfo], ends: Mapping[TopicPartitionKey, int]
 ) -> dict[str, tuple[int, ...]]:
     """What was in another ready topic before records could ask for it is nobody's here."""
-    begins: dict[str, tuple[int, ...]] = {}
-    for name in targets:
-        from_ms = min(allowed.from_ms for allowed in layout.ready_topics if allowed.topic == name)
-        begins |= await _first_at(link, max(0, from_ms - CLOCKS_MS), [name], ends)
-    return begins
+    first = sorted(layout.ready_topics, key=lambda allowed: allowed.from_ms, reverse=True)
+    at_ms = {allowed.topic: max(0, allowed.from_ms - CLOCKS_MS) for allowed in first if allowed.topic in targets}
+    return await _first_at(link, at_ms, ends)
 
 
 async def _grown(
@@ -263,7 +261,7 @@ async def _since(
 
     Partitions that are new since begin where serving of them began. Nothing is read above the window's own ends."""
     released = (names.ready, names.dead_letter, *targets)
-    since = await _first_at(link, last.since_ms - CLOCKS_MS, (names.front, *released), ends)
+    since = await _first_at(link, dict.fromkeys((names.front, *released), last.since_ms - CLOCKS_MS), ends)
     counts = {name: sum(place[0] == name for place in ends) for name in (names.delays, *released)}
     # a topic that was made again since has only what is new
     again = {name for name, info in targets.items() if last.ids.get(name) != info.id}
@@ -302,7 +300,7 @@ async def _between(
 
     async def at(when: datetime, topics: Sequence[str], *, earlier_ms: int = 0) -> dict[str, tuple[int, ...]]:
         """Within the window of everything."""
-        found = await _first_at(link, int(when.timestamp() * 1000) - earlier_ms, topics, ends)
+        found = await _first_at(link, dict.fromkeys(topics, int(when.timestamp() * 1000) - earlier_ms), ends)
         return {topic: tuple(map(max, offsets, whole.from_offsets[topic])) for topic, offsets in found.items()}
 
     sources, extent = (names.front, names.delays), whole
@@ -340,17 +338,17 @@ def _perhaps_removed(
 
 
 async def _first_at(
-    link: KafkaLink, at_ms: int, topics: Sequence[str], ends: Mapping[TopicPartitionKey, int]
+    link: KafkaLink, at_ms: Mapping[str, int], ends: Mapping[TopicPartitionKey, int]
 ) -> dict[str, tuple[int, ...]]:
-    """The first offsets of that time, by topic; the end where nothing is that new."""
-    places = [place for place in ends if place[0] in topics]
-    found = await link.offsets_at(dict.fromkeys(places, at_ms))
+    """The first offsets of each topic's time, by topic; the end where nothing is that new."""
+    places = [place for place in ends if place[0] in at_ms]
+    found = await link.offsets_at({place: at_ms[place[0]] for place in places})
 
     def offset(place: TopicPartitionKey) -> int:
         known = found[place]
         return ends[place] if known is None else min(known, ends[place])
 
-    return {topic: tuple(offset(place) for place in places if place[0] == topic) for topic in topics}
+    return {topic: tuple(offset(place) for place in places if place[0] == topic) for topic in at_ms}
 
 
 def _up_to(limits: Sequence[int] | None, offsets: Sequence[int]) -> tuple[int, ...]:
