@@ -1,5 +1,8 @@
 """Which tests run beside each other."""
 
+from typing import Final
+from zlib import crc32
+
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
@@ -17,6 +20,8 @@ ALONE = (
 """They stop, replace or measure what all other tests of the cluster use: one after the other, and none of the others meanwhile."""
 ALONE_SCOPE = "alone"
 BY_FILE = (*SHARING, "checks/", "crds/", "operator/", "worker/")
+PARTS: Final = {"audit": 3}
+"""Of a member whose tests take longer, one after the other, than all others beside each other: its files in so many parts."""
 
 
 class ByMember(LoadScopeScheduling):  # type: ignore[misc]
@@ -28,7 +33,10 @@ class ByMember(LoadScopeScheduling):  # type: ignore[misc]
         file = nodeid.partition("::")[0]
         if file in ALONE:
             return ALONE_SCOPE
-        return file if file.startswith(BY_FILE) else file.partition("/")[0]
+        if file.startswith(BY_FILE):
+            return file
+        member = file.partition("/")[0]
+        return f"{member}-{crc32(file.encode()) % PARTS[member]}" if member in PARTS else member
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if ALONE_SCOPE in self.workqueue and self._cluster_is_shared():

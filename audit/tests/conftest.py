@@ -13,6 +13,8 @@ SMALL = {
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     "spark.sql.adaptive.enabled": "false",
+    # a filter less in a plan saves nothing here, and looking for it takes a tenth of the time
+    "spark.sql.constraintPropagation.enabled": "false",
     # a table of ten rows is gone over in less time than a program for it is compiled
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

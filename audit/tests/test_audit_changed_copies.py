@@ -10,18 +10,16 @@ from pyspark.sql import SparkSession
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize(
-    ("produced", "released"),
-    [
+def test_a_header_that_changed(spark: SparkSession) -> None:
+    cases: list[tuple[list[Header], list[Header]]] = [
         ([("trace", b"1")], [("trace", b"2")]),
         ([("trace", b"1")], []),
         ([("a", b"1"), ("b", b"2")], [("b", b"2"), ("a", b"1")]),
         ([], [("added", None)]),
-    ],
-)
-def test_a_header_that_changed(spark: SparkSession, produced: list[Header], released: list[Header]) -> None:
-    ready = [(0, 0, 0, release(("f", 0, 0), foreign=released))]
-    assert flaws(Window(spark=spark, front=[(0, 0, 0, produced)], ready=ready)) == {"changed": ["f:0:0"]}
+    ]
+    front = [(0, at, 0, produced) for at, (produced, _) in enumerate(cases)]
+    ready = [(0, at, 0, release(("f", 0, at), foreign=released)) for at, (_, released) in enumerate(cases)]
+    assert flaws(Window(spark=spark, front=front, ready=ready)) == {"changed": [f"f:0:{at}" for at in range(4)]}
 
 
 def test_foreign_headers_pass_and_do_not_confuse_it(spark: SparkSession) -> None:

@@ -65,22 +65,19 @@ def test_whatever_else_is_in_such_a_topic_is_passed_over(spark: SparkSession) ->
     assert (fates(found), flaws(found)) == ({"f:1:0": "released"}, {})
 
 
-@pytest.mark.parametrize(
-    ("asked", "topic", "partition"),
-    [
+def test_one_that_came_out_elsewhere_than_it_asked_to_is_told(spark: SparkSession) -> None:
+    cases = [
         ("invoices", "ready", 1),
         (None, "invoices", 1),
         ("shipments", "invoices", 1),
         ("invoices:2", "invoices", 1),
         ("invoices", "invoices", 2),
-    ],
-)
-def test_one_that_came_out_elsewhere_than_it_asked_to_is_told(
-    spark: SparkSession, asked: str | None, topic: str, partition: int
-) -> None:
-    rows: list[Row] = [(partition, 0, 1, released(("f", 1, 0), asked))]
-    found = window(spark, [asked], **{topic: rows})
-    assert flaws(found) == {"wrong_partition": ["f:1:0"]}
+    ]
+    topics: dict[str, list[Row]] = {"ready": [], "invoices": []}
+    for at, (asked, topic, partition) in enumerate(cases):
+        topics[topic].append((partition, at, 1, released(("f", 1, at), asked)))
+    found = window(spark, [asked for asked, _, _ in cases], **topics)
+    assert flaws(found) == {"wrong_partition": [f"f:1:{at}" for at in range(5)]}
 
 
 def test_one_that_came_out_twice_is_told_with_the_topics_name(spark: SparkSession) -> None:
