@@ -26,7 +26,7 @@ from checks.documents import Block, blocks
 pytestmark = pytest.mark.check
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 KAFKA_TOOLS = {
     "kafka-console-producer.sh": "ConsoleProducer",
     "kafka-console-consumer.sh": "consumer.ConsoleConsumer",
@@ -46,6 +46,12 @@ def test_make_targets_in_the_documents_exist(block: Block) -> None:
         command = shlex.split(line, comments=True)
         assert command[0] == "make", f"{block} has a line that is not a make target: {line}"
         subprocess.run(["make", "-n", *command[1:]], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_files_that_contributing_names_are_there() -> None:
+    named = re.findall(r"`([\w./-]+/[\w./-]*)`", (ROOT / "CONTRIBUTING.md").read_text())
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 def test_tests_that_documents_name_are_there() -> None:
