@@ -20,7 +20,7 @@ ALONE = (
 """They stop, replace or measure what all other tests of the cluster use: one after the other, and none of the others meanwhile."""
 ALONE_SCOPE = "alone"
 BY_FILE = (*SHARING, "checks/", "crds/", "operator/", "worker/")
-PARTS: Final = {"audit": 3}
+PARTS: Final = {"audit": 2}
 """Of a member whose tests take longer, one after the other, than all others beside each other: its files in so many parts."""
 
 
