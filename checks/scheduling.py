@@ -1,7 +1,6 @@
 """Which tests run beside each other."""
 
-from typing import Final
-from zlib import crc32
+from typing import Any, Final
 
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
@@ -21,13 +20,17 @@ ALONE = (
 ALONE_SCOPE = "alone"
 BY_FILE = (*SHARING, "checks/", "crds/", "operator/", "worker/")
 PARTS: Final = {"audit": 2}
-"""Of a member whose tests take longer, one after the other, than all others beside each other: its files in so many parts."""
+"""Of a member whose tests take longer, one after the other, than all others beside each other: its files by turns in so many parts."""
 
 
 class ByMember(LoadScopeScheduling):  # type: ignore[misc]
     """The tests of a member run one after the other in one process, since they share what is dear to start, a Spark session.
     What shares the cluster, a broker or an API server goes by file. Those that need the cluster to themselves begin when
     the others of the cluster are through; what needs none fills the time."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._numbers: dict[str, int] = {}
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
@@ -36,7 +39,10 @@ class ByMember(LoadScopeScheduling):  # type: ignore[misc]
         if file.startswith(BY_FILE):
             return file
         member = file.partition("/")[0]
-        return f"{member}-{crc32(file.encode()) % PARTS[member]}" if member in PARTS else member
+        if member not in PARTS:
+            return member
+        number = self._numbers.setdefault(file, len(self._numbers))
+        return f"{member}-{number % PARTS[member]}"
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if ALONE_SCOPE in self.workqueue and self._cluster_is_shared():
