@@ -111,6 +111,7 @@ def test_a_record_that_takes_too_long_keeps_its_place_and_is_settled_once(served
     assert copies == [(b"slow", b"raises", b"1"), (b"slow", b"retries", b"1")]
 
 
+@pytest.mark.slow
 def test_a_consumer_that_is_stopped_while_a_record_takes_too_long_settles_it_and_leaves(served: Served) -> None:
     served.release(b"slow")
     served.release(b"next")
@@ -119,6 +120,7 @@ def test_a_consumer_that_is_stopped_while_a_record_takes_too_long_settles_it_and
     assert served.committed("shipping") == {0: 1}
 
 
+@pytest.mark.slow
 def test_what_was_done_before_is_settled_while_a_record_takes_long_and_that_one_comes_again_if_it_is_left(
     served: Served,
 ) -> None:
@@ -151,6 +153,7 @@ def test_a_consumer_that_another_thread_closes_leaves_at_once_and_its_record_com
     assert by_iteration(served, "shipping", lambda _: None, 1) == {b"slow": 1}
 
 
+@pytest.mark.slow
 def test_what_becomes_of_a_record_is_for_the_member_to_say_that_has_its_partition_now(served: Served) -> None:
     """The first consumer holds a record until another has joined. Kafka hands out the partitions anew then, and the record
     comes again, to whoever has its partition."""
@@ -186,6 +189,7 @@ def test_what_becomes_of_a_record_is_for_the_member_to_say_that_has_its_partitio
     assert served.committed("shipping") == {0: 2, 1: 1, 2: 1}
 
 
+@pytest.mark.slow
 def test_a_member_that_joins_waits_a_while_for_a_record_that_is_worked_on(served: Served) -> None:
     for value in (b"first", b"second", b"slow", b"next"):
         served.release(value)

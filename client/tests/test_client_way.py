@@ -168,6 +168,17 @@ def test_a_record_that_came_out_in_another_ready_topic_is_found_there(served: Se
 
 
 @pytest.mark.broker
+def test_a_record_that_asks_for_a_partition_that_is_missing_is_still_pending(served: Served) -> None:
+    invoices = f"{served.names.front}.invoices"
+    served.make(invoices, 4)
+    served.write_layout(replace(served.layout, ready_topics=(AllowedTopic(invoices, 0),)))
+    served.produce(served.names.front, b"v", partition=1, headers=[("dt-target", f"{invoices}:9".encode())])
+    (waits,) = attempts(served, "1@0")
+    assert waits["state"] == "Pending"
+
+
+@pytest.mark.slow
+@pytest.mark.broker
 def test_ready_topics_that_the_user_may_not_see_matter_only_to_records_that_ask_for_them() -> None:
     with Broker(settings={**AUTHORIZER, **PATIENT}) as broker:
         served = serve(Connection(bootstrap_servers=broker.bootstrap), "orders")

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from delayed_topics_core.commit_metadata import decode_metadata
 from delayed_topics_core.errors import DelayedTopicsError
@@ -37,6 +37,7 @@ from delayed_topics.record import number_in
 from delayed_topics.scan import Found, Range, Ranges, Scanner
 from delayed_topics.status import values_of
 
+T = TypeVar("T")
 State = Literal["Released", "DeadLettered", "Pending", "Missing"]
 _SPELLED: Final = re.compile(
     r"(?P<door>[fdr]):(?P<p1>\d{1,9}):(?P<o1>\d{1,18})(:(?P<id>[\w-]+))?|((?P<topic>[\w.-]+)-)?(?P<p2>\d{1,9})@(?P<o2>\d{1,18})"
@@ -117,7 +118,7 @@ class Ways:
         Raises RecordNotFound, KafkaDoorError.
         """
         record = self._record(place)
-        root = _root(record) if record.topic != self._names.front else None
+        root = _decoded(Root.decode, record.own.get(ROOT)) if record.topic != self._names.front else None
         came_in = self._rooted(root) if root is not None else None
         return self._way(came_in or record)
 
@@ -251,17 +252,21 @@ class Ways:
 
     def _expected(self, source: Found) -> tuple[list[TopicPartitionKey], list[TopicPartitionKey]]:
         """The partitions that a hop and a release go to; all of them for what was written into a delays partition."""
-        root = _root(source) if source.topic == self._names.delays else Root("f", source.partition, source.offset, "")
-        asked = _target(source)
+        in_front = Root("f", source.partition, source.offset, "")
+        in_delays = source.topic == self._names.delays
+        root = _decoded(Root.decode, source.own.get(ROOT)) if in_delays else in_front
+        asked = _decoded(Target.decode, source.own.get(TARGET))
         ready = asked.topic if asked is not None and asked.topic in self._layout.all_targets else self._names.ready
         if root is None or root.door == "d":
             return self._all(self._names.delays), self._all(ready)
         layout = self._layout.layout
         lanes = {layout.partition_for(kind.delay_seconds, root.partition) for kind in layout.kinds}
         count = self._layout.ready_partitions if ready == self._names.ready else self._count(ready)
-        at = asked.partition if asked is not None and ready == asked.topic else None
-        released = [(ready, root.partition % count if at is None else at)] if count else []
-        return [(self._names.delays, lane) for lane in sorted(lanes)], released
+        if asked is not None and ready == asked.topic and asked.partition is not None:
+            releases = [(ready, asked.partition)] if asked.partition < count else []
+        else:
+            releases = [(ready, root.partition % count)] if count else []
+        return [(self._names.delays, lane) for lane in sorted(lanes)], releases
 
     def _due_at_ms(self, source: Found) -> int:
         """Of a record in front or delays: what it says, or what the layout of now makes of it."""
@@ -325,15 +330,8 @@ def _unread(span: Range, read: Range | None) -> Range:
     return span if read is None else Range(span.start, min(span.end, read.start))
 
 
-def _root(record: Found) -> Root | None:
+def _decoded(decode: Callable[[bytes], T], value: bytes | None) -> T | None:
     try:
-        return Root.decode(record.own.get(ROOT, b""))
-    except ValueError:
-        return None
-
-
-def _target(record: Found) -> Target | None:
-    try:
-        return Target.decode(record.own.get(TARGET, b""))
+        return decode(value or b"")
     except ValueError:
         return None
