@@ -21,6 +21,12 @@ pub struct Revoking {
     partitions: Vec<Offset>,
 }
 
+impl Revoking {
+    fn is_too_long(&self) -> bool {
+        boot_ns() >= self.deadline_ns
+    }
+}
+
 /// Topics that are to be read instead of those before, once all that was sent of these partitions is settled, and the client
 /// knows how many partitions the topics have.
 pub struct Subscribing {
@@ -172,7 +178,7 @@ impl Engine {
     /// Gives partitions up that were revoked, once they are settled and committed, or it takes too long.
     pub(super) fn revoke(&mut self) {
         let Some(revoking) = &self.revoking else { return };
-        if boot_ns() >= revoking.deadline_ns || self.are_settled(&revoking.partitions) {
+        if self.is_over(revoking) {
             self.give_up_revoked();
         }
     }
@@ -213,12 +219,12 @@ impl Engine {
     /// do it when others have come.
     pub(super) fn subscribe_settled(&mut self) {
         let Some(Subscribing { settling, known, .. }) = &self.subscribing else { return };
-        let is_ready = known.load(Ordering::Acquire) && self.are_settled(&settling.partitions);
         let is_gone = |place: &Offset| self.slots.find(&place.topic, place.partition).is_none();
         if self.revoking.is_some() || settling.partitions.iter().any(is_gone) {
             return;
         }
-        if !is_ready && boot_ns() < settling.deadline_ns {
+        let is_known = known.load(Ordering::Acquire) || settling.is_too_long();
+        if !is_known || !self.is_over(settling) {
             return;
         }
         let (Some(subscribing), Some(consumer)) = (self.subscribing.take(), &self.consumer) else { return };
@@ -239,6 +245,11 @@ impl Engine {
                 self.settle_and_subscribe(&topics, &[]);
             }
         }
+    }
+
+    /// Whether what was sent is settled, or it takes too long.
+    fn is_over(&self, settling: &Revoking) -> bool {
+        settling.is_too_long() || self.are_settled(&settling.partitions)
     }
 
     /// Whether all that was sent of them is acknowledged and committed.
@@ -329,8 +340,7 @@ impl Engine {
         match &self.leaving {
             None => {}
             Some(Leaving::Settling { settling, for_good }) => {
-                let may_leave = boot_ns() >= settling.deadline_ns || self.are_settled(&settling.partitions);
-                if self.revoking.is_some() || !may_leave {
+                if self.revoking.is_some() || !self.is_over(settling) {
                     return;
                 }
                 // A client that closes tells Kafka nothing of a static member; one that unsubscribes does.
