@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 import pytest
 from hypothesis import settings
 
-from checks.scheduling import ByMember
+from checks.scheduling import ByFile
 
 # the machines that tests run on are busy with brokers and clusters, so the time that one example takes says nothing
 settings.register_profile("house", settings.get_profile("default"), deadline=None)
@@ -70,5 +70,5 @@ def stay_inside(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(stay_inside)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByMember:
-    return ByMember(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
+    return ByFile(config, log)

@@ -1,7 +1,5 @@
 """Which tests run beside each other."""
 
-from typing import Any, Final
-
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
@@ -18,31 +16,24 @@ ALONE = (
 )
 """They stop, replace or measure what all other tests of the cluster use: one after the other, and none of the others meanwhile."""
 ALONE_SCOPE = "alone"
-BY_FILE = (*SHARING, "checks/", "crds/", "operator/", "worker/")
-PARTS: Final = {"audit": 2}
-"""Of a member whose tests take longer, one after the other, than all others beside each other: its files by turns in so many parts."""
+BY_TEST = "checks/test_house.py"
+"""Its tests share nothing, and one of them takes as long as all others."""
+TOGETHER = "audit/"
+"""These tests share what is dear to start, a Spark session."""
 
 
-class ByMember(LoadScopeScheduling):  # type: ignore[misc]
-    """The tests of a member run one after the other in one process, since they share what is dear to start, a Spark session.
-    What shares the cluster, a broker or an API server goes by file. Those that need the cluster to themselves begin when
-    the others of the cluster are through; what needs none fills the time."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._numbers: dict[str, int] = {}
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """The tests of a file run one after the other in one process, and share its broker or API server. The files begin in the order
+    of `testpaths`. Those that need the cluster to themselves begin when the others of the cluster are through; what needs none
+    fills the time."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         if file in ALONE:
             return ALONE_SCOPE
-        if file.startswith(BY_FILE):
-            return file
-        member = file.partition("/")[0]
-        if member not in PARTS:
-            return member
-        number = self._numbers.setdefault(file, len(self._numbers))
-        return f"{member}-{number % PARTS[member]}"
+        if file == BY_TEST:
+            return nodeid
+        return TOGETHER if file.startswith(TOGETHER) else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if ALONE_SCOPE in self.workqueue and self._cluster_is_shared():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from checks import counts
-from checks.scheduling import ALONE, ByMember
+from checks.scheduling import ALONE, ByFile
 
 REPORT = '<testsuites><testsuite tests="7" skipped="1" failures="2" errors="1"/></testsuites>'
 
@@ -55,7 +55,7 @@ def _play(processes: int, chance: random.Random) -> None:
     tests = [f"{file}::test_{n}" for file in files for n in range(chance.randrange(1, 5))]
     chance.shuffle(tests)
     nodes = [Process(tests) for _ in range(processes)]
-    scheduler: Any = ByMember(
+    scheduler: Any = ByFile(
         SimpleNamespace(getvalue=lambda _: [f"{processes}*popen"], option=SimpleNamespace(loadscopereorder=True)), None
     )
     for node in nodes:

@@ -19,7 +19,7 @@ test: setup ## the gate: its tiers in order, until the first that fails
 	@mk/gate $(REPORTS) $(GATE)
 
 check: setup ## lint, types, import contracts, duplicates, sizes, generated files, documents
-	@$(call pytest,-q -m "check and not cluster")
+	@$(call pytest,-q -n 2 -m "check and not cluster")
 
 unit: setup ## pure tests and properties: no process, no network
 	@$(call pytest,-q -n 2 --timeout=120 -m unit)
@@ -39,7 +39,7 @@ stories = --stories=$(REPORTS)/$(report).json
 
 api: setup ## the operator, the chart and the CRDs against a real API server and a broker, without a node: STORY=refusals N=20
 	@.venv/bin/devcluster programs
-	@$(call pytest,$(stories) -m "api and not slow and not cluster" $(if $(STORY),$(repeated),-n 4))
+	@$(call pytest,$(stories) -m "api and not slow and not cluster" $(if $(STORY),$(repeated),-n 6))
 
 slow-api: setup ## as api, but what takes minutes: STORY=operator_rights for one file, N=10 to repeat it
 	@.venv/bin/devcluster programs

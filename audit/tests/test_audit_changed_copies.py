@@ -7,7 +7,7 @@ from delayed_topics_audit_testing.rows import BOUNDS, Row, Window, fates, flaws,
 from delayed_topics_core.headers import Header
 from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def test_a_header_that_changed(spark: SparkSession) -> None:

@@ -28,7 +28,7 @@ from delayed_topics_core.headers import Header
 from delayed_topics_core_testing.attempts import ATTEMPTS
 from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def ten(spark: SparkSession, *released: int) -> Window:

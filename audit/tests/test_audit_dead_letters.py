@@ -10,7 +10,7 @@ from delayed_topics_core.headers import Header
 from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 EDITED_MS = 2 * CLOCKS_MS
 """After AT_MS."""

@@ -23,7 +23,7 @@ from delayed_topics_core.headers import Header
 from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 DAY_MS = 86_400_000
 

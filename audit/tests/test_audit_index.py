@@ -50,6 +50,7 @@ def add(
     index.add(spark, output, window_of(topic, frozen_at_ms=at_ms), result, None)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_page_has_the_audits_of_its_topic_the_newest_first(spark: SparkSession, tmp_path: Path) -> None:
     add(spark, tmp_path, "first-1", at_ms=MINUTE_MS)
@@ -69,6 +70,7 @@ def test_a_page_has_the_audits_of_its_topic_the_newest_first(spark: SparkSession
     assert "other-4/report.html" in (tmp_path / "payments.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_table_has_a_row_for_each_audit_of_every_topic(spark: SparkSession, tmp_path: Path) -> None:
     add(spark, tmp_path, "a-1", at_ms=MINUTE_MS)
@@ -82,6 +84,7 @@ def test_the_table_has_a_row_for_each_audit_of_every_topic(spark: SparkSession, 
     assert (rows["b-2"].offenders, rows["b-2"].topic_id) == ({"lost": ["f-0-0", "f-0-1"]}, "id-of-2024")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_row_that_was_cut_off_is_counted_on_the_page(spark: SparkSession, tmp_path: Path) -> None:
     add(spark, tmp_path, "first-1", at_ms=MINUTE_MS)
@@ -95,6 +98,7 @@ def test_a_row_that_was_cut_off_is_counted_on_the_page(spark: SparkSession, tmp_
     assert "1 more are in files of the table <code>audits</code> that can't be read" in page
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_an_index_that_can_not_be_written_costs_no_verdict(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -117,6 +121,7 @@ def test_an_index_that_can_not_be_written_costs_no_verdict(
     assert (tmp_path / "orders-1" / "report.html").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_page_is_made_from_the_newest_audits_whatever_their_number(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -40,6 +40,7 @@ def linked(spark: SparkSession, *, again: Sequence[Row]) -> Window:
     return Window(spark=spark, front=front_of(6), ready=[*ready_of(*range(6)), *again], bounds=LINK)
 
 
+@pytest.mark.slow
 def test_a_link_of_a_chain_that_saw_nothing_twice_is_clean(spark: SparkSession) -> None:
     window = linked(spark, again=[])
     assert (fates(window), flaws(window)) == (dict.fromkeys(("f:0:3", "f:0:4", "f:0:5"), "released"), {})
@@ -54,6 +55,7 @@ def test_a_settled_record_that_is_released_again_is_a_double(spark: SparkSession
     assert totals(unread)["extra"] == 1
 
 
+@pytest.mark.slow
 def test_it_is_told_by_the_link_that_it_came_after_and_by_no_other(spark: SparkSession) -> None:
     again = [(0, 6, LATER_MS, release(("f", 0, 1), 1, wrote_ms=LATER_MS))]
     following = replace(
@@ -62,6 +64,7 @@ def test_it_is_told_by_the_link_that_it_came_after_and_by_no_other(spark: SparkS
     assert flaws(following) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("headers", [[], release(("f", 7, 0))], ids=["foreign", "forged"])
 def test_what_is_no_workers_is_told_by_the_first_link_that_reads_it_and_by_no_other(
     spark: SparkSession, headers: list[Header]
@@ -73,6 +76,7 @@ def test_what_is_no_workers_is_told_by_the_first_link_that_reads_it_and_by_no_ot
     assert flaws(replace(window, bounds=replace(LINK, front_from=(6, 6), new_from=ends))) == {}
 
 
+@pytest.mark.slow
 def test_a_settled_record_that_becomes_a_dead_letter_or_hops_again_is_a_double(spark: SparkSession) -> None:
     front = front_of(6)
     front[1] = (0, 1, 1, level(2))
@@ -91,12 +95,14 @@ def test_a_settled_record_that_becomes_a_dead_letter_or_hops_again_is_a_double(s
     assert totals(released)["extra"] == 2, "a hop that is made again is one double, also when it has come out"
 
 
+@pytest.mark.slow
 def test_what_an_audit_before_had_not_settled_is_no_double_wherever_it_lies(spark: SparkSession) -> None:
     """It had come out before that audit's ends, and was not committed."""
     bounds = replace(LINK, new_from={**LINK.new_from, READY: (6, 6)})
     assert flaws(replace(linked(spark, again=[]), bounds=bounds)) == {}
 
 
+@pytest.mark.slow
 def test_an_offset_that_went_back_settles_nothing_anew(spark: SparkSession) -> None:
     """The group was reset below the chain: the records from the chain on wait, and what comes out below is a double."""
     again = [(0, 6, LATER_MS, release(("f", 0, 2), 2, wrote_ms=LATER_MS))]

@@ -64,6 +64,7 @@ def allow_only(connection: Connection, topic: str, *operations: AclOperation) ->
     rule(connection, ResourceType.TOPIC, topic, operations, AclPermissionType.ALLOW)
 
 
+@pytest.mark.slow
 def test_a_topic_that_may_not_be_seen_makes_it_unknown(connection: Connection) -> None:
     window = one_record(connection, "unseen")
     allow_only(connection, "unseen.ready", AclOperation.DESCRIBE_CONFIGS)

@@ -88,6 +88,7 @@ def test_what_the_engine_makes_of_any_record_is_right(spark: SparkSession) -> No
     }
 
 
+@pytest.mark.slow
 def test_no_other_reason_than_the_engines_is_right(spark: SparkSession) -> None:
     """But that it was tried too often, which its cap decides, that it was too large, of a due time whether there was a ladder, and of
     another ready topic whether it was allowed and there."""

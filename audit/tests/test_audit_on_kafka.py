@@ -250,6 +250,7 @@ def test_a_partition_of_many_records_is_read_by_many_tasks(relayed: Relayed, spa
     assert rows.rdd.getNumPartitions() == 80 + 1
 
 
+@pytest.mark.slow
 def test_a_link_reads_what_is_new_and_everything_if_what_was_kept_for_it_is_altered(
     relayed: Relayed, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -356,6 +357,7 @@ def test_kafka_away_is_no_verdict(relayed: Relayed, spark_jars: Path, tmp_path: 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_foreign_record_in_the_ready_topic_is_told(relayed: Relayed, judged: Callable[[AuditWindow], Result]) -> None:
     relayed.produce([(relayed.names.ready, 0, b"by hand", [])])
     assert f"1 records of {relayed.names.ready} are not a worker's" in judged(relayed.freeze()).message
@@ -378,6 +380,7 @@ def test_records_that_retention_removed_make_it_unknown(
     assert "retention has removed" in judged(replace(window, beginning_offsets=honest)).message
 
 
+@pytest.mark.slow
 def test_a_compacted_topic_is_told(relayed: Relayed, judged: Callable[[AuditWindow], Result]) -> None:
     relayed.admin.alter_topic_configs({relayed.names.dead_letter: {"cleanup.policy": "compact,delete"}})
     assert "records disappear, it must be delete" in judged(relayed.freeze()).message

@@ -51,6 +51,7 @@ def repeated(spark: SparkSession, *, spread_ms: int = 40, wrote_ms: int = 50_000
     return Window(spark=spark, front=front, ready=[*ready, *again])
 
 
+@pytest.mark.slow
 def test_what_a_crash_repeats_is_within_the_promise_and_a_copy_by_hand_is_not(spark: SparkSession) -> None:
     crash = taken(30_000, FRONT_0)
     assert beyond(repeated(spark), crash) == (3, 0, 0)
@@ -63,6 +64,7 @@ def test_what_a_crash_repeats_is_within_the_promise_and_a_copy_by_hand_is_not(sp
     )
 
 
+@pytest.mark.slow
 def test_a_double_that_no_event_explains_is_beyond_the_promise(spark: SparkSession) -> None:
     assert beyond(repeated(spark)) == (3, 3, 0)
     assert beyond(repeated(spark), taken(30_000, FRONT_0 + 1, DELAYS_1)) == (3, 3, 0), (
@@ -72,6 +74,7 @@ def test_a_double_that_no_event_explains_is_beyond_the_promise(spark: SparkSessi
     assert beyond(repeated(spark), taken(90_000, FRONT_0)) == (3, 3, 0), "after they came out twice"
 
 
+@pytest.mark.slow
 def test_of_two_crashes_each_has_its_own_doubles(spark: SparkSession) -> None:
     """Three seconds apart, what the first repeats came out before the second, or after it: together they are more than a second's."""
     front: list[Row] = [(0, at, 0, []) for at in range(3)]
@@ -85,6 +88,7 @@ def test_of_two_crashes_each_has_its_own_doubles(spark: SparkSession) -> None:
     )
 
 
+@pytest.mark.slow
 def test_what_a_frozen_worker_still_sends_is_counted_by_itself(spark: SparkSession) -> None:
     """It froze at 0; at 12 s the next owner has both, released the first anew and the second for the first time, and at 14 s the
     frozen one goes on and sends the second. The takeover is told when the first of the new owner's releases are out."""
@@ -96,6 +100,7 @@ def test_what_a_frozen_worker_still_sends_is_counted_by_itself(spark: SparkSessi
     assert beyond(window, took) == (2, 0, 0)
 
 
+@pytest.mark.slow
 def test_what_a_worker_sent_before_it_was_cut_off_may_be_appended_a_minute_later(spark: SparkSession) -> None:
     out_ms, again_ms = [5, 60_000], [61_500, 61_500]
     ready = [(0, at, ms, release(("f", 0, at), 0, wrote_ms=4)) for at, ms in enumerate(out_ms)]
@@ -104,27 +109,32 @@ def test_what_a_worker_sent_before_it_was_cut_off_may_be_appended_a_minute_later
     assert beyond(window, taken(61_000, FRONT_0)) == (2, 0, 0)
 
 
+@pytest.mark.slow
 def test_two_owners_that_double_everything_slowly_are_found(spark: SparkSession) -> None:
     """Each double is alone within its second, and a takeover was once: as an episode of its own each would be forgiven."""
     slowly = repeated(spark, spread_ms=20_000, after_ms=40)
     assert beyond(slowly, taken(20_000, FRONT_0)) == (3, 2, 0)
 
 
+@pytest.mark.slow
 def test_the_sum_of_what_one_takeover_repeats_fits_the_promise(spark: SparkSession) -> None:
     assert beyond(repeated(spark, spread_ms=2_000), taken(30_000, FRONT_0)) == (3, 3, 0)
 
 
+@pytest.mark.slow
 def test_with_exactly_once_one_double_is_one_too_many(spark: SparkSession) -> None:
     crash = taken(30_000, FRONT_0)
     assert beyond(repeated(spark), crash, exactly_once_from_ms=AT_MS) == (3, 3, 0)
     assert beyond(repeated(spark), crash, exactly_once_from_ms=AT_MS + 1_000) == (3, 0, 0), "not yet guaranteed"
 
 
+@pytest.mark.slow
 def test_doubles_of_a_time_of_which_there_are_no_events_are_neither_excused_nor_blamed(spark: SparkSession) -> None:
     assert beyond(repeated(spark), known_from_ms=90_000) == (3, 0, 3)
     assert beyond(repeated(spark, spread_ms=0, wrote_ms=0), known_from_ms=90_000) == (3, 3, 0), "by no worker anyway"
 
 
+@pytest.mark.slow
 def test_what_hopped_before_a_crash_and_after_it_may_come_out_twice_in_the_same_millisecond(
     spark: SparkSession,
 ) -> None:
@@ -135,12 +145,14 @@ def test_what_hopped_before_a_crash_and_after_it_may_come_out_twice_in_the_same_
     assert beyond(window) == (1, 1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("crash_ms", "found"), [(5_000, 0), (-70_000, 1)])
 def test_a_dead_letter_twice_needs_a_reason_too(spark: SparkSession, crash_ms: int, found: int) -> None:
     dead = [(0, at, 9 + at * 9_000, dead_letter(("f", 0, 0))) for at in range(2)]
     assert beyond(Window(spark=spark, front=front_of(1), dead=dead), taken(crash_ms, FRONT_0)) == (1, found, 0)
 
 
+@pytest.mark.slow
 def test_what_was_settled_before_is_explained_by_a_takeover_shortly_before_it_came_again(spark: SparkSession) -> None:
     bounds = replace(BOUNDS, front_from=(3, 3), new_from={READY: (0, 0)})
     again = [(0, 6, 900_000, release(("f", 0, 1), 1, wrote_ms=900_000))]

@@ -17,7 +17,7 @@ from delayed_topics_audit_testing.rows import (
 )
 from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def test_a_consumer_that_forwards_a_release_with_its_headers_has_neither_forged_nor_doubled_it(

@@ -26,6 +26,7 @@ def test_every_column_is_there_with_its_type(spark: SparkSession) -> None:
     assert table("Columns") == [(column.name, column.dataType.simpleString()) for column in written]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_its_queries_find_what_they_say(spark: SparkSession) -> None:
     """As Spark runs them, with the record that is lost, or is asked for, at another place."""

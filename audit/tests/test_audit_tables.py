@@ -37,6 +37,7 @@ def test_neighbours_of_one_partition_and_delay_that_came_out_in_the_other_order(
     assert disorder(Window(spark=spark, front=front_of(4), ready=ready_of(0, 2, 3))) == []
 
 
+@pytest.mark.slow
 def test_order_holds_over_the_edge_of_a_chunk(spark: SparkSession) -> None:
     front: list[Row] = [(0, offset, 0, []) for offset in (4095, 4096)]
     bounds = replace(BOUNDS, front_committed=(5000, 5000))
@@ -44,6 +45,7 @@ def test_order_holds_over_the_edge_of_a_chunk(spark: SparkSession) -> None:
     assert disorder(Window(spark=spark, front=front, ready=ready, bounds=bounds)) == ["r:0:0 before r:0:1"]
 
 
+@pytest.mark.slow
 def test_a_shorter_delay_may_overtake_and_so_may_what_was_read_late(spark: SparkSession) -> None:
     """The first waits longer than the second, and the third was read when less than a second remained."""
     front = [(0, 0, 0, level(2)), (0, 1, 0, []), (0, 2, 0, level(2))]
@@ -57,6 +59,7 @@ def test_a_shorter_delay_may_overtake_and_so_may_what_was_read_late(spark: Spark
     assert (disorder(window), flaws(window)) == ([], {})
 
 
+@pytest.mark.slow
 def test_a_failure_chain_has_its_attempts_its_waits_its_end_and_its_forks(spark: SparkSession) -> None:
     front = [
         (0, 0, 0, retry(1, "a")), (0, 1, 20_000, retry(2, "a")), (0, 2, 20_001, retry(2, "a")),
@@ -76,6 +79,7 @@ def test_a_failure_chain_has_its_attempts_its_waits_its_end_and_its_forks(spark:
     ]
 
 
+@pytest.mark.slow
 def test_lateness_is_counted_per_delay_and_hour_in_buckets_of_three_per_cent(spark: SparkSession) -> None:
     late_ms = (0, 3, 3, 63, 64, 65, 1000, 1001, 50_000)
     front: list[Row] = [(0, at, 0, []) for at in range(len(late_ms))]
@@ -87,6 +91,7 @@ def test_lateness_is_counted_per_delay_and_hour_in_buckets_of_three_per_cent(spa
     assert percentiles(counted.items()) == {"p50": 64, "p90": 49_152, "p99": 49_152, "p99.9": 49_152}
 
 
+@pytest.mark.slow
 def test_pending_by_due_time_and_the_timeline(spark: SparkSession) -> None:
     front = [(0, 0, 0, []), (0, 1, 500, level(2)), (0, 2, 1_000, level(2)), (0, 3, 0, level(3))]
     delays = [(1, 0, 501, hop(("f", 0, 1), 10_500))]
@@ -103,6 +108,7 @@ def test_pending_by_due_time_and_the_timeline(spark: SparkSession) -> None:
     assert totals(window)["pending_since_ms"] == AT_MS - 49_500
 
 
+@pytest.mark.slow
 def test_late_records_are_blamed_on_what_happened_in_their_time(spark: SparkSession) -> None:
     detail = {"change": "assigned", "took_ms": 3_000}
     events = [

@@ -15,7 +15,7 @@ from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec
 from delayed_topics_worker_testing.world import Declared, World
 from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 RECORDS = 60
 

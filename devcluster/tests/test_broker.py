@@ -55,6 +55,7 @@ def test_records_survive_a_restart_and_a_kill(own_broker: Broker) -> None:
     assert consume(own_broker, "kept", 3) == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_a_paused_broker_serves_again_after_resume(own_broker: Broker) -> None:
     own_broker.pause()
     state = Path(f"/proc/{own_broker.pid}/stat")

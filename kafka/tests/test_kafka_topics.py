@@ -182,6 +182,7 @@ def test_a_new_client_is_told_offsets_without_a_pause(connection: Connection, ad
         assert new.list_offsets([(name, 0)], "latest") == {(name, 0): 0}
 
 
+@pytest.mark.slow
 def test_a_partition_without_a_leader_is_asked_for_until_it_has_one_again() -> None:
     with Brokers() as brokers:
         connection = Connection(bootstrap_servers=brokers.bootstrap, further={"log_level": 0})

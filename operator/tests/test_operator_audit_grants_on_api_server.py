@@ -104,6 +104,7 @@ def test_an_audit_takes_no_more_of_the_platform_than_the_connection_grants(
     wait_said(scene, Reason.NOT_ALLOWED, f"topic {scene.topic}", name="revoked")
 
 
+@pytest.mark.slow
 def test_executors_of_running_audits_are_bounded_in_sum_and_who_finds_no_room_waits(
     scene: Scene, with_executors: OperatorProcess
 ) -> None:

@@ -151,6 +151,7 @@ def test_an_audit_deleted_while_it_runs_leaves_nothing(scene: Scene) -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_eviction_is_no_try_of_the_audit_and_a_failure_of_its_own_is_one(scene: Scene) -> None:
     scene.apply()
     apply_audit(scene)
@@ -165,6 +166,7 @@ def test_an_eviction_is_no_try_of_the_audit_and_a_failure_of_its_own_is_one(scen
     assert job["status"]["failed"] == 1, "two pods ended before, and one of them was evicted"
 
 
+@pytest.mark.slow
 def test_an_audit_that_is_not_done_in_time_ends_and_holds_up_no_other(scene: Scene) -> None:
     scene.apply()
     apply_audit(scene, activeDeadlineSeconds=1)
@@ -203,6 +205,7 @@ def test_a_window_that_ends_in_the_future_is_waited_for_and_one_that_only_begins
     assert status(scene)["conditions"][0]["status"] == "False", "the first holds up no other, and waits on"
 
 
+@pytest.mark.slow
 def test_a_quota_that_refuses_the_job_is_waited_for_and_a_deleted_delayed_topic_ends_the_audit(scene: Scene) -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": AUDIT_NAMESPACE}}
     scene.api.kubectl("apply", "-f", "-", text_in=json.dumps({**quota, "spec": {"hard": {"count/jobs.batch": "0"}}}))
@@ -226,6 +229,7 @@ def test_a_quota_that_refuses_the_job_is_waited_for_and_a_deleted_delayed_topic_
     wait_said(scene, Reason.AUDIT_WAITING, f"DelayedTopic {name} does not exist: make it", name="second")
 
 
+@pytest.mark.slow
 def test_what_kafka_forbids_and_that_it_is_away_is_waited_for_under_its_own_name(scene: Scene) -> None:
     with Broker(settings=AUTHORIZER) as broker:
         scene.api.apply(scene.cluster_connection("guarded", bootstrap=broker.bootstrap))

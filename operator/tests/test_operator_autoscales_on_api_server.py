@@ -98,6 +98,7 @@ def looked(scene: Scene) -> float:
     return scene.operator.counted("delayed_topics_operator_kafka_calls_total", call="offsets_for_times")
 
 
+@pytest.mark.slow
 def test_workers_that_do_not_catch_up_with_what_is_due_become_more_and_what_waits_brings_none(scene: Scene) -> None:
     scene.apply(delaySeconds=[0, 3600], partitions=5, workers={"autoscale": {"min": 1, "max": 3}})
     scene.wait_until_served()

@@ -71,6 +71,7 @@ def test_a_connection_that_nothing_uses_goes_at_once_and_without_an_operator(sce
     scene.api.kubectl("delete", "clusterkafkaconnection", "shared", "--timeout=60s")
 
 
+@pytest.mark.slow
 def test_a_connection_that_leads_to_another_kafka_goes_although_it_is_used(scene: Scene) -> None:
     scene.api.apply(scene.cluster_connection("shared"))
     scene.apply(connectionRef={"name": "shared"})

@@ -56,6 +56,7 @@ def test_workers_and_credentials_of_a_resource_that_was_forced_away_are_removed_
     assert len(scene.topics()) == 4, "what is in Kafka stays"
 
 
+@pytest.mark.slow
 @pytest.mark.api
 def test_the_job_of_an_audit_that_was_forced_away_is_removed_with_its_window_and_its_credentials(scene: Scene) -> None:
     scene.apply()

@@ -81,6 +81,7 @@ def test_kubectl_scale_beyond_the_grant_gets_what_is_granted_and_everything_is_r
     scene.wait(lambda: replicas(scene) == 1, "one worker", seen=scene.stateful_set)
 
 
+@pytest.mark.slow
 def test_a_quota_lowered_below_what_there_is_takes_nothing_away_and_refuses_growth(scene: Scene) -> None:
     scene.apply(partitions=4, workers={"replicas": 2})
     scene.wait_until_served()
@@ -108,6 +109,7 @@ def test_a_quota_lowered_below_what_there_is_takes_nothing_away_and_refuses_grow
     scene.wait(lambda: scene.topics()[f"{scene.topic}.delays"] == 9, "the topics have grown", seen=scene.topics)
 
 
+@pytest.mark.slow
 def test_topics_that_were_kept_count_and_the_connection_names_their_namespace(scene: Scene) -> None:
     scene.api.apply(scene.cluster_connection(allow=grant(quota={"delayedTopics": 1})))
     scene.apply()

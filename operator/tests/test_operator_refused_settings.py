@@ -108,6 +108,7 @@ def opened(api: KubeApi) -> Iterator[Opened]:
         broker.close()
 
 
+@pytest.mark.slow
 @pytest.mark.api
 def test_a_service_that_takes_no_settings_of_durability_is_served_as_it_is(opened: Opened) -> None:
     scene = opened(*DURABLE, MARK_SETTING)
@@ -131,6 +132,7 @@ def test_a_service_that_keeps_producers_times_is_told_what_it_must_allow(opened:
     assert CLOCK_TOPIC in str(scene.connection_status())
 
 
+@pytest.mark.slow
 @pytest.mark.api
 def test_a_service_that_bounds_retention_is_told_which_promise_needs_more(opened: Opened) -> None:
     scene = opened("retention.ms")

@@ -68,6 +68,7 @@ def test_a_template_that_no_pod_can_have_is_an_invalid_spec(scene: Scene) -> Non
     scene.wait_until_served()
 
 
+@pytest.mark.slow
 def test_a_quota_without_room_for_the_workers_is_said_until_it_has(scene: Scene) -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full", "namespace": SYSTEM_NAMESPACE}}
     spec = {"hard": {"count/statefulsets.apps": "0"}}

@@ -52,6 +52,7 @@ def wait_until_said(scene: Scene, reason: str, *words: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_image_that_can_not_be_pulled_is_said_and_forgotten_when_it_was(served: Scene) -> None:
     waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "worker:1"'}
     pod = says(served, containerStatuses=container({"waiting": waiting}))
@@ -84,6 +85,7 @@ def test_a_pod_that_finds_no_node_is_said(served: Scene) -> None:
     wait_until_said(served, "WorkersStarting", f"pod {pod} finds no node: 0/3 nodes: Insufficient cpu.", "or add room")
 
 
+@pytest.mark.slow
 def test_limits_that_no_container_can_start_with_are_said(served: Scene) -> None:
     """The kubelet says it by an Event alone."""
     (pod,) = served.made("Pod")
@@ -123,6 +125,7 @@ def test_a_quota_that_has_no_room_for_workers_is_said(scene: Scene) -> None:
         scene.wait_event("QuotaExceeded", "exceeded quota: no-room")
 
 
+@pytest.mark.slow
 def test_a_quota_that_has_no_room_for_an_audits_pod_is_said(served: Scene) -> None:
     with no_room_for_pods(served, AUDIT_NAMESPACE):
         metadata = {"name": "first", "namespace": served.namespace}

@@ -108,6 +108,7 @@ def test_resources_of_another_connection_are_looked_at_while_all_passes_of_a_slo
     edits_are_followed(scene, others)
 
 
+@pytest.mark.slow
 def test_each_connection_has_one_small_helper_that_ends_with_the_operator(
     scene: Scene, wire: SlowWire, record_property: Callable[[str, object], None]
 ) -> None:

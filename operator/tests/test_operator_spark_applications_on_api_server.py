@@ -116,6 +116,7 @@ def test_an_audit_is_run_by_the_spark_operator_and_its_verdict_is_that_of_the_dr
     wait_until_gone(scene, made)
 
 
+@pytest.mark.slow
 def test_a_spark_application_goes_with_the_audit_that_is_deleted(scene: Scene) -> None:
     apply_audit(scene, spark=asked(minExecutors=0))
     made = application(scene)
@@ -123,6 +124,7 @@ def test_a_spark_application_goes_with_the_audit_that_is_deleted(scene: Scene) -
     wait_until_gone(scene, made)
 
 
+@pytest.mark.slow
 def test_spark_applications_may_be_turned_off_while_one_runs_and_one_is_kept(scene: Scene) -> None:
     apply_audit(scene, "kept", spark=asked())
     kept = application(scene, "kept")

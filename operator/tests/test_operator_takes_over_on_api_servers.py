@@ -52,6 +52,7 @@ def backed_up(found: Manifest | None) -> Manifest:
     return {"apiVersion": "delayedtopics.io/v1alpha1", "kind": found["kind"], "metadata": meta, "spec": found["spec"]}
 
 
+@pytest.mark.slow
 def test_all_that_was_deleted_and_is_applied_again_goes_on_with_the_same_topics(scene: Scene) -> None:
     scene.apply(delaySeconds=[0, 10, 60])
     scene.wait_until_served()
@@ -103,6 +104,7 @@ def test_a_restored_cluster_takes_over_from_a_lost_one_that_may_come_back_and_ch
     assert elsewhere.condition("Claimed")["status"] == "True"
 
 
+@pytest.mark.slow
 def test_while_both_clusters_live_the_former_one_stops_its_workers_by_itself(scene: Scene, elsewhere: Scene) -> None:
     scene.apply()
     scene.wait_until_served()
@@ -129,6 +131,7 @@ def test_where_the_connection_does_not_allow_it_a_restored_cluster_takes_nothing
     assert elsewhere.made("StatefulSet") == []
 
 
+@pytest.mark.slow
 def test_topics_that_were_mirrored_to_another_kafka_are_served_there_from_the_offsets_that_their_groups_have(
     scene: Scene, other_api: KubeApi, mirror: Broker
 ) -> None:

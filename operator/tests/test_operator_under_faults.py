@@ -38,6 +38,7 @@ def test_an_api_server_that_was_away_is_caught_up_with(scene: Scene) -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_api_server_that_hangs_is_caught_up_with(scene: Scene) -> None:
     scene.apply()
     scene.wait_until_served()
@@ -79,6 +80,7 @@ def test_deleting_with_kafka_gone_leaves_the_topics_with_a_warning(impatient: Sc
     scene.wait_event("KafkaUnreachable", "deletionPolicy Retain")
 
 
+@pytest.mark.slow
 def test_deleting_after_the_connection_was_deleted_is_not_held_up_for_ever(impatient: Scene) -> None:
     scene = impatient
     scene.apply()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka_testing.slow_wire import SlowWire, slow_broker
 from delayed_topics_worker_testing.world import World
 
 
@@ -14,3 +15,16 @@ def world(broker: Broker, tmp_path: Path) -> Iterator[World]:
     """Its workers are ended with the test."""
     with World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def slow_kafka() -> Iterator[SlowWire]:
+    with slow_broker() as made:
+        yield made
+
+
+@pytest.fixture
+def wire(slow_kafka: SlowWire) -> Iterator[SlowWire]:
+    """The way to a broker, as fast as it is with each test anew."""
+    yield slow_kafka
+    slow_kafka.reset()

@@ -122,6 +122,7 @@ def test_a_missing_dead_letter_topic_stops_its_partition_only(world: World) -> N
     assert [r.value for r in orders.dead(1)] == [b"bad"]
 
 
+@pytest.mark.slow
 def test_another_compression_is_taken_up_while_records_are_released(world: World) -> None:
     orders = world.declare((0, 1))
     world.start(orders, **EXACTLY)
@@ -163,6 +164,7 @@ def test_a_forbidden_dead_letter_topic_stops_its_partition_only(guarded: World) 
     assert [r.value for r in orders.dead(1)] == [b"bad"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("forbidden", "standing"), [("dead_letter", "0"), ("ready", "1")])
 def test_a_forbidden_topic_is_told_though_nothing_else_comes(guarded: World, forbidden: str, standing: str) -> None:
     """Kafka's client tells the reason only when something else is asked of it."""
@@ -189,6 +191,7 @@ def standing_still(worker: WorkerProcess, orders: Declared, target: str) -> list
     return [partition for alarm in alarms for partition in re.findall(told, alarm["message"])]
 
 
+@pytest.mark.slow
 def test_a_worker_that_may_not_use_its_transactional_id_says_so(guarded: World) -> None:
     orders = guarded.declare((0,))
     mine = transactional_id(orders.record.group, "orders-0")

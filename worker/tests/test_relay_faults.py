@@ -18,7 +18,7 @@ pytestmark = pytest.mark.broker
     ("protocol", "assignor", "guarantee"),
     [
         ("classic", "Range", "ExactlyOnce"),
-        ("classic", "Sticky", "AtLeastOnce"),
+        pytest.param("classic", "Sticky", "AtLeastOnce", marks=pytest.mark.slow),
         ("consumer", "Uniform", "AtLeastOnce"),
         pytest.param("classic", "Range", "AtLeastOnce", marks=pytest.mark.slow),
         pytest.param("classic", "RoundRobin", "AtLeastOnce", marks=pytest.mark.slow),

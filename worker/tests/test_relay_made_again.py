@@ -103,6 +103,7 @@ def test_an_offset_that_a_person_has_set_for_a_topic_made_again_counts(world: Wo
     assert {r.value for r in orders.ready(5)} == set(sorted(NEW)[25:])
 
 
+@pytest.mark.slow
 def test_also_with_a_worker_that_was_started_after_the_topic_was_made_again(world: World) -> None:
     orders, worker = served_old_ones(world)
     info = make_again(orders)
@@ -116,6 +117,7 @@ def test_also_with_a_worker_that_was_started_after_the_topic_was_made_again(worl
     all_new_ones_come(orders)
 
 
+@pytest.mark.slow
 def test_a_shorter_topic_made_again_is_served_once_it_is_accepted(world: World) -> None:
     """The worker's offset is out of its range, which looks as if records were removed."""
     orders, worker = served_old_ones(world)

@@ -42,7 +42,7 @@ def cut(orders: Declared) -> None:
         deleted.result(60)
 
 
-@pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
+@pytest.mark.parametrize("guarantee", [pytest.param("AtLeastOnce", marks=pytest.mark.slow), "ExactlyOnce"])
 def test_an_idle_partition_that_ends_in_markers_goes_on_after_retention_and_a_restart(
     world: World, guarantee: Any
 ) -> None:

@@ -21,7 +21,7 @@ def produce(orders: Declared, count: int) -> None:
     orders.flush()
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
 def test_workers_of_a_former_owner_leave_and_those_of_the_new_one_go_on_under_the_same_name(
     world: World, protocol: Any
 ) -> None:

@@ -103,7 +103,12 @@ def test_records_that_were_due_while_nobody_served_them_are_counted_as_delayed_b
 
 
 @pytest.mark.parametrize(
-    ("protocol", "assignor"), [("classic", "Range"), ("classic", "Sticky"), ("consumer", "Uniform")]
+    ("protocol", "assignor"),
+    [
+        ("classic", "Range"),
+        pytest.param("classic", "Sticky", marks=pytest.mark.slow),
+        pytest.param("consumer", "Uniform", marks=pytest.mark.slow),
+    ],
 )
 def test_a_worker_that_is_not_to_come_back_leaves_its_partitions_at_once(
     world: World, protocol: str, assignor: str

@@ -35,6 +35,7 @@ def test_partitions_that_came_while_the_only_worker_restarted_are_served(world: 
     all_are_owned(orders, world.start(orders))
 
 
+@pytest.mark.slow
 def test_partitions_that_came_while_one_of_two_workers_restarted_are_served(world: World) -> None:
     orders = world.declare((0, 1), partitions=2, front_partitions=1)
     workers = [world.start(orders, member=f"orders-{n}") for n in range(2)]
@@ -60,6 +61,7 @@ def test_a_front_topic_that_was_made_again_while_the_worker_restarted_is_told(wo
     wait_until(lambda: Reason.TOPIC_RECREATED in again.alarm_reasons(), what="the alarm", timeout_seconds=40)
 
 
+@pytest.mark.slow
 def test_a_front_topic_that_was_missing_when_the_worker_began_and_is_made_again_is_told(world: World) -> None:
     orders = world.declare((0,))
     world.admin.delete_topics([orders.names.front])

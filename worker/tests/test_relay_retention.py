@@ -123,6 +123,7 @@ def test_a_retention_that_somebody_made_shorter_than_the_delay_is_an_alarm_befor
     assert "wait here for 60 min" in message
 
 
+@pytest.mark.slow
 def test_without_the_right_to_read_settings_the_least_that_the_operator_sets_is_taken_and_said(tmp_path: Path) -> None:
     """Two days and two seconds: an outage budget comes on top of it."""
     with (

@@ -56,7 +56,7 @@ def test_every_topic_of_the_group_is_served_and_no_other(world: World, group: st
     assert [worker.terminate() for worker in workers] == [0, 0]
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
 def test_others_come_and_go_while_a_topic_is_busy_and_each_record_is_released_once(
     world: World, group: str, protocol: str
 ) -> None:

@@ -19,26 +19,14 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset
-from delayed_topics_kafka_testing.slow_wire import Api, SlowWire, slow_broker
-from delayed_topics_worker_testing.generations import members_now, owners_now
+from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
+from delayed_topics_worker_testing.generations import members_now
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.world import Declared, World
 
 pytestmark = pytest.mark.broker
 
 EXACTLY: Any = {"guarantee": "ExactlyOnce"}
-
-
-@pytest.fixture(scope="module")
-def slow_kafka() -> Iterator[SlowWire]:
-    with slow_broker() as made:
-        yield made
-
-
-@pytest.fixture
-def wire(slow_kafka: SlowWire) -> Iterator[SlowWire]:
-    yield slow_kafka
-    slow_kafka.reset()
 
 
 @pytest.fixture
@@ -84,6 +72,7 @@ def test_a_partitions_first_record_that_kafka_refuses_for_a_moment_is_sent_again
     assert refused.is_set()
 
 
+@pytest.mark.slow
 def test_a_worker_that_ends_while_it_asks_what_is_committed_commits_nothing_of_a_transaction_that_was_given_up(
     world: World, wire: SlowWire
 ) -> None:
@@ -166,6 +155,7 @@ def test_copies_that_arrive_when_their_topic_was_made_again_finish_nothing_of_th
         wait_until(lambda: {r.value for r in read()} >= new, what="all new ones come", timeout_seconds=60)
 
 
+@pytest.mark.slow
 def test_that_records_were_removed_is_not_said_of_a_topic_that_was_made_again_meanwhile(
     world: World, wire: SlowWire
 ) -> None:
@@ -226,6 +216,7 @@ def test_a_fetch_that_kafka_refuses_though_it_has_the_records_is_done_again(worl
     assert not worker.alarm_reasons()
 
 
+@pytest.mark.slow
 def test_what_is_committed_counts_though_it_is_answered_after_where_the_partition_begins(
     world: World, wire: SlowWire
 ) -> None:
@@ -245,6 +236,7 @@ def test_what_is_committed_counts_though_it_is_answered_after_where_the_partitio
     assert not worker.alarm_reasons()
 
 
+@pytest.mark.slow
 def test_nothing_is_passed_over_when_transactions_are_given_up_while_fetches_are_slow(
     world: World, wire: SlowWire
 ) -> None:
@@ -262,7 +254,9 @@ def test_nothing_is_passed_over_when_transactions_are_given_up_while_fetches_are
     assert doubled(all_ready(orders, sent, timeout_seconds=60)) == 0
 
 
-@pytest.mark.parametrize("is_stopped", [False, True], ids=["another-joins", "it-is-stopped"])
+@pytest.mark.parametrize(
+    "is_stopped", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["another-joins", "it-is-stopped"]
+)
 def test_a_worker_whose_copies_take_long_to_arrive_repeats_none(
     world: World, wire: SlowWire, *, is_stopped: bool
 ) -> None:
@@ -283,7 +277,7 @@ def test_a_worker_whose_copies_take_long_to_arrive_repeats_none(
     assert doubled(all_ready(orders, numbers)) == 0
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
 def test_a_worker_that_is_stopped_while_it_gives_partitions_up_repeats_none(
     world: World, wire: SlowWire, protocol: str
 ) -> None:
@@ -299,54 +293,6 @@ def test_a_worker_that_is_stopped_while_it_gives_partitions_up_repeats_none(
         time.sleep(0.8)
         wire.hold_back_requests(Api.PRODUCE, 0, client_id="orders-0")
         assert worker.wait() == 0
-
-    assert doubled(all_ready(orders, sent)) == 0
-
-
-def grow(orders: Declared, front_partitions: int) -> None:
-    """Until each partition has an owner."""
-    orders.grow_front(front_partitions)
-    everything = front_partitions + orders.record.layout.partition_count
-    wait_until(
-        lambda: len(owners_now(orders)) == everything,
-        what=f"all {everything} partitions have owners",
-        evidence=orders.world.evidence,
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_topic_grows_while_copies_take_long_to_arrive_and_none_comes_twice(
-    world: World, wire: SlowWire, protocol: str
-) -> None:
-    orders = world.declare((0,), front_partitions=4, partitions=1)
-    numbers = list(range(20_000))
-    for n in numbers:
-        orders.produce(b"%d" % n, partition=n % 4, headers=[("padding", random.randbytes(1000))])
-    orders.flush()
-    wire.limit_requests(500_000, client_id="orders-0")
-    world.start(orders, member="orders-0", protocol=protocol)
-    wait_until(lambda: orders.released() > 1_000, what="it has released some", poll_seconds=0.2)
-    for partitions in (5, 6, 7):
-        grow(orders, partitions)
-    assert orders.released() < len(numbers), "copies were on their way all the time"
-    wire.limit_requests(100_000_000, client_id="orders-0")
-
-    assert doubled(all_ready(orders, numbers)) == 0
-
-
-@pytest.mark.parametrize("assignor", ["Range", "Sticky"])
-def test_topics_grow_beside_busy_workers_and_nothing_comes_twice(world: World, wire: SlowWire, assignor: str) -> None:
-    """What is on its way when partitions are given up takes a second to arrive, so that others see the growth meanwhile."""
-    orders = world.declare((0, 1), front_partitions=4, partitions=4)
-    for n in range(3):
-        world.start(orders, member=f"orders-{n}", assignor=assignor)
-    with steady_load(orders, per_second=300, levels=2) as sent:
-        wire.hold_back_requests(Api.PRODUCE, 1)
-        for partitions in (5, 6, 7):
-            grow(orders, partitions)
-            time.sleep(2)
-        wire.hold_back_requests(Api.PRODUCE, 0)
 
     assert doubled(all_ready(orders, sent)) == 0
 
@@ -371,27 +317,3 @@ def test_a_worker_that_waits_for_acknowledgements_takes_no_processor_for_it(worl
     assert used < 0.7
     wire.hold_back_requests(Api.PRODUCE, 0, client_id="orders-0")
     assert doubled(all_ready(orders, list(range(21)), timeout_seconds=60)) == 0
-
-
-def test_a_topic_that_grows_while_partitions_are_given_up_is_served_whole(world: World, wire: SlowWire) -> None:
-    """The client joins again when it sees the new partitions, and gets some before it has given up the others."""
-    orders = world.declare((0,), front_partitions=4)
-    worker = world.start(orders, member="orders-0")
-    with steady_load(orders, per_second=100, levels=1) as sent:
-        wire.hold_back_requests(Api.PRODUCE, 60, client_id="orders-0")
-        wait_until(
-            lambda: worker.status()["topics"][orders.names.front]["due_lag"] > 20,
-            what="copies are on their way",
-            evidence=worker.evidence,
-        )
-        wire.hold_back_requests(Api.METADATA, 60, client_id="orders-0")
-        orders.grow_front(8)
-        world.start(orders, member="orders-1", ready=False)
-        wait_until(lambda: "orders-1" in members_now(orders), what="a rebalance", evidence=worker.evidence)
-        time.sleep(2.5)  # a heartbeat tells of it, each 2 s, and then the copies are waited for, for 4 s
-        wire.hold_back_requests(Api.METADATA, 0, client_id="orders-0")
-        wait_until(lambda: len(owners_now(orders)) == 12, what="all have owners", evidence=worker.evidence)
-        wire.hold_back_requests(Api.PRODUCE, 0, client_id="orders-0")
-        time.sleep(5)
-
-    all_ready(orders, sent, timeout_seconds=60)

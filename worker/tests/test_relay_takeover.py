@@ -10,7 +10,7 @@ from delayed_topics_worker_testing.world import World
 pytestmark = pytest.mark.broker
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
 def test_an_open_transaction_holds_up_only_the_partition_that_it_is_about(world: World, protocol: Any) -> None:
     orders = world.declare((0,), front_partitions=2)
     dead = left_open(orders, 1)

@@ -81,6 +81,7 @@ def test_a_retry_comes_back_into_the_topic_of_its_first_attempt(world: World) ->
     assert (again.header("dt-attempt"), again.header("dt-id")) == (b"1", first.header("dt-id"))
 
 
+@pytest.mark.slow
 @GUARANTEES
 def test_a_record_waits_for_a_topic_that_is_missing_and_its_neighbours_do_not(world: World, guarantee: str) -> None:
     orders, (invoices,) = declare(world, "invoices", front_partitions=1)

@@ -124,6 +124,7 @@ def test_a_missing_dead_letter_topic_stops_only_the_partition_that_needs_it(worl
     calm(worker)
 
 
+@pytest.mark.slow
 def test_pausing_stops_releases_and_not_hops(world: World) -> None:
     orders = world.declare((0, 10), front_partitions=1)
     worker = world.start(orders)
@@ -169,7 +170,7 @@ def test_a_new_layout_is_followed_live_and_only_once_it_serves(world: World) -> 
     wait_until(lambda: (orders.names.delays, 2) in orders.committed(), what="the worker commits what nobody else can")
 
 
-@pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
+@pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
 def test_records_of_a_new_delay_go_to_its_new_partition_without_an_alarm(world: World, guarantee: str) -> None:
     orders = world.declare((0, 1), partitions=2, front_partitions=1)
     worker = world.start(orders, guarantee=guarantee)
@@ -187,7 +188,7 @@ def test_records_of_a_new_delay_go_to_its_new_partition_without_an_alarm(world: 
     assert {e.kind for e in told_of if e.topic == orders.names.front} == {"worker-started", "assignment", "rebalance"}
 
 
-@pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
+@pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
 def test_a_delay_of_zero_that_is_new_makes_the_worker_read_without_waiting_and_nothing_comes_twice(
     world: World, guarantee: str
 ) -> None:
