@@ -67,6 +67,7 @@ def test_what_is_written_is_read_back_at_once_and_seen_by_others(
         layout_record(topic, 0, 10),
         TopicsRecord(topic=topic),
     ]
+    follower.catch_up(120)
     writer.write(records)
     changes: list[RegistryChange] = []
     while len(changes) < len(records):
