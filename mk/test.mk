@@ -39,7 +39,7 @@ stories = --stories=$(REPORTS)/$(report).json
 
 api: setup ## the operator, the chart and the CRDs against a real API server and a broker, without a node: STORY=refusals N=20
 	@.venv/bin/devcluster programs
-	@$(call pytest,$(stories) -m "api and not slow and not cluster" $(if $(STORY),$(repeated),-n 6))
+	@$(call pytest,$(stories) -m "api and not slow and not cluster" $(if $(STORY),$(repeated),-n 4))
 
 slow-api: setup ## as api, but what takes minutes: STORY=operator_rights for one file, N=10 to repeat it
 	@.venv/bin/devcluster programs
