@@ -159,7 +159,7 @@ class Scene:
 
         def told() -> list[str]:
             events = self.api.list_all("Event", namespace or self.namespace)
-            return [e["message"] for e in events if e["reason"] == reason]
+            return [e["message"] for e in events if e.get("reason") == reason]
 
         self.wait(
             lambda: any(all(word in message for word in words) for message in told()),
