@@ -205,9 +205,15 @@ class Engine:
         skew_ms: int,
         compression: str,
         dead_letter_partitions: int,
+        has_control_topic: bool,
     ) -> None:
         """What the registry says of a delayed topic; None: nothing of it is served. `skew_ms`: by how much brokers' clocks may
-        differ. `dead_letter_partitions`: 0 while the topic is missing."""
+        differ. `dead_letter_partitions`: 0 while the topic is missing. Without a control topic no id is cancelled."""
+
+    def cancel(self, number: int, ids: Sequence[bytes]) -> list[bool]:
+        """From now on no record of these ids is released. True: one was, lately."""
+    def withdraw(self, number: int, ids: Sequence[bytes]) -> None:
+        """Records of these ids are released again."""
 
     def subscribe(self, topics: Sequence[str], consumer: _Properties, *, grown: Sequence[str]) -> None:
         """Join the group, with a consumer of these properties, or read other topics, or more partitions of the `grown` ones.
@@ -232,23 +238,17 @@ class Engine:
 
     def stop(self, topic: str, partition: int) -> None:
         """The partition stands still from now on, once what is on its way is known."""
-
     def go_on(self, topic: str, partition: int) -> None:
         """The partition is served again, from its lowest unfinished offset."""
-
     def forget(self, topic: str, partition: int) -> None:
         """Nothing of the partition is committed or served any more until it begins again."""
-
     def wait(self, longest_seconds: float) -> list[tuple[Any, ...]]:
         """What has happened since, waiting for it: see delayed_topics_worker.happenings."""
-
     @property
     def still_seconds(self) -> float:
         """For how long it has not come to the end of a turn: less than a second, as long as all is well."""
-
     def look(self) -> list[Seen]:
         """All partitions that are assigned."""
-
     def state(self) -> State: ...
     def tally(self, number: int) -> Tally: ...
     def is_finished(self, topic: str, partition: int, offset: int) -> bool | None:

@@ -39,6 +39,8 @@ class AuditWindow:
     beginning_offsets   all topics: above 0 or above `from`: retention has removed records
     carries             of a chain: an audit with an output writes what the next one would read again; carried: what the one before has
                         written, None: nothing
+    control_id          of the topic by which records are cancelled; "": there never was one; None: not noted, or it is not the first of
+                        its name, so that what was asked for is not known
     unseen              what nobody could see when it was frozen, a sentence each; perhaps_unseen: what can hide a loss, and nothing else
     """
 
@@ -67,6 +69,7 @@ class AuditWindow:
     sample_one_in: int = 1
     carries: bool = False
     carried: Carried | None = None
+    control_id: str | None = None
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -108,6 +108,11 @@ class Layout:
         lanes = self._by_delay[delay_seconds].partitions
         return lanes[front_partition % len(lanes)]
 
+    def waits_seconds(self, max_delay_seconds: int) -> tuple[int, ...]:
+        """How long records wait: every delay, retired ones included, and where there is a ladder how far ahead a due time may lie."""
+        ahead = (max_delay_seconds,) if self.ladder_seconds else ()
+        return (*(kind.delay_seconds for kind in self.kinds), *ahead)
+
     def role(self, kind: Kind) -> Role:
         if kind.delay_seconds in self.in_list:
             return "main" if kind is self.main else "delay"

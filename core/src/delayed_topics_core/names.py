@@ -12,7 +12,8 @@ CLOCK_TOPIC = "delayedtopics.clock"
 DELAYS_SUFFIX = ".delays"
 READY_SUFFIX = ".ready"
 DEAD_LETTER_SUFFIX = ".dead"
-SUFFIXES = (DELAYS_SUFFIX, READY_SUFFIX, DEAD_LETTER_SUFFIX)
+CONTROL_SUFFIX = ".control"
+SUFFIXES = (DELAYS_SUFFIX, READY_SUFFIX, DEAD_LETTER_SUFFIX, CONTROL_SUFFIX)
 RESERVED_PREFIXES = ("delayedtopics.", "__")
 
 MAX_TOPIC_NAME_LENGTH = 249  # org.apache.kafka.common.internals.Topic.MAX_NAME_LENGTH
@@ -22,7 +23,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicNames:
-    """The four topics and the consumer group of one delayed topic."""
+    """The topics and the consumer group of one delayed topic."""
 
     front: str
     delays: str
@@ -44,7 +45,18 @@ class TopicNames:
 
     @property
     def topics(self) -> tuple[str, str, str, str]:
+        """Those that each delayed topic has."""
         return (self.front, self.delays, self.ready, self.dead_letter)
+
+    @property
+    def possible(self) -> tuple[str, ...]:
+        """Those, and the control topic, which some have."""
+        return (*self.topics, self.control)
+
+    @property
+    def control(self) -> str:
+        """Where records are cancelled, if the delayed topic has that."""
+        return self.front + CONTROL_SUFFIX
 
 
 def shared_group(cluster: str, installation: str, kind: str, namespace: str, name: str) -> str:
@@ -75,7 +87,7 @@ def check_topic_name(topic: str) -> None:
     if len(topic) > MAX_FRONT_NAME_LENGTH:
         raise IllegalTopicName(
             f"topic {topic[:20]}… must have at most {MAX_FRONT_NAME_LENGTH} characters, it has {len(topic)}: "
-            f"Kafka allows {MAX_TOPIC_NAME_LENGTH}, and {DELAYS_SUFFIX} is appended"
+            f"Kafka allows {MAX_TOPIC_NAME_LENGTH}, and {CONTROL_SUFFIX} is appended"
         )
     if topic.startswith(RESERVED_PREFIXES):
         raise IllegalTopicName(

@@ -20,6 +20,7 @@ class DeadLetterReason(StrEnum):
     TARGET_NOT_ALLOWED = "TargetNotAllowed"
     TARGET_UNAVAILABLE = "TargetUnavailable"
     TOO_LARGE = "TooLarge"
+    CANCELLED = "Cancelled"
 
 
 class Condition(StrEnum):
@@ -90,6 +91,8 @@ class Reason(StrEnum):
     TARGET_UNAVAILABLE = "TargetUnavailable"
     MISROUTED_RECORDS = "MisroutedRecords"
     RETENTION_AT_RISK = "RetentionAtRisk"
+    CONTROL_UNREADABLE = "ControlUnreadable"
+    TOO_MANY_CANCELLATIONS = "TooManyCancellations"
     NONE_RAISED = "NoneRaised"
     # audit
     EVERY_RECORD_ACCOUNTED = "EveryRecordAccounted"

@@ -71,7 +71,7 @@ class LayoutRecord:
     """What workers and clients follow. `state`: nobody writes into partitions of a layout that isn't serving.
 
     `highest_retry_cap`, `least_ready_partitions`: that there ever were, for audits of records that were released under them.
-    `max_delay_seconds`: how far ahead a due time may lie, where the layout has a ladder.
+    `max_delay_seconds`: how far ahead a due time may lie, where the layout has a ladder. `control`: there is a control topic.
     `ready_topics`: others that records may ask for, or might. `outage_budget_seconds`: how long they wait for one that is missing.
     `lists`: all delay lists and caps that there were, the present one last; what was before the first is not noted.
     `exactly_once_from_ms`: since when all workers keep that guarantee, by the operator's clock; None: they don't, or nobody noted it.
@@ -97,6 +97,7 @@ class LayoutRecord:
     max_delay_seconds: int = 0
     ready_topics: tuple[AllowedTopic, ...] = ()
     outage_budget_seconds: int = 0
+    control: bool = False
 
     @property
     def key(self) -> str:
@@ -289,7 +290,7 @@ class RegistryState:
 
 
 def _collision_keys(topic: str) -> set[str]:
-    return {collision_key(name) for name in TopicNames.of(topic).topics}
+    return {collision_key(name) for name in TopicNames.of(topic).possible}
 
 
 def encode(record: RegistryRecord) -> bytes:
@@ -393,6 +394,7 @@ def _decode_layout(body: Mapping[str, Any]) -> LayoutRecord:
         lists=tuple(decode_list(entry) for entry in body.get("lists", ())),
         workers=body.get("workers"),
         max_delay_seconds=body.get("max_delay_seconds", 0),
+        control=body.get("control", False),
         ready_topics=tuple(AllowedTopic(*entry) for entry in body.get("ready_topics", ())),
         outage_budget_seconds=body.get("outage_budget_seconds", 0),
     )

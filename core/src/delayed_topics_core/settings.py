@@ -3,14 +3,14 @@
 from hashlib import sha256
 from typing import Literal
 
-TopicRole = Literal["front", "delays", "ready", "dead-letter"]
+TopicRole = Literal["front", "delays", "ready", "dead-letter", "control"]
 
 MIN_ISR = "min.insync.replicas"
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 MARK_SETTING = "delete.retention.ms"
 """Has the mark of a topic that was made for a claim. Kafka has no labels for topics, and to a topic that is never compacted this
-setting means nothing."""
+setting means nothing. In a control topic, which is, tombstones stay for that long, unless its retention is over before."""
 _DEFAULT_DELETE_RETENTION_MS = 86_400_000
 _MARKS = 2**35
 """About a year in milliseconds: services that bound this setting allow two."""
@@ -28,7 +28,7 @@ goes to the front topic, is such a copy as well. It is the most that several man
 
 NEEDED = {
     "message.timestamp.type": "records are released by the time at which the broker got them",
-    "cleanup.policy": "compaction would remove records that wait",
+    "cleanup.policy": "compaction would remove records that wait; a control topic alone has to be compacted, and deleted by time as well",
     "retention.ms": "records have to outlive their longest delay, the outage budget and two days",
     "retention.bytes": "records that wait would be removed when there are many",
 }
@@ -65,7 +65,7 @@ def topic_settings(
     dead_letter_retention_seconds: int,
     replication_factor: int,
 ) -> dict[str, str]:
-    """Topic configuration of one of the four topics, as Kafka spells it.
+    """Topic configuration of one of a delayed topic's topics, as Kafka spells it.
 
     `delay_seconds` has every kind of the layout, retired ones included, and how far ahead a due time may lie.
     """
@@ -73,7 +73,7 @@ def topic_settings(
     if role == "dead-letter":
         retention_seconds = max(retention_seconds, dead_letter_retention_seconds)
     return {
-        "cleanup.policy": "delete",
+        "cleanup.policy": "compact,delete" if role == "control" else "delete",
         "message.timestamp.type": "LogAppendTime",
         "retention.ms": str(retention_seconds * 1000),
         "retention.bytes": "-1",

@@ -2,17 +2,14 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from delayed_topics_core.errors import UnknownEventKind, UnreadableRecord
 from delayed_topics_core.events import Event
 from delayed_topics_core.names import EVENTS_TOPIC
 
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import RAISED, kafka_error
-from delayed_topics_kafka.idempotence import IDEMPOTENT
+from delayed_topics_kafka.outbox import Outbox
 from delayed_topics_kafka.reader import PartitionReader, Read
 
 log = logging.getLogger(__name__)
@@ -22,56 +19,19 @@ class EventWriter:
     """Fire and forget: an event that can't be delivered is counted in `failed`, and nothing waits for it."""
 
     def __init__(self, connection: Connection, *, client_id: str = "delayed-topics-events") -> None:
-        self.failed = 0
-        self._config: dict[str, Any] = {
-            **connection.client_config(),
-            "client.id": client_id,
-            **IDEMPOTENT,
-            "linger.ms": 5,
-            "message.timeout.ms": 60_000,
-            "topic.metadata.propagation.max.ms": 3000,  # a missing topic is said after that
-            "queue.buffering.max.messages": 10_000,
-            "delivery.report.only.error": True,
-            "on_delivery": self._undelivered,
-        }
-        self._ailing = False
-        self._producer = Producer(self._config)
+        self._outbox = Outbox(connection, client_id=client_id)
+
+    @property
+    def failed(self) -> int:
+        return self._outbox.failed
 
     def write(self, event: Event) -> None:
-        """Returns at once, and never raises: a topic that is gone is refused right here, not by a report."""
-        if self._ailing:  # it may be stranded, see stranded.py; nobody polls it often enough to be told
-            self._ailing = False
-            self._producer = Producer(self._config)
-        try:
-            self._producer.produce(EVENTS_TOPIC, key=event.topic, value=event.encode(), partition=0)
-        except (BufferError, KafkaException) as e:
-            self._fail(e)
-        try:
-            self._producer.poll(0)
-        except RAISED as e:
-            self._end(e)
+        """Returns at once, and never raises."""
+        self._outbox.write(EVENTS_TOPIC, key=event.topic, value=event.encode())
 
     def close(self, timeout_seconds: float = 1.0) -> None:
         """Gives what is under way that long to arrive. Never raises."""
-        try:
-            self.failed += self._producer.flush(timeout_seconds)
-        except RAISED as e:
-            self._end(e)
-
-    def _end(self, error: KafkaException | SystemError) -> None:
-        """The producer can't go on, for instance without the right to write anything; nor will what it has be told of."""
-        self.failed += len(self._producer)
-        self._producer = Producer(self._config)
-        log.warning("events could not be written to %s: %s", EVENTS_TOPIC, kafka_error(error))
-
-    def _fail(self, error: object) -> None:
-        self.failed += 1
-        log.warning("an event could not be written to %s: %s", EVENTS_TOPIC, error)
-
-    def _undelivered(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            self._ailing = True
-            self._fail(error)
+        self._outbox.close(timeout_seconds)
 
 
 class EventFollower(Closing):

@@ -1,4 +1,4 @@
-"""Reads a topic of one partition from its beginning, without a consumer group: the registry and the events.
+"""Reads a topic of one partition from its beginning, or from an offset, without a consumer group: the registry, the events, answers.
 
 It does so in pieces, so that a topic of a million records takes no more memory than one of a thousand.
 """
@@ -41,7 +41,7 @@ FETCHED_AHEAD: Final[dict[str, Any]] = {
 the same, by itself."""
 
 _ASK_AGAIN = PASSING | {KafkaError._TIMED_OUT}
-_PASSED_OVER = frozenset(
+PASSED_OVER = frozenset(
     {
         # librdkafka goes on by itself
         KafkaError._TRANSPORT,
@@ -70,7 +70,8 @@ Take = Callable[[list[Read]], object]
 class PartitionReader(Closing):
     """Poll-driven, without threads of its own; belongs to one thread at a time."""
 
-    def __init__(self, connection: Connection, topic: str, *, client_id: str) -> None:
+    def __init__(self, connection: Connection, topic: str, *, client_id: str, start: int = 0) -> None:
+        """`start`: the first offset to read, which must not be removed yet; 0: the first that is there."""
         self._bootstrap_servers = connection.bootstrap_servers
         self._topic = topic
         self._stranded = Event()
@@ -91,11 +92,11 @@ class PartitionReader(Closing):
             "fetch.wait.max.ms": 100,
             "fetch.queue.backoff.ms": 50,
         }
-        self.position = 0
+        self.position = start
         """The next offset: everything below was returned, will be with the next call that succeeds, or isn't there any more."""
         self._reads: list[Read] = []
         with making_client(connection.bootstrap_servers):
-            self._consumer = self._new_consumer(OFFSET_BEGINNING)
+            self._consumer = self._new_consumer()
 
     def poll(self, timeout_seconds: float) -> list[Read]:
         """The next piece, waiting for the first of it. Raises KafkaDoorError; what was read by then comes with the next call."""
@@ -128,9 +129,9 @@ class PartitionReader(Closing):
     def close(self) -> None:
         self._consumer.close()
 
-    def _new_consumer(self, offset: int) -> Consumer:
+    def _new_consumer(self) -> Consumer:
         consumer = Consumer(self._config)
-        consumer.assign([TopicPartition(self._topic, 0, offset)])
+        consumer.assign([TopicPartition(self._topic, 0, self.position or OFFSET_BEGINNING)])
         return consumer
 
     def _end(self, deadline: Deadline) -> int:
@@ -166,7 +167,7 @@ class PartitionReader(Closing):
             self._stranded.clear()
             log.warning("the client that reads %s knows no broker any more, a new one goes on", self._topic)
             self._consumer.close()
-            self._consumer = self._new_consumer(self.position or OFFSET_BEGINNING)
+            self._consumer = self._new_consumer()
         first = self._consumer.poll(timeout_seconds)
         if first is None:
             return
@@ -188,7 +189,7 @@ class PartitionReader(Closing):
             self._reads.append(Read(offset, message.key(), message.value(), message.timestamp()[1]))
         elif error.code() == KafkaError._PARTITION_EOF and offset is not None:
             self.position = max(self.position, offset)
-        elif error.code() not in _PASSED_OVER:
+        elif error.code() not in PASSED_OVER:
             return error
         return None
 

@@ -78,6 +78,8 @@ pub enum Cause<'a> {
     },
     /// Kafka refused its copy. The length of its value, in bytes.
     TooLarge(usize),
+    /// Somebody has asked for that, by its id, in the control topic.
+    Cancelled,
 }
 
 impl Cause<'_> {
@@ -94,6 +96,7 @@ impl Cause<'_> {
             Cause::TargetUnavailable { .. } => "TargetUnavailable",
             Cause::RetryCap { .. } => "RetryCapExceeded",
             Cause::TooLarge(_) => "TooLarge",
+            Cause::Cancelled => "Cancelled",
         }
     }
 }
@@ -121,6 +124,7 @@ impl Display for Cause<'_> {
                 write!(f, "attempt {attempt} is above the retry cap of {retry_cap}")
             }
             Cause::TooLarge(bytes) => write!(f, "the copy of {bytes} bytes was refused as too large"),
+            Cause::Cancelled => f.write_str("its id was cancelled in the control topic before it was released"),
         }
     }
 }

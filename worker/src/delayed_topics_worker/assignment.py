@@ -13,7 +13,15 @@ from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitio
 from delayed_topics_worker.assigned import AssignedPartition, Stop
 from delayed_topics_worker.beginnings import Beginning, beginning_of
 from delayed_topics_worker.committed import CommittedReader
-from delayed_topics_worker.happenings import Assigned, CommitUnknown, Place, Refused, Removed, Revoked
+from delayed_topics_worker.happenings import (
+    Assigned,
+    CommitUnknown,
+    Place,
+    ProducersReplaced,
+    Refused,
+    Removed,
+    Revoked,
+)
 from delayed_topics_worker.known_offsets import KnownOffsets, Offsets
 from delayed_topics_worker.served import ServedTopics
 from delayed_topics_worker.topic_watch import Sight
@@ -85,6 +93,19 @@ class Assignment:
 
     # -- what the engine tells
 
+    def take(self, happening: Revoked | Refused | Removed | CommitUnknown | ProducersReplaced) -> None:
+        match happening:
+            case Revoked():
+                self._on_revoked(happening)
+            case Refused():
+                self._on_refused(happening)
+            case Removed():
+                self._on_removed(happening)
+            case CommitUnknown():
+                self._on_commit_unknown(happening)
+            case ProducersReplaced():
+                self._note("replaced", list(self.owned.values()), self._seconds())
+
     def on_assigned(self, happening: Assigned) -> None:
         """Everything is placed where it will begin, as far as that is told at once: placing it later on costs a seek."""
         self.generation += 1
@@ -110,13 +131,13 @@ class Assignment:
         self._note("assigned", fresh, now)
         log.info("assigned: %s", _named(fresh))
 
-    def on_revoked(self, happening: Revoked) -> None:
+    def _on_revoked(self, happening: Revoked) -> None:
         for place, delayed in zip(happening.partitions, happening.delayed, strict=True):
             if owned := self.owned.get(place):
                 owned.delayed = delayed
         self._forget("lost" if happening.lost else "revoked", happening.partitions)
 
-    def on_refused(self, happening: Refused) -> None:
+    def _on_refused(self, happening: Refused) -> None:
         """A missing or forbidden target: the partition stays where it is, the others go on."""
         owned = self.owned.get((happening.topic, happening.partition))
         if owned is None:
@@ -133,13 +154,13 @@ class Assignment:
             target=happening.target,
         )
 
-    def on_removed(self, happening: Removed) -> None:
+    def _on_removed(self, happening: Removed) -> None:
         """The offset that comes next isn't there any more. It is told when Kafka has said what is."""
         owned = self.owned.get((happening.topic, happening.partition))
         if owned is not None:
             owned.removed = happening
 
-    def on_commit_unknown(self, happening: CommitUnknown) -> None:
+    def _on_commit_unknown(self, happening: CommitUnknown) -> None:
         for owned in self._of(happening.partitions):
             self._begin_again(owned)
 
@@ -282,6 +303,8 @@ class Assignment:
             return False
         if not owned.is_front and owned.partition >= served.layout.layout.partition_count:
             return False  # Kafka has it, the registry will tell
+        if served.has_control_topic and not served.is_control_known:
+            return False  # a cancelled record would be released
         noted = served.noted_id(owned.topic)
         if noted is None or not isinstance(sight.topics.get(owned.topic), TopicInfo | None):
             return False
@@ -337,9 +360,6 @@ class Assignment:
         )
         retry_at = self._seconds() + RECHECK_SECONDS
         owned.stop = Stop(reason=Reason.COMMIT_MISSING, message=message, retry_at=retry_at)
-
-    def on_producers_replaced(self) -> None:
-        self._note("replaced", list(self.owned.values()), self._seconds())
 
     def _note(self, kind: ChangeKind, owned: Sequence[AssignedPartition], began: float) -> None:
         now = self._seconds()

@@ -43,6 +43,13 @@ class Refused(NamedTuple):
     error: Fault
 
 
+class Cancelled(NamedTuple):
+    """A record is in the dead-letter topic, since its id was cancelled. `number`: of the delayed topic."""
+
+    number: int
+    id: bytes
+
+
 class Removed(NamedTuple):
     """The offset that comes next isn't in the partition any more; it stands still."""
 
@@ -100,6 +107,7 @@ Happening = (
     Assigned
     | Revoked
     | Refused
+    | Cancelled
     | Removed
     | CommitUnknown
     | Reported

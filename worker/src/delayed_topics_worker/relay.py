@@ -26,11 +26,13 @@ from delayed_topics_worker.clients import (
 )
 from delayed_topics_worker.committed import CommittedReader
 from delayed_topics_worker.config import WorkerConfig
+from delayed_topics_worker.control import Controls
 from delayed_topics_worker.errors import ClientFatal, ConfigInvalid, ProtocolRefused
 from delayed_topics_worker.group_watch import GroupWatch
 from delayed_topics_worker.happenings import (
     Assigned,
     AssignmentFailed,
+    Cancelled,
     CommitUnknown,
     Fatal,
     Happening,
@@ -92,6 +94,7 @@ class Relay:
         self._watch = TopicWatch(admin, boot_seconds)
         self._group_watch = GroupWatch(admin, boot_seconds)
         self._known = KnownOffsets(admin)
+        self._controls = Controls(self._aside, served, member=member)
         self._seen_at = float("-inf")
         self._group = ""
         self._committed = CommittedReader(lambda: OffsetsReader(self._aside, self._group, ended=True))
@@ -108,6 +111,7 @@ class Relay:
             admin,
             member=member,
             served=self._served,
+            controls=self._controls,
             metrics=metrics,
             session_timeout_ms=SESSION_TIMEOUT_MS if config.protocol == "classic" else None,
         )
@@ -150,6 +154,7 @@ class Relay:
 
     def _turn(self, engine: Engine, assignment: Assignment) -> None:
         """Raises ClientFatal."""
+        self._controls.follow(engine)
         sight = self._watch.sight
         assignment.check_topics(sight)
         if any(not o.begun and o.stop is None and sight.asked_at < o.assigned_at for o in assignment.owned.values()):
@@ -164,22 +169,16 @@ class Relay:
             case Assigned():
                 assignment.on_assigned(happening)
                 self._group_watch.assigned()
-            case Revoked():
-                assignment.on_revoked(happening)
-            case Refused():
-                assignment.on_refused(happening)
-            case Removed():
-                assignment.on_removed(happening)
-            case CommitUnknown():
-                assignment.on_commit_unknown(happening)
+            case Revoked() | Refused() | Removed() | CommitUnknown() | ProducersReplaced():
+                assignment.take(happening)
+            case Cancelled():
+                self._controls.on_cancelled(happening)
             case Reported(error, topic, _):
                 self._note_report(error.name, error.text, topic)
             case Fatal(error) if self._config.protocol == "consumer" and error.name in PROTOCOL_REFUSALS:
                 raise ProtocolRefused(self._config.client_assignor, error)
             case Fatal(error) | AssignmentFailed(error):
                 raise ClientFatal(f"a client was shut out for good: {error}")
-            case ProducersReplaced():
-                assignment.on_producers_replaced()
             case Stranded(client):
                 raise ClientFatal(f"the {client} knows no broker any more")
             case Log(level, facility, text):
@@ -235,6 +234,7 @@ class Relay:
                     skew_ms=served.skew_ms,
                     compression=served.layout.compression if served.layout else "none",
                     dead_letter_partitions=served.dead_letter_partitions,
+                    has_control_topic=served.has_control_topic,
                 )
 
     def _read_registry(self, *, whole: bool = False) -> set[str]:
@@ -274,7 +274,7 @@ class Relay:
             self._leave_group()
         partitions = {topic: count for s in serving for topic, count in s.partitions.items()}
         grown = [topic for topic in self._subscribed if partitions.get(topic, 0) > self._partitions[topic]]
-        watched = [topic for s in serving for topic in (*s.names.topics, *s.targets)]
+        watched = [topic for s in serving for topic in s.watched]
         if watched != self._watched:
             self._watch.look(watched)
             self._watched = watched
@@ -380,6 +380,7 @@ class Relay:
         self._watch.close()
         self._group_watch.close()
         self._known.close()
+        self._controls.close()
         self._committed.close()
         self._follower.close()
         self._reporter.stopped(self._assignment)

@@ -28,6 +28,7 @@ from delayed_topics_worker.alarms import (
 )
 from delayed_topics_worker.assigned import AssignedPartition
 from delayed_topics_worker.assignment import Assignment
+from delayed_topics_worker.control import Controls
 from delayed_topics_worker.happenings import Fault
 from delayed_topics_worker.metrics import Metrics
 from delayed_topics_worker.offset_watch import OffsetWatch, Spans
@@ -53,6 +54,7 @@ class Reporter:
         *,
         member: str,
         served: ServedTopics,
+        controls: Controls,
         metrics: Metrics,
         session_timeout_ms: int | None,
     ) -> None:
@@ -61,6 +63,7 @@ class Reporter:
         self._session_timeout_ms = session_timeout_ms
         self._assigned_told_at = boot_seconds()
         self._served = served
+        self._controls = controls
         self._metrics = metrics
         self._events = EventWriter(connection, client_id=f"{member}-events")
         self._alarms = Alarms(self._alarm_changed)
@@ -102,6 +105,7 @@ class Reporter:
         tallies = {served.topic: engine.tally(number) for number, served in enumerate(self._served)}
         assignment.see(engine.look())
         self._now_ms, self._now_at = state.now_ms or 0, boot_seconds()
+        self._controls.answer(engine, assignment, self._now_ms)
         self._count(state, tallies)
         self._write_changes(assignment)
         self._write_assigned_again(assignment)
@@ -122,6 +126,7 @@ class Reporter:
         self._metrics.pending.found = self._offsets.pending
         alarms += self._misrouted_alarms(tallies)
         alarms += self._target_alarms(tallies)
+        alarms += self._controls.alarms(sight)
         alarms += of_unassigned(unassigned, self._served)
         refusals = {Reason.KAFKA_REFUSED: str(refusal) if (refusal := refused or state.refused) else None}
         self._alarms.update(joined(alarms + of_refusals([s.topic for s in self._served], refusals)))
@@ -141,6 +146,8 @@ class Reporter:
         self._metrics.fence_open.set(state.may_send)
         self._metrics.held_bytes.set(state.held_bytes)
         self._metrics.events_failed.set(self._events.failed)
+        for topic, count in self._controls.in_force().items():
+            self._metrics.cancel_requests.labels(topic).set(count)
 
     def _topic(self, served: Served, owned: Sequence[AssignedPartition], spans: Spans) -> dict[str, Any]:
         waiting = sum(o.seen.waiting for o in owned if o.seen)

@@ -18,7 +18,7 @@ from delayed_topics_worker.topic_watch import Sight
 class Served:
     """`layout`: the newest that was seen serving; None before the first, and when it is not for these workers. `dead_letter_partitions`:
     0 while it isn't known. `target_partitions`: of other ready topics, 0 of those that are missing, or that this worker may not see;
-    not of those of which nobody knows yet.
+    not of those of which nobody knows yet. `is_control_known`: the control topic was read to its end.
 
     `owner`: whose workers these are; empty: anybody's. `group`: which one they are in; empty: the layout's.
     """
@@ -31,6 +31,7 @@ class Served:
     topics: TopicsRecord | None = None
     dead_letter_partitions: int = 0
     target_partitions: dict[str, int] = field(default_factory=dict)
+    is_control_known: bool = False
 
     @classmethod
     def of(cls, topic: str, *, owner: str = "", group: str = "") -> "Served":
@@ -73,6 +74,12 @@ class Served:
         return self.layout.targets if self.layout is not None else ()
 
     @property
+    def watched(self) -> tuple[str, ...]:
+        """All its topics, and those that records may ask for."""
+        control = (self.names.control,) if self.has_control_topic else ()
+        return (*self.names.topics, *control, *self.targets)
+
+    @property
     def partitions(self) -> dict[str, int]:
         """By topic that is read, as the layout has it."""
         if self.layout is None:
@@ -97,6 +104,11 @@ class Served:
             targets=[(topic, self.target_partitions.get(topic)) for topic in self.layout.targets],
             outage_budget_seconds=self.layout.outage_budget_seconds,
         )
+
+    @property
+    def has_control_topic(self) -> bool:
+        """Records can be cancelled."""
+        return self.layout is not None and self.layout.control
 
     @property
     def skew_ms(self) -> int:

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use super::cancellations::Cancellations;
 use super::clock::boot_ns;
 use super::happening::Happening;
 use super::partition::{Alone, Lone, Partition};
@@ -11,6 +12,7 @@ use super::slots::CopyOf;
 use super::state::Step;
 use super::stored::{Parts, Stored, StoredHeaders};
 use super::topic::{Names, Served, Tally, Target};
+use crate::dead_letter::Cause;
 use crate::kafka::{code, Copy, Error};
 use crate::record::{Record, Side};
 use crate::release::{LowerBoundMs, Release};
@@ -90,6 +92,8 @@ pub struct Sending<'e, P> {
     pub names: &'e Names,
     /// `None` while the dead-letter topic is missing.
     pub dead_letter_partitions: Option<NonZeroU32>,
+    /// `None`: there is no control topic.
+    pub cancellations: Option<&'e mut Cancellations>,
     /// Counts what is done.
     pub tally: &'e mut Tally,
     /// As it is served.
@@ -163,6 +167,7 @@ impl<P: Output> Sending<'_, P> {
             match self.queue(&record, &stored, &outcome, alone) {
                 Ok(bytes) => {
                     self.count(&outcome, waiting);
+                    self.note_cancelled(offset, &outcome);
                     let lone = alone.map(|alone| Lone { offset, next: next_smaller(alone, &outcome) });
                     let target = outcome.target();
                     self.partition.sent_on(&taken, target, bytes, lone);
@@ -204,6 +209,19 @@ impl<P: Output> Sending<'_, P> {
         if matches!(alone, Some(Alone::AsDeadLetter(_))) {
             return Outcome::DeadLetter(too_large(record, stored.value.map_or(0, <[u8]>::len)));
         }
+        let outcome = self.decided(record, waiting);
+        let (own, root) = match &outcome {
+            Outcome::Release(release) => (release.own(), release.root()),
+            Outcome::Hop(hop) => (&hop.own, hop.root),
+            Outcome::DeadLetter(_) | Outcome::Hold(_) => return outcome,
+        };
+        match self.cancellations.as_ref().and_then(|cancellations| cancellations.id_of(own, root)) {
+            None => outcome,
+            Some(_) => Outcome::DeadLetter(DeadLetter { own: own.clone(), root, cause: Cause::Cancelled }),
+        }
+    }
+
+    fn decided<'r>(&self, record: &Record<'r, StoredHeaders<'r>>, waiting: Option<Waiting>) -> Outcome<'r> {
         if let Some(waiting) = waiting {
             return take_turn(record, waiting, &self.served.policy, self.now).into();
         }
@@ -304,11 +322,28 @@ impl<P: Output> Sending<'_, P> {
         Ok(i32::try_from(number).unwrap_or(i32::MAX))
     }
 
+    /// So that whoever has cancelled it is told when its copy is acknowledged.
+    fn note_cancelled(&mut self, offset: i64, outcome: &Outcome<'_>) {
+        let Some(cancellations) = &self.cancellations else { return };
+        let id = match outcome {
+            Outcome::DeadLetter(DeadLetter { own, root, cause: Cause::Cancelled }) => cancellations.id_of(own, *root),
+            _ => None,
+        };
+        match id {
+            Some(id) => self.partition.cancelled.insert(offset, id),
+            // refused as a dead letter, and withdrawn since
+            None => self.partition.cancelled.remove(&offset),
+        };
+    }
+
     fn count(&mut self, outcome: &Outcome<'_>, waiting: Option<Waiting>) {
         let tally = &mut *self.tally;
         match outcome {
             Outcome::Release(release) => {
                 tally.release(self.now.0 - release.due_at_ms());
+                if let Some(cancellations) = &mut self.cancellations {
+                    cancellations.release(release.own(), release.root());
+                }
                 self.partition.delayed.release(release.due_at_ms());
                 tally.misrouted += u64::from(waiting.is_some_and(|waiting| waiting.misrouted));
             }

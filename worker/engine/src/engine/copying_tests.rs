@@ -127,7 +127,13 @@ impl Play {
             random: Random(seed),
             partition,
             topic,
-            served: Served { policy, paused: false, skew_ms: 0, compression: "none".to_owned() },
+            served: Served {
+                policy,
+                paused: false,
+                skew_ms: 0,
+                compression: "none".to_owned(),
+                has_control_topic: false,
+            },
             producer: Producer::default(),
             log: Vec::new(),
             now_ms: START_MS,
@@ -176,6 +182,7 @@ impl Play {
             partition: &mut self.partition,
             names: &self.topic.names,
             dead_letter_partitions: self.topic.dead_letter_partitions,
+            cancellations: self.served.has_control_topic.then_some(&mut self.topic.cancellations),
             tally: &mut self.topic.tally,
             served: &self.served,
             now: LowerBoundMs(self.now_ms),
@@ -288,5 +295,27 @@ fn every_record_comes_out_once_none_early_and_in_order() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn a_record_that_is_cancelled_comes_out_as_a_dead_letter_and_no_other_one_does() {
+    for seed in 1..50 {
+        let mut play = Play::new(seed);
+        let cancelled = |offset: i64| offset % 3 == 1;
+        play.served.has_control_topic = true;
+        for offset in (0..10_000).filter(|offset| cancelled(*offset)) {
+            assert!(!play.topic.cancellations.cancel(format!("f:3:{offset}:").as_bytes()));
+        }
+        play.run();
+        assert_eq!((play.arrived.len(), play.doubled), (play.log.len(), 0), "seed {seed}");
+        for (offset, copy) in &play.arrived {
+            let large = play.log[usize::try_from(*offset).unwrap()].bytes == LARGE;
+            let dead = copy.of.target == Target::DeadLetter;
+            assert_eq!(dead, large || cancelled(*offset), "seed {seed}, offset {offset}");
+        }
+        let told: BTreeSet<i64> = play.partition.cancelled.keys().copied().collect();
+        let expected = play.arrived.keys().copied().filter(|offset| cancelled(*offset)).collect();
+        assert_eq!(told, expected, "seed {seed}");
     }
 }

@@ -39,6 +39,13 @@ pub enum Happening {
         /// Why.
         error: Error,
     },
+    /// A record was cancelled: it is in the dead-letter topic.
+    Cancelled {
+        /// The number of the delayed topic.
+        topic: usize,
+        /// Of the record.
+        id: Box<[u8]>,
+    },
     /// The offset that comes next isn't in the partition any more; it stands still.
     Removed {
         /// The partition, and the offset.

@@ -4,6 +4,7 @@
 //! that stands still. It never waits for such a decision. `Running` calls it, in a thread of its own.
 
 mod calls;
+mod cancellations;
 mod clock;
 mod commits;
 mod congestion;
@@ -271,6 +272,18 @@ impl Engine {
         }
         if compressed_otherwise && self.transactions.is_some() {
             self.roll_back(&Error::local(code::PURGE_QUEUE, "the compression of copies was changed"));
+        }
+    }
+
+    /// From now on no record of this id is released; true: one was, lately.
+    pub fn cancel(&mut self, number: usize, id: &[u8]) -> bool {
+        self.topics.get_mut(number).is_some_and(|topic| topic.cancellations.cancel(id))
+    }
+
+    /// Records of this id are released again.
+    pub fn withdraw(&mut self, number: usize, id: &[u8]) {
+        if let Some(topic) = self.topics.get_mut(number) {
+            topic.cancellations.withdraw(id);
         }
     }
 

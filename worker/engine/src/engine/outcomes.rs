@@ -41,7 +41,12 @@ impl Engine {
                     let CopyOf { slot, offset, target } = CopyOf::of(number);
                     match (self.slots.get_mut(slot), refusal) {
                         (None, _) => self.slots.forget_copy(slot),
-                        (Some(partition), None) => partition.acknowledge(offset, target, bytes),
+                        (Some(partition), None) => {
+                            partition.acknowledge(offset, target, bytes);
+                            let cancelled = partition.cancelled.remove(&offset);
+                            let topic = partition.topic;
+                            self.happenings.extend(cancelled.map(|id| Happening::Cancelled { topic, id }));
+                        }
                         (Some(partition), Some(refusal)) => {
                             if let Some(transactions) = &mut self.transactions {
                                 transactions.fail(refusal.error.clone());
@@ -122,6 +127,7 @@ impl Engine {
     pub(super) fn place(&mut self, slot: usize) {
         let Some(partition) = self.slots.get_mut(slot) else { return };
         partition.window = partition.window.renewed();
+        partition.cancelled.clear();
         let position = partition.window.position();
         partition.step(Step::Place);
         partition.placed_at_ns = boot_ns();

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use super::cancellations::Cancellations;
 use super::histogram::Histogram;
 use crate::record::Policy;
 
@@ -60,6 +61,8 @@ pub struct Served {
     pub skew_ms: i64,
     /// Of copies.
     pub compression: String,
+    /// Records can be cancelled.
+    pub has_control_topic: bool,
 }
 
 /// A delayed topic of this worker.
@@ -71,6 +74,8 @@ pub struct Topic {
     pub served: Option<Served>,
     /// `None` while the dead-letter topic is missing.
     pub dead_letter_partitions: Option<NonZeroU32>,
+    /// They count where there is a control topic.
+    pub cancellations: Cancellations,
     /// What was done.
     pub tally: Tally,
 }
@@ -79,7 +84,13 @@ impl Topic {
     /// Before anything is known of it.
     #[must_use]
     pub fn new(names: Names) -> Self {
-        Topic { names, served: None, dead_letter_partitions: None, tally: Tally::default() }
+        Topic {
+            names,
+            served: None,
+            dead_letter_partitions: None,
+            cancellations: Cancellations::default(),
+            tally: Tally::default(),
+        }
     }
 }
 

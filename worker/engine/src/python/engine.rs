@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBytes, PyTuple};
 
 use super::routing::Policy;
 use crate::engine::{self, Beginning, Happening, Histogram, Names, Panicked, Running, Seen, Served, Settings};
@@ -58,7 +58,7 @@ impl Engine {
         self.0.change(|engine| engine.add_topic(names))?.map_err(PyValueError::new_err)
     }
 
-    #[pyo3(signature = (number, policy, *, paused, skew_ms, compression, dead_letter_partitions))]
+    #[pyo3(signature = (number, policy, *, paused, skew_ms, compression, dead_letter_partitions, has_control_topic))]
     fn serve(
         &self,
         number: usize,
@@ -67,9 +67,24 @@ impl Engine {
         skew_ms: i64,
         compression: String,
         dead_letter_partitions: u32,
+        has_control_topic: bool,
     ) -> PyResult<()> {
-        let served = policy.map(|policy| Served { policy: policy.inner().clone(), paused, skew_ms, compression });
+        let served = policy.map(|policy| Served {
+            policy: policy.inner().clone(),
+            paused,
+            skew_ms,
+            compression,
+            has_control_topic,
+        });
         Ok(self.0.change(|engine| engine.serve(number, served, dead_letter_partitions))?)
+    }
+
+    fn cancel(&self, number: usize, ids: Vec<Vec<u8>>) -> PyResult<Vec<bool>> {
+        Ok(self.0.change(|engine| ids.iter().map(|id| engine.cancel(number, id)).collect())?)
+    }
+
+    fn withdraw(&self, number: usize, ids: Vec<Vec<u8>>) -> PyResult<()> {
+        Ok(self.0.change(|engine| ids.iter().for_each(|id| engine.withdraw(number, id)))?)
     }
 
     #[pyo3(signature = (topics, consumer, *, grown))]
@@ -200,6 +215,7 @@ fn told(py: Python<'_>, happening: Happening) -> PyResult<Bound<'_, PyTuple>> {
         Happening::Refused { origin, target, error } => {
             ("Refused", origin.topic, origin.partition, origin.offset, target, fault(error)).into_pyobject(py)
         }
+        Happening::Cancelled { topic, id } => ("Cancelled", topic, PyBytes::new(py, &id)).into_pyobject(py),
         Happening::Removed { at, error } => {
             ("Removed", at.topic, at.partition, at.offset, fault(error)).into_pyobject(py)
         }

@@ -1,0 +1,116 @@
+"""Control topics, of which a worker reads those of all its delayed topics, from their beginning and without a consumer group."""
+
+from collections.abc import Collection
+from threading import Event
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from delayed_topics_core.control import Control
+from delayed_topics_core.headers import MAX_ID_BYTES
+
+from delayed_topics_kafka.closing import Closing
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import KafkaDoorError, door_error, making_client
+from delayed_topics_kafka.reader import FETCHED_AHEAD, MOST_AT_ONCE, PASSED_OVER
+from delayed_topics_kafka.stranded import when_stranded
+
+
+class ControlRead(NamedTuple):
+    """A record of a control topic. `id`: its key. `control`: its value; None: it has none, or `is_understood` is False. `at_ms`: when it
+    was written, by the broker's clock."""
+
+    topic: str
+    id: bytes
+    control: Control | None
+    is_understood: bool
+    at_ms: int
+
+
+class ControlReader(Closing):
+    """Topics of one partition each, with one client for all of them; belongs to one thread at a time.
+
+    `read`: topics that were read to their end once. `problems`: why others can't be read.
+    """
+
+    def __init__(self, connection: Connection, *, client_id: str) -> None:
+        self._bootstrap_servers = connection.bootstrap_servers
+        self._stranded = Event()
+        self._config: dict[str, Any] = {
+            **when_stranded(self._stranded.set),
+            **FETCHED_AHEAD,
+            **connection.client_config(),
+            "client.id": client_id,
+            "group.id": "delayedtopics.readers",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            # retention and compaction remove what is over
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "allow.auto.create.topics": False,
+            "fetch.wait.max.ms": 100,
+            "fetch.queue.backoff.ms": 50,
+        }
+        self.read: set[str] = set()
+        self.problems: dict[str, KafkaDoorError] = {}
+        self._positions: dict[str, int] = {}
+        with making_client(connection.bootstrap_servers):
+            self._consumer = Consumer(self._config)
+
+    def follow(self, topics: Collection[str]) -> None:
+        """These from now on, and no others."""
+        fresh, over = set(topics) - self._positions.keys(), self._positions.keys() - set(topics)
+        if fresh:
+            # not OFFSET_BEGINNING, for which the client library waits half a second until it asks for it
+            self._positions.update(dict.fromkeys(fresh, 0))
+            self._consumer.incremental_assign([TopicPartition(topic, 0, 0) for topic in fresh])
+        if over:
+            self._consumer.incremental_unassign([TopicPartition(topic, 0) for topic in over])
+            for topic in over:
+                del self._positions[topic]
+                self.problems.pop(topic, None)
+            self.read -= over
+
+    def poll(self, timeout_seconds: float) -> list[ControlRead]:
+        """What comes next, waiting for the first of it."""
+        if self._stranded.is_set():
+            self._stranded.clear()
+            self._consumer.close()
+            self._consumer = Consumer(self._config)
+            self._consumer.incremental_assign([TopicPartition(t, 0, at) for t, at in self._positions.items()])
+        first = self._consumer.poll(timeout_seconds)
+        messages = [] if first is None else [first, *self._consumer.consume(MOST_AT_ONCE, 0)]
+        return [read for message in messages if (read := self._take(message)) is not None]
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _take(self, message: Message) -> ControlRead | None:
+        error, topic, offset = message.error(), message.topic(), message.offset()
+        if topic is None or topic not in self._positions:
+            return None
+        if error is None:
+            assert offset is not None
+            self._positions[topic] = offset + 1
+            self.problems.pop(topic, None)
+            return _read(topic, message)
+        if error.code() == KafkaError._PARTITION_EOF:
+            self.read.add(topic)
+            self.problems.pop(topic, None)
+        elif error.code() not in PASSED_OVER:
+            self.problems[topic] = door_error(
+                error, doing=f"reading {topic}", bootstrap_servers=self._bootstrap_servers
+            )
+        return None
+
+
+def _read(topic: str, message: Message) -> ControlRead | None:
+    key, value, at_ms = message.key(), message.value(), message.timestamp()[1]
+    if not key:
+        return None  # it is about nothing
+    try:
+        control = None if value is None else Control(value.decode())
+    except ValueError:
+        return ControlRead(topic, key, None, is_understood=False, at_ms=at_ms)
+    fits = len(key) <= MAX_ID_BYTES or control in (None, Control.NOT_UNDERSTOOD)
+    return ControlRead(topic, key, control, is_understood=fits, at_ms=at_ms)

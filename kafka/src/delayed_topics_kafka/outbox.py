@@ -1,0 +1,68 @@
+"""Records that nobody waits for."""
+
+import logging
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import RAISED, kafka_error
+from delayed_topics_kafka.idempotence import IDEMPOTENT
+
+log = logging.getLogger(__name__)
+
+
+class Outbox:
+    """Fire and forget, to topics of one partition: a record that can't be delivered is counted in `failed`, and nothing waits for it."""
+
+    def __init__(self, connection: Connection, *, client_id: str) -> None:
+        self.failed = 0
+        self._config: dict[str, Any] = {
+            **connection.client_config(),
+            "client.id": client_id,
+            **IDEMPOTENT,
+            "linger.ms": 5,
+            "message.timeout.ms": 60_000,
+            "topic.metadata.propagation.max.ms": 3000,  # a missing topic is said after that
+            "queue.buffering.max.messages": 10_000,
+            "delivery.report.only.error": True,
+            "on_delivery": self._undelivered,
+        }
+        self._ailing = False
+        self._producer = Producer(self._config)
+
+    def write(self, topic: str, *, key: bytes | str, value: bytes) -> None:
+        """Returns at once, and never raises: a topic that is gone is refused right here, not by a report."""
+        if self._ailing:  # it may be stranded, see stranded.py; nobody polls it often enough to be told
+            self._ailing = False
+            self._producer = Producer(self._config)
+        try:
+            self._producer.produce(topic, key=key, value=value, partition=0)
+        except (BufferError, KafkaException) as e:
+            self._fail(topic, e)
+        try:
+            self._producer.poll(0)
+        except RAISED as e:
+            self._end(e)
+
+    def close(self, timeout_seconds: float = 1.0) -> None:
+        """Gives what is under way that long to arrive. Never raises."""
+        try:
+            self.failed += self._producer.flush(timeout_seconds)
+        except RAISED as e:
+            self._end(e)
+
+    def _end(self, error: KafkaException | SystemError) -> None:
+        """The producer can't go on, for instance without the right to write anything; nor will what it has be told of."""
+        self.failed += len(self._producer)
+        self._producer = Producer(self._config)
+        log.warning("what was to be written to Kafka is given up: %s", kafka_error(error))
+
+    def _fail(self, topic: str, error: object) -> None:
+        self.failed += 1
+        log.warning("a record could not be written to %s: %s", topic, error)
+
+    def _undelivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._ailing = True
+            self._fail(message.topic() or "Kafka", error)

@@ -1,0 +1,111 @@
+"""What is read of control topics."""
+
+import uuid
+from collections.abc import Sequence
+
+import pytest
+from confluent_kafka import Producer
+from delayed_topics_core.control import Control
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.control import ControlRead, ControlReader
+from delayed_topics_kafka.deadline import Deadline
+from delayed_topics_kafka.model import NewTopicSpec
+
+pytestmark = pytest.mark.broker
+
+
+def make(connection: Connection, *topics: str) -> None:
+    config = {"cleanup.policy": "compact,delete", "message.timestamp.type": "LogAppendTime"}
+    specs = [NewTopicSpec(name=topic, partitions=1, replication_factor=1, config=config) for topic in topics]
+    KafkaAdmin(connection, timeout_seconds=60).create_topics(specs)
+
+
+def write(connection: Connection, topic: str, records: Sequence[tuple[bytes | None, bytes | None]]) -> None:
+    producer = Producer(connection.client_config())
+    for key, value in records:
+        producer.produce(topic, value, key, partition=0)
+    assert producer.flush(120) == 0
+
+
+def read_to_the_end(reader: ControlReader, *topics: str) -> list[ControlRead]:
+    found: list[ControlRead] = []
+
+    def all_read() -> bool:
+        found.extend(reader.poll(0.1))
+        return reader.read >= set(topics)
+
+    wait_until(all_read, what=f"{', '.join(topics)} are read")
+    return found
+
+
+def something(reader: ControlReader) -> list[ControlRead]:
+    deadline = Deadline(120)
+    while not (found := reader.poll(0.1)):
+        assert not deadline.over, "nothing more was read"
+    return found
+
+
+def names(count: int) -> list[str]:
+    return [f"orders-{uuid.uuid4().hex[:8]}.control" for _ in range(count)]
+
+
+def test_each_value_is_read_as_what_it_says(connection: Connection) -> None:
+    (topic,) = names(1)
+    make(connection, topic)
+    longest, too_long = b"o" * 256, b"o" * 257
+    written = [
+        (b"o-1", b"cancel"),
+        (b"o-2", b"too-late"),
+        (b"o-3", None),
+        (b"o-4", b"Cancel"),
+        (b"o-5", b"\xff"),
+        (b"", b"cancel"),
+        (longest, b"cancel"),
+        (too_long, b"cancel"),
+        (too_long, b"not-understood"),
+        (too_long, None),
+    ]
+    write(connection, topic, written)
+    with ControlReader(connection, client_id="test") as reader:
+        reader.follow([topic])
+        found = read_to_the_end(reader, topic)
+    assert [(read.id, read.control, read.is_understood) for read in found] == [
+        (b"o-1", Control.CANCEL, True),
+        (b"o-2", Control.TOO_LATE, True),
+        (b"o-3", None, True),
+        (b"o-4", None, False),
+        (b"o-5", None, False),
+        (longest, Control.CANCEL, True),
+        (too_long, Control.CANCEL, False),
+        (too_long, Control.NOT_UNDERSTOOD, True),  # the answer, which is not answered
+        (too_long, None, True),
+    ]
+
+
+def test_topics_come_and_go_and_one_that_is_made_again_is_read_from_its_beginning(connection: Connection) -> None:
+    first, second = names(2)
+    make(connection, first)
+    write(connection, first, [(b"o-1", b"cancel"), (b"o-2", b"cancel")])
+    with ControlReader(connection, client_id="test") as reader:
+        reader.follow([first, second])
+        assert [read.id for read in read_to_the_end(reader, first)] == [b"o-1", b"o-2"]
+        assert second not in reader.read
+
+        make(connection, second)
+        write(connection, second, [(b"o-3", b"cancel")])
+        assert [(read.topic, read.id) for read in read_to_the_end(reader, first, second)] == [(second, b"o-3")]
+        assert not reader.problems
+
+        admin = KafkaAdmin(connection, timeout_seconds=60)
+        admin.delete_topics([first])
+        wait_until(lambda: admin.describe_topics([first])[first] is None, what="it is gone")
+        make(connection, first)
+        write(connection, first, [(b"o-4", b"cancel")])
+        assert [read.id for read in something(reader)] == [b"o-4"]
+
+        reader.follow([second])
+        write(connection, first, [(b"o-5", b"cancel")])
+        write(connection, second, [(b"o-6", b"cancel")])
+        assert [read.id for read in something(reader)] == [b"o-6"]

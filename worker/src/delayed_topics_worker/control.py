@@ -1,0 +1,241 @@
+"""Which records are cancelled: what control topics say, for how long, and what is answered there."""
+
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+from delayed_topics_core.control import Control
+from delayed_topics_core.registry import LayoutRecord
+from delayed_topics_core.settings import least_retention_seconds
+from delayed_topics_engine import Engine
+from delayed_topics_kafka.clock import boot_seconds
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.control import ControlRead, ControlReader
+from delayed_topics_kafka.model import TopicInfo
+from delayed_topics_kafka.outbox import Outbox
+
+from delayed_topics_worker.alarms import Alarm, of_many_cancellations, of_unreadable_control
+from delayed_topics_worker.assignment import Assignment
+from delayed_topics_worker.background import Repeated
+from delayed_topics_worker.happenings import Cancelled
+from delayed_topics_worker.served import Served, ServedTopics
+from delayed_topics_worker.topic_watch import Sight
+
+MOST_REQUESTS: Final = 100_000
+"""In force for one delayed topic: some 50 MB. Those beyond are refused, which is an alarm."""
+POLL_SECONDS: Final = 0.2
+NOT_FOUND_SECONDS: Final = 60
+"""After the longest wait of a record."""
+UNREAD_SECONDS: Final = 10.0
+
+
+class Request(NamedTuple):
+    """What a control topic says last of an id, and since when, by the broker's clock."""
+
+    control: Control
+    at_ms: int
+
+
+@dataclass
+class Requests:
+    """Of one delayed topic, by id.
+
+    `in_force`: no record of these is released. `answers`: what is to be written. `unheard`: those in force that nobody has answered, and
+    since when. Every worker of the topic knows them, and whoever has front partition 0 answers. The oldest come first.
+    """
+
+    in_force: dict[bytes, Request] = field(default_factory=dict)
+    answers: dict[bytes, Control] = field(default_factory=dict)
+    unheard: dict[bytes, int] = field(default_factory=dict)
+
+    def take(self, read: ControlRead) -> bool:
+        """Whether no record of its id is released from now on."""
+        self._hear(read.id)
+        before = self.in_force.pop(read.id, None)
+        if not read.is_understood:
+            self._answer(read.id, Control.NOT_UNDERSTOOD)
+        elif read.control is not None and read.control.is_in_force:
+            if before is None and len(self.in_force) >= MOST_REQUESTS:
+                self._answer(read.id, Control.NO_ROOM)
+                return False
+            self.in_force[read.id] = Request(read.control, read.at_ms)
+            if read.control is Control.CANCEL:
+                if before is not None and before.control in (Control.CANCELLED, Control.TOO_LATE):
+                    self._answer(read.id, before.control)
+                else:
+                    self.unheard[read.id] = read.at_ms
+        return read.id in self.in_force
+
+    def _answer(self, of_id: bytes, answer: Control) -> None:
+        if len(self.answers) < MOST_REQUESTS:
+            self.answers[of_id] = answer
+
+    def _hear(self, of_id: bytes) -> None:
+        self.answers.pop(of_id, None)
+        self.unheard.pop(of_id, None)
+
+    def take_answers(self, *, not_found_before_ms: int) -> list[tuple[bytes, Control]]:
+        """What is to be written now; `NOT_FOUND` to those of which nothing was heard since."""
+        unheard = list(takewhile(lambda of_id: self.unheard[of_id] < not_found_before_ms, self.unheard))
+        answers = [*self.answers.items(), *((of_id, Control.NOT_FOUND) for of_id in unheard)]
+        for of_id, _ in answers:
+            self._hear(of_id)
+        return answers
+
+    def expire(self, before_ms: int) -> list[bytes]:
+        """The ids of those that are in force no longer."""
+        over = list(takewhile(lambda of_id: self.in_force[of_id].at_ms < before_ms, self.in_force))
+        for of_id in over:
+            del self.in_force[of_id]
+            self._hear(of_id)
+        return over
+
+
+class ControlWatch:
+    """Reads control topics on a thread of its own. What was read waits for `take`."""
+
+    def __init__(self, connection: Connection, *, client_id: str) -> None:
+        self.problems: dict[str, str] = {}
+        """Why a topic can't be read."""
+        self._connection = connection
+        self._client_id = client_id
+        self._reader: ControlReader | None = None
+        self._thread = Repeated("control", self._turn, interval_seconds=0.01)
+        self._wanted: frozenset[str] = frozenset()
+        self._known: frozenset[str] = frozenset()
+        self._reads: deque[list[ControlRead]] = deque()
+
+    def look(self, topics: Collection[str]) -> None:
+        """Read these, too. Without any there is no client and no thread."""
+        if fresh := frozenset(topics) - self._wanted:
+            if not self._wanted:
+                self._thread.start()
+            self._wanted |= fresh
+
+    def take(self) -> tuple[frozenset[str], list[ControlRead]]:
+        """Topics that were read to the end once, and what has been read since, of all topics, in the order of each."""
+        known = self._known  # before what is read, which so has all of them
+        reads: list[ControlRead] = []
+        while self._reads:
+            reads += self._reads.popleft()
+        return known, reads
+
+    def close(self) -> None:
+        self._thread.close()
+
+    def _turn(self) -> None:
+        if self._reader is None:
+            self._reader = ControlReader(self._connection, client_id=self._client_id)
+        self._reader.follow(self._wanted)
+        if reads := self._reader.poll(POLL_SECONDS):
+            self._reads.append(reads)
+        self.problems = {topic: str(problem) for topic, problem in self._reader.problems.items()}
+        self._known = frozenset(self._reader.read)
+
+
+class Controls:
+    """Of all delayed topics of a worker. Belongs to the worker's thread. A control topic that was read once is read on."""
+
+    def __init__(self, connection: Connection, served: ServedTopics, *, member: str) -> None:
+        self._connection = connection
+        self._served = served
+        self._client_id = f"{member}-control"
+        self._watch = ControlWatch(connection, client_id=self._client_id)
+        self._requests: dict[str, Requests] = {}
+        self._wanted_at: dict[str, float] = {}
+        self._outbox: Outbox | None = None
+
+    def follow(self, engine: Engine) -> None:
+        """Pass on what was read since."""
+        for served in self._served:
+            if served.has_control_topic and served.topic not in self._requests:
+                self._requests[served.topic] = Requests()
+                self._wanted_at[served.topic] = boot_seconds()
+        if not self._requests:
+            return
+        self._watch.look([served.names.control for served in self._served if served.topic in self._requests])
+        known, reads = self._watch.take()
+        by_topic: dict[str, list[ControlRead]] = {}
+        for read in reads:
+            by_topic.setdefault(read.topic, []).append(read)
+        for number, served in enumerate(self._served):
+            if of_topic := by_topic.get(served.names.control):
+                self._take(engine, number, served, of_topic)
+            served.is_control_known = served.names.control in known
+
+    def _take(self, engine: Engine, number: int, served: Served, reads: list[ControlRead]) -> None:
+        requests = self._requests[served.topic]
+        in_force = {read.id: requests.take(read) for read in reads}
+        engine.withdraw(number, [of_id for of_id, holds in in_force.items() if not holds])
+        cancelled = [of_id for of_id, holds in in_force.items() if holds]
+        for of_id, was_released in zip(cancelled, engine.cancel(number, cancelled), strict=True):
+            if was_released and requests.in_force[of_id].control is Control.CANCEL:
+                self._write(served, of_id, Control.TOO_LATE)
+
+    def on_cancelled(self, happening: Cancelled) -> None:
+        served = list(self._served)[happening.number]
+        request = self._requests[served.topic].in_force.get(happening.id)
+        if request is None or request.control is not Control.CANCELLED:
+            self._write(served, happening.id, Control.CANCELLED)
+
+    def answer(self, engine: Engine, assignment: Assignment, now_ms: int) -> None:
+        """Write what is to be said, and forget what is over. `now_ms`: the broker's time."""
+        for number, served in enumerate(self._served):
+            requests = self._requests.get(served.topic)
+            if requests is None or served.layout is None or not now_ms:
+                continue
+            engine.withdraw(number, requests.expire(now_ms - 1000 * _retention_seconds(served.layout)))
+            if (served.names.front, 0) in assignment.owned and served.has_control_topic:
+                before_ms = now_ms - 1000 * (_longest_wait_seconds(served.layout) + NOT_FOUND_SECONDS)
+                for of_id, answer in requests.take_answers(not_found_before_ms=before_ms):
+                    self._write(served, of_id, answer)
+
+    def in_force(self) -> dict[str, int]:
+        """How many requests, by front topic."""
+        return {topic: len(requests.in_force) for topic, requests in self._requests.items()}
+
+    def alarms(self, sight: Sight) -> list[Alarm]:
+        raised: list[Alarm] = []
+        for served in self._served:
+            if not served.has_control_topic or served.topic not in self._requests:
+                continue
+            if problem := self._problem(served, sight):
+                raised.append(of_unreadable_control(served, problem))
+            if len(self._requests[served.topic].in_force) >= MOST_REQUESTS:
+                raised.append(of_many_cancellations(served, MOST_REQUESTS))
+        return raised
+
+    def _problem(self, served: Served, sight: Sight) -> str | None:
+        """The client library says nothing of a topic that is missing."""
+        name = served.names.control
+        info = sight.topics.get(name)
+        if info is None and name in sight.topics:
+            return f"{name} doesn't exist; the operator makes it again if it may"
+        if isinstance(info, TopicInfo) and served.noted_id(name) not in (None, info.id):
+            return f"{name} was deleted and made again (topic id {info.id}, noted is {served.noted_id(name)})"
+        if (problem := self._watch.problems.get(name)) is not None:
+            return problem
+        if served.is_control_known or boot_seconds() - self._wanted_at[served.topic] < UNREAD_SECONDS:
+            return None
+        return f"{name} was not read to its end yet; see that the workers may read and describe it"
+
+    def close(self) -> None:
+        self._watch.close()
+        if self._outbox is not None:
+            self._outbox.close()
+
+    def _write(self, served: Served, of_id: bytes, answer: Control) -> None:
+        if self._outbox is None:
+            self._outbox = Outbox(self._connection, client_id=self._client_id)
+        self._outbox.write(served.names.control, key=of_id, value=answer.value.encode())
+
+
+def _longest_wait_seconds(layout: LayoutRecord) -> int:
+    return max(layout.layout.waits_seconds(layout.max_delay_seconds))
+
+
+def _retention_seconds(layout: LayoutRecord) -> int:
+    """Of the control topic."""
+    return least_retention_seconds(layout.layout.waits_seconds(layout.max_delay_seconds)) + layout.outage_budget_seconds

@@ -1,0 +1,50 @@
+"""The control topic of a declared topic, as its operator makes it, and as whoever cancels records writes and reads it."""
+
+from collections.abc import Iterable
+
+from delayed_topics_core.control import Control
+from delayed_topics_core.settings import topic_settings
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.model import NewTopicSpec
+
+from delayed_topics_worker_testing.world import DAY_SECONDS, Declared
+
+
+def make_control(orders: Declared) -> None:
+    config = topic_settings(
+        role="control",
+        delay_seconds=orders.record.layout.delay_seconds,
+        outage_budget_seconds=DAY_SECONDS,
+        dead_letter_retention_seconds=DAY_SECONDS,
+        replication_factor=1,
+    )
+    spec = NewTopicSpec(name=orders.names.control, partitions=1, replication_factor=1, config=config)
+    orders.world.create([spec])
+
+
+def ask(orders: Declared, ids: Iterable[bytes], value: bytes | None = b"cancel") -> None:
+    """As any producer does. Returns when Kafka has it."""
+    for of_id in ids:
+        orders.produce(value, key=of_id, topic=orders.names.control)
+    orders.flush()
+
+
+def answers(orders: Declared) -> dict[bytes, Control]:
+    """The last word on each id that workers have written."""
+    with orders.world.reader(orders.names.control) as read:
+        last = {seen.key or b"": seen.value for seen in sorted(read(), key=lambda seen: seen.offset)}
+    said = {control.encode(): control for control in Control if control is not Control.CANCEL}
+    return {of_id: said[value] for of_id, value in last.items() if value in said}
+
+
+def wait_for_answers(orders: Declared, ids: Iterable[bytes], *, timeout_seconds: float = 60) -> dict[bytes, Control]:
+    """The answers to these, once all are there."""
+    wanted = set(ids)
+    found: dict[bytes, Control] = {}
+
+    def all_there() -> bool:
+        found.update({of_id: answer for of_id, answer in answers(orders).items() if of_id in wanted})
+        return found.keys() == wanted
+
+    wait_until(all_there, what=f"{len(wanted)} requests are answered", timeout_seconds=timeout_seconds)
+    return found

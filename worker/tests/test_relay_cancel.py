@@ -1,0 +1,229 @@
+"""Records that are cancelled before they are due don't come out, and whoever has cancelled them is told."""
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from delayed_topics_core.control import Control
+from delayed_topics_core.reasons import DeadLetterReason, Reason
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker_testing.cancelling import ask, make_control, wait_for_answers
+from delayed_topics_worker_testing.world import Declared, Seen, World
+
+pytestmark = pytest.mark.broker
+
+GUARANTEES = pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
+
+
+def declare(world: World, delay_seconds: tuple[int, ...] = (0, 3), **further: Any) -> Declared:
+    orders = world.declare(delay_seconds, **further)
+    make_control(orders)
+    orders.change(control=True)
+    return orders
+
+
+def produce(orders: Declared, ids: Iterable[bytes], *, level: int = 1) -> None:
+    for of_id in ids:
+        orders.produce(of_id, key=of_id, headers=[("dt-id", of_id), ("dt-delay-level", b"%d" % level)])
+    orders.flush()
+
+
+def ids_of(records: Iterable[Seen]) -> list[bytes]:
+    return sorted(record.header("dt-id") or b"" for record in records)
+
+
+def some_ids(name: str, count: int) -> list[bytes]:
+    return [b"%s-%04d" % (name.encode(), n) for n in range(count)]
+
+
+@GUARANTEES
+def test_a_cancelled_record_is_a_dead_letter_and_the_others_come_out(world: World, guarantee: str) -> None:
+    orders = declare(world)
+    world.start(orders, guarantee=guarantee)
+    ids = some_ids("o", 40)
+    produce(orders, ids, level=2)
+    ask(orders, ids[::2])
+
+    assert ids_of(orders.ready(20)) == ids[1::2]
+    dead = orders.dead(20)
+    assert ids_of(dead) == ids[::2]
+    for record in dead:
+        assert (record.key, record.value) == (record.header("dt-id"), record.header("dt-id"))
+        assert record.header("dt-reason") == DeadLetterReason.CANCELLED.encode()
+    assert set(wait_for_answers(orders, ids[::2]).values()) == {Control.CANCELLED}
+
+
+def test_a_request_that_comes_before_its_record_is_honoured_until_it_is_withdrawn(world: World) -> None:
+    orders = declare(world)
+    world.start(orders)
+    ask(orders, [b"o-1", b"o-2"])
+    ask(orders, [b"o-2"], None)
+    # one that is behind them in the control topic is known: they are, too
+    produce(orders, [b"o-0"], level=2)
+    ask(orders, [b"o-0"])
+    wait_for_answers(orders, [b"o-0"])
+    produce(orders, [b"o-1", b"o-2"])
+
+    assert ids_of(orders.ready(1)) == [b"o-2"]
+    assert ids_of(orders.dead(2)) == [b"o-0", b"o-1"]
+
+
+def test_a_record_without_an_id_is_cancelled_by_its_root(world: World) -> None:
+    orders = declare(world, front_partitions=1)
+    world.start(orders)
+    orders.produce(b"first", headers=[("dt-delay-level", b"2")])
+    orders.flush()
+    root = f"f:0:0:{orders.topics.ids[orders.names.front]}".encode()
+    ask(orders, [root])
+    (dead,) = orders.dead(1)
+    assert (dead.value, dead.header("dt-id")) == (b"first", root)
+
+
+def test_who_cancels_a_record_that_came_out_is_told_and_its_retry_is_cancelled(world: World) -> None:
+    orders = declare(world)
+    world.start(orders)
+    produce(orders, [b"o-1"])
+    (first,) = orders.ready(1)
+    ask(orders, [b"o-1"])
+    assert wait_for_answers(orders, [b"o-1"]) == {b"o-1": Control.TOO_LATE}
+
+    orders.produce(first.value, headers=first.headers)  # as a consumer does that copies all headers
+    orders.flush()
+    (dead,) = orders.dead(1)
+    assert (dead.header("dt-id"), dead.header("dt-attempt")) == (b"o-1", b"1")
+    assert len(orders.ready(1)) == 1
+
+
+def test_who_cancels_twice_is_told_the_same_twice(world: World) -> None:
+    orders = declare(world)
+    world.start(orders)
+    produce(orders, [b"o-1"], level=2)
+    ask(orders, [b"o-1"])
+    assert wait_for_answers(orders, [b"o-1"]) == {b"o-1": Control.CANCELLED}
+    ask(orders, [b"o-1"])
+    assert wait_for_answers(orders, [b"o-1"]) == {b"o-1": Control.CANCELLED}
+    assert len(orders.dead(1)) == 1
+
+
+def test_a_request_that_no_worker_can_read_is_answered(world: World) -> None:
+    orders = declare(world)
+    world.start(orders)
+    too_long = b"o" * 257
+    ask(orders, [b"o-1"], b"Cancel!")
+    ask(orders, [too_long])
+    assert set(wait_for_answers(orders, [b"o-1", too_long]).values()) == {Control.NOT_UNDERSTOOD}
+    produce(orders, [b"o-1"])
+    assert ids_of(orders.ready(1)) == [b"o-1"]
+
+
+@pytest.mark.slow
+def test_who_cancels_what_does_not_come_is_told_and_it_stays_cancelled(world: World) -> None:
+    orders = declare(world)
+    world.start(orders)
+    ask(orders, [b"o-1"])
+    assert wait_for_answers(orders, [b"o-1"], timeout_seconds=120) == {b"o-1": Control.NOT_FOUND}
+    produce(orders, [b"o-1"])
+    assert ids_of(orders.dead(1)) == [b"o-1"]
+    wait_until(
+        lambda: wait_for_answers(orders, [b"o-1"]) == {b"o-1": Control.CANCELLED},
+        what="the last word is that it is cancelled",
+    )
+
+
+@GUARANTEES
+def test_at_the_due_time_each_record_has_one_end_and_the_answer_says_which(world: World, guarantee: str) -> None:
+    orders = declare(world, (1,), front_partitions=4)
+    world.start(orders, guarantee=guarantee)
+    ids = some_ids("o", 600)
+    produce(orders, ids)
+    due_at = time.time() + 1
+    for n, of_id in enumerate(ids):  # from 150 ms before until 150 ms after most of them are due
+        while time.time() < due_at + (n - 300) / 2000:
+            pass
+        orders.produce(b"cancel", key=of_id, topic=orders.names.control)
+    orders.flush()
+
+    told = wait_for_answers(orders, ids)
+    by_answer = {answer: sorted(of_id for of_id in ids if told[of_id] is answer) for answer in Control}
+    assert by_answer[Control.CANCELLED] == ids_of(orders.dead(len(by_answer[Control.CANCELLED])))
+    assert by_answer[Control.TOO_LATE] == ids_of(orders.ready(len(by_answer[Control.TOO_LATE])))
+    assert len(by_answer[Control.CANCELLED]) + len(by_answer[Control.TOO_LATE]) == len(ids)
+
+
+@GUARANTEES
+def test_what_was_cancelled_while_no_worker_ran_does_not_come_out(world: World, guarantee: str) -> None:
+    orders = declare(world)
+    worker = world.start(orders, guarantee=guarantee)
+    ids = some_ids("o", 200)
+    produce(orders, ids, level=2)
+    wait_until(
+        lambda: worker.metric("delayedtopics_hopped_total", topic=orders.names.front) == len(ids),
+        what="all wait in the delays topic",
+    )
+    worker.kill()
+    ask(orders, ids[::2])
+    produce(orders, ids_between := some_ids("p", 20))
+    ask(orders, ids_between[::2])
+    world.start(orders, guarantee=guarantee)
+
+    assert ids_of(orders.ready(110)) == sorted(ids[1::2] + ids_between[1::2])
+    assert ids_of(orders.dead(110)) == sorted(ids[::2] + ids_between[::2])
+
+
+def test_a_worker_that_takes_partitions_over_knows_what_was_cancelled_before_it_came(world: World) -> None:
+    orders = declare(world, (0, 8), front_partitions=2)
+    world.start(orders, member="orders-0")
+    ids = some_ids("o", 200)
+    produce(orders, ids, level=2)
+    ask(orders, ids[::2])
+    second = world.start(orders, member="orders-1")
+    owned = second.metric("delayedtopics_partitions", topic=orders.names.front)
+    assert owned > 0
+
+    assert ids_of(orders.ready(100)) == ids[1::2]
+    assert ids_of(orders.dead(100)) == ids[::2]
+    assert set(wait_for_answers(orders, ids[::2]).values()) == {Control.CANCELLED}
+
+
+def test_nothing_is_served_before_the_control_topic_is_read_and_an_alarm_says_why(world: World) -> None:
+    orders = world.declare((0,))
+    orders.change(control=True)
+    worker = world.start(orders, ready=False)
+    produce(orders, [b"o-1", b"o-2"])
+    wait_until(lambda: Reason.CONTROL_UNREADABLE in worker.alarm_reasons(), what="an alarm says why nothing is served")
+    assert f"{orders.names.control} doesn't exist" in str(worker.status()["alarms"])
+    assert orders.released() == 0
+
+    make_control(orders)
+    ask(orders, [b"o-1"])
+    worker.ready()
+    wait_until(lambda: not worker.alarm_reasons(), what="the alarm is over")
+    produce(orders, [b"o-3"])
+    assert ids_of(orders.ready(2))[-1] == b"o-3"
+
+
+def test_a_delayed_topic_can_be_given_a_control_topic_while_it_is_served(world: World) -> None:
+    orders = world.declare((0, 3))
+    world.start(orders)
+    produce(orders, [b"o-1", b"o-2"], level=2)
+    make_control(orders)
+    orders.change(control=True)
+    ask(orders, [b"o-1"])
+    assert ids_of(orders.dead(1)) == [b"o-1"]
+    assert ids_of(orders.ready(1)) == [b"o-2"]
+
+
+def test_without_a_control_topic_what_was_cancelled_there_comes_out(world: World) -> None:
+    orders = declare(world)
+    world.start(orders)
+    produce(orders, [b"o-1"], level=2)
+    ask(orders, [b"o-1"])
+    assert ids_of(orders.dead(1)) == [b"o-1"]
+    orders.change(control=False)
+
+    def comes_out() -> bool:
+        produce(orders, [b"o-1"])
+        return orders.released() > 0
+
+    wait_until(comes_out, what="the worker has read that there is no control topic any more")
