@@ -65,7 +65,8 @@ def test_an_object_of_another_kind_is_refused() -> None:
         {"topic": "orders/eu"},
         {"topic": "orders\n"},
         {"topic": ""},
-        {"topic": "a" * 243},
+        {"topic": "a" * 242},
+        {"control": {"partitions": 2}},
         {"workers": {"replicas": -1}},
         {"workers": {"replica": 1}},
         {"delaysSeconds": [1]},
@@ -146,13 +147,14 @@ names = st.from_regex(r"\A[a-z0-9]([-a-z0-9.]{0,20}[a-z0-9])?\Z")
 delayed_topic_specs = st.fixed_dictionaries(
     {"delaySeconds": st.lists(st.integers(0, 2_592_000), min_size=1, max_size=64)},
     optional={
-        "topic": st.from_regex(r"\A[a-zA-Z0-9._-]{1,242}\Z"),
+        "topic": st.from_regex(r"\A[a-zA-Z0-9._-]{1,241}\Z"),
         "partitions": st.integers(1, 10_000),
         "retryCap": st.integers(0, 1000),
         "lanesPerDelay": st.integers(1, 100),
         "frontPartitions": st.integers(1, 10_000),
         "replicationFactor": st.integers(1, 100),
         "deadLetter": st.fixed_dictionaries({}, optional={"retentionSeconds": st.integers(60, 10**8)}),
+        "control": st.just({}),
         "workers": st.fixed_dictionaries(
             {},
             optional={

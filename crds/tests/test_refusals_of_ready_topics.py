@@ -14,7 +14,11 @@ pytestmark = pytest.mark.api
 
 REFUSED = {
     "51 topics": ([f"t{n}" for n in range(51)], "must list at most 50 topics"),
-    "a delayed topic's own": (["billing.delays"], "must not end with '.delays', '.ready' or '.dead'"),
+    "a delayed topic's own": (["billing.delays"], "must not end with '.delays', '.ready', '.dead' or '.control'"),
+    "a delayed topic's control topic": (
+        ["billing.control"],
+        "must not end with '.delays', '.ready', '.dead' or '.control'",
+    ),
     "one of the system's": (["delayedtopics.registry"], "must not start with '__', 'delayedtopics.'"),
     "one with a partition": (["billing:3"], "must be a Kafka topic name"),
     "a name that Kafka would refuse": (["a" * 250], "must have at most 249 characters"),

@@ -57,6 +57,7 @@ SPECS = st.fixed_dictionaries(
         "frontPartitions": st.integers(1, 20),
         "replicationFactor": st.integers(1, 5),
         "retryCap": st.integers(0, 1000),
+        "control": st.just({}),
         "deadLetter": st.fixed_dictionaries({"retentionSeconds": st.integers(60, 315_360_000)}),
         "outageBudgetSeconds": st.integers(60, 31_536_000),
         "workers": st.fixed_dictionaries(

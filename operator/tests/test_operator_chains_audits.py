@@ -55,6 +55,7 @@ class Offsets:
         self.beginning = 0
         self.stable = 60
         self.grows = False
+        self.begins_to_cancel = False
         self.looked_up: list[tuple[str, str]] = []
         self.missing: set[str] = set()
 
@@ -79,6 +80,10 @@ class Offsets:
                 self._registry.topics["orders"], start_offsets={"orders": (7, 0, 0), "orders.delays": (0, 0)}
             )
             self._registry.apply(99, grown.key, encode(grown))
+        if self.begins_to_cancel and which == "stable":
+            noted = self._registry.topics["orders"]
+            ids = {**noted.ids, NAMES.control: "id-control"}
+            self._registry.apply(99, noted.key, encode(replace(noted, ids=ids)))
         found = {"latest": 60, "stable": self.stable, "earliest": self.beginning}
         return dict.fromkeys(partitions, found[which])
 
@@ -102,6 +107,10 @@ def freeze_it(
     grows: bool = False,
     allowed: Sequence[AllowedTopic] = (),
     missing: Sequence[str] = (),
+    control: bool = False,
+    made_again: Sequence[str] = (),
+    ids: Mapping[str, str] = IDS,
+    begins_to_cancel: bool = False,
 ) -> tuple[AuditWindow | Waiting | Blind, Offsets]:
     layout = LayoutRecord(
         topic="orders",
@@ -115,14 +124,17 @@ def freeze_it(
         highest_retry_cap=5,
         least_ready_partitions=1,
         ready_topics=tuple(allowed),
+        control=control,
     )
     noted = TopicsRecord(
         topic="orders",
-        ids=IDS,
+        ids=ids,
+        made_again=tuple(made_again),
         start_offsets={"orders": (7, 0), "orders.delays": (0, 0)},
         begun={"orders": 2, "orders.delays": 2},
     )
     link = Offsets(Claim(topic="orders", owner=OWNER), layout, noted, *chain)
+    link.begins_to_cancel = begins_to_cancel
     link.beginning, link.stable, link.grows, link.missing = beginning, stable, grows, set(missing)
     frozen = asyncio.run(freeze(cast(KafkaLink, link), NAMES, OWNER, asked=asked, max_lateness_ms=1000, now=NOW))
     return frozen, link
@@ -305,3 +317,22 @@ def test_one_that_is_missing_may_hide_a_loss_and_the_others_are_read() -> None:
     frozen = of_ready_topics(Asked(), missing=["invoices"])
     assert frozen.targets == ("shipments",)
     assert frozen.perhaps_unseen == ("records may have been released into invoices, which does not exist",)
+
+
+def control_id(**noted: Any) -> str | None:
+    frozen, _ = freeze_it(Asked(), **noted)
+    assert isinstance(frozen, AuditWindow), frozen
+    return frozen.control_id
+
+
+def test_an_audit_knows_whether_records_could_ever_be_cancelled_and_by_which_topic() -> None:
+    with_control = {**IDS, NAMES.control: "id-control"}
+    assert control_id() == ""
+    assert control_id(control=True, ids=with_control) == "id-control"
+    assert control_id(control=False, ids=with_control) == "id-control", "spec.control was removed, and the topic stays"
+    assert control_id(control=True, ids=with_control, made_again=[NAMES.control]) is None
+    assert control_id(control=True) is None, "its id is not noted"
+
+
+def test_a_control_topic_that_came_while_the_offsets_were_looked_up_counts() -> None:
+    assert control_id(begins_to_cancel=True) == "id-control"

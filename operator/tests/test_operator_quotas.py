@@ -160,7 +160,7 @@ def test_topics_that_may_not_grow_are_served_and_repaired_as_they_are(limit: dic
         ),
         ((grant(quota={"delayedTopics": 0}),), {}, "0 in sum (spec.allow[].quota.delayedTopics), and has 0"),
         ((grant(quota={"partitions": 5}),), {"partitions": 3}, "5 in sum (spec.allow[].quota.partitions)"),
-        ((grant(quota={"partitions": 5}),), {"partitions": 3}, "this asks for 6 in its four topics"),
+        ((grant(quota={"partitions": 5}),), {"partitions": 3}, "this asks for 6 in all its topics"),
     ],
 )
 def test_nothing_is_made_of_what_asks_for_more_than_is_granted(

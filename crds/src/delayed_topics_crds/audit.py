@@ -89,9 +89,9 @@ class Account(Status):
     hopped: int | None = None
     """Went on to a partition of another delay, where they are counted anew."""
     dead_lettered: int | None = None
-    """Ended in the dead-letter topic."""
+    """Ended in the dead-letter topic, for another reason than that they were cancelled."""
     cancelled: int | None = None
-    """Were cancelled before they were due."""
+    """Were cancelled before they were released."""
     pending: int | None = None
     """Still wait, or were taken in and not yet committed."""
     overdue: int | None = None
@@ -118,7 +118,7 @@ class Account(Status):
     over_cap: int | None = None
     """Of the released: retried more often than `retryCap` allows."""
     wrongly_dead_lettered: int | None = None
-    """Of the dead-lettered: their own headers, their size or `retryCap` contradict the reason in `dt-reason`."""
+    """Of the dead-lettered: their own headers, their size, `retryCap` or the control topic contradict the reason in `dt-reason`."""
     forged: int | None = None
     """Outcomes that name a record as their origin which they were not made from."""
     offsets_read: int | None = None

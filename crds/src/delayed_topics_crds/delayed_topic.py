@@ -15,7 +15,8 @@ MAX_DELAY_SECONDS = 30 * 24 * 3600
 MAX_PARTITIONS = 10_000
 MAX_WORKERS = 1000
 MAX_TOPIC_NAME_LENGTH = 249  # Kafka's
-MAX_TOPIC_LENGTH = MAX_TOPIC_NAME_LENGTH - len(".delays")  # the longest suffix
+SUFFIXES = (".delays", ".ready", ".dead", ".control")
+MAX_TOPIC_LENGTH = MAX_TOPIC_NAME_LENGTH - len(".control")  # the longest suffix
 MAX_READY_TOPICS = 50
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -36,13 +37,13 @@ def _one_of(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-_TOO_LONG = f"must have at most {MAX_TOPIC_LENGTH} characters: Kafka allows 249 and '.delays' is appended"
+_TOO_LONG = f"must have at most {MAX_TOPIC_LENGTH} characters: Kafka allows 249 and '.control' is appended"
 
 
 def _reserved(topic: str, *, unless: str = "", say: str = "") -> tuple[Rule, ...]:
     """Names that would get in the way of the system's own topics; `topic` is a CEL expression."""
     prefixes = " || ".join(f"{topic}.startsWith('{prefix}')" for prefix in ("__", "delayedtopics.", "delayedtopics_"))
-    suffixes = " || ".join(f"{topic}.endsWith('{suffix}')" for suffix in (".delays", ".ready", ".dead"))
+    suffixes = " || ".join(f"{topic}.endsWith('{suffix}')" for suffix in SUFFIXES)
     return (
         Rule(
             cel=f"{unless}!({prefixes})",
@@ -50,7 +51,7 @@ def _reserved(topic: str, *, unless: str = "", say: str = "") -> tuple[Rule, ...
         ),
         Rule(
             cel=f"{unless}!({suffixes})",
-            message=f"{say}must not end with '.delays', '.ready' or '.dead': those are appended to the front topic's name",
+            message=f"{say}must not end with {_one_of([repr(s) for s in SUFFIXES])}: those are appended to the front topic's name",
         ),
     )
 
@@ -117,6 +118,11 @@ class DeadLetter(Spec):
 
     retention_seconds: Annotated[int, Limits(60, 315_360_000, "seconds (10 years)")] = 2_592_000
     """For how long dead letters are kept, in seconds; 30 days unless set."""
+
+
+class ControlTopic(Spec):
+    """The control topic, `<topic>.control`. Whoever may write there cancels a record by one with its `dt-id` as key and the value
+    `cancel`: it goes to the dead-letter topic instead of coming out."""
 
 
 class Rebalance(Spec):
@@ -232,8 +238,8 @@ class DelayedTopicSpec(Spec):
     )
 
     topic: TopicName | None = None
-    """The front topic, where any client produces; `metadata.name` unless set. `<topic>.delays`, `<topic>.ready` and
-    `<topic>.dead` belong to it."""
+    """The front topic, where any client produces; `metadata.name` unless set. `<topic>.delays`, `<topic>.ready`, `<topic>.dead`
+    and `<topic>.control` belong to it."""
     delay_seconds: (
         Annotated[
             tuple[Annotated[int, Limits(0, MAX_DELAY_SECONDS, "seconds (30 days)")], ...], Entries(1, 64, "delays")
@@ -252,7 +258,7 @@ class DelayedTopicSpec(Spec):
     front_partitions: Annotated[int, Limits(1, MAX_PARTITIONS, "partitions")] | None = None
     """Partitions of the front and the ready topic; those of the first delay unless set."""
     replication_factor: Annotated[int, Limits(1, 100, "replicas")] | None = None
-    """Copies of each partition of the four topics; 3 unless set, or the highest number of brokers ever seen if that is
+    """Copies of each partition of its topics; 3 unless set, or the highest number of brokers ever seen if that is
     less. With 1 or 2 a record counts as written when one broker has it: the condition `DurabilityReduced` says so."""
     retry_cap: Annotated[int, Limits(0, 1000, "retries")] = 5
     """How often a record may be retried; what fails once more goes to the dead-letter topic."""
@@ -265,6 +271,9 @@ class DelayedTopicSpec(Spec):
     """Where records come out, besides `<topic>.ready`."""
     dead_letter: DeadLetter = DeadLetter()
     """The dead-letter topic."""
+    control: ControlTopic | None = None
+    """Has records cancelled by writing to `<topic>.control`: the `dt-id` of a record as key and `cancel` as value make a dead letter of
+    it. Not set: there is no control topic. One that was made stays when this is removed, and is deleted with the others."""
     outage_budget_seconds: Annotated[int, Limits(60, 31_536_000, "seconds (365 days)")] = 604_800
     """For how long releasing may stand still without losing a record, in seconds; 7 days unless set. Records are kept
     for the longest delay and this."""

@@ -13,7 +13,7 @@ MAX_RECENT = 10
 GroupState = Literal["Stable", "Rebalancing", "Empty", "Unknown"]
 LayoutState = Literal["planned", "serving", "retired"]
 RangeRole = Literal["main", "delay", "ladder", "retired"]
-TopicRole = Literal["front", "delays", "ready", "dead-letter"]
+TopicRole = Literal["front", "delays", "ready", "dead-letter", "control"]
 
 
 class LayoutRange(Status):
@@ -51,10 +51,10 @@ class LayoutStatus(Status):
 
 
 class TopicStatus(Status):
-    """One of the four topics."""
+    """One of its topics."""
 
     role: TopicRole
-    """Which of the four."""
+    """Which of them."""
     name: str
     """Its name in Kafka."""
     id: str | None = None
@@ -207,7 +207,7 @@ class DelayedTopicStatus(StatusBase):
     layout: LayoutStatus | None = None
     """Which partition stands for which delay."""
     topics: Annotated[tuple[TopicStatus, ...], ListMap("role")] = ()
-    """The four topics."""
+    """Its topics, as far as they were made."""
     workers: WorkersStatus | None = None
     """The pods that move records."""
     rebalance: RebalanceStatus | None = None

@@ -17,7 +17,8 @@ class Quota(Spec):
     delayed_topics: Annotated[int, Limits(0, 10_000, "DelayedTopics")] | None = None
     """DelayedTopics. A deleted one counts for as long as its topics are kept (`deletionPolicy: Retain`)."""
     partitions: Annotated[int, Limits(0, 1_000_000, "partitions")] | None = None
-    """Partitions of all four topics: front, delays and ready, and the dead-letter topic with as many as the ready topic."""
+    """Partitions of all topics: front, delays and ready, the dead-letter topic with as many as the ready topic, and one of a control
+    topic."""
     workers: Annotated[int, Limits(0, 10_000, "workers")] | None = None
     """Workers. More that are asked for are not started."""
     executors: Annotated[int, Limits(0, 100 * MAX_EXECUTORS, "executors")] | None = None
@@ -30,7 +31,7 @@ class QuotaHard(Status):
     delayed_topics: int | None = None
     """DelayedTopics."""
     partitions: int | None = None
-    """Partitions of all four topics."""
+    """Partitions of all topics."""
     workers: int | None = None
     """Workers."""
     executors: int | None = None
@@ -43,7 +44,7 @@ class QuotaUsed(Status):
     delayed_topics: int = 0
     """DelayedTopics that own topics."""
     partitions: int = 0
-    """Partitions of all four topics."""
+    """Partitions of all topics."""
     workers: int = 0
     """Workers."""
     executors: int = 0

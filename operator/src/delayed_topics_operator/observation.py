@@ -58,6 +58,12 @@ class Wanted:
     paused: bool
     connection: Key
     audit: ScheduledAudit | None = None
+    control: bool = False
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Those that there are to be."""
+        return self.names.possible if self.control else self.names.topics
 
 
 @dataclass(frozen=True, kw_only=True)

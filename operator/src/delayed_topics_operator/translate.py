@@ -94,6 +94,7 @@ def wanted(resource: DelayedTopic) -> Wanted:
         paused=spec.paused,
         connection=connection_key(resource),
         audit=spec.audit,
+        control=spec.control is not None,
     )
 
 

@@ -107,7 +107,9 @@ class Usage:
             if not self._counts_elsewhere(key, connection):
                 layout = registry.layouts.get(claim.topic)
                 ours = layout is not None and layout.owner == claim.owner
-                partitions = partitions_of(layout) if layout is not None and ours else 0
+                partitions = (
+                    partitions_of(layout, registry.topics.get(claim.topic)) if layout is not None and ours else 0
+                )
                 yield Use(key, claim.topic), Amount(delayed_topics=1, partitions=partitions)
 
     def _counts_elsewhere(self, key: Key, connection: Key) -> bool:

@@ -173,13 +173,13 @@ class Scene:
             return follower.state
 
     def topics(self, topic: str = "") -> dict[str, int]:
-        """Partitions of those of the four topics that exist."""
-        found = self.kafka.describe_topics(TopicNames.of(topic or self.topic).topics)
+        """Partitions of those of its topics that exist."""
+        found = self.kafka.describe_topics(TopicNames.of(topic or self.topic).possible)
         return {name: getattr(info, "partitions", 0) for name, info in found.items() if info is not None}
 
     def topic_ids(self) -> dict[str, str]:
-        """Of those of the four topics that exist, by name."""
-        found = self.kafka.describe_topics(TopicNames.of(self.topic).topics)
+        """Of those of its topics that exist, by name."""
+        found = self.kafka.describe_topics(TopicNames.of(self.topic).possible)
         return {name: info.id for name, info in found.items() if isinstance(info, TopicInfo)}
 
     def settings(self, topic: str) -> dict[str, str]:

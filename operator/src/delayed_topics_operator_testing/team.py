@@ -41,7 +41,7 @@ def live_workers(world: World) -> int:
 
 
 def partitions(kafka: Kafka, topic: str = "orders") -> int:
-    """Of all its four topics."""
+    """Of all its topics."""
     return sum(
         found.partitions for name, found in kafka.topics.items() if name == topic or name.startswith(f"{topic}.")
     )

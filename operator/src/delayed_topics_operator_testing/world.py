@@ -312,7 +312,7 @@ class World:
 
     def _kafka_view(self) -> KafkaView:
         kafka, names = self.kafka, wanted(parse("DelayedTopic", self.raw)).names
-        topics = {name: self._info(name) for name in names.topics}
+        topics = {name: self._info(name) for name in names.possible}
         state = kafka.registry
         entry = state.claims.get(claim_key(names.front, self.owner))
         registered = Registered(
@@ -333,7 +333,7 @@ class World:
         return KafkaView(
             registered=replace(registered),
             topics=topics,
-            configs={name: dict(kafka.topics[name].config) for name in names.topics if name in kafka.topics},
+            configs={name: dict(kafka.topics[name].config) for name in topics if name in kafka.topics},
             earliest=dict.fromkeys(fresh, 0),
             latest={(name, p): kafka.topics[name].ends.get(p, 0) for name, p in fresh},
             committed={

@@ -24,6 +24,7 @@ from delayed_topics_crds.audit import Window
 from delayed_topics_kafka.errors import KafkaRefused
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
 
+from delayed_topics_operator.audits.control import control_id
 from delayed_topics_operator.audits.observation import Blind, Waiting
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.reconcile import handover
@@ -164,6 +165,7 @@ async def freeze(
         sample_one_in=one_in,
         carries=asked.since_last,
         carried=last.carried if last is not None else None,
+        control_id=await control_id(link, names),
     )
 
 
@@ -357,8 +359,8 @@ def _up_to(limits: Sequence[int] | None, offsets: Sequence[int]) -> tuple[int, .
 
 def unlike(noted: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: TopicNames) -> Blind | None:
     """The topics of now are not those that serving began with."""
-    if noted.made_again:
-        again = ", ".join(noted.made_again)
+    again = ", ".join(name for name in noted.made_again if name in names.topics)
+    if again:
         return Blind(
             message=f"{again} was deleted and made again since serving began: what was in the former is gone. "
             "Only a DelayedTopic that begins anew can be verified, on another topic or after deletionPolicy Delete"

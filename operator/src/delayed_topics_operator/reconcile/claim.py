@@ -29,7 +29,7 @@ def _claim_anew(o: Observation, kafka: KafkaView, connection: Usable, finalizer:
         # Who lost does not lie in wait: the next owner is who asks for it, not who happened to be refused before.
         message = f"the topic {names.front} was held by another resource and is free now: edit this resource's spec to claim it"
         return _stop(Said(status="False", reason=Reason.CLAIMED_BY_OTHER, message=message))
-    existing = [name for name in names.topics if kafka.topics.get(name) is not None]
+    existing = [name for name in o.wanted.topics if kafka.topics.get(name) is not None]
     adopting = existing == [names.front] and may_adopt(o, connection)
     if existing and not adopting:
         return _stop(_foreign(o, existing))
@@ -39,7 +39,7 @@ def _claim_anew(o: Observation, kafka: KafkaView, connection: Usable, finalizer:
     claim = Claim(topic=names.front, owner=o.subject.owner, adopted=adopting, mark=creation_mark(o.subject.uid))
     how = ", adopting the front topic that exists" if adopting else ""
     return Finding(
-        actions=(*finalizer, WriteRegistry(record=claim, why=f"claim {', '.join(names.topics)}{how}")),
+        actions=(*finalizer, WriteRegistry(record=claim, why=f"claim {', '.join(o.wanted.topics)}{how}")),
         conditions={
             Condition.CLAIMED: Said(status="Unknown", reason=Reason.IN_PROGRESS, message="the claim is being written")
         },
@@ -64,6 +64,8 @@ def _foreign(o: Observation, existing: list[str]) -> Said:
     message = f"{_topics(existing)} in Kafka and belong to nobody in the registry; they are left alone: choose another topic name"
     if existing == [o.wanted.names.front]:
         message += ", or ask the connection's owner to allow adopting it (spec.allow[].adopt)"
+    if existing == [o.wanted.names.control]:
+        message += ", or remove spec.control"
     return Said(status="False", reason=Reason.TOPIC_FOREIGN, message=message)
 
 

@@ -50,7 +50,7 @@ def plan(o: Observation) -> Plan:
         if not handover.is_given_up(o):
             return _waiting(o, "the shared workers give its partitions up")
     # A claim without topics would only lie in wait for one of that name.
-    if o.wanted.deletion_policy == "Retain" and any(is_ours(o.kafka, name) for name in o.wanted.names.topics):
+    if o.wanted.deletion_policy == "Retain" and any(is_ours(o.kafka, name) for name in _topics(o)):
         return Plan(actions=(*fences(o), RemoveFinalizer()), notices=(_retained(o),))
     return _delete_all(o, o.kafka, own)
 
@@ -62,7 +62,7 @@ def _without_kafka(o: Observation) -> Plan:
     patience = timedelta(seconds=o.gone_after_seconds)
     if o.subject.namespace_terminating or o.now - gone.since >= patience:
         message = (
-            f"{gone.message}. Whatever is in Kafka stays there, as with deletionPolicy Retain: topics {', '.join(o.wanted.names.topics)}, "
+            f"{gone.message}. Whatever is in Kafka stays there, as with deletionPolicy Retain: topics {', '.join(_topics(o))}, "
             f"group {o.group} and the claim of {o.subject.namespace}/{o.subject.name}"
         )
         notice = Notice(type="Warning", reason=gone.reason, message=message, outlives_namespace=True)
@@ -77,7 +77,7 @@ def _delete_all(o: Observation, kafka: KafkaView, own: Claim) -> Plan:
     keeps = o.shares_workers or kafka.group.state == "Dead"
     group: tuple[Action, ...] = () if keeps else (DeleteGroup(group=kafka.group.group),)
     adopted = own.topic if own.adopted else None
-    doomed = tuple(name for name in o.wanted.names.topics if is_ours(kafka, name) and name != adopted)
+    doomed = tuple(name for name in _topics(o) if is_ours(kafka, name) and name != adopted)
     topics: tuple[Action, ...] = (DeleteTopics(topics=doomed),) if doomed else ()
     records = tuple(record.key for record in (kafka.registered.layout, kafka.registered.topics) if record is not None)
     records += (f"audited/{own.topic}",) if records else ()
@@ -94,12 +94,21 @@ def _delete_all(o: Observation, kafka: KafkaView, own: Claim) -> Plan:
 
 
 def _retained(o: Observation) -> Notice:
-    names = o.wanted.names
     message = (
-        f"deletionPolicy is Retain: topics {', '.join(names.topics)}, group {o.group} and the claim stay; a DelayedTopic "
+        f"deletionPolicy is Retain: topics {', '.join(_topics(o))}, group {o.group} and the claim stay; a DelayedTopic "
         f"{o.subject.namespace}/{o.subject.name} with the same topic goes on where this one ended"
     )
     return Notice(type="Normal", reason="Retained", message=message, outlives_namespace=True)
+
+
+def _topics(o: Observation) -> tuple[str, ...]:
+    """The control topic is one of them if there is ours, whether or not it is asked for."""
+    names = o.wanted.names
+    if o.kafka is not None:
+        controlled = is_ours(o.kafka, names.control)
+    else:
+        controlled = any(topic.role == "control" for topic in o.subject.status.topics)
+    return names.possible if controlled else names.topics
 
 
 def _waiting(o: Observation, what: str, actions: tuple[Action, ...] = ()) -> Plan:

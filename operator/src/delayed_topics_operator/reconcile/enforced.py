@@ -7,7 +7,7 @@ from delayed_topics_core.settings import MIN_ISR, TopicRole
 from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_operator.observation import KafkaView, Observation
-from delayed_topics_operator.reconcile.target import ROLES, Target, settings
+from delayed_topics_operator.reconcile.target import Target, settings
 
 RETENTION = "retention.ms"
 FLOORS = frozenset({RETENTION, "max.message.bytes", MIN_ISR})
@@ -59,7 +59,7 @@ def missing(o: Observation, kafka: KafkaView, t: Target, counts: Callable[[str],
             live=kafka.configs[t.names[role]].get(setting),
             words=kafka.refused[t.names[role]][setting].words,
         )
-        for role in ROLES
+        for role in t.roles
         for setting, value in differing(o, kafka, t, role).items()
         if counts(setting) and is_refused(kafka, t.names[role], setting, value)
     )

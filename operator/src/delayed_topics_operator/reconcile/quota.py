@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_core.registry import Claim, LayoutRecord
+from delayed_topics_core.registry import Claim, LayoutRecord, TopicsRecord
 from delayed_topics_core.settings import TopicRole
 from delayed_topics_crds import Grant, Quota
 from delayed_topics_crds.delayed_topic import MAX_PARTITIONS
@@ -18,7 +18,7 @@ from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.observation import Beyond, KafkaView, Observation, Usable
 from delayed_topics_operator.plan import Action, Finding, Said, WriteRegistry
 from delayed_topics_operator.reconcile.access import covering, roomy, selects, where
-from delayed_topics_operator.reconcile.target import present, target
+from delayed_topics_operator.reconcile.target import has_control, present, target
 from delayed_topics_operator.reconcile.workers import workers_name
 
 _GROWING: tuple[TopicRole, ...] = ("front", "ready", "delays")
@@ -33,9 +33,10 @@ def hard(grants: Iterable[Grant], namespace_labels: Mapping[str, str]) -> Quota:
     return Quota.model_validate(highest)
 
 
-def partitions_of(record: LayoutRecord) -> int:
-    """Of all four topics, as quotas count them."""
-    return _count(record.front_partitions, record.layout.partition_count, record.ready_partitions)
+def partitions_of(record: LayoutRecord, topics: TopicsRecord | None) -> int:
+    """Of all topics, as quotas count them. `topics`: what is noted of them. A control topic counts for as long as it is kept."""
+    partitions = _count(record.front_partitions, record.layout.partition_count, record.ready_partitions)
+    return partitions + has_control(topics)
 
 
 def limited(o: Observation) -> Observation:
@@ -120,8 +121,8 @@ def _too_much(o: Observation, kafka: KafkaView, grants: Iterable[Grant]) -> str 
         )
     if asked > have and quota.partitions is not None and o.others.partitions + asked > quota.partitions:
         return (
-            f"{_quota(o, 'partitions', quota.partitions)}; its other topics have {o.others.partitions}, and this asks for {asked} in its "
-            f"four topics: {_REMEDY_TOPICS}"
+            f"{_quota(o, 'partitions', quota.partitions)}; its other topics have {o.others.partitions}, and this asks for {asked} in all "
+            f"its topics: {_REMEDY_TOPICS}"
         )
     return None
 
@@ -148,12 +149,13 @@ def _workers(o: Observation, grants: Iterable[Grant]) -> tuple[int, str | None]:
 
 def _asked(o: Observation, kafka: KafkaView) -> int:
     wanted = target(o, kafka).partitions
-    return _count(wanted["front"], wanted["delays"], wanted["ready"])
+    control = o.wanted.control or has_control(kafka.registered.topics)
+    return _count(wanted["front"], wanted["delays"], wanted["ready"]) + control
 
 
 def _have(o: Observation, kafka: KafkaView) -> int:
     record = _noted(o, kafka)
-    return partitions_of(record) if record is not None else 0
+    return partitions_of(record, kafka.registered.topics) if record is not None else 0
 
 
 def _noted(o: Observation, kafka: KafkaView) -> LayoutRecord | None:

@@ -39,7 +39,7 @@ OWN_CONDITIONS = (
     Condition.DELIVERY_VERIFIED,
 )
 """Others belong to other controllers and are left alone."""
-_SHOWN_ROLES: tuple[TopicRole, ...] = ("front", "delays", "ready", "dead-letter")
+_SHOWN_ROLES: tuple[TopicRole, ...] = ("front", "delays", "ready", "dead-letter", "control")
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 

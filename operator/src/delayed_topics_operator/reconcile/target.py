@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.layout import Layout, LayoutSpec, evolve, initial
+from delayed_topics_core.names import TopicNames
 from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord
 from delayed_topics_core.settings import MARK_SETTING, TopicRole, topic_settings
@@ -15,7 +16,7 @@ from delayed_topics_operator.observation import KafkaView, Observation, Usable
 from delayed_topics_operator.plan import WriteRegistry
 from delayed_topics_operator.reconcile import handover
 
-ROLES: tuple[TopicRole, ...] = ("dead-letter", "ready", "delays", "front")
+ROLES: tuple[TopicRole, ...] = ("dead-letter", "control", "ready", "delays", "front")
 """In the order in which they are made: what is copied to exists before what is copied from."""
 
 DEFAULT_REPLICATION = 3
@@ -32,6 +33,7 @@ ROLLED_MS = 600_000
 class Target:
     """`layout` and `partitions` (by role) as they are to be; those that are noted if no more are granted.
 
+    `names`: of the topics that there are to be.
     `lost`: front or delays topics that were noted and are gone, or made again. `foreign`: topics that somebody else has made.
     """
 
@@ -42,9 +44,17 @@ class Target:
     lost: tuple[str, ...]
     foreign: tuple[str, ...]
 
+    @property
+    def roles(self) -> tuple[TopicRole, ...]:
+        """Of the topics that there are to be, in the order in which they are made."""
+        return tuple(role for role in ROLES if role in self.names)
+
 
 def target(o: Observation, kafka: KafkaView) -> Target:
-    names = names_of(o)
+    names = dict(names_of(o))
+    # Where more is asked for than is granted, no further topic is made.
+    if not o.wanted.control or (o.beyond.topics is not None and not has_control(kafka.registered.topics)):
+        del names["control"]
     previous = kafka.registered.layout
     if o.beyond.topics is not None and previous is not None:
         front, ready, layout = previous.front_partitions, previous.ready_partitions, previous.layout
@@ -65,6 +75,7 @@ def target(o: Observation, kafka: KafkaView) -> Target:
             "ready": ready,
             "delays": layout.partition_count,
             "dead-letter": present(kafka, names["dead-letter"]) or ready,
+            "control": 1,
         },
         replication_factor=o.wanted.replication_factor or min(DEFAULT_REPLICATION, brokers),
         lost=tuple(
@@ -99,8 +110,20 @@ def _known(o: Observation, kafka: KafkaView, name: str) -> int:
 
 
 def names_of(o: Observation) -> Mapping[TopicRole, str]:
+    """Of all that there may be."""
     names = o.wanted.names
-    return {"front": names.front, "delays": names.delays, "ready": names.ready, "dead-letter": names.dead_letter}
+    return {
+        "front": names.front,
+        "delays": names.delays,
+        "ready": names.ready,
+        "dead-letter": names.dead_letter,
+        "control": names.control,
+    }
+
+
+def has_control(record: TopicsRecord | None) -> bool:
+    """Whether a control topic was made, and noted, for these topics."""
+    return record is not None and TopicNames.of(record.topic).control in record.ids
 
 
 def noted(o: Observation, kafka: KafkaView) -> TopicsRecord:
@@ -176,6 +199,8 @@ def record(
         ready_topics=_ready_topics(o, before),
         outage_budget_seconds=o.wanted.outage_budget_seconds,
         workers=o.wanted.replicas if group == o.wanted.names.group else None,
+        # one that is still to be made is not read
+        control=o.kafka is not None and "control" in t.names and is_ours(o.kafka, t.names["control"]),
     )
 
 
@@ -284,10 +309,20 @@ def write_layout(o: Observation, kafka: KafkaView, t: Target, *, complete: bool)
     return (WriteRegistry(record=wanted, why=f"{verb} {what}: {summary(wanted)}"),)
 
 
+def without_foreign_control(kafka: KafkaView, names: TopicNames) -> tuple[WriteRegistry, ...]:
+    """Nobody's word counts in a control topic that somebody made in the place of ours."""
+    layout = kafka.registered.layout
+    if layout is None or not layout.control or is_ours(kafka, names.control):
+        return ()
+    why = f"have workers not read {names.control}, which somebody else has made"
+    return (WriteRegistry(record=replace(layout, control=False), why=why),)
+
+
 def summary(wanted: LayoutRecord) -> str:
     """For people."""
     delays = ", ".join(f"{ranges} → {seconds} s" for seconds, _, ranges in wanted.layout.ranges())
-    return f"partitions {delays}, retry cap {wanted.retry_cap}{', paused' if wanted.paused else ''}"
+    control = ", with a control topic" if wanted.control else ""
+    return f"partitions {delays}, retry cap {wanted.retry_cap}{control}{', paused' if wanted.paused else ''}"
 
 
 def _policy(previous: LayoutRecord) -> dict[str, Any]:
@@ -305,5 +340,6 @@ def _policy(previous: LayoutRecord) -> dict[str, Any]:
         "max_delay_seconds",
         "ready_topics",
         "outage_budget_seconds",
+        "control",
     )
     return {name: getattr(previous, name) for name in fields}

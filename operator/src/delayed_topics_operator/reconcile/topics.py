@@ -1,4 +1,4 @@
-"""Are the four topics there, large enough, and set as the promises need it?"""
+"""Are the topics there, large enough, and set as the promises need it?"""
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.settings import DURABLE, MARK_SETTING, NEEDED, TopicRole
@@ -17,7 +17,6 @@ from delayed_topics_operator.plan import (
 )
 from delayed_topics_operator.reconcile.enforced import RETENTION, differing, enforced, is_refused, missing
 from delayed_topics_operator.reconcile.target import (
-    ROLES,
     Target,
     id_of,
     identified,
@@ -25,6 +24,7 @@ from delayed_topics_operator.reconcile.target import (
     present,
     settings,
     target,
+    without_foreign_control,
     write_layout,
 )
 from delayed_topics_operator.translate import ACCEPT_LOSS
@@ -38,19 +38,24 @@ def check(o: Observation) -> Finding:
     if t.lost:
         return Finding(conditions={Condition.TOPICS_READY: _lost(o, o.kafka, t)})
     if t.foreign:
-        return Finding(conditions={Condition.TOPICS_READY: _foreign(t)})
+        return Finding(
+            actions=without_foreign_control(o.kafka, o.wanted.names),
+            conditions={Condition.TOPICS_READY: _foreign(t)},
+        )
     refused = o.beyond.topics
     if refused is not None and o.kafka.registered.layout is None:
         return Finding(conditions={Condition.TOPICS_READY: refused})
-    created = tuple(spec for role in ROLES if (spec := _created(o, o.kafka, t, role)))
-    grown = tuple(growth for role in ROLES if (growth := _grown(o.kafka, t, role)))
+    created = tuple(spec for role in t.roles if (spec := _created(o, o.kafka, t, role)))
+    grown = tuple(growth for role in t.roles if (growth := _grown(o.kafka, t, role)))
     made = (*((CreateTopics(specs=created, record=identified(o, o.kafka)),) if created else ()), *grown)
-    repaired = tuple(action for role in ROLES if (action := _repaired(o, o.kafka, t, role)))
+    repaired = tuple(action for role in t.roles if (action := _repaired(o, o.kafka, t, role)))
     planned = write_layout(o, o.kafka, t, complete=False) if made else ()
-    leaderless = any(info is not None and not info.leaders_known for info in o.kafka.topics.values())
+    leaderless = any(
+        (info := o.kafka.topics.get(name)) is not None and not info.leaders_known for name in t.names.values()
+    )
     names = (*(spec.name for spec in created), *(action.topic for action in grown))
     # Before something new is served its topics have what a promise needs: what differs may turn out to be refused.
-    lacking = any(setting in NEEDED for role in ROLES for setting in differing(o, o.kafka, t, role))
+    lacking = any(setting in NEEDED for role in t.roles for setting in differing(o, o.kafka, t, role))
     return Finding(
         actions=(*_identified(o, o.kafka), *planned, *made, *repaired),
         conditions={Condition.TOPICS_READY: refused or _said(o, o.kafka, t, names, leaderless)},
@@ -75,7 +80,7 @@ def complete(kafka: KafkaView, t: Target) -> bool:
         (info := kafka.topics.get(t.names[role])) is not None
         and info.leaders_known
         and info.partitions >= t.partitions[role]
-        for role in ROLES
+        for role in t.roles
     )
 
 
@@ -122,13 +127,19 @@ def _said(o: Observation, kafka: KafkaView, t: Target, made: tuple[str, ...], le
             "records in the further ones wait for ever; raise spec.partitions by the difference to have them served at the first delay"
         )
         return Said(status="False", reason=Reason.PARTITIONS_FOREIGN, message=message)
+    if present(kafka, control := t.names.get("control", "")) > t.partitions["control"]:
+        message = (
+            f"{control} has {present(kafka, control)} partitions: somebody else grew it, and only the first is read; delete it, then the "
+            "operator makes it again, and cancel once more what is to be cancelled"
+        )
+        return Said(status="False", reason=Reason.PARTITIONS_FOREIGN, message=message)
     return (
         _needed(o, kafka, t)
         or _replicas(o, kafka, t)
         or Said(
             status="True",
             reason=Reason.AS_DECLARED,
-            message=f"all four topics are as declared{_kept_longer(o, kafka, t)}{_without(o, kafka, t)}",
+            message=f"all topics are as declared{_kept_longer(o, kafka, t)}{_without(o, kafka, t)}",
         )
     )
 
@@ -168,7 +179,7 @@ def _replicas(o: Observation, kafka: KafkaView, t: Target) -> Said | None:
 
 def _kept_longer(o: Observation, kafka: KafkaView, t: Target) -> str:
     longer = []
-    for role in ROLES:
+    for role in t.roles:
         name = t.names[role]
         info, live = kafka.topics.get(name), kafka.configs.get(name, {}).get(RETENTION)
         if info is not None and live is not None and live != (asked := enforced(o, t, role, info)[RETENTION]):
@@ -189,22 +200,32 @@ def _lost(o: Observation, kafka: KafkaView, t: Target) -> Said:
 
 def _foreign(t: Target) -> Said:
     names = ", ".join(t.foreign)
+    without = (
+        "remove spec.control"
+        if t.foreign == (t.names.get("control"),)
+        else "choose another spec.topic in a new resource"
+    )
     message = (
         f"somebody else has made {names}: nothing is written there, changed or deleted; delete {'them' if len(t.foreign) > 1 else 'it'}, "
-        "then the operator makes its own, or choose another spec.topic in a new resource"
+        f"then the operator makes its own, or {without}"
     )
     return Said(status="False", reason=Reason.TOPIC_FOREIGN, message=message)
 
 
 def _made_again(o: Observation, kafka: KafkaView, t: Target) -> tuple[Notice, ...]:
-    """Nothing waits in ready and dead-letter topics, so that they are made again: it is said."""
+    """Nothing waits in ready, dead-letter and control topics, so that they are made again: it is said."""
     ids = noted(o, kafka).ids
+    lost: dict[TopicRole, str] = {
+        "ready": "records in it that were not consumed are gone",
+        "dead-letter": "records in it that were not consumed are gone",
+        "control": "what was cancelled there and still waits is released, unless it is cancelled again",
+    }
     return tuple(
         Notice(
             type="Warning",
             reason=Reason.TOPIC_MISSING,
-            message=f"topic {name} (id {ids[name]}) was deleted by somebody else; records in it that were not consumed are gone",
+            message=f"topic {name} (id {ids[name]}) was deleted by somebody else; {gone}",
         )
-        for name in (t.names["ready"], t.names["dead-letter"])
-        if name in ids and kafka.topics.get(name) is None
+        for role, gone in lost.items()
+        if role in t.names and (name := t.names[role]) in ids and kafka.topics.get(name) is None
     )

@@ -1,0 +1,15 @@
+"""Whether the records of a delayed topic could be cancelled, as far as an audit has to know."""
+
+from delayed_topics_core.names import TopicNames
+
+from delayed_topics_operator.gateways.kafka import KafkaLink
+
+
+async def control_id(link: KafkaLink, names: TopicNames) -> str | None:
+    """Of the control topic, as AuditWindow has it. To be asked when the ends are known: the registry told of that topic before the first
+    record below them was cancelled. Raises KafkaDoorError."""
+    registry = await link.registry()
+    noted, layout = registry.topics.get(names.front), registry.layouts.get(names.front)
+    if noted is None or layout is None or names.control in noted.made_again:
+        return None
+    return noted.ids.get(names.control, None if layout.control else "")
