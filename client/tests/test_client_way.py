@@ -220,6 +220,33 @@ def test_copies_that_came_twice_and_rejections_are_shown(served: Served) -> None
 
 
 @pytest.mark.broker
+def test_a_cancelled_record_is_said_to_be(served: Served) -> None:
+    front, delays, dead = served.names.front, served.names.delays, served.names.dead_letter
+    served.produce(front, b"v", headers=[("dt-delay-level", b"2")])
+    root = Root("f", 0, 0, "topic-id")
+    hop(served, root, partition=2, due_at_ms=1)
+    cancelled = copies.dead_letter(
+        [], root=root, origin=b"d:2:0", reason=DeadLetterReason.CANCELLED, error=b"by its id"
+    )
+    served.produce(dead, b"v", headers=cancelled)
+    commit(served, front, 1)
+    commit(served, delays, 1, partition=2)
+
+    (told,) = attempts(served, "0@0")
+    assert way(told) == [f"came in {front} 0@0", "hopped delays 2@0", "dead-lettered dead 0@0"]
+    assert told["state"] == "Cancelled"
+    shown = why(served, "0@0").stdout
+    assert f"{front}-0@0, attempt 0, dt-id f:0:0:topic-id: a dead letter, since it was cancelled\n" in shown
+    assert f"{dead}-0@0  Cancelled; by its id\n" in shown
+
+    # after a worker's crash it may have been released as well, and its consumer may have rejected it
+    served.release(b"v")
+    rejected = copies.dead_letter([], root=root, origin=b"r:0:0", reason=DeadLetterReason.REJECTED, error=b"no")
+    served.produce(dead, b"v", headers=rejected)
+    assert [found["state"] for found in attempts(served, "0@0", "--all-copies")] == ["DeadLettered"]
+
+
+@pytest.mark.broker
 def test_records_that_are_not_there_are_said_to_be(served: Served) -> None:
     front = served.names.front
     served.produce(front, b"v", headers=[])

@@ -1,4 +1,4 @@
-"""The command line, for people: look at a delayed topic and at its records, send, consume, keep the registry."""
+"""The command line, for people: look at a delayed topic and at its records, send, consume, cancel, keep the registry."""
 
 import importlib
 import sys
@@ -15,6 +15,8 @@ from delayed_topics_kafka.connection import Connection
 from rich.console import Console
 from rich.progress import Progress
 
+from delayed_topics.cancel import CancelOutcome
+from delayed_topics.cancel_shown import NOT_CANCELLED, cancel_as_json, cancel_line
 from delayed_topics.declaration import DeclaredHandler
 from delayed_topics.moments import parse_moment, shown_moment
 from delayed_topics.peek import partitions_of, peek, peek_as_json, peek_lines
@@ -150,6 +152,44 @@ def send(
                 raise click.UsageError(str(e)) from e
             sent += 1
     click.echo(f"{sent} sent to {topic}", err=True)
+
+
+@main.command()
+@click.argument("topic")
+@click.argument("record_id", metavar="DT-ID")
+@click.option(
+    "--wait", "wait_seconds", type=click.FloatRange(min=0), default=0, help="Wait so many seconds for the answer."
+)
+@click.option("--withdraw", is_flag=True, help="Withdraw the request: records of this id are released again.")
+@click.option("--json", "json_wanted", is_flag=True, help="One JSON object on the standard output.")
+@click.pass_obj
+@_one_line
+def cancel(
+    properties: dict[str, Any], topic: str, record_id: str, wait_seconds: float, withdraw: bool, json_wanted: bool
+) -> None:
+    """Cancel the records of TOPIC with this dt-id: they become dead letters and are not released. Needs spec.control.
+
+    A record that was sent without an id has its root as one, as f:3:7:TOPIC-ID; peek and why show it. Exits with 1 if it is known
+    that a record is not cancelled.
+    """
+    if withdraw and wait_seconds:
+        raise click.UsageError("--wait does not go with --withdraw, which no worker answers")
+    with DelayedTopic.connect(_reachable(properties), topic) as delayed:
+        try:
+            outcome = CancelOutcome.WITHDRAWN
+            if withdraw:
+                delayed.withdraw(record_id)
+            else:
+                outcome = delayed.cancel(record_id, wait_seconds=wait_seconds)
+        except ValueError as e:
+            raise click.UsageError(str(e)) from e
+    if json_wanted:
+        click.echo(cancel_as_json(delayed.names, record_id, outcome))
+    line = cancel_line(delayed.names, record_id, outcome)
+    if outcome in NOT_CANCELLED and not withdraw:
+        raise click.ClickException(line)
+    if not json_wanted:
+        click.echo(line)
 
 
 @main.command()

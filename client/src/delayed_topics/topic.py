@@ -32,6 +32,7 @@ from delayed_topics_kafka.errors import RAISED, kafka_error
 from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.registry import RegistryFollower
 
+from delayed_topics.cancel import CancelOutcome, ControlTopic
 from delayed_topics.errors import NotDelayedTopic, Reject, SendFailed
 from delayed_topics.record import Record
 from delayed_topics.records import Records
@@ -48,7 +49,7 @@ lock taken."""
 
 
 class DelayedTopic(Closing):
-    """Made by `connect`; use it as a context. `send` may be called from many threads."""
+    """Made by `connect`; use it as a context. `send`, `cancel` and `withdraw` may be called from many threads."""
 
     def __init__(
         self, connection: Connection, names: TopicNames, follower: RegistryFollower, layout: LayoutRecord
@@ -59,6 +60,7 @@ class DelayedTopic(Closing):
         self._following = threading.Lock()
         self._followed_at = time.monotonic()
         self._layout = layout
+        self._control = ControlTopic(connection, names.control)
         self._failing = threading.Lock()
         self._failures: Counter[str] = Counter()
         """By reason: many records may fail before anybody flushes."""
@@ -189,6 +191,23 @@ class DelayedTopic(Closing):
                 failed=waiting,
             )
 
+    def cancel(self, id: str, *, wait_seconds: float = 0) -> CancelOutcome:  # noqa: A002  the header's name
+        """Has workers make dead letters of the records with this id, instead of releasing them, from the moment they have read the
+        request until it is withdrawn. A record that was sent without an id has its root as one, as "f:3:7:<topic id>".
+
+        Returns when the request is in Kafka; then waits up to that long for a worker's answer. It comes when a record of the id
+        would be released or hop on, or when it is known that none does: see CancelOutcome.
+
+        Raises ValueError for an id that no record can have, and where the DelayedTopic has no control topic; SendFailed if Kafka
+        did not say that it has the request; KafkaDoorError if it has, and the answer can't be read; NotDelayedTopic once the topic
+        was removed.
+        """
+        return self._controlled().cancel(_id(id), wait_seconds=wait_seconds)
+
+    def withdraw(self, id: str) -> None:  # noqa: A002  the header's name
+        """The opposite of `cancel`: records with this id are released again. Returns when Kafka has it. Raises as `cancel`."""
+        self._controlled().withdraw(_id(id))
+
     def records(self, group: str, *, member: str | None = None, ready_topic: str | None = None) -> Records:
         """Joins a consumer group of the ready topic, or of another `ready_topic` into which records are released; see Records for
         `member`."""
@@ -226,6 +245,11 @@ class DelayedTopic(Closing):
                 self._layout = layout
         finally:
             self._following.release()
+
+    def _controlled(self) -> ControlTopic:
+        if not self.layout.control:
+            raise ValueError(f"{self._names.front} has no control topic: set spec.control of its DelayedTopic")
+        return self._control
 
     def _serve(self, call: Callable[[float], int], timeout_seconds: float) -> None:
         """Takes in what was not delivered."""

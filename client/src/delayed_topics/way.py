@@ -20,6 +20,7 @@ from delayed_topics_core.headers import (
     DUE_AT,
     ID,
     ORIGIN,
+    REASON,
     ROOT,
     TARGET,
     Root,
@@ -27,6 +28,7 @@ from delayed_topics_core.headers import (
     origin,
 )
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
@@ -38,7 +40,7 @@ from delayed_topics.scan import Found, Range, Ranges, Scanner
 from delayed_topics.status import values_of
 
 T = TypeVar("T")
-State = Literal["Released", "DeadLettered", "Pending", "Missing"]
+State = Literal["Released", "DeadLettered", "Cancelled", "Pending", "Missing"]
 _SPELLED: Final = re.compile(
     r"(?P<door>[fdr]):(?P<p1>\d{1,9}):(?P<o1>\d{1,18})(:(?P<id>[\w-]+))?|((?P<topic>[\w.-]+)-)?(?P<p2>\d{1,9})@(?P<o2>\d{1,18})"
 )
@@ -206,7 +208,9 @@ class Ways:
             records += [copy for copy in copies if copy not in records]
         topics = {record.topic for record in records}
         if self._names.dead_letter in topics:
-            return Way(records=tuple(records), state="DeadLettered")
+            reasons = {record.own.get(REASON) for record in records if record.topic == self._names.dead_letter}
+            cancelled = reasons == {DeadLetterReason.CANCELLED.encode()}
+            return Way(records=tuple(records), state="Cancelled" if cancelled else "DeadLettered")
         if topics & {self._names.ready, *self._layout.all_targets}:
             return Way(records=tuple(records), state="Released")
         return Way(records=tuple(records), state="Missing" if waits is None else "Pending", due_at_ms=waits)

@@ -16,6 +16,7 @@ from delayed_topics.way import Way
 _STATES: Final = {
     "Released": "released",
     "DeadLettered": "a dead letter",
+    "Cancelled": "a dead letter, since it was cancelled",
     "Missing": "no copy of it is there, and its offset is committed: retention removed its copies, or it is lost. An audit tells which",
 }
 

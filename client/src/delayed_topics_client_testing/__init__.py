@@ -104,8 +104,8 @@ def _copied(message: Message) -> Copied:
     return Copied(message.partition() or 0, message.key(), message.value(), headers, dict(headers))
 
 
-def serve(connection: Connection, topic: str) -> Served:
-    """Topics and a registry record, as the operator makes them."""
+def serve(connection: Connection, topic: str, *, control: bool = False) -> Served:
+    """Topics and a registry record, as the operator makes them. `control`: with a control topic."""
     names = TopicNames.of(topic)
     admin = KafkaAdmin(connection)
     ensure_system_topics(admin, replication_factor=1)
@@ -115,6 +115,8 @@ def serve(connection: Connection, topic: str) -> Served:
         (names.ready, "ready", FRONT_PARTITIONS),
         (names.dead_letter, "dead-letter", 2),
     ]
+    if control:
+        topics.append((names.control, "control", 1))
     admin.create_topics(
         [
             NewTopicSpec(
@@ -141,6 +143,7 @@ def serve(connection: Connection, topic: str) -> Served:
         front_partitions=FRONT_PARTITIONS,
         ready_partitions=FRONT_PARTITIONS,
         group=names.group,
+        control=control,
     )
     served = Served(connection, names, layout)
     served.write_layout(layout)
