@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 FRONT = PartitionAccount(
-    door="f", partition=3, produced=100, released=60, hopped=30, dead_lettered=4, pending=6, lost=0
+    door="f", partition=3, produced=100, released=60, hopped=30, dead_lettered=4, cancelled=0, pending=6, lost=0
 )
 ON_TIME = Flaws(max_late_ms=7)
 CLEAN = Counted(topic="orders", partitions=[FRONT], flaws=ON_TIME)
@@ -31,6 +31,12 @@ def test_a_clean_run_is_verified_and_says_what_it_counted() -> None:
     assert (
         "100 records in orders and orders.delays: 60 released, 30 hopped, 4 dead-lettered, 6 pending" in result.message
     )
+
+
+def test_what_was_cancelled_is_a_term_of_the_law_and_no_broken_promise() -> None:
+    result = judge(replace(CLEAN, partitions=[replace(FRONT, dead_lettered=1, cancelled=3)]))
+    assert (result.verdict, result.account and result.account.cancelled) == ("Verified", 3)
+    assert "30 hopped, 1 dead-lettered, 3 cancelled, 6 pending" in result.message
 
 
 def test_an_empty_topic_is_verified() -> None:

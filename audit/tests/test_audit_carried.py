@@ -11,10 +11,12 @@ from delayed_topics_audit import carried
 from delayed_topics_audit.account import judge
 from delayed_topics_audit.carried import Table, Unusable
 from delayed_topics_audit.findings import Findings, Told, count
-from delayed_topics_audit.job import Read, Reading, bounds_of, places_and_blocks
+from delayed_topics_audit.job import Reading, bounds_of, places_and_blocks
 from delayed_topics_audit.output import Output
 from delayed_topics_audit.repeats import Takeover
+from delayed_topics_audit.requests import Requests
 from delayed_topics_audit.sight import Sight
+from delayed_topics_audit.sources import Read
 from delayed_topics_audit_testing.chain import HOUR_MS, IDS, NAMES, Day, Play
 from delayed_topics_audit_testing.rows import AT_MS
 from delayed_topics_core.audit_window import AuditWindow
@@ -49,7 +51,7 @@ def sight_of(window: AuditWindow) -> Sight:
 
 def link(spark: SparkSession, read: Read, window: AuditWindow, table: Table | None, *, carries: bool) -> Link:
     reading = Reading(window=window, sight=sight_of(window), table=table)
-    places, blocks = places_and_blocks(spark, read, reading, carries=carries)
+    places, blocks = places_and_blocks(spark, read, reading, Requests(), carries=carries)
     planned_once = places.localCheckpoint()
     places.unpersist()
     return Link(window=window, places=planned_once, blocks=blocks, read=reading.offsets)

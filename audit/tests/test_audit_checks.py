@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from delayed_topics_audit.places import Declared
+from delayed_topics_audit.places import FATES, Declared
 from delayed_topics_audit_testing.rows import (
     AT_MS,
     BOUNDS,
@@ -105,9 +105,9 @@ def test_a_record_that_hopped_and_came_out_directly_is_counted_once(spark: Spark
 
 
 def test_accounts_are_per_partition_and_every_term_is_counted(spark: SparkSession) -> None:
-    zero = dict.fromkeys(("released", "dead_lettered", "hopped", "pending", "lost"), 0)
+    zero = dict.fromkeys(FATES, 0)
     assert accounts(ten(spark, 0, 3, 5, 6, 7, 8)) == {
-        "f:0": {"produced": 10, "released": 6, "dead_lettered": 1, "hopped": 1, "pending": 1, "lost": 1},
+        "f:0": {**zero, "produced": 10, "released": 6, "dead_lettered": 1, "hopped": 1, "pending": 1, "lost": 1},
         "d:1": {**zero, "produced": 1, "pending": 1},
     }
 

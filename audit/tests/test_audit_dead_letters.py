@@ -5,7 +5,21 @@ from dataclasses import replace
 
 import pytest
 from delayed_topics_audit.places import CLOCKS_MS, Declared
-from delayed_topics_audit_testing.rows import AT_MS, BOUNDS, DELAYS_MS, PROMISE, Row, Window, dead_letter, flaws, retry
+from delayed_topics_audit_testing.rows import (
+    AT_MS,
+    BOUNDS,
+    DELAYS_MS,
+    PROMISE,
+    Row,
+    Window,
+    dead_letter,
+    fates,
+    flaws,
+    hop,
+    level,
+    release,
+    retry,
+)
 from delayed_topics_core.headers import Header
 from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import SparkSession
@@ -119,3 +133,66 @@ def test_where_a_key_may_be_no_utf_8_the_headers_are_not_judged_and_other_reason
         (0, unreadable, died_of(1, DeadLetterReason.HEADER_TWICE)),
     )
     assert flaws(window) == {"wrongly_dead_lettered": ["f:0:1"]}
+
+
+ASKED = b"cancel"
+
+
+def test_a_cancelled_record_is_held_against_the_control_topic_and_against_itself(spark: SparkSession) -> None:
+    """The first four are as they should be: cancelled by their root, by their id, and withdrawn since, and by what is left of a request
+    for an earlier attempt. For the fifth there is only the worker's own answer. The others were asked for, and say what is not so."""
+    of_customer: list[Header] = [("dt-id", b"order-42")]
+    records: list[Sequence[Header]] = [[], of_customer, [], [], [], of_customer, TWICE, retry(1), []]
+    letters = [
+        dead_letter(("f", 0, at), attempt=2 if at == 7 else 0, reason=DeadLetterReason.CANCELLED, client=headers)
+        for at, headers in enumerate(records)
+    ]
+    letters[5] = dead_letter(("f", 0, 5), reason=DeadLetterReason.CANCELLED, client=[("dt-id", b"f:0:0:id")])
+    window = replace(
+        died(spark, *((10, kept, letter) for kept, letter in zip(records, letters, strict=True))),
+        control=[
+            *((b"f:0:%d:id" % at, ASKED, 0) for at in (0, 2, 6, 7, 8)),
+            (b"order-42", b"too-late", 5),
+            (b"f:0:2:id", None, 12),
+            (b"f:0:3:id", b"cancelled", 9),
+            (b"f:0:4:id", b"cancelled", 12),
+            (None, ASKED, 0),
+        ],
+        dead_values={8: b"altered"},
+    )
+    assert flaws(window) == {
+        "wrong_attempt": ["f:0:7"],
+        "changed": ["f:0:5", "f:0:8"],
+        "wrongly_dead_lettered": ["f:0:4", "f:0:6"],
+    }
+    nobody = replace(window, control=None)
+    assert flaws(nobody)["wrongly_dead_lettered"] == [f"f:0:{at}" for at in range(9)]
+
+
+def test_what_hopped_and_was_cancelled_in_its_delays_partition_is_in_the_account_of_that(spark: SparkSession) -> None:
+    hopped = hop(("f", 0, 0), 10_000)
+    letter = dead_letter(("d", 1, 0), root=("f", 0, 0), reason=DeadLetterReason.CANCELLED)
+    window = Window(
+        spark=spark,
+        front=[(0, 0, 0, level(2))],
+        delays=[(1, 0, 1, hopped)],
+        dead=[(0, 0, 10_000, letter)],
+        control=[(b"f:0:0:id", ASKED, 5)],
+    )
+    assert (fates(window), flaws(window)) == ({"f:0:0": "hopped", "d:1:0": "cancelled"}, {})
+
+
+def test_what_was_released_and_is_cancelled_too_is_doubled_and_its_release_is_early_only_if_it_is(
+    spark: SparkSession,
+) -> None:
+    """The worker had cancelled the first before it was due. It crashed, the request was withdrawn, and the next one released the record."""
+    cancelled = [dead_letter(("f", 0, at), reason=DeadLetterReason.CANCELLED) for at in range(2)]
+    window = Window(
+        spark=spark,
+        front=[(0, 0, 0, level(2)), (0, 1, 0, level(2))],
+        ready=[(0, at, ms, release(("f", 0, at), 10_000)) for at, ms in enumerate((10_001, 9_999))],
+        dead=[(0, at, 5_000, letter) for at, letter in enumerate(cancelled)],
+        control=[(b"f:0:%d:id" % at, ASKED, 0) for at in range(2)],
+    )
+    assert flaws(window) == {"doubled": ["f:0:0", "f:0:1"], "early": ["f:0:1"]}
+    assert set(fates(window).values()) == {"released"}

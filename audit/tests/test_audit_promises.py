@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from delayed_topics_audit.place import FRONT, PARTITION_BITS
-from delayed_topics_audit.places import FLAWS, Declared
+from delayed_topics_audit.places import FATES, FLAWS, Declared
 from delayed_topics_audit.repeats import TAKEOVERS, Takeover, repeats, rows
 from delayed_topics_audit.session import table
 from delayed_topics_audit_testing.rows import (
@@ -15,6 +15,7 @@ from delayed_topics_audit_testing.rows import (
     BOUNDS,
     DELAYS_MS,
     PROMISE,
+    ControlRow,
     Row,
     Window,
     accounts,
@@ -27,6 +28,7 @@ from delayed_topics_audit_testing.rows import (
     retry,
 )
 from delayed_topics_core.headers import Header
+from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -43,6 +45,7 @@ class Topics:
     delays: list[Row] = field(default_factory=list)
     ready: list[Row] = field(default_factory=list)
     dead: list[Row] = field(default_factory=list)
+    control: list[ControlRow] = field(default_factory=list)
     fates: dict[str, str] = field(default_factory=dict)
     expected: dict[str, list[str]] = field(default_factory=dict)
 
@@ -68,13 +71,20 @@ class Topics:
     def bury(self, headers: Sequence[Header]) -> None:
         self.dead.append((0, len(self.dead), 1, headers))
 
+    def cancel(self, offset: int, *, asked: bool) -> None:
+        """In the control topic the worker's answer comes after the dead letter."""
+        record_id = b"f:0:%d:id" % offset
+        self.control += [(record_id, b"cancel", 0)] * asked + [(record_id, b"cancelled", 2)]
+        self.bury(dead_letter(("f", 0, offset), reason=DeadLetterReason.CANCELLED))
+
     def window(self, spark: SparkSession) -> Window:
         """Everything in front and in the first hops' partition is committed."""
         bounds = replace(BOUNDS, front_committed=(len(self.front) + 1, 0), delays_committed=(0, 1, 0))
         lists = (Declared(list_ms=DELAYS_MS, retry_cap=5, from_ms=0, until_ms=None),)
         promise = replace(PROMISE, lists=lists, overdue_before_ms=AT_MS + NOW_MS)
         return Window(
-            spark=spark, front=self.front, delays=self.delays, ready=self.ready, dead=self.dead, bounds=bounds, promise=promise
+            spark=spark, front=self.front, delays=self.delays, ready=self.ready, dead=self.dead, control=self.control,
+            bounds=bounds, promise=promise,
         )  # fmt: skip
 
     def _expect(self, name: str, fate: str, flaw: str | None) -> None:
@@ -84,7 +94,7 @@ class Topics:
 
 
 def flawless() -> Topics:
-    """At once, after a hop, after a retry without a hop, at the cap, beyond it, and one that waits."""
+    """At once, after a hop, after a retry without a hop, at the cap, beyond it, cancelled, and one that waits."""
     topics = Topics()
     topics.put(0, release(("f", 0, topics.produce())))
     hopped = topics.hop(topics.produce(level(2), fate="hopped"), 1)
@@ -92,6 +102,7 @@ def flawless() -> Topics:
     topics.put(10_000, release(("f", 0, topics.produce(retry(1))), 10_000, attempt=1))
     topics.put(60_000, release(("f", 0, topics.produce(retry(5))), 60_000, attempt=5))
     topics.bury(dead_letter(("f", 0, topics.produce(retry(6), fate="dead_lettered")), attempt=6))
+    topics.cancel(topics.produce(level(2), fate="cancelled"), asked=True)
     topics.hop(topics.produce(level(3), fate="hopped"), 2, fate="pending")
     return topics
 
@@ -112,6 +123,7 @@ def flawed() -> Topics:
     topics.put(60_000, release(("f", 0, topics.produce(retry(6), flaw="over_cap")), 60_000, attempt=6))
     spared = topics.produce(retry(5), fate="dead_lettered", flaw="wrongly_dead_lettered")
     topics.bury(dead_letter(("f", 0, spared), attempt=5))
+    topics.cancel(topics.produce(fate="cancelled", flaw="wrongly_dead_lettered"), asked=False)
     topics.hop(topics.produce(level(2), fate="hopped"), 1, fate="pending", flaw="overdue")
     topics.expected["foreign"] = [topics.put(0, [])]
     nobodys = len(topics.front)
@@ -135,8 +147,7 @@ def test_each_flaw_is_found_where_it_is_and_every_record_has_one_fate(
 def account(topics: Topics, line: str) -> dict[str, int]:
     counted = Counter(fate for name, fate in topics.fates.items() if name.startswith(f"{line}:"))
     forged = sum(name.startswith(f"{line}:") for name in topics.expected.get("forged", ()))
-    terms = ("released", "dead_lettered", "hopped", "pending", "lost")
-    return {"produced": counted.total() - forged, **{term: counted[term] for term in terms}}
+    return {"produced": counted.total() - forged, **{term: counted[term] for term in FATES}}
 
 
 def test_the_window_with_flaws_has_each_of_them() -> None:

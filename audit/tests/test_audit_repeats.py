@@ -15,9 +15,11 @@ from delayed_topics_audit_testing.rows import (
     front_of,
     hop,
     level,
+    ready_of,
     release,
 )
 from delayed_topics_core.events import Event
+from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -150,6 +152,15 @@ def test_what_hopped_before_a_crash_and_after_it_may_come_out_twice_in_the_same_
 def test_a_dead_letter_twice_needs_a_reason_too(spark: SparkSession, crash_ms: int, found: int) -> None:
     dead = [(0, at, 9 + at * 9_000, dead_letter(("f", 0, 0))) for at in range(2)]
     assert beyond(Window(spark=spark, front=front_of(1), dead=dead), taken(crash_ms, FRONT_0)) == (1, found, 0)
+
+
+@pytest.mark.slow
+def test_a_crash_explains_that_what_was_released_before_it_was_cancelled_after_it(spark: SparkSession) -> None:
+    """A dead letter is no copy of a release to the last byte."""
+    dead = [(0, 0, 9_000, dead_letter(("f", 0, 0), reason=DeadLetterReason.CANCELLED))]
+    window = Window(spark=spark, front=front_of(1), ready=ready_of(0), dead=dead, control=[(b"f:0:0:id", b"cancel", 1)])
+    assert beyond(window, taken(5_000, FRONT_0)) == (1, 0, 0)
+    assert beyond(window) == (1, 1, 0)
 
 
 @pytest.mark.slow

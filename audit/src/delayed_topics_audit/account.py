@@ -29,12 +29,13 @@ class PartitionAccount:
     released: int
     hopped: int
     dead_lettered: int
+    cancelled: int
     pending: int
     lost: int
 
     @property
     def accounted(self) -> int:
-        return self.released + self.hopped + self.dead_lettered + self.pending + self.lost
+        return self.released + self.hopped + self.dead_lettered + self.cancelled + self.pending + self.lost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +189,7 @@ def unseen(spots: Sequence[BlindSpot]) -> Result:
     return Result(verdict="Unknown", message="; ".join(spot.sentence for spot in spots))
 
 
+_LAW: Final = ("produced", "released", "hopped", "dead_lettered", "cancelled", "pending", "lost")
 _CERTAIN: Final = (
     "early", "doubled_beyond_promise", "out_of_order", "wrong_partition", "changed", "wrong_attempt", "over_cap",
     "wrongly_dead_lettered",
@@ -206,7 +208,7 @@ _SAID: Final = {
     "over_cap": ("retried beyond the cap", "they belong into the dead-letter topic"),
     "wrongly_dead_lettered": (
         "dead-lettered without a reason",
-        "their own headers, their size or the retry cap contradict what dt-reason says",
+        "their own headers, their size, the retry cap or the control topic contradict what dt-reason says",
     ),
 }
 BROKEN_PROMISES: Final = tuple(_SAID)
@@ -220,7 +222,7 @@ def _total(counted: Counted) -> Account:
 
     flaws = counted.flaws
     return Account(
-        **{term: total(term) for term in ("produced", "released", "hopped", "dead_lettered", "pending", "lost")},
+        **{term: total(term) for term in _LAW},
         early=flaws.early,
         late=flaws.late,
         doubled=flaws.extra,
@@ -294,10 +296,11 @@ def _summary(counted: Counted, account: Account) -> str:
     if percentiles:
         lateness += f" (p50 {percentiles['p50']:,} ms, p99 {percentiles['p99']:,} ms)"
     overdue = f", of which {account.overdue:,} are overdue" if account.overdue else ""
+    cancelled = f" {account.cancelled:,} cancelled," if account.cancelled else ""
     sample = "" if counted.one_in == 1 else f"of a sample, one in {counted.one_in:,} by a hash of its root: "
     return (
         f"{sample}{account.produced:,} records in {counted.topic} and {counted.topic}.delays: {account.released:,} released, "
-        f"{account.hopped:,} hopped, {account.dead_lettered:,} dead-lettered, {account.pending:,} pending{overdue}{lateness}"
+        f"{account.hopped:,} hopped, {account.dead_lettered:,} dead-lettered,{cancelled} {account.pending:,} pending{overdue}{lateness}"
     )
 
 

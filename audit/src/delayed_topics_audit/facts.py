@@ -38,7 +38,7 @@ RECORD: Final = 1 << 0  # the record itself was read, and belongs to the window
 ROOT: Final = 1 << 1  # the record itself was read, perhaps from below the window, for what it says of its releases
 HOP: Final = 1 << 2  # of a record: a worker's copy
 RELEASED: Final = 1 << 3
-DEAD_LETTERED: Final = 1 << 4
+DEAD_LETTERED: Final = 1 << 4  # for any other reason than CANCELLED
 HOPPED: Final = 1 << 5
 END: Final = 1 << 6  # released or dead-lettered, said to the root
 END_RELEASED: Final = 1 << 7
@@ -55,14 +55,14 @@ DONE: Final = 1 << 17  # of a record that isn't committed yet: it has an outcome
 LARGE: Final = 1 << 18  # of a record: a topic may have refused its copy as too large
 GARBLED: Final = 1 << 19  # of a record: it is not known which headers it has, see refusals.garbled
 ASKS_TARGET: Final = 1 << 20  # of a record: it asks for another ready topic
+CANCELLED: Final = 1 << 21  # dead-lettered for that reason
 
-OUTCOMES: Final = RELEASED | DEAD_LETTERED | HOPPED
+OUTCOMES: Final = RELEASED | DEAD_LETTERED | CANCELLED | HOPPED
 
 _TYPES: Final = {
     "place": "long", "bits": "int", "at": "long", "at_ms": "long", "due_ms": "long", "attempt": "int", "level": "int",
     "link": "long", "content": "long", "chain": "long", "wrote_ms": "long", "reason": "int",
 }  # fmt: skip
-_RELEASED: Final = "^[0-9]{1,10}:"
 
 _OF_RECORD: Final = (*refusals.CLIENTS, own.RELEASED)
 """What a record's own headers say of it."""
@@ -210,6 +210,7 @@ def parse_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
         _chain().alias("chain"),
         _is_workers().alias("workers"),
         refusals.told().alias("reason"),
+        sf.xxhash64(sf.coalesce(headers.text(own.ID), headers.text(own.ROOT))).alias("id"),
     )
 
 
@@ -239,7 +240,9 @@ def _ends(
 ) -> DataFrame:
     """What is above the commit is the next audit's; what is below the window says only that its root had ended before, unless
     it has come since. What belongs to no record is told by the first audit that reads it."""
-    origin, copy, outcome = sf.col("origin"), sf.col("copy"), DEAD_LETTERED if door == DEAD_LETTER else RELEASED
+    origin, copy = sf.col("origin"), sf.col("copy")
+    dead = sf.when(refusals.is_cancelled(), CANCELLED).otherwise(DEAD_LETTERED)
+    outcome = dead if door == DEAD_LETTER else sf.lit(RELEASED)
     copies = (
         sf.when(~headers.true(known & origin.isNotNull()), sf.when(strange, _copies(_STRANGER)).otherwise(_copies()))
         .when(~bounds.begun(origin), _copies(_END))
@@ -295,7 +298,7 @@ def _itself(door: int) -> tuple[Column, ...]:
 
 def _as_record() -> tuple[Column, ...]:
     """A copy whose attempt isn't above that of the release it was made from counts as one higher."""
-    raised = sf.when(headers.position(own.RELEASED) > 0, _least_attempt())
+    raised = sf.when(headers.position(own.RELEASED) > 0, refusals.least_attempt())
     attempt = sf.greatest(
         sf.coalesce(headers.small(headers.text(own.ATTEMPT)), sf.lit(0)), sf.coalesce(raised, sf.lit(0))
     )
@@ -307,19 +310,6 @@ def _as_record() -> tuple[Column, ...]:
         refusals.garbled().alias("garbled"),
         headers.there(own.TARGET).alias("target"),
     )
-
-
-@cache
-def _least_attempt() -> Column:
-    """One more than the highest attempt that any `dt-released` tells of, as the engine reads it."""
-    released = sf.filter("headers", lambda header: header["key"] == own.RELEASED)
-
-    def attempt(header: Column) -> Column:
-        text = header["value"].cast("string")
-        told = sf.when(text.rlike(_RELEASED), sf.substring_index(text, ":", 1).try_cast("long"))
-        return sf.when(told <= refusals.MAX_ATTEMPT, sf.least(told + 1, sf.lit(headers.MAX_SMALL)))
-
-    return sf.array_max(sf.transform(released, attempt)).cast("int")
 
 
 def _as_copies(texts: DataFrame, bounds: Bounds) -> DataFrame:

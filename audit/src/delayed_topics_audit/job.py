@@ -26,23 +26,18 @@ from delayed_topics_audit.carried import Table, Unusable
 from delayed_topics_audit.errors import AuditFailed
 from delayed_topics_audit.findings import Findings, Progress, Told, count
 from delayed_topics_audit.output import Output
-from delayed_topics_audit.place import DOORS, MAX_OFFSET
+from delayed_topics_audit.place import DEAD_LETTER, DOORS, MAX_OFFSET
 from delayed_topics_audit.places import Declared, Promise, places_of
 from delayed_topics_audit.repeats import takeovers
+from delayed_topics_audit.requests import Requests, requests
 from delayed_topics_audit.sight import Sight, look
+from delayed_topics_audit.sources import Read
 
 FACTS_IN_A_SHUFFLE_PARTITION: Final = 250_000
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 MAX_EVENT_SECONDS: Final = 30.0
 
 Span = tuple[Sequence[int], Sequence[int]]
-Read = Callable[[str, Sequence[int], Sequence[int]], DataFrame]
-"""The rows of a topic, from where up to where, by partition."""
-
-_WHAT_TO_DO: Final = {
-    "AuthorizationException": "grant Read to the user of this connection, see docs/security.md",
-}
-"""By what Java calls it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +74,10 @@ def audit(
         reading = Reading(window=window, sight=before, table=table)
         say(f"reading {reading.offsets:,} offsets of {window.topic} and its other topics{unused}")
         read = partial(sources.read, spark, connection)
-        places, blocks = places_and_blocks(spark, read, reading, carries=window.carries and output is not None)
+        asked = requests(admin, read, window)
+        places, blocks = places_and_blocks(spark, read, reading, asked, carries=window.carries and output is not None)
         told = _told(connection, window.topic, say)
-        findings = count(spark, places, window, told, say, offsets_read=reading.offsets)
+        findings = count(spark, places, window, told, say, offsets_read=reading.offsets + asked.offsets)
         if output is not None and blocks is not None:
             since_ms = findings.counted.pending_since_ms
             sha256 = carried.written(spark, output, window, blocks, bounds_of(window, before), since_ms)
@@ -95,13 +91,13 @@ def audit(
         if after.spots:  # it is known why nobody could read that
             return Audited(result=unseen(after.spots))
         raise AuditFailed(
-            f"Spark could not read or count the records of {window.topic}: {session.reason(e, _WHAT_TO_DO)}"
+            f"Spark could not read or count the records of {window.topic}: {session.reason(e, sources.WHAT_TO_DO)}"
         ) from e
     after = look(admin, window)
     spots = list({spot.sentence: spot for spot in (*_frozen_blind(window), *before.spots, *after.spots)}.values())
     result = judge(findings.counted, spots)
     return Audited(
-        result=replace(result, message=result.message + unused, carried_sha256=sha256),
+        result=replace(result, message=result.message + _unjudged(result, asked) + unused, carried_sha256=sha256),
         findings=findings,
     )
 
@@ -111,6 +107,12 @@ def _frozen_blind(window: AuditWindow) -> list[BlindSpot]:
         *(BlindSpot(sentence=sentence, hides_outcomes=True) for sentence in window.unseen),
         *(BlindSpot(sentence=sentence, hides_outcomes=True, only_losses=True) for sentence in window.perhaps_unseen),
     ]
+
+
+def _unjudged(result: Result, asked: Requests) -> str:
+    if asked.unknown is None or result.account is None or not result.account.cancelled:
+        return ""
+    return f"; whether somebody had asked for the {result.account.cancelled:,} cancelled is not known: {asked.unknown}"
 
 
 def _table(spark: SparkSession, output: Output | None, window: AuditWindow) -> tuple[Table | None, str]:
@@ -161,7 +163,7 @@ class Reading:
 
 
 def places_and_blocks(
-    spark: SparkSession, read: Read, reading: Reading, *, carries: bool
+    spark: SparkSession, read: Read, reading: Reading, asked: Requests, *, carries: bool
 ) -> tuple[DataFrame, DataFrame | None]:
     """The places; and with `carries` what they were made from, for the next link."""
     window, sight = reading.window, reading.sight
@@ -176,6 +178,7 @@ def places_and_blocks(
     if carries:
         blocks = carried.kept(carried.blocks_of(parsed))
         parsed = [carried.rows_of(blocks, door) for door in range(len(parsed))]
+    parsed[DEAD_LETTER] = asked.held_against(parsed[DEAD_LETTER], skew_ms=window.broker_skew_ms)
     made = [facts.of_parsed(door)(rows, bounds) for door, rows in enumerate(parsed)]
     places = places_of(made, bounds, promise, shuffle_partitions=shuffle_partitions)
     return places.persist(StorageLevel.MEMORY_AND_DISK), blocks

@@ -14,7 +14,8 @@ again_ms               when the first copy came of what an audit before had sett
 way                    the partition (see place.line_of) that it was released from; two_ways: it was hopped twice
 in_time                it came the way of a record that was read in time, so that its order is promised
 late_ms                first release after its due time; null if it wasn't released, or one of both times can't be believed
-wrote_ms               when the first of its copies was written, as its worker says; wrote_apart: its copies were written at different times
+wrote_ms               when the first of its copies was written, as its worker says; wrote_apart: its copies were written at different
+                       times, or only some of them are releases
 fate                   of a record of the window: a number, see below; of anything else null
 flaws                  what is wrong, as bits
 """
@@ -35,8 +36,9 @@ from delayed_topics_audit.place import by_line, chunk_of, line_of, longs
 
 PENDING: Final = "pending"
 LOST: Final = "lost"
-FATES: Final = ("released", "dead_lettered", "hopped", PENDING, LOST)
-"""A record that has outcomes of two kinds is in the account of the first. `doubled` tells of the second."""
+FATES: Final = ("released", "dead_lettered", "hopped", PENDING, LOST, "cancelled")
+"""The number of a fate is its index, in tables that are kept. A record that has outcomes of two kinds is in the account of one of them;
+`doubled` tells of the other."""
 
 FLAWS: Final = (
     "lost",
@@ -135,7 +137,7 @@ def _gather(near: DataFrame) -> DataFrame:
 @cache
 def _gathered() -> tuple[Column, ...]:
     record, end, outcome = has(facts.ROOT), has(facts.END), has(facts.OUTCOMES)
-    again = has(facts.AGAIN | facts.HOPPED_AGAIN)
+    again, released = has(facts.AGAIN | facts.HOPPED_AGAIN), has(facts.END_RELEASED)
 
     def of(condition: Column, column: str) -> Column:
         return sf.when(condition, sf.col(column))
@@ -160,6 +162,7 @@ def _gathered() -> tuple[Column, ...]:
         sf.max(of(~record, "at")).alias("last_at"),
         sf.min(of(end, "at_ms")).alias("first_ms"),
         sf.max(of(end, "at_ms")).alias("last_ms"),
+        sf.min(of(released, "at_ms")).alias("released_ms"),
         sf.min(of(again, "at_ms")).alias("again_ms"),
         sf.min(of(end, "due_ms")).alias("least_due_ms"),
         sf.min(of(end, "attempt")).alias("least_attempt"),
@@ -172,7 +175,10 @@ def _gathered() -> tuple[Column, ...]:
         sf.min(of(end | again, "link")).alias("origin"),
         (sf.min(of(end, "link")) != sf.max(of(end, "link"))).alias("two_ways"),
         sf.min(of(end, "wrote_ms")).alias("wrote_ms"),
-        (sf.min(of(end, "wrote_ms")) != sf.max(of(end, "wrote_ms"))).alias("wrote_apart"),
+        (
+            (sf.min(of(end, "wrote_ms")) != sf.max(of(end, "wrote_ms")))
+            | sf.count_if(released).between(1, sf.count_if(end) - 1)
+        ).alias("wrote_apart"),
     )
 
 
@@ -229,6 +235,7 @@ def _without_reason(said: str, promise: Promise) -> Column:
     wrong = (
         sf.when(refusals.one_of(said, [DeadLetterReason.TOO_LARGE]), ~has(facts.LARGE))
         .when(refusals.one_of(said, [DeadLetterReason.RETRY_CAP_EXCEEDED]), allowed)
+        .when(refusals.one_of(said, [DeadLetterReason.CANCELLED]), sf.col("record_reason").isNotNull())
         .when(refusals.one_of(said, [DeadLetterReason.HEADER_UNREADABLE]), ~refused & ~has(facts.GARBLED))
         .when(refusals.one_of(said, [DeadLetterReason.NO_LADDER]), ~_asks_too_much(promise, ladder=False))
         .when(refusals.one_of(said, [DeadLetterReason.MAX_DELAY_EXCEEDED]), ~_asks_too_much(promise, ladder=True))
@@ -280,7 +287,7 @@ def _due() -> Column:
 def _late() -> Column:
     first_is_ours = (sf.col("judged_ends") > 0) & (sf.col("judged_ends") == sf.col("ends")) & ~has(facts.AGAIN)
     believed = has(facts.END_RELEASED) & ~has(facts.UNTIMED) & first_is_ours
-    return sf.when(believed, sf.col("first_ms") - sf.col("due_ms"))
+    return sf.when(believed, sf.col("released_ms") - sf.col("due_ms"))
 
 
 def _in_time(promise: Promise) -> Column:
@@ -299,10 +306,11 @@ def _extra() -> Column:
 def _fate(bounds: Bounds) -> Column:
     """A record at or above the commit is pending, whatever became of it since: the next audit judges it. A place that has an
     outcome and whose record was never seen has a fate too, so that the law can fail."""
-    released, dead_lettered, hopped, pending, lost = range(len(FATES))
+    released, dead_lettered, hopped, pending, lost, cancelled = range(len(FATES))
     settled = (
         sf.when(has(facts.RELEASED), released)
         .when(has(facts.DEAD_LETTERED), dead_lettered)
+        .when(has(facts.CANCELLED), cancelled)
         .when(has(facts.HOPPED), hopped)
     )
     seen = sf.when(has(facts.RECORD), sf.when(bounds.settled(sf.col("place")), lost).otherwise(pending))

@@ -33,6 +33,11 @@ UNREADABLE: Final = (
     DeadLetterReason.HEADER_UNREADABLE,
 )
 """Nothing that the own headers say is believed then."""
+_NOT_ONE: Final = len(_REASONS)
+"""A word that no worker writes."""
+UNASKED: Final = _NOT_ONE + 1
+"""Cancelled, and nobody had asked for that."""
+_RELEASED: Final = "^[0-9]{1,10}:"
 
 
 def number(reason: DeadLetterReason) -> int:
@@ -52,7 +57,13 @@ def told() -> Column:
         _REASONS[1:],
         sf.when(headers.text(own.REASON) == _REASONS[0].value, number(_REASONS[0])),
     )
-    return known.otherwise(len(_REASONS))
+    return known.otherwise(_NOT_ONE)
+
+
+@cache
+def is_cancelled() -> Column:
+    """Whether that is the reason that a dead letter tells."""
+    return sf.col("reason").isin(number(DeadLetterReason.CANCELLED), UNASKED)
 
 
 @cache
@@ -88,6 +99,19 @@ def size() -> Column:
     joined = [sf.array_join("keys", ""), sf.array_join(sf.col("values").cast("array<string>"), "")]
     parts = [sf.coalesce(sf.octet_length(part), sf.lit(0)) for part in (sf.col("key"), sf.col("value"), *joined)]
     return reduce(Column.__add__, parts).cast("long")
+
+
+@cache
+def least_attempt() -> Column:
+    """One more than the highest attempt that any `dt-released` tells of, as the engine reads it."""
+    released = sf.filter("headers", lambda header: header["key"] == own.RELEASED)
+
+    def attempt(header: Column) -> Column:
+        text = header["value"].cast("string")
+        told = sf.when(text.rlike(_RELEASED), sf.substring_index(text, ":", 1).try_cast("long"))
+        return sf.when(told <= MAX_ATTEMPT, sf.least(told + 1, sf.lit(headers.MAX_SMALL)))
+
+    return sf.array_max(sf.transform(released, attempt)).cast("int")
 
 
 def _unreadable(damaged: Column | None = None) -> Column:

@@ -1,7 +1,7 @@
 """Kafka as a source of Spark: the frozen offsets of one topic, read_committed, with headers."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from delayed_topics_kafka.connection import Connection
@@ -17,6 +17,13 @@ _LOGIN_MODULES: Mapping[str, str] = {
 }
 _TOKENS = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 """Fetches tokens by the client's own credentials, and renews them."""
+
+Read = Callable[[str, Sequence[int], Sequence[int]], DataFrame]
+"""The rows of a topic, from where up to where, by partition."""
+WHAT_TO_DO: Final = {
+    "AuthorizationException": "grant Read to the user of this connection, see docs/security.md",
+}
+"""If a topic can't be read, by what Java calls it."""
 
 CLIENT_ID: Final = "delayed-topics-audit"
 """Of all that an audit reads, on all its pods: brokers' quotas go by it."""

@@ -91,7 +91,7 @@ class Day:
         return frozen
 
     def reader(self, spark: SparkSession) -> Callable[[str, Sequence[int], Sequence[int]], DataFrame]:
-        """As job.Read."""
+        """As sources.Read."""
         every = {name: kafka(spark, topic.rows).localCheckpoint() for name, topic in self.topics.items()}
 
         def read(topic: str, starts: Sequence[int], ends: Sequence[int]) -> DataFrame:

@@ -10,6 +10,7 @@ from functools import cached_property
 from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.places import Declared, Promise
 from delayed_topics_core import headers as own
+from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -144,9 +145,11 @@ class Made:
         dead = self.all.where(sf.col("dead") & self._settled())
         return self.as_dead_letters(dead)
 
-    def as_dead_letters(self, records: DataFrame) -> DataFrame:
-        """Front records, which came out above the cap, whatever their attempt."""
-        reason = sf.array(header(own.REASON, sf.lit("RetryCapExceeded")), header(own.ERROR, sf.lit("")))
+    def as_dead_letters(
+        self, records: DataFrame, said: DeadLetterReason = DeadLetterReason.RETRY_CAP_EXCEEDED
+    ) -> DataFrame:
+        """Front records, whatever their attempt."""
+        reason = sf.array(header(own.REASON, sf.lit(said.value)), header(own.ERROR, sf.lit("")))
         headers = [_foreign(), _own_identity(), _root(), _origin(sf.lit("f"), "partition", "offset"), reason]
         return self._rows(
             records,

@@ -1,4 +1,5 @@
-"""Twenty things done to a flawless window, each to one record at a random place, and what an auditor has to say to each.
+"""Twenty-two things done to a flawless window, each to one record at a random place, and what an auditor has to say to each: nothing
+to the one that is cancelled as somebody asked.
 
 python -m delayed_topics_audit_testing.mutations --records 1000000 --seeds 0:100
 """
@@ -15,19 +16,22 @@ import click
 from delayed_topics_audit import checks, session
 from delayed_topics_audit.place import DOORS, PARTITION_BITS, name_of
 from delayed_topics_audit.places import FATES, FLAWS, flawed, places_of
+from delayed_topics_audit.requests import Requests
 from delayed_topics_core import headers as own
+from delayed_topics_core.control import Control
 from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit_testing.made import CAP, DEAD_EVERY, LATE_MS, TOPIC_ID, Made, header
-from delayed_topics_audit_testing.rows import facts_of
+from delayed_topics_audit_testing.rows import NOBODY, asked_for, facts_of
 
 MUTATIONS: Final = (
     "removed", "doubled", "early", "late", "swapped", "misplaced", "header", "value", "forged", "from nowhere", "another header",
-    "id", "group", "created at", "dead", "over the cap",
+    "id", "group", "created at", "dead", "over the cap", "cancelled", "cancelled unasked",
 )  # fmt: skip
 """Of records that were released. Of the others a dead letter is changed, two get another reason, and what is pending becomes overdue."""
+IN_THE_DEAD_LETTER_TOPIC: Final = ("dead", "cancelled", "cancelled unasked")
 REASONS: Final = (
     DeadLetterReason.HEADER_TWICE, DeadLetterReason.HEADER_UNREADABLE, DeadLetterReason.HEADERS_TOO_LARGE,
     DeadLetterReason.NO_LADDER, DeadLetterReason.MAX_DELAY_EXCEEDED, DeadLetterReason.TARGET_NOT_ALLOWED, DeadLetterReason.REJECTED,
@@ -88,6 +92,7 @@ class Tampered:
     front: DataFrame
     ready: DataFrame
     dead: DataFrame
+    asked: Requests
     expected: Found
 
 
@@ -110,7 +115,9 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
     distance = sf.when(ids == swapped.i, 1).when(ids == after.i, -1)
     swap = _swap_of(ready, swapped, after)
     over = _replaced(own.ATTEMPT, str(CAP + 1))
-    altered = ready.where(~ids.isin(victims["removed"].i, victims["dead"].i)).withColumns(
+    altered = ready.where(
+        ~ids.isin(victims["removed"].i, *(victims[name].i for name in IN_THE_DEAD_LETTER_TOPIC))
+    ).withColumns(
         {
             "timestamp": sf.when(ids == victims["early"].i, shifted(-made.late_ms - early_ms))
             .when(ids == victims["late"].i, shifted(late_ms))
@@ -144,7 +151,12 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
             ),
         }
     )
-    killed = made.as_dead_letters(made.all.where(ids == victims["dead"].i)).withColumn("offset", sf.lit(FREE_OFFSET))
+    letters = {name: made.all.where(ids == victims[name].i) for name in IN_THE_DEAD_LETTER_TOPIC}
+    cancelled = letters["cancelled"].unionAll(letters["cancelled unasked"])
+    buried = made.as_dead_letters(letters["dead"]).unionByName(
+        made.as_dead_letters(cancelled, DeadLetterReason.CANCELLED)
+    )
+    killed = buried.withColumn("offset", FREE_OFFSET + ids)
     again = ready.where(ids == victims["doubled"].i).withColumn("offset", sf.col("offset") + FREE_OFFSET)
     return Tampered(
         front=front.withColumns(
@@ -162,6 +174,7 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
                 .otherwise(sf.col("headers")),
             }
         ).unionByName(killed),
+        asked=_asked(made.spark, victims),
         expected={
             "lost": frozenset({victims["removed"].origin, victims["forged"].origin}),
             "doubled": frozenset({victims["doubled"].root}),
@@ -175,17 +188,28 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
             ),
             "forged": frozenset({target.origin, nowhere}),
             "over_cap": frozenset({capped.root}),
-            "wrongly_dead_lettered": frozenset({victims["dead"].root, excused.root, unfounded.root}),
+            "wrongly_dead_lettered": frozenset(
+                {victims[name].root for name in ("dead", "cancelled unasked")} | {excused.root, unfounded.root}
+            ),
             "overdue": frozenset({waiting.root}),
             UNBALANCED: frozenset({f"f:{made.partitions}"}),  # that nowhere is
         },
     )
 
 
-def found(made: Made, *, front: DataFrame, delays: DataFrame, ready: DataFrame, dead: DataFrame) -> Found:
+def _asked(spark: SparkSession, victims: Mapping[str, Record]) -> Requests:
+    """The control topic, in which the worker has told of both, as it does, and somebody had asked for one."""
+    ids = {name: f"{victims[name].root}:{TOPIC_ID}".encode() for name in ("cancelled", "cancelled unasked")}
+    told = [(record_id, Control.CANCELLED.encode(), OVERDUE_MS) for record_id in ids.values()]
+    return asked_for(spark, [(ids["cancelled"], Control.CANCEL.encode(), 0), *told])
+
+
+def found(
+    made: Made, *, front: DataFrame, delays: DataFrame, ready: DataFrame, dead: DataFrame, asked: Requests
+) -> Found:
     """What the auditor says."""
     bounds = made.bounds
-    every = facts_of([front, delays, ready, dead], bounds)
+    every = facts_of([front, delays, ready, dead], bounds, asked=asked)
     places = places_of(
         every, bounds, made.promise, shuffle_partitions=made.spark.sparkContext.defaultParallelism
     ).persist()
@@ -223,7 +247,7 @@ def _victims(made: Made, chance: random.Random) -> list[Record]:
 
 def _fits(mutation: str, record: Record) -> bool:
     match mutation:
-        case "dead":
+        case name if name in IN_THE_DEAD_LETTER_TOPIC:
             return record.kind == 0  # it has not hopped
         case "group" | "created at":
             return record.is_retry
@@ -279,10 +303,17 @@ def run(spark: SparkSession, *, records: int, seeds: range, say: Callable[[str],
         )
         topics = {"front": made.front(), "delays": made.delays(), "ready": made.ready(), "dead": made.dead_letters()}
         kept = {name: rows.persist() for name, rows in topics.items()}
-        clean = found(made, **kept)
+        clean = found(made, **kept, asked=NOBODY)
         right["clean"] += not clean
         tampered = tamper(made, kept["front"], kept["ready"], kept["dead"], seed)
-        said = found(made, front=tampered.front, delays=kept["delays"], ready=tampered.ready, dead=tampered.dead)
+        said = found(
+            made,
+            front=tampered.front,
+            delays=kept["delays"],
+            ready=tampered.ready,
+            dead=tampered.dead,
+            asked=tampered.asked,
+        )
         for flaw in tampered.expected:
             right[flaw] += said.get(flaw) == tampered.expected[flaw]
         wrong = {flaw: sorted(names) for flaw, names in said.items() if names != tampered.expected.get(flaw)}

@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from delayed_topics_core import headers as own
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_kafka.connection import Connection
 
 BATCH = 5000
@@ -33,6 +34,7 @@ class PlainAudit:
     early: int = 0
     doubled: int = 0
     changed: int = 0
+    cancelled: int = 0
     _settled: set[tuple[str, int, int]] = field(default_factory=set)
     _roots: dict[tuple[int, int], tuple[int, int, int]] = field(default_factory=dict)
     _ended: set[tuple[str, int]] = field(default_factory=set)
@@ -60,6 +62,7 @@ class PlainAudit:
             self._ended.add((root, int(headers[own.ATTEMPT])))
         for message in self._read(names.dead_letter):
             self._outcome(message.headers)
+            self.cancelled += message.headers.get(own.REASON) == DeadLetterReason.CANCELLED.encode()
         committed = sum(map(sum, self.window.committed_offsets.values()))
         self.lost = committed - len(self._settled)
         return produced

@@ -9,8 +9,9 @@ from typing import Any
 
 from delayed_topics_audit import checks, facts
 from delayed_topics_audit.bounds import Bounds
-from delayed_topics_audit.place import DOORS, PARTITION_BITS, name_of
+from delayed_topics_audit.place import DEAD_LETTER, DOORS, PARTITION_BITS, name_of
 from delayed_topics_audit.places import FATES, FLAWS, Promise, flawed, places_of
+from delayed_topics_audit.requests import Requests, of_rows
 from delayed_topics_audit.session import table
 from delayed_topics_core.headers import Header, Root, origin
 from delayed_topics_core.reasons import DeadLetterReason
@@ -26,6 +27,10 @@ KAFKA = (
 Place = tuple[str, int, int]
 Row = tuple[int, int, int, Sequence[Header]]
 """Partition, offset, milliseconds after AT_MS, headers."""
+
+ControlRow = tuple[bytes | None, bytes | None, int]
+"""Key, value, milliseconds after AT_MS."""
+NOBODY = Requests()
 
 DELAYS_MS = (0, 10_000, 60_000)
 BOUNDS = Bounds(
@@ -61,18 +66,31 @@ def _base64(value: bytes | None) -> str | None:
     return None if value is None else base64.b64encode(value).decode()
 
 
-def facts_of(topics: Sequence[DataFrame], bounds: Bounds, targets: Sequence[str] = ()) -> list[DataFrame]:
-    """Of front, delays, ready, dead-letter and other ready topics, as Kafka gives their rows."""
+def facts_of(
+    topics: Sequence[DataFrame], bounds: Bounds, targets: Sequence[str] = (), asked: Requests = NOBODY
+) -> list[DataFrame]:
+    """Of front, delays, ready, dead-letter and other ready topics, as Kafka gives their rows. `asked`: to cancel records."""
     names = ("", "", "", "", *targets)
-    return [
-        facts.of_parsed(door)(facts.parser(door, name)(rows, bounds), bounds)
-        for door, (name, rows) in enumerate(zip(names, topics, strict=True))
+    parsed = [
+        facts.parser(door, name)(rows, bounds) for door, (name, rows) in enumerate(zip(names, topics, strict=True))
     ]
+    parsed[DEAD_LETTER] = asked.held_against(parsed[DEAD_LETTER], skew_ms=0)
+    return [facts.of_parsed(door)(rows, bounds) for door, rows in enumerate(parsed)]
+
+
+def asked_for(spark: SparkSession, control: Sequence[ControlRow]) -> Requests:
+    """By what the control topic has."""
+    made = [
+        {"key": _base64(key), "value": _base64(value), "at_ms": AT_MS + ms, "timestampType": 1}
+        for key, value, ms in control
+    ]
+    rows = table(spark, made, "key: binary, value: binary, at_ms: long, timestampType: int")
+    return Requests(by_id=of_rows(rows.withColumn("timestamp", sf.timestamp_millis("at_ms"))))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The topics and what is promised of them. `others`: other ready topics."""
+    """The topics and what is promised of them. `others`: other ready topics. `control`: None: there is no such topic."""
 
     spark: SparkSession
     front: Sequence[Row] = ()
@@ -80,6 +98,7 @@ class Window:
     ready: Sequence[Row] = ()
     dead: Sequence[Row] = ()
     others: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    control: Sequence[ControlRow] | None = None
     bounds: Bounds = BOUNDS
     promise: Promise = PROMISE
     front_stamped: bool = True
@@ -99,7 +118,8 @@ class Window:
         ready = kafka(self.spark, self.ready, stamped_by_broker=self.ready_stamped, values=self.ready_values)
         delays, dead = kafka(self.spark, self.delays), kafka(self.spark, self.dead, values=self.dead_values)
         others = [kafka(self.spark, rows) for rows in self.others.values()]
-        made = facts_of([front, delays, ready, dead, *others], self.bounds, tuple(self.others))
+        asked = NOBODY if self.control is None else asked_for(self.spark, self.control)
+        made = facts_of([front, delays, ready, dead, *others], self.bounds, tuple(self.others), asked)
         return places_of(made, self.bounds, self.promise, shuffle_partitions=1).persist()
 
 
@@ -127,11 +147,16 @@ def hop(place: Place, due_ms: int = 0, *, root: Place | None = None) -> list[Hea
 
 
 def dead_letter(
-    place: Place, *, attempt: int = 0, reason: DeadLetterReason = DeadLetterReason.RETRY_CAP_EXCEEDED
+    place: Place,
+    *,
+    attempt: int = 0,
+    reason: DeadLetterReason = DeadLetterReason.RETRY_CAP_EXCEEDED,
+    root: Place | None = None,
+    client: Sequence[Header] = (),
 ) -> list[Header]:
-    return copies.dead_letter(
-        [], attempt=attempt, root=Root(*place, "id"), origin=origin(*place), reason=reason, error=b"e"
-    )
+    """`client`: the headers that the record came with."""
+    of_root = Root(*(root or place), "id")
+    return copies.dead_letter(client, attempt=attempt, root=of_root, origin=origin(*place), reason=reason, error=b"e")
 
 
 def level(number: int) -> list[Header]:

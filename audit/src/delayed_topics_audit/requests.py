@@ -1,0 +1,94 @@
+"""Who had asked for what was cancelled: the control topic, as long as nothing was removed from it, tells of every id when it was first
+named there. Where it can't be read as a whole, dead letters of that reason are not held against it.
+"""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.control import Control
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.reasons import DeadLetterReason
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.errors import KafkaDoorError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from delayed_topics_audit import header_columns as headers
+from delayed_topics_audit import refusals, session
+from delayed_topics_audit.sources import WHAT_TO_DO, Read
+
+T = TypeVar("T")
+
+
+class _Unknown(Exception):
+    """Not all requests can be seen; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requests:
+    """What is known of them.
+
+    `by_id`: a row for each id that was named, see `of_rows`; None: there is no control topic, so that none was.
+    `unknown`: why not all requests can be seen; then `by_id` counts for nothing. `offsets`: how many were read for it.
+    """
+
+    by_id: DataFrame | None = None
+    unknown: str | None = None
+    offsets: int = 0
+
+    def held_against(self, letters: DataFrame, *, skew_ms: int) -> DataFrame:
+        """`letters`: as `facts.parse_dead_letters` makes them. What was cancelled without a request gets the reason UNASKED."""
+        if self.unknown is not None:
+            return letters
+        unasked = refusals.one_of("reason", [DeadLetterReason.CANCELLED])
+        if self.by_id is not None:
+            letters = letters.join(sf.broadcast(self.by_id), "id", "left")
+            before = ~sf.col("log_append") | (sf.col("first_ms") <= sf.col("at_ms") + skew_ms)
+            unasked &= ~headers.true(before)
+        return letters.withColumn("reason", sf.when(unasked, refusals.UNASKED).otherwise(sf.col("reason")))
+
+
+def requests(admin: KafkaAdmin, read: Read, window: AuditWindow) -> Requests:
+    """Of a delayed topic up to now, so that what was cancelled within the window was asked for before. That its control topic can't be
+    read is no failure."""
+    name = TopicNames.of(window.topic).control
+    if window.control_id == "":
+        return Requests()
+    try:
+        end = _end(admin, name, window.control_id)
+        by_id = of_rows(read(name, [0], [end])).localCheckpoint()
+        if by_id.agg(sf.sum("records")).collect()[0][0] != (end or None):
+            raise _Unknown(f"records of {name} are missing, by retention, compaction or a transaction")
+    except _Unknown as e:
+        return Requests(unknown=str(e))
+    except (PySparkException, Py4JError) as e:
+        return Requests(unknown=f"{name} can't be read: {session.reason(e, WHAT_TO_DO)}")
+    return Requests(by_id=by_id, offsets=end)
+
+
+def of_rows(rows: DataFrame) -> DataFrame:
+    """`rows`: of the control topic. A row for each key: `id`, its hash; `first_ms`, from when on it may have been cancelled, which is
+    not shown by what a worker writes after it has done so; `records` with that key."""
+    by_worker = (sf.col("value") == sf.lit(Control.CANCELLED.encode())) & (sf.col("timestampType") == 1)
+    asked_ms = sf.when(by_worker, sf.unix_millis("timestamp")).otherwise(0)
+    key = sf.xxhash64(sf.col("key").cast("string"))
+    return rows.groupBy(key.alias("id")).agg(sf.min(asked_ms).alias("first_ms"), sf.count("*").alias("records"))
+
+
+def _end(admin: KafkaAdmin, name: str, topic_id: str | None) -> int:
+    """Of what is committed in the partition that workers read. Raises _Unknown."""
+    info = _known(admin.describe_topics([name])[name])
+    if info is None or info.id != topic_id:
+        raise _Unknown(f"{name} was deleted, or made again, or its id was not noted")
+    if _known(admin.list_offsets([(name, 0)], "earliest")[name, 0]) > 0:
+        raise _Unknown(f"records of {name} are missing, by retention")
+    return _known(admin.list_offsets([(name, 0)], "latest", isolation="read_committed")[name, 0])
+
+
+def _known(found: T | KafkaDoorError) -> T:
+    if isinstance(found, KafkaDoorError):
+        raise _Unknown(str(found)) from found
+    return found
