@@ -199,3 +199,22 @@ def test_a_due_time_of_a_records_own_is_held_against_that_and_has_no_order() -> 
         ready[out] = ready[out]._replace(at_ms=at_ms, offset=9999)
         found = verdict(front=front, ready=ready)
         assert (found.early, found.late, found.out_of_order) == (early, late, 0)
+
+
+@pytest.mark.parametrize(
+    ("reason", "doubled", "broken"),
+    [("Cancelled", 0, set()), ("TooLarge", 0, {"L"}), ("", 0, set()), ("Cancelled, and released", 1, {"D"})],
+)
+def test_a_record_that_is_cancelled_when_it_is_due_has_one_of_two_ends(
+    reason: str, doubled: int, broken: set[str]
+) -> None:
+    """`reason`: of its dead letter, if it has one."""
+    front, _, ready, dead = clean()
+    front[0] = front[0]._replace(own={"faults-expect": "race:0"})
+    if reason:
+        released = ready[0]
+        dead.append(copy(0, 1, T0, dt_root="f:0:0:F", dt_origin="f:0:0", dt_reason=reason.partition(",")[0]))
+        if "released" not in reason:
+            ready.remove(released)
+    found = verdict(front=front, ready=ready, dead=dead)
+    assert (found.doubled, set(found.broken)) == (doubled, broken)

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 EXPECT: Final = "faults-expect"
 """The header by which a fault run's producer says what has to become of a record: `ready:<delay in ms>`, `dead:<reason>`,
-`either:<delay in ms>` for ready or too large."""
+`either:<delay in ms>` for ready or too large; `race:<delay in ms>` for ready or cancelled."""
 
 
 class Copy(NamedTuple):

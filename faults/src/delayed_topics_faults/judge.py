@@ -19,6 +19,8 @@ LATE_READ_MS: Final = 1000
 """A record first read later than this takes the way that makes it the least late (README, promise 5)."""
 MOST_DOUBLED: Final = 5000
 EXAMPLES: Final = 5
+OTHERWISE: Final = {"either": "TooLarge", "race": "Cancelled"}
+"""The reason of a dead letter that is right, too, where a record is expected so."""
 CUT_REASONS: Final = frozenset({"TooLarge", "HeaderUnreadable"})
 """Dead letters for these are not whole."""
 
@@ -108,11 +110,11 @@ class _Source(NamedTuple):
         return self.delay_ms if self.expect.startswith("ready:") else None
 
     def decided(self, *, came_out: bool) -> "_Source":
-        """Of one that may also be too large, what is expected is what happened."""
+        """Of one that may also be a dead letter, what is expected is what happened."""
         kind, _, text = self.expect.partition(":")
-        if kind != "either":
+        if kind not in OTHERWISE:
             return self
-        return self._replace(expect=f"ready:{text}" if came_out else "dead:TooLarge")
+        return self._replace(expect=f"ready:{text}" if came_out else f"dead:{OTHERWISE[kind]}")
 
 
 def judge(seen: Seen, terms: Terms) -> Verdict:
@@ -210,7 +212,8 @@ def _judge_doubles(
 ) -> None:
     hops = _by_root(copy for copy in seen.delays if "dt-origin" in copy.own)
     by_partition: Counter[tuple[str, ...]] = Counter()
-    for root, copies in [*ready.items(), *dead.items()]:
+    for root in ready.keys() | dead.keys():
+        copies = [*ready.get(root, ()), *dead.get(root, ())]
         if root not in sources:
             verdict.doubled += len(copies)
             verdict.doubled_beyond += len(copies)
