@@ -5,7 +5,6 @@ from typing import Final
 import pytest
 from delayed_topics_core.control import Control
 from delayed_topics_kafka.control import ControlRead
-from delayed_topics_worker import control
 from delayed_topics_worker.control import Requests
 
 NOW_MS: Final = 1_790_000_000_000
@@ -16,52 +15,55 @@ def read(of_id: bytes, value: Control | None = Control.CANCEL, *, at_ms: int = N
     return ControlRead("orders.control", of_id, value, is_understood=True, at_ms=at_ms)
 
 
+def take(requests: Requests, said: ControlRead) -> bool:
+    return requests.take(said, most=2)
+
+
 def test_a_request_of_which_nothing_is_heard_is_not_found_and_stays_in_force() -> None:
     requests = Requests()
-    assert requests.take(read(b"o-1"))
-    assert requests.take(read(b"o-2", at_ms=NOW_MS + 1))
+    assert take(requests, read(b"o-1"))
+    assert take(requests, read(b"o-2", at_ms=NOW_MS + 1))
     assert requests.take_answers(not_found_before_ms=NOW_MS) == []
     assert requests.take_answers(not_found_before_ms=NOW_MS + 1) == [(b"o-1", Control.NOT_FOUND)]
-    assert requests.take(read(b"o-1", Control.NOT_FOUND))
+    assert take(requests, read(b"o-1", Control.NOT_FOUND))
     assert requests.take_answers(not_found_before_ms=NOW_MS + 1) == []
 
 
 @pytest.mark.parametrize("answer", [Control.CANCELLED, Control.TOO_LATE])
 def test_a_request_that_was_answered_holds_and_has_the_same_answer_again(answer: Control) -> None:
     requests = Requests()
-    requests.take(read(b"o-1"))
-    assert requests.take(read(b"o-1", answer))
+    take(requests, read(b"o-1"))
+    assert take(requests, read(b"o-1", answer))
     assert requests.take_answers(not_found_before_ms=NOW_MS + 1) == []
-    assert requests.take(read(b"o-1"))
+    assert take(requests, read(b"o-1"))
     assert requests.take_answers(not_found_before_ms=NEVER_MS) == [(b"o-1", answer)]
 
 
 def test_a_request_that_is_withdrawn_is_not_answered() -> None:
     requests = Requests()
-    requests.take(read(b"o-1"))
-    assert not requests.take(read(b"o-1", None))
+    take(requests, read(b"o-1"))
+    assert not take(requests, read(b"o-1", None))
     assert requests.take_answers(not_found_before_ms=NOW_MS + 1) == []
     assert requests.expire(NOW_MS + 1) == []
 
 
 def test_requests_end_with_the_retention_of_the_control_topic_counted_from_the_last_word() -> None:
     requests = Requests()
-    requests.take(read(b"o-1"))
-    requests.take(read(b"o-2"))
-    requests.take(read(b"o-1", at_ms=NOW_MS + 5))
+    take(requests, read(b"o-1"))
+    take(requests, read(b"o-2"))
+    take(requests, read(b"o-1", at_ms=NOW_MS + 5))
     assert requests.expire(NOW_MS) == []
     assert requests.expire(NOW_MS + 1) == [b"o-2"]
     assert requests.take_answers(not_found_before_ms=NOW_MS + 6) == [(b"o-1", Control.NOT_FOUND)]
     assert requests.expire(NOW_MS + 6) == [b"o-1"]
 
 
-def test_there_is_room_for_so_many_requests_and_one_that_is_over_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "MOST_REQUESTS", 2)
+def test_there_is_room_for_so_many_requests_and_one_that_is_over_makes_room() -> None:
     requests = Requests()
-    assert requests.take(read(b"o-1"))
-    assert requests.take(read(b"o-2"))
-    assert not requests.take(read(b"o-3"))
-    assert requests.take(read(b"o-2"))  # it has its place
+    assert take(requests, read(b"o-1"))
+    assert take(requests, read(b"o-2"))
+    assert not take(requests, read(b"o-3"))
+    assert take(requests, read(b"o-2"))  # it has its place
     assert (b"o-3", Control.NO_ROOM) in requests.take_answers(not_found_before_ms=NEVER_MS)
-    requests.take(read(b"o-1", None))
-    assert requests.take(read(b"o-3"))
+    take(requests, read(b"o-1", None))
+    assert take(requests, read(b"o-3"))

@@ -69,6 +69,7 @@ def test_a_request_that_comes_before_its_record_is_honoured_until_it_is_withdraw
     assert ids_of(orders.dead(2)) == [b"o-0", b"o-1"]
 
 
+@pytest.mark.slow
 def test_a_record_without_an_id_is_cancelled_by_its_root(world: World) -> None:
     orders = declare(world, front_partitions=1)
     world.start(orders)
@@ -95,6 +96,7 @@ def test_who_cancels_a_record_that_came_out_is_told_and_its_retry_is_cancelled(w
     assert len(orders.ready(1)) == 1
 
 
+@pytest.mark.slow
 def test_who_cancels_twice_is_told_the_same_twice(world: World) -> None:
     orders = declare(world)
     world.start(orders)
@@ -106,6 +108,7 @@ def test_who_cancels_twice_is_told_the_same_twice(world: World) -> None:
     assert len(orders.dead(1)) == 1
 
 
+@pytest.mark.slow
 def test_a_request_that_no_worker_can_read_is_answered(world: World) -> None:
     orders = declare(world)
     world.start(orders)
@@ -171,6 +174,7 @@ def test_what_was_cancelled_while_no_worker_ran_does_not_come_out(world: World, 
     assert ids_of(orders.dead(110)) == sorted(ids[::2] + ids_between[::2])
 
 
+@pytest.mark.slow
 def test_a_worker_that_takes_partitions_over_knows_what_was_cancelled_before_it_came(world: World) -> None:
     orders = declare(world, (0, 8), front_partitions=2)
     world.start(orders, member="orders-0")
@@ -214,6 +218,7 @@ def test_a_delayed_topic_can_be_given_a_control_topic_while_it_is_served(world: 
     assert ids_of(orders.ready(1)) == [b"o-2"]
 
 
+@pytest.mark.slow
 def test_without_a_control_topic_what_was_cancelled_there_comes_out(world: World) -> None:
     orders = declare(world)
     world.start(orders)

@@ -131,8 +131,7 @@ def what_happens_is_told_by_events(scene: Scene, name: str) -> Act:
     names = [f"{name}-{number}" for number in range(2)]
 
     def told() -> bool:
-        events = scene.api.list_all("Event", scene.namespace)
-        return any(e["involvedObject"]["name"].startswith(name) and e["reason"] == "Claimed" for e in events)
+        return any(event["involvedObject"]["name"].startswith(name) for event in scene.events("Claimed"))
 
     return Act(lambda: scene.api.apply(scene.delayed_topic(names.pop())), told, again=True)
 

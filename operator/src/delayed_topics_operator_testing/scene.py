@@ -154,12 +154,16 @@ class Scene:
     def stateful_set(self, name: str = "", namespace: str = "") -> Manifest | None:
         return next(iter(self.made("StatefulSet", name, namespace)), None)
 
+    def events(self, reason: str, namespace: str = "") -> list[dict[str, Any]]:
+        """Events of the namespace, this test's own unless given. One that somebody else wrote may have no reason."""
+        found = self.api.list_all("Event", namespace or self.namespace)
+        return [event for event in found if event.get("reason") == reason]
+
     def wait_event(self, reason: str, *words: str, namespace: str = "") -> None:
-        """Until an Event of the namespace, this test's own unless given, has this reason and a message with these words."""
+        """Until one of `events` has a message with these words."""
 
         def told() -> list[str]:
-            events = self.api.list_all("Event", namespace or self.namespace)
-            return [e["message"] for e in events if e.get("reason") == reason]
+            return [event["message"] for event in self.events(reason, namespace)]
 
         self.wait(
             lambda: any(all(word in message for word in words) for message in told()),

@@ -24,7 +24,9 @@ from delayed_topics_worker.served import Served, ServedTopics
 from delayed_topics_worker.topic_watch import Sight
 
 MOST_REQUESTS: Final = 100_000
-"""In force for one delayed topic: some 50 MB. Those beyond are refused, which is an alarm."""
+"""In force for all delayed topics of a worker: some 50 MB. Each has its part of them. Those beyond are refused, which is an alarm."""
+MOST_ANSWERS: Final = 10_000
+"""That wait to be written for one delayed topic, while nobody has its first front partition. Further ones are not written."""
 POLL_SECONDS: Final = 0.2
 NOT_FOUND_SECONDS: Final = 60
 """After the longest wait of a record."""
@@ -50,14 +52,14 @@ class Requests:
     answers: dict[bytes, Control] = field(default_factory=dict)
     unheard: dict[bytes, int] = field(default_factory=dict)
 
-    def take(self, read: ControlRead) -> bool:
-        """Whether no record of its id is released from now on."""
+    def take(self, read: ControlRead, *, most: int) -> bool:
+        """Whether no record of its id is released from now on. `most`: so many may be in force."""
         self._hear(read.id)
         before = self.in_force.pop(read.id, None)
         if not read.is_understood:
             self._answer(read.id, Control.NOT_UNDERSTOOD)
         elif read.control is not None and read.control.is_in_force:
-            if before is None and len(self.in_force) >= MOST_REQUESTS:
+            if before is None and len(self.in_force) >= most:
                 self._answer(read.id, Control.NO_ROOM)
                 return False
             self.in_force[read.id] = Request(read.control, read.at_ms)
@@ -69,7 +71,7 @@ class Requests:
         return read.id in self.in_force
 
     def _answer(self, of_id: bytes, answer: Control) -> None:
-        if len(self.answers) < MOST_REQUESTS:
+        if len(self.answers) < MOST_ANSWERS:
             self.answers[of_id] = answer
 
     def _hear(self, of_id: bytes) -> None:
@@ -167,7 +169,7 @@ class Controls:
 
     def _take(self, engine: Engine, number: int, served: Served, reads: list[ControlRead]) -> None:
         requests = self._requests[served.topic]
-        in_force = {read.id: requests.take(read) for read in reads}
+        in_force = {read.id: requests.take(read, most=self._most) for read in reads}
         engine.withdraw(number, [of_id for of_id, holds in in_force.items() if not holds])
         cancelled = [of_id for of_id, holds in in_force.items() if holds]
         for of_id, was_released in zip(cancelled, engine.cancel(number, cancelled), strict=True):
@@ -192,6 +194,11 @@ class Controls:
                 for of_id, answer in requests.take_answers(not_found_before_ms=before_ms):
                     self._write(served, of_id, answer)
 
+    @property
+    def _most(self) -> int:
+        """Requests of each delayed topic, so that none takes the room of others."""
+        return MOST_REQUESTS // len(self._requests)
+
     def in_force(self) -> dict[str, int]:
         """How many requests, by front topic."""
         return {topic: len(requests.in_force) for topic, requests in self._requests.items()}
@@ -203,8 +210,8 @@ class Controls:
                 continue
             if problem := self._problem(served, sight):
                 raised.append(of_unreadable_control(served, problem))
-            if len(self._requests[served.topic].in_force) >= MOST_REQUESTS:
-                raised.append(of_many_cancellations(served, MOST_REQUESTS))
+            if len(self._requests[served.topic].in_force) >= self._most:
+                raised.append(of_many_cancellations(served, self._most))
         return raised
 
     def _problem(self, served: Served, sight: Sight) -> str | None:

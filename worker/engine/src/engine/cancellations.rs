@@ -6,12 +6,14 @@ use std::hash::{BuildHasher, RandomState};
 use crate::place::Place;
 use crate::reading::OwnHeaders;
 
-/// Releases that are remembered, so that whoever cancels one is told that it is too late: 16 bytes each.
+/// Releases of all topics that are remembered, so that whoever cancels one is told that it is too late: some 30 bytes each.
 const REMEMBERED: usize = 100_000;
 
 /// Of a delayed topic.
 #[derive(Debug, Default)]
 pub struct Cancellations {
+    /// How many releases are remembered.
+    remembered: usize,
     open: HashSet<Box<[u8]>>,
     /// Hashes of ids.
     released: HashSet<u64>,
@@ -41,12 +43,17 @@ impl Cancellations {
         with_id(own, root, |id| self.open.get(id).cloned())
     }
 
+    /// There are so many topics whose releases are remembered; each has an equal part.
+    pub fn share(&mut self, topics: usize) {
+        self.remembered = REMEMBERED / topics.max(1);
+    }
+
     /// A record is released.
     pub fn release(&mut self, own: &OwnHeaders<'_>, root: Place<'_>) {
         let hash = with_id(own, root, |id| self.hasher.hash_one(id));
         if self.released.insert(hash) {
             self.by_age.push_back(hash);
-            if self.by_age.len() > REMEMBERED {
+            while self.by_age.len() > self.remembered {
                 self.by_age.pop_front().map(|oldest| self.released.remove(&oldest));
             }
         }
@@ -94,15 +101,19 @@ mod tests {
 
     #[test]
     fn of_the_latest_releases_it_is_known_that_it_is_too_late() {
-        let mut cancellations = Cancellations::default();
-        for number in 0..=REMEMBERED {
-            cancellations.release(&with(number.to_string().as_bytes()), ROOT);
-            cancellations.release(&with(number.to_string().as_bytes()), ROOT);
+        for topics in 1..3 {
+            let mut cancellations = Cancellations::default();
+            cancellations.share(topics);
+            let remembered = REMEMBERED / topics;
+            for number in 0..=remembered {
+                cancellations.release(&with(number.to_string().as_bytes()), ROOT);
+                cancellations.release(&with(number.to_string().as_bytes()), ROOT);
+            }
+            assert!(!cancellations.cancel(b"0"));
+            assert!(cancellations.cancel(b"1"));
+            assert!(cancellations.cancel(remembered.to_string().as_bytes()));
+            assert!(!cancellations.cancel(b"never"));
+            assert_eq!(cancellations.released.len(), remembered);
         }
-        assert!(!cancellations.cancel(b"0"));
-        assert!(cancellations.cancel(b"1"));
-        assert!(cancellations.cancel(REMEMBERED.to_string().as_bytes()));
-        assert!(!cancellations.cancel(b"never"));
-        assert_eq!(cancellations.released.len(), REMEMBERED);
     }
 }

@@ -257,6 +257,9 @@ impl Engine {
         }
         topic.served = served;
         topic.dead_letter_partitions = NonZeroU32::new(dead_letter_partitions);
+        let served = self.topics.iter().filter_map(|topic| topic.served.as_ref());
+        let controlled = served.filter(|served| served.has_control_topic).count();
+        self.topics.iter_mut().for_each(|topic| topic.cancellations.share(controlled));
         // turns may come earlier now, and layouts may have grown
         let slots: Vec<usize> = self.slots.iter().filter(|(_, p)| p.topic == number).map(|(slot, _)| slot).collect();
         for slot in slots {
