@@ -24,7 +24,7 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,13 +90,11 @@ def test_what_nobody_had_asked_to_cancel_is_named_and_what_somebody_had_is_not(
     assert (plain.cancelled, plain.lost) == (2, 0)
 
 
-@pytest.mark.slow
 def test_without_a_control_topic_nothing_is_cancelled_for_a_reason(spark: SparkSession, cancelled: Cancelled) -> None:
     result = cancelled.judged(spark, replace(cancelled.window, control_id=""))
     assert result.offenders == {"wrongly_dead_lettered": ["f:0:0 dead-letter:0:0", "f:0:1 dead-letter:0:1"]}
 
 
-@pytest.mark.slow
 def test_where_the_control_topic_does_not_tell_all_nobody_is_blamed_and_it_is_said(
     spark: SparkSession, cancelled: Cancelled
 ) -> None:
@@ -108,7 +106,6 @@ def test_where_the_control_topic_does_not_tell_all_nobody_is_blamed_and_it_is_sa
     assert said in result.message
 
 
-@pytest.mark.slow
 def test_a_control_topic_tells_all_only_if_it_is_the_first_and_nothing_of_it_is_missing(
     spark: SparkSession, cancelled: Cancelled
 ) -> None:
@@ -133,7 +130,6 @@ def test_a_control_topic_tells_all_only_if_it_is_the_first_and_nothing_of_it_is_
     assert cancelled.unknown(spark) == f"records of {name} are missing, by retention"
 
 
-@pytest.mark.slow
 def test_a_control_topic_into_which_nobody_wrote_is_read_too(spark: SparkSession, cancelled: Cancelled) -> None:
     names = TopicNames.of(f"cancelled-{uuid.uuid4().hex[:8]}")
     empty = NewTopicSpec(name=names.control, partitions=1, replication_factor=1, config={})

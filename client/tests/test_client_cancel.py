@@ -79,6 +79,7 @@ def test_what_a_worker_answers_is_returned(controlled: Served) -> None:
                 assert orders.cancel("order-7", wait_seconds=PATIENCE_SECONDS) == answer.value
 
 
+@pytest.mark.slow
 def test_answers_to_earlier_requests_and_of_other_ids_are_not_waited_for_longer_than_was_said(
     controlled: Served,
 ) -> None:
@@ -102,6 +103,7 @@ def test_everybody_who_cancels_a_record_is_told_what_became_of_it(controlled: Se
         assert [one.result() for one in told] == [CancelOutcome.CANCELLED] * 5
 
 
+@pytest.mark.slow
 def test_a_request_that_somebody_withdraws_may_be_answered_all_the_same(controlled: Served) -> None:
     with DelayedTopic.connect(controlled.bootstrap, controlled.names.front) as orders:
         with worker(controlled, None, b"cancelled"):
@@ -129,6 +131,7 @@ def test_without_a_control_topic_it_is_said_how_to_get_one(served: Served) -> No
     assert (shown.exit_code, f"Error: {says}" in shown.output) == (2, True), shown.output
 
 
+@pytest.mark.slow
 def test_why_kafka_did_not_take_a_request_is_said() -> None:
     with Broker(settings={**AUTHORIZER, **PATIENT, "auto.create.topics.enable": "false"}) as broker:
         connection = Connection(bootstrap_servers=broker.bootstrap)
