@@ -5,6 +5,7 @@ from typing import Final
 import pytest
 from delayed_topics_core.control import Control
 from delayed_topics_kafka.control import ControlRead
+from delayed_topics_worker import control
 from delayed_topics_worker.control import Requests
 
 NOW_MS: Final = 1_790_000_000_000
@@ -45,6 +46,26 @@ def test_a_request_that_is_withdrawn_is_not_answered() -> None:
     assert not take(requests, read(b"o-1", None))
     assert requests.take_answers(not_found_before_ms=NOW_MS + 1) == []
     assert requests.expire(NOW_MS + 1) == []
+
+
+def test_an_answer_that_comes_after_the_request_was_withdrawn_is_taken_back() -> None:
+    requests = Requests()
+    take(requests, read(b"o-1"))
+    take(requests, read(b"o-1", None))
+    assert not take(requests, read(b"o-1", Control.CANCELLED))
+    assert requests.take_answers(not_found_before_ms=NEVER_MS) == [(b"o-1", None)]
+    assert not take(requests, read(b"o-1", None))
+    assert requests.take_answers(not_found_before_ms=NEVER_MS) == []
+    assert take(requests, read(b"o-1"))
+    assert take(requests, read(b"o-1", Control.CANCELLED))
+
+
+def test_what_was_withdrawn_is_remembered_for_the_last_ones() -> None:
+    requests = Requests()
+    for number in range(control.MOST_WITHDRAWN + 1):
+        take(requests, read(b"%d" % number, None))
+    assert len(requests.withdrawn) == control.MOST_WITHDRAWN
+    assert b"0" not in requests.withdrawn
 
 
 def test_requests_end_with_the_retention_of_the_control_topic_counted_from_the_last_word() -> None:

@@ -31,7 +31,7 @@ class Outbox:
         self._ailing = False
         self._producer = Producer(self._config)
 
-    def write(self, topic: str, *, key: bytes | str, value: bytes) -> None:
+    def write(self, topic: str, *, key: bytes | str, value: bytes | None) -> None:
         """Returns at once, and never raises: a topic that is gone is refused right here, not by a report."""
         if self._ailing:  # it may be stranded, see stranded.py; nobody polls it often enough to be told
             self._ailing = False

@@ -27,6 +27,8 @@ MOST_REQUESTS: Final = 100_000
 """In force for all delayed topics of a worker: some 50 MB. Each has its part of them. Those beyond are refused, which is an alarm."""
 MOST_ANSWERS: Final = 10_000
 """That wait to be written for one delayed topic, while nobody has its first front partition. Further ones are not written."""
+MOST_WITHDRAWN: Final = 1_000
+"""That are remembered for one delayed topic, for the moment until all workers have read it."""
 POLL_SECONDS: Final = 0.2
 NOT_FOUND_SECONDS: Final = 60
 """After the longest wait of a record."""
@@ -45,12 +47,14 @@ class Requests:
     """Of one delayed topic, by id.
 
     `in_force`: no record of these is released. `answers`: what is to be written. `unheard`: those in force that nobody has answered, and
-    since when. Every worker of the topic knows them, and whoever has front partition 0 answers. The oldest come first.
+    since when. `withdrawn`: those that were withdrawn lately. Every worker of the topic knows them, and whoever has front partition 0
+    answers. The oldest come first.
     """
 
     in_force: dict[bytes, Request] = field(default_factory=dict)
-    answers: dict[bytes, Control] = field(default_factory=dict)
+    answers: dict[bytes, Control | None] = field(default_factory=dict)
     unheard: dict[bytes, int] = field(default_factory=dict)
+    withdrawn: dict[bytes, None] = field(default_factory=dict)
 
     def take(self, read: ControlRead, *, most: int) -> bool:
         """Whether no record of its id is released from now on. `most`: so many may be in force."""
@@ -58,7 +62,12 @@ class Requests:
         before = self.in_force.pop(read.id, None)
         if not read.is_understood:
             self._answer(read.id, Control.NOT_UNDERSTOOD)
-        elif read.control is not None and read.control.is_in_force:
+        elif read.control is None:
+            self._withdraw(read.id)
+        elif read.id in self.withdrawn and read.control is not Control.CANCEL:
+            self._answer(read.id, None)  # a worker that had not read this has answered what was asked for before
+        elif read.control.is_in_force:
+            self.withdrawn.pop(read.id, None)
             if before is None and len(self.in_force) >= most:
                 self._answer(read.id, Control.NO_ROOM)
                 return False
@@ -70,7 +79,12 @@ class Requests:
                     self.unheard[read.id] = read.at_ms
         return read.id in self.in_force
 
-    def _answer(self, of_id: bytes, answer: Control) -> None:
+    def _withdraw(self, of_id: bytes) -> None:
+        self.withdrawn[of_id] = None
+        if len(self.withdrawn) > MOST_WITHDRAWN:
+            del self.withdrawn[next(iter(self.withdrawn))]
+
+    def _answer(self, of_id: bytes, answer: Control | None) -> None:
         if len(self.answers) < MOST_ANSWERS:
             self.answers[of_id] = answer
 
@@ -78,10 +92,13 @@ class Requests:
         self.answers.pop(of_id, None)
         self.unheard.pop(of_id, None)
 
-    def take_answers(self, *, not_found_before_ms: int) -> list[tuple[bytes, Control]]:
-        """What is to be written now; `NOT_FOUND` to those of which nothing was heard since."""
+    def take_answers(self, *, not_found_before_ms: int) -> list[tuple[bytes, Control | None]]:
+        """What is to be written now; `NOT_FOUND` to those of which nothing was heard since; None: it is withdrawn."""
         unheard = list(takewhile(lambda of_id: self.unheard[of_id] < not_found_before_ms, self.unheard))
-        answers = [*self.answers.items(), *((of_id, Control.NOT_FOUND) for of_id in unheard)]
+        answers: list[tuple[bytes, Control | None]] = [
+            *self.answers.items(),
+            *((of_id, Control.NOT_FOUND) for of_id in unheard),
+        ]
         for of_id, _ in answers:
             self._hear(of_id)
         return answers
@@ -179,7 +196,7 @@ class Controls:
     def on_cancelled(self, happening: Cancelled) -> None:
         served = list(self._served)[happening.number]
         request = self._requests[served.topic].in_force.get(happening.id)
-        if request is None or request.control is not Control.CANCELLED:
+        if request is not None and request.control is not Control.CANCELLED:
             self._write(served, happening.id, Control.CANCELLED)
 
     def answer(self, engine: Engine, assignment: Assignment, now_ms: int) -> None:
@@ -233,10 +250,10 @@ class Controls:
         if self._outbox is not None:
             self._outbox.close()
 
-    def _write(self, served: Served, of_id: bytes, answer: Control) -> None:
+    def _write(self, served: Served, of_id: bytes, answer: Control | None) -> None:
         if self._outbox is None:
             self._outbox = Outbox(self._connection, client_id=self._client_id)
-        self._outbox.write(served.names.control, key=of_id, value=answer.value.encode())
+        self._outbox.write(served.names.control, key=of_id, value=answer.value.encode() if answer else None)
 
 
 def _longest_wait_seconds(layout: LayoutRecord) -> int:
