@@ -160,9 +160,10 @@ def test_what_was_cancelled_while_no_worker_ran_does_not_come_out(world: World, 
     worker = world.start(orders, guarantee=guarantee)
     ids = some_ids("o", 200)
     produce(orders, ids, level=2)
+    front = orders.names.front
     wait_until(
-        lambda: worker.metric("delayedtopics_hopped_total", topic=orders.names.front) == len(ids),
-        what="all wait in the delays topic",
+        lambda: sum(at.offset for (topic, _), at in orders.committed().items() if topic == front) == len(ids),
+        what="all wait in the delays topic, and that is committed",
     )
     worker.kill()
     ask(orders, ids[::2])
