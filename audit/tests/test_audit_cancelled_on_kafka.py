@@ -19,6 +19,7 @@ from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_core_testing import copies
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
@@ -122,6 +123,13 @@ def test_a_control_topic_tells_all_only_if_it_is_the_first_and_nothing_of_it_is_
     transaction.flush(60)
     assert cancelled.unknown(spark) is None, "nobody waits for a transaction that is open"
     transaction.abort_transaction()
+    admin = KafkaAdmin(cancelled.connection)
+
+    def is_over() -> bool:
+        stable = admin.list_offsets([(name, 0)], "latest", isolation="read_committed")
+        return stable == admin.list_offsets([(name, 0)], "latest")
+
+    wait_until(is_over, what="the transaction is over for readers, too")
     assert cancelled.unknown(spark) == f"records of {name} are missing, by retention, compaction or a transaction"
 
     kafka = AdminClient(cancelled.connection.client_config())
