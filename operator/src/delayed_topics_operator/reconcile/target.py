@@ -252,10 +252,7 @@ def settings(o: Observation, t: Target, role: TopicRole, replication_factor: int
     return topic_settings(
         role=role,
         # an audit of a record with a due time of its own looks for where it was first seen
-        delay_seconds=(
-            *(kind.delay_seconds for kind in t.layout.kinds),
-            *([o.wanted.max_delay_seconds] if t.layout.ladder_seconds else ()),
-        ),
+        delay_seconds=t.layout.waits_seconds(o.wanted.max_delay_seconds),
         outage_budget_seconds=o.wanted.outage_budget_seconds,
         dead_letter_retention_seconds=o.wanted.dead_letter_retention_seconds,
         replication_factor=replication_factor,
