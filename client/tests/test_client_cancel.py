@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka.admin import AclOperation, ResourceType
-from delayed_topics import CancelOutcome, DelayedTopic, SendFailed
+from delayed_topics import ChangeOutcome, DelayedTopic, SendFailed
 from delayed_topics.cli import main
 from delayed_topics_client_testing import Served, serve
-from delayed_topics_core.control import Control
+from delayed_topics_core.control import ControlKind
 from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
@@ -22,7 +22,13 @@ from delayed_topics_kafka_testing.rights import AUTHORIZER, deny_only, lift
 
 pytestmark = pytest.mark.broker
 
-ANSWERS = [control for control in Control if control is not Control.CANCEL]
+ANSWERS = [
+    ControlKind.CANCELLED,
+    ControlKind.TOO_LATE,
+    ControlKind.NOT_FOUND,
+    ControlKind.NOT_UNDERSTOOD,
+    ControlKind.NO_ROOM,
+]
 PATIENCE_SECONDS = 120
 
 
@@ -65,7 +71,7 @@ def cancel(served: Served, *arguments: str) -> Result:
 def test_a_request_and_its_withdrawal_are_written_under_the_id_of_the_record(controlled: Served) -> None:
     with DelayedTopic.connect(controlled.bootstrap, controlled.names.front) as orders:
         for record_id in ("order-7", "f:3:7:AbC-_1", "i" * 256):
-            assert orders.cancel(record_id) is CancelOutcome.REQUESTED
+            assert orders.cancel(record_id) is ChangeOutcome.REQUESTED
             assert written(controlled)[-1] == (record_id.encode(), b"cancel")
         orders.withdraw("order-7")
         assert written(controlled)[-1] == (b"order-7", None)
@@ -89,7 +95,7 @@ def test_answers_to_earlier_requests_and_of_other_ids_are_not_waited_for_longer_
         waiting = pool.submit(orders.cancel, "order-7", wait_seconds=10)
         wait_until(lambda: (b"order-7", b"cancel") in written(controlled), what="the request is there")
         write(controlled, b"cancelled", key=b"order-8")
-        assert waiting.result() is CancelOutcome.REQUESTED
+        assert waiting.result() is ChangeOutcome.REQUESTED
         assert time.monotonic() - began > 10
 
 
@@ -100,16 +106,16 @@ def test_everybody_who_cancels_a_record_is_told_what_became_of_it(controlled: Se
         worker(controlled, b"cancelled", requests=5),
     ):
         told = [pool.submit(orders.cancel, "order-7", wait_seconds=PATIENCE_SECONDS) for _ in range(5)]
-        assert [one.result() for one in told] == [CancelOutcome.CANCELLED] * 5
+        assert [one.result() for one in told] == [ChangeOutcome.CANCELLED] * 5
 
 
 @pytest.mark.slow
 def test_a_request_that_somebody_withdraws_may_be_answered_all_the_same(controlled: Served) -> None:
     with DelayedTopic.connect(controlled.bootstrap, controlled.names.front) as orders:
         with worker(controlled, None, b"cancelled"):
-            assert orders.cancel("order-7", wait_seconds=PATIENCE_SECONDS) is CancelOutcome.CANCELLED
+            assert orders.cancel("order-7", wait_seconds=PATIENCE_SECONDS) is ChangeOutcome.CANCELLED
         with worker(controlled, None, b"what is no answer"):
-            assert orders.cancel("order-7", wait_seconds=10) is CancelOutcome.WITHDRAWN
+            assert orders.cancel("order-7", wait_seconds=10) is ChangeOutcome.REPLACED
 
 
 def test_ids_that_no_record_has_are_refused(controlled: Served) -> None:
@@ -141,7 +147,7 @@ def test_why_kafka_did_not_take_a_request_is_said() -> None:
             with pytest.raises(SendFailed, match=r"^writing to orders\.control, Kafka at .* refused: .*; grant it to"):
                 orders.cancel("order-7")
             lift(connection, ResourceType.TOPIC, "orders.control")
-            assert orders.cancel("order-7") is CancelOutcome.REQUESTED
+            assert orders.cancel("order-7") is ChangeOutcome.REQUESTED
 
             deny_only(connection, ResourceType.TOPIC, "orders.control", AclOperation.READ)
             with pytest.raises(NotAuthorized, match=r"^reading orders\.control, Kafka at .* refused: "):
@@ -184,7 +190,7 @@ def test_the_command_line_requests_and_withdraws_without_waiting(controlled: Ser
     withdrawn = cancel(controlled, "order-7", "--withdraw")
     assert (withdrawn.exit_code, withdrawn.stdout) == (
         0,
-        f"order-7 of {front}: withdrawn; records of this id are released\n",
+        f"order-7 of {front}: withdrawn; records of this id are released when they are due\n",
     )
     assert written(controlled) == [(b"order-7", b"cancel"), (b"order-7", None)]
     assert cancel(controlled, "order-7", "--withdraw", "--wait", "1").exit_code == 2

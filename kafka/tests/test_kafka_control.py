@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 from confluent_kafka import Producer
-from delayed_topics_core.control import Control
+from delayed_topics_core.control import Control, ControlKind
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
@@ -72,14 +72,14 @@ def test_each_value_is_read_as_what_it_says(connection: Connection) -> None:
         reader.follow([topic])
         found = read_to_the_end(reader, topic)
     assert [(read.id, read.control, read.is_understood) for read in found] == [
-        (b"o-1", Control.CANCEL, True),
-        (b"o-2", Control.TOO_LATE, True),
+        (b"o-1", Control(ControlKind.CANCEL), True),
+        (b"o-2", Control(ControlKind.TOO_LATE), True),
         (b"o-3", None, True),
         (b"o-4", None, False),
         (b"o-5", None, False),
-        (longest, Control.CANCEL, True),
-        (too_long, Control.CANCEL, False),
-        (too_long, Control.NOT_UNDERSTOOD, True),  # the answer, which is not answered
+        (longest, Control(ControlKind.CANCEL), True),
+        (too_long, Control(ControlKind.CANCEL), False),
+        (too_long, Control(ControlKind.NOT_UNDERSTOOD), True),  # the answer, which is not answered
         (too_long, None, True),
     ]
 

@@ -210,10 +210,10 @@ class Engine:
         """What the registry says of a delayed topic; None: nothing of it is served. `skew_ms`: by how much brokers' clocks may
         differ. `dead_letter_partitions`: 0 while the topic is missing. Without a control topic no id is cancelled."""
 
-    def cancel(self, number: int, ids: Sequence[bytes]) -> list[bool]:
-        """From now on no record of these ids is released. True: one was, lately."""
+    def want(self, number: int, changes: Sequence[tuple[bytes, int | None]]) -> list[bool]:
+        """From now on records of these ids are due at these times; None: they are not released. True: one was, lately."""
     def withdraw(self, number: int, ids: Sequence[bytes]) -> None:
-        """Records of these ids are released again."""
+        """Nothing is wanted of records of these ids any more."""
 
     def subscribe(self, topics: Sequence[str], consumer: _Properties, *, grown: Sequence[str]) -> None:
         """Join the group, with a consumer of these properties, or read other topics, or more partitions of the `grown` ones.

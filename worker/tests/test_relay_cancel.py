@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from delayed_topics_core.control import Control
+from delayed_topics_core.control import Control, ControlKind
 from delayed_topics_core.reasons import DeadLetterReason, Reason
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_worker_testing.cancelling import ask, make_control, wait_for_answers
@@ -51,7 +51,7 @@ def test_a_cancelled_record_is_a_dead_letter_and_the_others_come_out(world: Worl
     for record in dead:
         assert (record.key, record.value) == (record.header("dt-id"), record.header("dt-id"))
         assert record.header("dt-reason") == DeadLetterReason.CANCELLED.encode()
-    assert set(wait_for_answers(orders, ids[::2]).values()) == {Control.CANCELLED}
+    assert set(wait_for_answers(orders, ids[::2]).values()) == {Control(ControlKind.CANCELLED)}
 
 
 def test_a_request_that_comes_before_its_record_is_honoured_until_it_is_withdrawn(world: World) -> None:
@@ -87,7 +87,7 @@ def test_who_cancels_a_record_that_came_out_is_told_and_its_retry_is_cancelled(w
     produce(orders, [b"o-1"])
     (first,) = orders.ready(1)
     ask(orders, [b"o-1"])
-    assert wait_for_answers(orders, [b"o-1"]) == {b"o-1": Control.TOO_LATE}
+    assert wait_for_answers(orders, [b"o-1"]) == {b"o-1": Control(ControlKind.TOO_LATE)}
 
     orders.produce(first.value, headers=first.headers)  # as a consumer does that copies all headers
     orders.flush()
@@ -102,9 +102,9 @@ def test_who_cancels_twice_is_told_the_same_twice(world: World) -> None:
     world.start(orders)
     produce(orders, [b"o-1"], level=2)
     ask(orders, [b"o-1"])
-    assert wait_for_answers(orders, [b"o-1"]) == {b"o-1": Control.CANCELLED}
+    assert wait_for_answers(orders, [b"o-1"]) == {b"o-1": Control(ControlKind.CANCELLED)}
     ask(orders, [b"o-1"])
-    assert wait_for_answers(orders, [b"o-1"]) == {b"o-1": Control.CANCELLED}
+    assert wait_for_answers(orders, [b"o-1"]) == {b"o-1": Control(ControlKind.CANCELLED)}
     assert len(orders.dead(1)) == 1
 
 
@@ -115,7 +115,7 @@ def test_a_request_that_no_worker_can_read_is_answered(world: World) -> None:
     too_long = b"o" * 257
     ask(orders, [b"o-1"], b"Cancel!")
     ask(orders, [too_long])
-    assert set(wait_for_answers(orders, [b"o-1", too_long]).values()) == {Control.NOT_UNDERSTOOD}
+    assert set(wait_for_answers(orders, [b"o-1", too_long]).values()) == {Control(ControlKind.NOT_UNDERSTOOD)}
     produce(orders, [b"o-1"])
     assert ids_of(orders.ready(1)) == [b"o-1"]
 
@@ -125,11 +125,11 @@ def test_who_cancels_what_does_not_come_is_told_and_it_stays_cancelled(world: Wo
     orders = declare(world)
     world.start(orders)
     ask(orders, [b"o-1"])
-    assert wait_for_answers(orders, [b"o-1"], timeout_seconds=120) == {b"o-1": Control.NOT_FOUND}
+    assert wait_for_answers(orders, [b"o-1"], timeout_seconds=120) == {b"o-1": Control(ControlKind.NOT_FOUND)}
     produce(orders, [b"o-1"])
     assert ids_of(orders.dead(1)) == [b"o-1"]
     wait_until(
-        lambda: wait_for_answers(orders, [b"o-1"]) == {b"o-1": Control.CANCELLED},
+        lambda: wait_for_answers(orders, [b"o-1"]) == {b"o-1": Control(ControlKind.CANCELLED)},
         what="the last word is that it is cancelled",
     )
 
@@ -148,10 +148,10 @@ def test_at_the_due_time_each_record_has_one_end_and_the_answer_says_which(world
     orders.flush()
 
     told = wait_for_answers(orders, ids)
-    by_answer = {answer: sorted(of_id for of_id in ids if told[of_id] is answer) for answer in Control}
-    assert by_answer[Control.CANCELLED] == ids_of(orders.dead(len(by_answer[Control.CANCELLED])))
-    assert by_answer[Control.TOO_LATE] == ids_of(orders.ready(len(by_answer[Control.TOO_LATE])))
-    assert len(by_answer[Control.CANCELLED]) + len(by_answer[Control.TOO_LATE]) == len(ids)
+    by_answer = {answer: sorted(of_id for of_id in ids if told[of_id].kind is answer) for answer in ControlKind}
+    assert by_answer[ControlKind.CANCELLED] == ids_of(orders.dead(len(by_answer[ControlKind.CANCELLED])))
+    assert by_answer[ControlKind.TOO_LATE] == ids_of(orders.ready(len(by_answer[ControlKind.TOO_LATE])))
+    assert len(by_answer[ControlKind.CANCELLED]) + len(by_answer[ControlKind.TOO_LATE]) == len(ids)
 
 
 @GUARANTEES
@@ -188,7 +188,7 @@ def test_a_worker_that_takes_partitions_over_knows_what_was_cancelled_before_it_
 
     assert ids_of(orders.ready(100)) == ids[1::2]
     assert ids_of(orders.dead(100)) == ids[::2]
-    assert set(wait_for_answers(orders, ids[::2]).values()) == {Control.CANCELLED}
+    assert set(wait_for_answers(orders, ids[::2]).values()) == {Control(ControlKind.CANCELLED)}
 
 
 def test_nothing_is_served_before_the_control_topic_is_read_and_an_alarm_says_why(world: World) -> None:

@@ -56,6 +56,7 @@ LARGE: Final = 1 << 18  # of a record: a topic may have refused its copy as too 
 GARBLED: Final = 1 << 19  # of a record: it is not known which headers it has, see refusals.garbled
 ASKS_TARGET: Final = 1 << 20  # of a record: it asks for another ready topic
 CANCELLED: Final = 1 << 21  # dead-lettered for that reason
+ASKED_TIME: Final = 1 << 22  # its release tells a due time that was asked for, or of which nobody knows
 
 OUTCOMES: Final = RELEASED | DEAD_LETTERED | CANCELLED | HOPPED
 
@@ -182,6 +183,7 @@ def _parse_releases(texts: DataFrame, bounds: Bounds, door: int, *, misplaced: C
         headers.number(own.DUE_AT).alias("due_ms"),
         headers.long(sf.substring_index(headers.text(own.RELEASED), ":", -1)).alias("wrote_ms"),
         headers.content(headers.text(own.ROOT)).alias("content"),
+        _id().alias("id"),
     )
 
 
@@ -191,6 +193,7 @@ def ready_facts(parsed: DataFrame, bounds: Bounds, door: int = READY) -> DataFra
         sf.lit(END | END_RELEASED)
         + _bit(MISPLACED, sf.coalesce("misplaced", _misplaced(bounds.released_into(door))))
         + _bit(OVER_CAP, sf.col("attempt") > bounds.retry_cap)
+        + _bit(ASKED_TIME, sf.col("asked"))
     )
     strange = bounds.new(READY) if door == READY else sf.lit(False)
     return _ends(parsed, bounds, door, known=known, end=end, stranger=FOREIGN, strange=strange)
@@ -210,7 +213,7 @@ def parse_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
         _chain().alias("chain"),
         _is_workers().alias("workers"),
         refusals.told().alias("reason"),
-        sf.xxhash64(sf.coalesce(headers.text(own.ID), headers.text(own.ROOT))).alias("id"),
+        _id().alias("id"),
     )
 
 
@@ -280,6 +283,12 @@ def _facts(rows: DataFrame, **columns: Column | str | None) -> DataFrame:
         return sf.lit(None) if value is None else sf.col(value) if isinstance(value, str) else value
 
     return rows.select(*(column(name).cast(kind).alias(name) for name, kind in _TYPES.items()))
+
+
+@cache
+def _id() -> Column:
+    """By which the record of a copy can be cancelled or rescheduled."""
+    return sf.xxhash64(sf.coalesce(headers.text(own.ID), headers.text(own.ROOT)))
 
 
 @cache

@@ -26,7 +26,7 @@ from delayed_topics_audit.carried import Table, Unusable
 from delayed_topics_audit.errors import AuditFailed
 from delayed_topics_audit.findings import Findings, Progress, Told, count
 from delayed_topics_audit.output import Output
-from delayed_topics_audit.place import DEAD_LETTER, DOORS, MAX_OFFSET
+from delayed_topics_audit.place import DOORS, MAX_OFFSET
 from delayed_topics_audit.places import Declared, Promise, places_of
 from delayed_topics_audit.repeats import takeovers
 from delayed_topics_audit.requests import Requests, requests
@@ -178,7 +178,7 @@ def places_and_blocks(
     if carries:
         blocks = carried.kept(carried.blocks_of(parsed))
         parsed = [carried.rows_of(blocks, door) for door in range(len(parsed))]
-    parsed[DEAD_LETTER] = asked.held_against(parsed[DEAD_LETTER], skew_ms=window.broker_skew_ms)
+    parsed = asked.held_against(parsed, skew_ms=window.broker_skew_ms)
     made = [facts.of_parsed(door)(rows, bounds) for door, rows in enumerate(parsed)]
     places = places_of(made, bounds, promise, shuffle_partitions=shuffle_partitions)
     return places.persist(StorageLevel.MEMORY_AND_DISK), blocks

@@ -106,7 +106,7 @@ def places_of(
     near = together.repartition(shuffle_partitions, chunk_of(sf.col("place")))
     known = _gather(near)
     timed = known.withColumn("delay_ms", _delay(promise))
-    timed = timed.withColumn("due_ms", _due()).withColumn("late_ms", _late())
+    timed = _rescheduled(timed.withColumn("due_ms", _due())).withColumn("late_ms", _late())
     timed = timed.withColumn("way", line_of(sf.col("origin"))).withColumn("in_time", _in_time(promise))
     fated = timed.withColumn("fate", _fate(bounds))
     return fated.withColumn("extra", _extra()).withColumn("flaws", _flaws(promise)).select(*COLUMNS)
@@ -281,6 +281,13 @@ def _due() -> Column:
         sf.coalesce(asked, sf.col("appended_ms") + sf.col("delay_ms"))
     )
     return sf.coalesce(own_due, "least_due_ms")
+
+
+def _rescheduled(timed: DataFrame) -> DataFrame:
+    """What came out at another time, which somebody had asked for, is due then, and has no delay."""
+    moved = headers.true(has(facts.ASKED_TIME) & (sf.col("least_due_ms") != sf.col("due_ms")))
+    due_ms = sf.when(moved, sf.col("least_due_ms")).otherwise(sf.col("due_ms"))
+    return timed.withColumns({"due_ms": due_ms, "delay_ms": sf.when(~moved, sf.col("delay_ms"))})
 
 
 @cache

@@ -2,25 +2,31 @@
 named there. Where it can't be read as a whole, dead letters of that reason are not held against it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from delayed_topics_core.audit_window import AuditWindow
-from delayed_topics_core.control import Control
+from delayed_topics_core.control import ControlKind
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.errors import KafkaDoorError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit import header_columns as headers
 from delayed_topics_audit import refusals, session
+from delayed_topics_audit.place import DEAD_LETTER, DELAYS, FRONT
 from delayed_topics_audit.sources import WHAT_TO_DO, Read
 
 T = TypeVar("T")
+
+_DONE: Final = (ControlKind.CANCELLED, ControlKind.RESCHEDULED, ControlKind.TOO_DEEP)
+"""What a worker writes when it has done, or has not done, what was asked for."""
+_TIMED: Final = "^[a-z-]+ [0-9]{1,15}$"
 
 
 class _Unknown(Exception):
@@ -39,8 +45,19 @@ class Requests:
     unknown: str | None = None
     offsets: int = 0
 
-    def held_against(self, letters: DataFrame, *, skew_ms: int) -> DataFrame:
-        """`letters`: as `facts.parse_dead_letters` makes them. What was cancelled without a request gets the reason UNASKED."""
+    def held_against(self, parsed: Sequence[DataFrame], *, skew_ms: int) -> list[DataFrame]:
+        """`parsed`: as `facts.parser` makes them, by door. What was cancelled without a request gets the reason UNASKED. Releases get
+        the column `asked`: the due time that they tell was asked for, or it is not known whether it was."""
+        return [
+            rows
+            if door in (FRONT, DELAYS)
+            else self._cancelled(rows, skew_ms)
+            if door == DEAD_LETTER
+            else self._released(rows, skew_ms)
+            for door, rows in enumerate(parsed)
+        ]
+
+    def _cancelled(self, letters: DataFrame, skew_ms: int) -> DataFrame:
         if self.unknown is not None:
             return letters
         unasked = refusals.one_of("reason", [DeadLetterReason.CANCELLED])
@@ -49,6 +66,17 @@ class Requests:
             before = ~sf.col("log_append") | (sf.col("first_ms") <= sf.col("at_ms") + skew_ms)
             unasked &= ~headers.true(before)
         return letters.withColumn("reason", sf.when(unasked, refusals.UNASKED).otherwise(sf.col("reason")))
+
+    def _released(self, releases: DataFrame, skew_ms: int) -> DataFrame:
+        if self.by_id is None or self.unknown is not None:
+            return releases.withColumn("asked", sf.lit(self.unknown is not None))
+        joined = releases.join(sf.broadcast(self.by_id), "id", "left")
+        stamped, at_ms, due_ms = sf.col("log_append"), sf.col("at_ms"), sf.col("due_ms")
+
+        def names_it(time: Column) -> Column:
+            return (time["due_ms"] == due_ms) & (~stamped | (time["from_ms"] <= at_ms + skew_ms))
+
+        return joined.withColumn("asked", headers.true(sf.exists("times", names_it))).drop("times")
 
 
 def requests(admin: KafkaAdmin, read: Read, window: AuditWindow) -> Requests:
@@ -71,11 +99,18 @@ def requests(admin: KafkaAdmin, read: Read, window: AuditWindow) -> Requests:
 
 def of_rows(rows: DataFrame) -> DataFrame:
     """`rows`: of the control topic. A row for each key: `id`, its hash; `first_ms`, from when on it may have been cancelled, which is
-    not shown by what a worker writes after it has done so; `records` with that key."""
-    by_worker = (sf.col("value") == sf.lit(Control.CANCELLED.encode())) & (sf.col("timestampType") == 1)
+    not shown by what a worker writes after it has done so; `times`, the due times that were asked for, and from when on each is shown by
+    the same rule; `records` with that key."""
+    value = sf.col("value").cast("string")
+    kind = sf.substring_index(value, " ", 1)
+    by_worker = kind.isin(*_DONE) & (sf.col("timestampType") == 1)
     asked_ms = sf.when(by_worker, sf.unix_millis("timestamp")).otherwise(0)
+    due_ms = sf.when(value.rlike(_TIMED), sf.substring_index(value, " ", -1).cast("long"))
+    time = sf.when(due_ms.isNotNull(), sf.struct(due_ms.alias("due_ms"), asked_ms.alias("from_ms")))
     key = sf.xxhash64(sf.col("key").cast("string"))
-    return rows.groupBy(key.alias("id")).agg(sf.min(asked_ms).alias("first_ms"), sf.count("*").alias("records"))
+    return rows.groupBy(key.alias("id")).agg(
+        sf.min(asked_ms).alias("first_ms"), sf.collect_set(time).alias("times"), sf.count("*").alias("records")
+    )
 
 
 def _end(admin: KafkaAdmin, name: str, topic_id: str | None) -> int:

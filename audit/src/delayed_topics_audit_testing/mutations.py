@@ -18,7 +18,7 @@ from delayed_topics_audit.place import DOORS, PARTITION_BITS, name_of
 from delayed_topics_audit.places import FATES, FLAWS, flawed, places_of
 from delayed_topics_audit.requests import Requests
 from delayed_topics_core import headers as own
-from delayed_topics_core.control import Control
+from delayed_topics_core.control import ControlKind
 from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -200,8 +200,8 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
 def _asked(spark: SparkSession, victims: Mapping[str, Record]) -> Requests:
     """The control topic, in which the worker has told of both, as it does, and somebody had asked for one."""
     ids = {name: f"{victims[name].root}:{TOPIC_ID}".encode() for name in ("cancelled", "cancelled unasked")}
-    told = [(record_id, Control.CANCELLED.encode(), OVERDUE_MS) for record_id in ids.values()]
-    return asked_for(spark, [(ids["cancelled"], Control.CANCEL.encode(), 0), *told])
+    told = [(record_id, ControlKind.CANCELLED.encode(), OVERDUE_MS) for record_id in ids.values()]
+    return asked_for(spark, [(ids["cancelled"], ControlKind.CANCEL.encode(), 0), *told])
 
 
 def found(

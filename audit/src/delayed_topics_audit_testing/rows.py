@@ -9,7 +9,7 @@ from typing import Any
 
 from delayed_topics_audit import checks, facts
 from delayed_topics_audit.bounds import Bounds
-from delayed_topics_audit.place import DEAD_LETTER, DOORS, PARTITION_BITS, name_of
+from delayed_topics_audit.place import DOORS, PARTITION_BITS, name_of
 from delayed_topics_audit.places import FATES, FLAWS, Promise, flawed, places_of
 from delayed_topics_audit.requests import Requests, of_rows
 from delayed_topics_audit.session import table
@@ -74,8 +74,8 @@ def facts_of(
     parsed = [
         facts.parser(door, name)(rows, bounds) for door, (name, rows) in enumerate(zip(names, topics, strict=True))
     ]
-    parsed[DEAD_LETTER] = asked.held_against(parsed[DEAD_LETTER], skew_ms=0)
-    return [facts.of_parsed(door)(rows, bounds) for door, rows in enumerate(parsed)]
+    held = asked.held_against(parsed, skew_ms=0)
+    return [facts.of_parsed(door)(rows, bounds) for door, rows in enumerate(held)]
 
 
 def asked_for(spark: SparkSession, control: Sequence[ControlRow]) -> Requests:
@@ -90,7 +90,8 @@ def asked_for(spark: SparkSession, control: Sequence[ControlRow]) -> Requests:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The topics and what is promised of them. `others`: other ready topics. `control`: None: there is no such topic."""
+    """The topics and what is promised of them. `others`: other ready topics. `control`: None: there is no such topic.
+    `control_unknown`: why that can't be read."""
 
     spark: SparkSession
     front: Sequence[Row] = ()
@@ -99,6 +100,7 @@ class Window:
     dead: Sequence[Row] = ()
     others: Mapping[str, Sequence[Row]] = field(default_factory=dict)
     control: Sequence[ControlRow] | None = None
+    control_unknown: str | None = None
     bounds: Bounds = BOUNDS
     promise: Promise = PROMISE
     front_stamped: bool = True
@@ -119,6 +121,7 @@ class Window:
         delays, dead = kafka(self.spark, self.delays), kafka(self.spark, self.dead, values=self.dead_values)
         others = [kafka(self.spark, rows) for rows in self.others.values()]
         asked = NOBODY if self.control is None else asked_for(self.spark, self.control)
+        asked = replace(asked, unknown=self.control_unknown)
         made = facts_of([front, delays, ready, dead, *others], self.bounds, tuple(self.others), asked)
         return places_of(made, self.bounds, self.promise, shuffle_partitions=1).persist()
 

@@ -9,7 +9,7 @@ with DelayedTopic.connect("kafka:9092", "orders") as orders:
 
 from delayed_topics_core.errors import DelayedTopicsError
 
-from delayed_topics.cancel import CancelOutcome
+from delayed_topics.control import ChangeOutcome
 from delayed_topics.declaration import DeclaredHandler, delayed_topic
 from delayed_topics.errors import GroupInvalid, NotDelayedTopic, Reject, SendFailed
 from delayed_topics.record import Record
@@ -17,7 +17,7 @@ from delayed_topics.records import Records
 from delayed_topics.topic import Consumer, DelayedTopic
 
 __all__ = [
-    "CancelOutcome",
+    "ChangeOutcome",
     "Consumer",
     "DeclaredHandler",
     "DelayedTopic",

@@ -1,24 +1,21 @@
-"""The command line, for people: look at a delayed topic and at its records, send, consume, cancel, keep the registry."""
+"""The command line, for people: look at a delayed topic and at its records, send, consume, cancel, reschedule, keep the registry."""
 
 import importlib
 import sys
 import time
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TextIO, TypeVar
+from typing import Any, TextIO
 
 import click
-from delayed_topics_core.errors import DelayedTopicsError
 from delayed_topics_core.names import TopicNames
 from delayed_topics_kafka.connection import Connection
 from rich.console import Console
 from rich.progress import Progress
 
-from delayed_topics.cancel import CancelOutcome
-from delayed_topics.cancel_shown import NOT_CANCELLED, cancel_as_json, cancel_line
+from delayed_topics.cli_changes import cancel, reschedule
+from delayed_topics.cli_options import Moment, one_line, reachable, read_properties
 from delayed_topics.declaration import DeclaredHandler
-from delayed_topics.moments import parse_moment, shown_moment
+from delayed_topics.moments import shown_moment
 from delayed_topics.peek import partitions_of, peek, peek_as_json, peek_lines
 from delayed_topics.record import Record
 from delayed_topics.registry_copy import export_registry, import_registry
@@ -29,24 +26,8 @@ from delayed_topics.topic import DelayedTopic
 from delayed_topics.way import RecordPlace, Ways
 from delayed_topics.way_shown import as_json, lines, shown
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 LONG_SCAN_OFFSETS = 20_000
 """From so many on a bar shows how far reading has got."""
-
-
-def _one_line(command: Callable[P, R]) -> Callable[P, R]:
-    """An error of ours is one line, not a traceback."""
-
-    @wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return command(*args, **kwargs)
-        except DelayedTopicsError as e:
-            raise click.ClickException(str(e)) from e
-
-    return run
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -62,7 +43,7 @@ def _one_line(command: Callable[P, R]) -> Callable[P, R]:
 @click.pass_context
 def main(context: click.Context, bootstrap: str | None, properties_file: Path | None) -> None:
     """Records that come out later: delayed topics for Kafka, seen by their clients."""
-    properties = _properties(properties_file) if properties_file is not None else {}
+    properties = read_properties(properties_file) if properties_file is not None else {}
     if bootstrap is not None:
         properties["bootstrap.servers"] = bootstrap
     # librdkafka's own log would come between the lines; what matters is raised
@@ -73,31 +54,16 @@ def main(context: click.Context, bootstrap: str | None, properties_file: Path | 
 @click.argument("topic")
 @click.option("--json", "json_wanted", is_flag=True, help="One JSON object on the standard output.")
 @click.pass_obj
-@_one_line
+@one_line
 def status(properties: dict[str, Any], topic: str, json_wanted: bool) -> None:
     """The layout of TOPIC, how many records are where, and when they are due. Reads offsets, and no records."""
-    connection = Connection.from_properties(_reachable(properties))
+    connection = Connection.from_properties(reachable(properties))
     with DelayedTopic.connect(connection, topic) as delayed:
         found = read_status(connection, delayed.layout)
     if json_wanted:
         click.echo(status_as_json(found))
     else:
         print_status(found)
-
-
-class _Moment(click.ParamType[int]):
-    name = "time"
-
-    def __init__(self, *, ahead: bool = False) -> None:
-        self._ahead = ahead
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_moment(value, now_ms=int(time.time() * 1000), ahead=self._ahead)
-        except ValueError as e:
-            self.fail(str(e), param, ctx)
 
 
 @main.command()
@@ -109,7 +75,7 @@ class _Moment(click.ParamType[int]):
 @click.option(
     "--deliver-at",
     "deliver_at_ms",
-    type=_Moment(ahead=True),
+    type=Moment(ahead=True),
     help="When it is due, as 2026-11-25T04:00:00Z, or in how long, as 2h, instead of a delay. Needs spec.ladder.",
 )
 @click.option(
@@ -119,7 +85,7 @@ class _Moment(click.ParamType[int]):
 )
 @click.option("--id", "record_id", help="An identity that stays with the record over all attempts.")
 @click.pass_obj
-@_one_line
+@one_line
 def send(
     properties: dict[str, Any],
     topic: str,
@@ -135,7 +101,7 @@ def send(
     parsed = [(name, value.encode()) for name, _, value in (header.partition("=") for header in headers)]
     lines = (line.rstrip("\n") for line in sys.stdin)
     sent = 0
-    with DelayedTopic.connect(_reachable(properties), topic) as delayed:
+    with DelayedTopic.connect(reachable(properties), topic) as delayed:
         for value in values or lines:
             encoded_key = key.encode() if key is not None else None
             try:
@@ -156,51 +122,13 @@ def send(
 
 @main.command()
 @click.argument("topic")
-@click.argument("record_id", metavar="DT-ID")
-@click.option(
-    "--wait", "wait_seconds", type=click.FloatRange(min=0), default=0, help="Wait so many seconds for the answer."
-)
-@click.option("--withdraw", is_flag=True, help="Withdraw the request: records of this id are released again.")
-@click.option("--json", "json_wanted", is_flag=True, help="One JSON object on the standard output.")
-@click.pass_obj
-@_one_line
-def cancel(
-    properties: dict[str, Any], topic: str, record_id: str, wait_seconds: float, withdraw: bool, json_wanted: bool
-) -> None:
-    """Cancel the records of TOPIC with this dt-id: they become dead letters and are not released. Needs spec.control.
-
-    A record that was sent without an id has its root as one, as f:3:7:TOPIC-ID; peek and why show it. Exits with 1 if it is known
-    that a record is not cancelled.
-    """
-    if withdraw and wait_seconds:
-        raise click.UsageError("--wait does not go with --withdraw, which no worker answers")
-    with DelayedTopic.connect(_reachable(properties), topic) as delayed:
-        try:
-            outcome = CancelOutcome.WITHDRAWN
-            if withdraw:
-                delayed.withdraw(record_id)
-            else:
-                outcome = delayed.cancel(record_id, wait_seconds=wait_seconds)
-        except ValueError as e:
-            raise click.UsageError(str(e)) from e
-    if json_wanted:
-        click.echo(cancel_as_json(delayed.names, record_id, outcome))
-    line = cancel_line(delayed.names, record_id, outcome)
-    if outcome in NOT_CANCELLED and not withdraw:
-        raise click.ClickException(line)
-    if not json_wanted:
-        click.echo(line)
-
-
-@main.command()
-@click.argument("topic")
 @click.option("--group", required=True, help="The consumer group; its offsets are committed.")
 @click.option("--count", type=click.IntRange(min=1), help="Stop after that many.")
 @click.option(
     "--ready-topic", help="Read this one, which records asked for as their target, instead of the ready topic."
 )
 @click.pass_obj
-@_one_line
+@one_line
 def consume(properties: dict[str, Any], topic: str, group: str, count: int | None, ready_topic: str | None) -> None:
     """Print the records of TOPIC as they come out, with their attempt and lateness, until interrupted."""
     seen = 0
@@ -215,7 +143,7 @@ def consume(properties: dict[str, Any], topic: str, group: str, count: int | Non
         if count is not None and seen >= count:
             consumer.stop()
 
-    with DelayedTopic.connect(_reachable(properties), topic) as delayed:
+    with DelayedTopic.connect(reachable(properties), topic) as delayed:
         consumer = delayed.consumer(group, show, ready_topic=ready_topic)
         consumer.run_until_signal()
 
@@ -228,7 +156,7 @@ def consume(properties: dict[str, Any], topic: str, group: str, count: int | Non
 @click.option("--show-value", is_flag=True, help="Also show keys and values.")
 @click.option("--json", "json_wanted", is_flag=True, help="One JSON list on the standard output.")
 @click.pass_obj
-@_one_line
+@one_line
 def peek_command(
     properties: dict[str, Any],
     topic: str,
@@ -242,7 +170,7 @@ def peek_command(
 
     Of each partition those that came in first are looked at. Nothing is committed, and no record changes.
     """
-    connection = Connection.from_properties(_reachable(properties))
+    connection = Connection.from_properties(reachable(properties))
     with DelayedTopic.connect(connection, topic) as delayed:
         layout = delayed.layout
     partitions = partitions_of(layout, partition=partition, delay_seconds=delay_seconds)
@@ -262,14 +190,14 @@ def peek_command(
 @click.argument("place", metavar="[RECORD]", required=False)
 @click.option("--id", "record_id", metavar="DT-ID", help="All attempts of this dt-id: reads the front topic.")
 @click.option(
-    "--since", "since_ms", type=_Moment(), help="With --id: what came in from then on, as 2h or 2026-11-25T04:00:00Z."
+    "--since", "since_ms", type=Moment(), help="With --id: what came in from then on, as 2h or 2026-11-25T04:00:00Z."
 )
-@click.option("--until", "until_ms", type=_Moment(), help="With --id: what came in before then.")
+@click.option("--until", "until_ms", type=Moment(), help="With --id: what came in before then.")
 @click.option("--all-copies", is_flag=True, help="Read on after the first copy, to the end: shows what came out twice.")
 @click.option("--show-value", is_flag=True, help="Also show keys and values.")
 @click.option("--json", "json_wanted", is_flag=True, help="One JSON object on the standard output.")
 @click.pass_obj
-@_one_line
+@one_line
 def why(
     properties: dict[str, Any],
     topic: str,
@@ -298,7 +226,7 @@ def why(
         start = RecordPlace.parse(place, names) if place is not None else None
     except ValueError as e:
         raise click.UsageError(str(e)) from e
-    connection = Connection.from_properties(_reachable(properties))
+    connection = Connection.from_properties(reachable(properties))
     with DelayedTopic.connect(connection, topic) as delayed:
         layout = delayed.layout
     bar = Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
@@ -345,23 +273,23 @@ def registry() -> None:
 
 @registry.command("export")
 @click.pass_obj
-@_one_line
+@one_line
 def export_command(properties: dict[str, Any]) -> None:
     """Print the registry, one JSON object a line."""
-    click.echo(export_registry(Connection.from_properties(_reachable(properties))), nl=False)
+    click.echo(export_registry(Connection.from_properties(reachable(properties))), nl=False)
 
 
 @registry.command("import")
 @click.argument("file", type=click.File())
 @click.pass_obj
-@_one_line
+@one_line
 def import_command(properties: dict[str, Any], file: TextIO) -> None:
     """Write what `registry export` has printed into a registry that is missing or empty. FILE may be - for the standard input.
 
     Topics that have other ids here, as after mirroring, are taken for those of the export; serving goes on at the offsets that their
     groups have committed here.
     """
-    done = import_registry(Connection.from_properties(_reachable(properties)), file.read())
+    done = import_registry(Connection.from_properties(reachable(properties)), file.read())
     click.echo(f"{done.written} records imported", err=True)
     for topic in done.rebased:
         click.echo(
@@ -370,18 +298,5 @@ def import_command(properties: dict[str, Any], file: TextIO) -> None:
         )
 
 
-def _reachable(properties: dict[str, Any]) -> dict[str, Any]:
-    if "bootstrap.servers" not in properties:
-        raise click.UsageError(
-            "say where Kafka is: --bootstrap HOST:PORT, $KAFKA_BOOTSTRAP, or bootstrap.servers in --config"
-        )
-    return properties
-
-
-def _properties(file: Path) -> dict[str, Any]:
-    lines = [line.strip() for line in file.read_text().splitlines()]
-    entries = [line.partition("=") for line in lines if line and not line.startswith("#")]
-    for name, separator, _ in entries:
-        if not separator:
-            raise click.UsageError(f"{file}: {name!r} must be name=value")
-    return {name.strip(): value.strip() for name, _, value in entries}
+main.add_command(cancel)
+main.add_command(reschedule)

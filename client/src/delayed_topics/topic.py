@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from delayed_topics_core.control import Control, ControlKind
 from delayed_topics_core.headers import (
     CREATED_AT,
     DELAY_LEVEL,
@@ -32,7 +33,7 @@ from delayed_topics_kafka.errors import RAISED, kafka_error
 from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.registry import RegistryFollower
 
-from delayed_topics.cancel import CancelOutcome, ControlTopic
+from delayed_topics.control import ChangeOutcome, ControlTopic
 from delayed_topics.errors import NotDelayedTopic, Reject, SendFailed
 from delayed_topics.record import Record
 from delayed_topics.records import Records
@@ -191,21 +192,32 @@ class DelayedTopic(Closing):
                 failed=waiting,
             )
 
-    def cancel(self, id: str, *, wait_seconds: float = 0) -> CancelOutcome:  # noqa: A002  the header's name
+    def cancel(self, id: str, *, wait_seconds: float = 0) -> ChangeOutcome:  # noqa: A002  the header's name
         """Has workers make dead letters of the records with this id, instead of releasing them, from the moment they have read the
         request until it is withdrawn. A record that was sent without an id has its root as one, as "f:3:7:<topic id>".
 
         Returns when the request is in Kafka; then waits up to that long for a worker's answer. It comes when a record of the id
-        would be released or hop on, or when it is known that none does: see CancelOutcome.
+        would be released or hop on, or when it is known that none does: see ChangeOutcome.
 
         Raises ValueError for an id that no record can have, and where the DelayedTopic has no control topic; SendFailed if Kafka
         did not say that it has the request; KafkaDoorError if it has, and the answer can't be read; NotDelayedTopic once the topic
         was removed.
         """
-        return self._controlled().cancel(_id(id), wait_seconds=wait_seconds)
+        return self._controlled().request(_id(id), Control(ControlKind.CANCEL), wait_seconds=wait_seconds)
+
+    def reschedule(self, id: str, deliver_at_ms: int, *, wait_seconds: float = 0) -> ChangeOutcome:  # noqa: A002
+        """Has records with this id that have come in before that time come out then, in milliseconds since the epoch, instead of when
+        they are due; a time in the past: as soon as their turn comes. Attempts that come in after that time are not meant.
+
+        Returns, waits and raises as `cancel`, and ValueError for a time as `send` does.
+        """
+        control = self._controlled()
+        wanted = Control(ControlKind.DELIVER_AT, self._due_time(deliver_at_ms))
+        return control.request(_id(id), wanted, wait_seconds=wait_seconds)
 
     def withdraw(self, id: str) -> None:  # noqa: A002  the header's name
-        """The opposite of `cancel`: records with this id are released again. Returns when Kafka has it. Raises as `cancel`."""
+        """Takes `cancel` or `reschedule` back: records with this id are released when they are due. Returns when Kafka has it. Raises as
+        `cancel`."""
         self._controlled().withdraw(_id(id))
 
     def records(self, group: str, *, member: str | None = None, ready_topic: str | None = None) -> Records:

@@ -5,7 +5,7 @@ from threading import Event
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-from delayed_topics_core.control import Control
+from delayed_topics_core.control import Control, ControlKind
 from delayed_topics_core.headers import MAX_ID_BYTES
 
 from delayed_topics_kafka.closing import Closing
@@ -109,8 +109,8 @@ def _read(topic: str, message: Message) -> ControlRead | None:
     if not key:
         return None  # it is about nothing
     try:
-        control = None if value is None else Control(value.decode())
+        control = None if value is None else Control.decode(value)
     except ValueError:
         return ControlRead(topic, key, None, is_understood=False, at_ms=at_ms)
-    fits = len(key) <= MAX_ID_BYTES or control in (None, Control.NOT_UNDERSTOOD)
+    fits = len(key) <= MAX_ID_BYTES or control is None or control.kind is ControlKind.NOT_UNDERSTOOD
     return ControlRead(topic, key, control, is_understood=fits, at_ms=at_ms)

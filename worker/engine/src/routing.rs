@@ -227,7 +227,8 @@ pub fn take_turn<'a, H: Headers<'a>>(
     }
 }
 
-fn turn_of<'a, H: Headers<'a>>(
+/// As `take_turn`, of a record that was read.
+pub fn turn_of<'a, H: Headers<'a>>(
     record: &Record<'a, H>,
     own: OwnHeaders<'a>,
     root: Place<'a>,

@@ -3,10 +3,10 @@
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import chain, islice, takewhile
 from typing import Final, NamedTuple
 
-from delayed_topics_core.control import Control
+from delayed_topics_core.control import Control, ControlKind
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_core.settings import least_retention_seconds
 from delayed_topics_engine import Engine
@@ -19,7 +19,7 @@ from delayed_topics_kafka.outbox import Outbox
 from delayed_topics_worker.alarms import Alarm, of_many_cancellations, of_unreadable_control
 from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.background import Repeated
-from delayed_topics_worker.happenings import Cancelled
+from delayed_topics_worker.happenings import Changed
 from delayed_topics_worker.served import Served, ServedTopics
 from delayed_topics_worker.topic_watch import Sight
 
@@ -29,6 +29,8 @@ MOST_ANSWERS: Final = 10_000
 """That wait to be written for one delayed topic, while nobody has its first front partition. Further ones are not written."""
 MOST_WITHDRAWN: Final = 1_000
 """That are remembered for one delayed topic, for the moment until all workers have read it."""
+MOST_AT_ONCE: Final = 1_000
+"""Answers that are written at a time, twice a second."""
 POLL_SECONDS: Final = 0.2
 NOT_FOUND_SECONDS: Final = 60
 """After the longest wait of a record."""
@@ -36,9 +38,10 @@ UNREAD_SECONDS: Final = 10.0
 
 
 class Request(NamedTuple):
-    """What a control topic says last of an id, and since when, by the broker's clock."""
+    """What a control topic says of an id: the last request, what was answered to it, and since when that is, by the broker's clock."""
 
     control: Control
+    answer: ControlKind | None
     at_ms: int
 
 
@@ -56,28 +59,43 @@ class Requests:
     unheard: dict[bytes, int] = field(default_factory=dict)
     withdrawn: dict[bytes, None] = field(default_factory=dict)
 
-    def take(self, read: ControlRead, *, most: int) -> bool:
-        """Whether no record of its id is released from now on. `most`: so many may be in force."""
+    def take(self, read: ControlRead, *, most: int, refused: ControlKind | None = None) -> bool:
+        """Whether it is in force from now on. `most`: so many may be. `refused`: why it isn't, whatever it says."""
         self._hear(read.id)
         before = self.in_force.pop(read.id, None)
+        control = read.control
         if not read.is_understood:
-            self._answer(read.id, Control.NOT_UNDERSTOOD)
-        elif read.control is None:
+            self._answer(read.id, Control(ControlKind.NOT_UNDERSTOOD))
+        elif control is None:
             self._withdraw(read.id)
-        elif read.id in self.withdrawn and read.control is not Control.CANCEL:
+        elif control.is_request:
+            self._take_request(read, control, before, most=most, refused=refused)
+        elif read.id in self.withdrawn:
             self._answer(read.id, None)  # a worker that had not read this has answered what was asked for before
-        elif read.control.is_in_force:
-            self.withdrawn.pop(read.id, None)
-            if before is None and len(self.in_force) >= most:
-                self._answer(read.id, Control.NO_ROOM)
-                return False
-            self.in_force[read.id] = Request(read.control, read.at_ms)
-            if read.control is Control.CANCEL:
-                if before is not None and before.control in (Control.CANCELLED, Control.TOO_LATE):
-                    self._answer(read.id, before.control)
-                else:
-                    self.unheard[read.id] = read.at_ms
+        elif before is not None and before.control.deliver_at_ms != control.deliver_at_ms:
+            self.in_force[read.id] = before  # the same, and something else was asked for since
+            self._answer(read.id, before.control)
+        elif control.is_in_force:
+            asked = ControlKind.CANCEL if control.deliver_at_ms is None else ControlKind.DELIVER_AT
+            self.in_force[read.id] = Request(control.answered(asked), control.kind, read.at_ms)
         return read.id in self.in_force
+
+    def _take_request(
+        self, read: ControlRead, control: Control, before: Request | None, *, most: int, refused: ControlKind | None
+    ) -> None:
+        self.withdrawn.pop(read.id, None)
+        if refused is None and before is None and len(self.in_force) >= most:
+            refused = ControlKind.NO_ROOM
+        if refused is not None:
+            self._answer(read.id, control.answered(refused))
+            return
+        known = before.answer if before is not None and before.control == control else None
+        known = None if known is ControlKind.NOT_FOUND else known
+        self.in_force[read.id] = Request(control, known, read.at_ms)
+        if known is None:
+            self.unheard[read.id] = read.at_ms
+        else:
+            self._answer(read.id, control.answered(known))
 
     def _withdraw(self, of_id: bytes) -> None:
         self.withdrawn[of_id] = None
@@ -93,12 +111,10 @@ class Requests:
         self.unheard.pop(of_id, None)
 
     def take_answers(self, *, not_found_before_ms: int) -> list[tuple[bytes, Control | None]]:
-        """What is to be written now; `NOT_FOUND` to those of which nothing was heard since; None: it is withdrawn."""
-        unheard = list(takewhile(lambda of_id: self.unheard[of_id] < not_found_before_ms, self.unheard))
-        answers: list[tuple[bytes, Control | None]] = [
-            *self.answers.items(),
-            *((of_id, Control.NOT_FOUND) for of_id in unheard),
-        ]
+        """What is to be written next; `NOT_FOUND` to those of which nothing was heard since; None: it is withdrawn."""
+        unheard = takewhile(lambda of_id: self.unheard[of_id] < not_found_before_ms, self.unheard)
+        not_found = ((of_id, self.in_force[of_id].control.answered(ControlKind.NOT_FOUND)) for of_id in unheard)
+        answers = list(islice(chain(self.answers.items(), not_found), MOST_AT_ONCE))
         for of_id, _ in answers:
             self._hear(of_id)
         return answers
@@ -186,18 +202,21 @@ class Controls:
 
     def _take(self, engine: Engine, number: int, served: Served, reads: list[ControlRead]) -> None:
         requests = self._requests[served.topic]
-        in_force = {read.id: requests.take(read, most=self._most) for read in reads}
+        in_force = {read.id: requests.take(read, most=self._most, refused=_refused(served, read)) for read in reads}
         engine.withdraw(number, [of_id for of_id, holds in in_force.items() if not holds])
-        cancelled = [of_id for of_id, holds in in_force.items() if holds]
-        for of_id, was_released in zip(cancelled, engine.cancel(number, cancelled), strict=True):
-            if was_released and requests.in_force[of_id].control is Control.CANCEL:
-                self._write(served, of_id, Control.TOO_LATE)
+        wanted = [(of_id, requests.in_force[of_id].control.deliver_at_ms) for of_id, holds in in_force.items() if holds]
+        for (of_id, _), was_released in zip(wanted, engine.want(number, wanted), strict=True):
+            request = requests.in_force[of_id]
+            if was_released and request.answer is None:
+                self._write(served, of_id, request.control.answered(ControlKind.TOO_LATE))
 
-    def on_cancelled(self, happening: Cancelled) -> None:
+    def on_changed(self, happening: Changed) -> None:
         served = list(self._served)[happening.number]
         request = self._requests[served.topic].in_force.get(happening.id)
-        if request is not None and request.control is not Control.CANCELLED:
-            self._write(served, happening.id, Control.CANCELLED)
+        kind = ControlKind(happening.outcome)
+        if request is None or request.control.deliver_at_ms != happening.deliver_at_ms or request.answer is kind:
+            return
+        self._write(served, happening.id, request.control.answered(kind))
 
     def answer(self, engine: Engine, assignment: Assignment, now_ms: int) -> None:
         """Write what is to be said, and forget what is over. `now_ms`: the broker's time."""
@@ -205,7 +224,8 @@ class Controls:
             requests = self._requests.get(served.topic)
             if requests is None or served.layout is None or not now_ms:
                 continue
-            engine.withdraw(number, requests.expire(now_ms - 1000 * _retention_seconds(served.layout)))
+            if over := requests.expire(now_ms - 1000 * _retention_seconds(served.layout)):
+                engine.withdraw(number, over)
             if (served.names.front, 0) in assignment.owned and served.has_control_topic:
                 before_ms = now_ms - 1000 * (_longest_wait_seconds(served.layout) + NOT_FOUND_SECONDS)
                 for of_id, answer in requests.take_answers(not_found_before_ms=before_ms):
@@ -253,7 +273,7 @@ class Controls:
     def _write(self, served: Served, of_id: bytes, answer: Control | None) -> None:
         if self._outbox is None:
             self._outbox = Outbox(self._connection, client_id=self._client_id)
-        self._outbox.write(served.names.control, key=of_id, value=answer.value.encode() if answer else None)
+        self._outbox.write(served.names.control, key=of_id, value=None if answer is None else answer.encode())
 
 
 def _longest_wait_seconds(layout: LayoutRecord) -> int:
@@ -263,3 +283,14 @@ def _longest_wait_seconds(layout: LayoutRecord) -> int:
 def _retention_seconds(layout: LayoutRecord) -> int:
     """Of the control topic."""
     return least_retention_seconds(layout.layout.waits_seconds(layout.max_delay_seconds)) + layout.outage_budget_seconds
+
+
+def _refused(served: Served, read: ControlRead) -> ControlKind | None:
+    """Why a record can't come out at the time that is asked for."""
+    layout, control = served.layout, read.control
+    if layout is None or control is None or control.deliver_at_ms is None:
+        return None
+    if not layout.layout.ladder_seconds:
+        return ControlKind.NO_LADDER
+    is_too_far = control.deliver_at_ms > read.at_ms + 1000 * layout.max_delay_seconds
+    return ControlKind.TOO_FAR if is_too_far else None

@@ -1,6 +1,6 @@
 """What the engine tells that somebody has to know or to decide."""
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 Place = tuple[str, int]
 """Kafka topic and partition."""
@@ -43,11 +43,13 @@ class Refused(NamedTuple):
     error: Fault
 
 
-class Cancelled(NamedTuple):
-    """A record is in the dead-letter topic, since its id was cancelled. `number`: of the delayed topic."""
+class Changed(NamedTuple):
+    """What became of a request of the control topic: the record's copy is acknowledged. `number`: of the delayed topic."""
 
     number: int
     id: bytes
+    outcome: Literal["cancelled", "rescheduled", "too-deep"]
+    deliver_at_ms: int | None
 
 
 class Removed(NamedTuple):
@@ -107,7 +109,7 @@ Happening = (
     Assigned
     | Revoked
     | Refused
-    | Cancelled
+    | Changed
     | Removed
     | CommitUnknown
     | Reported

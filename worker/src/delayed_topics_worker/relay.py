@@ -32,7 +32,7 @@ from delayed_topics_worker.group_watch import GroupWatch
 from delayed_topics_worker.happenings import (
     Assigned,
     AssignmentFailed,
-    Cancelled,
+    Changed,
     CommitUnknown,
     Fatal,
     Happening,
@@ -171,8 +171,8 @@ class Relay:
                 self._group_watch.assigned()
             case Revoked() | Refused() | Removed() | CommitUnknown() | ProducersReplaced():
                 assignment.take(happening)
-            case Cancelled():
-                self._controls.on_cancelled(happening)
+            case Changed():
+                self._controls.on_changed(happening)
             case Reported(error, topic, _):
                 self._note_report(error.name, error.text, topic)
             case Fatal(error) if self._config.protocol == "consumer" and error.name in PROTOCOL_REFUSALS:

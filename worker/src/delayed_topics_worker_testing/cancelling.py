@@ -19,7 +19,7 @@ def make_control(orders: Declared) -> None:
         replication_factor=1,
     )
     spec = NewTopicSpec(name=orders.names.control, partitions=1, replication_factor=1, config=config)
-    orders.world.create([spec])
+    orders.note_id(orders.world.create([spec])[spec.name])
 
 
 def ask(orders: Declared, ids: Iterable[bytes], value: bytes | None = b"cancel") -> None:
@@ -33,8 +33,15 @@ def answers(orders: Declared) -> dict[bytes, Control]:
     """The last word on each id that workers have written."""
     with orders.world.reader(orders.names.control) as read:
         last = {seen.key or b"": seen.value for seen in sorted(read(), key=lambda seen: seen.offset)}
-    said = {control.encode(): control for control in Control if control is not Control.CANCEL}
-    return {of_id: said[value] for of_id, value in last.items() if value in said}
+    said = {of_id: _control(value) for of_id, value in last.items()}
+    return {of_id: control for of_id, control in said.items() if control is not None and not control.is_request}
+
+
+def _control(value: bytes | None) -> Control | None:
+    try:
+        return None if value is None else Control.decode(value)
+    except ValueError:
+        return None
 
 
 def wait_for_answers(orders: Declared, ids: Iterable[bytes], *, timeout_seconds: float = 60) -> dict[bytes, Control]:

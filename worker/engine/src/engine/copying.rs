@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use super::cancellations::Cancellations;
+use super::changes::Changes;
 use super::clock::boot_ns;
 use super::happening::Happening;
 use super::partition::{Alone, Lone, Partition};
@@ -12,7 +12,6 @@ use super::slots::CopyOf;
 use super::state::Step;
 use super::stored::{Parts, Stored, StoredHeaders};
 use super::topic::{Names, Served, Tally, Target};
-use crate::dead_letter::Cause;
 use crate::kafka::{code, Copy, Error};
 use crate::record::{Record, Side};
 use crate::release::{LowerBoundMs, Release};
@@ -27,7 +26,7 @@ const UNKNOWN_NS: i64 = 5_000_000_000;
 const OWN_HEADERS: usize = 8;
 
 /// What becomes of a record that is looked at.
-enum Outcome<'r> {
+pub(super) enum Outcome<'r> {
     Release(Release<'r>),
     Hop(Hop<'r>),
     DeadLetter(DeadLetter<'r>),
@@ -41,6 +40,16 @@ impl Outcome<'_> {
             Outcome::Release(_) | Outcome::Hold(_) => Target::Ready,
             Outcome::Hop(_) => Target::Delays,
             Outcome::DeadLetter(_) => Target::DeadLetter,
+        }
+    }
+
+    /// `None`: of a dead letter.
+    pub(super) fn due_at_ms(&self) -> Option<i64> {
+        match self {
+            Outcome::Release(release) => Some(release.due_at_ms()),
+            Outcome::Hop(hop) => Some(hop.due_at_ms),
+            Outcome::Hold(waiting) => Some(waiting.due_at_ms),
+            Outcome::DeadLetter(_) => None,
         }
     }
 
@@ -93,7 +102,7 @@ pub struct Sending<'e, P> {
     /// `None` while the dead-letter topic is missing.
     pub dead_letter_partitions: Option<NonZeroU32>,
     /// `None`: there is no control topic.
-    pub cancellations: Option<&'e mut Cancellations>,
+    pub changes: Option<&'e mut Changes>,
     /// Counts what is done.
     pub tally: &'e mut Tally,
     /// As it is served.
@@ -167,7 +176,7 @@ impl<P: Output> Sending<'_, P> {
             match self.queue(&record, &stored, &outcome, alone) {
                 Ok(bytes) => {
                     self.count(&outcome, waiting);
-                    self.note_cancelled(offset, &outcome);
+                    self.note_changed(&record, &outcome);
                     let lone = alone.map(|alone| Lone { offset, next: next_smaller(alone, &outcome) });
                     let target = outcome.target();
                     self.partition.sent_on(&taken, target, bytes, lone);
@@ -210,15 +219,7 @@ impl<P: Output> Sending<'_, P> {
             return Outcome::DeadLetter(too_large(record, stored.value.map_or(0, <[u8]>::len)));
         }
         let outcome = self.decided(record, waiting);
-        let (own, root) = match &outcome {
-            Outcome::Release(release) => (release.own(), release.root()),
-            Outcome::Hop(hop) => (&hop.own, hop.root),
-            Outcome::DeadLetter(_) | Outcome::Hold(_) => return outcome,
-        };
-        match self.cancellations.as_ref().and_then(|cancellations| cancellations.id_of(own, root)) {
-            None => outcome,
-            Some(_) => Outcome::DeadLetter(DeadLetter { own: own.clone(), root, cause: Cause::Cancelled }),
-        }
+        self.as_wanted(record, outcome)
     }
 
     fn decided<'r>(&self, record: &Record<'r, StoredHeaders<'r>>, waiting: Option<Waiting>) -> Outcome<'r> {
@@ -322,27 +323,13 @@ impl<P: Output> Sending<'_, P> {
         Ok(i32::try_from(number).unwrap_or(i32::MAX))
     }
 
-    /// So that whoever has cancelled it is told when its copy is acknowledged.
-    fn note_cancelled(&mut self, offset: i64, outcome: &Outcome<'_>) {
-        let Some(cancellations) = &self.cancellations else { return };
-        let id = match outcome {
-            Outcome::DeadLetter(DeadLetter { own, root, cause: Cause::Cancelled }) => cancellations.id_of(own, *root),
-            _ => None,
-        };
-        match id {
-            Some(id) => self.partition.cancelled.insert(offset, id),
-            // refused as a dead letter, and withdrawn since
-            None => self.partition.cancelled.remove(&offset),
-        };
-    }
-
     fn count(&mut self, outcome: &Outcome<'_>, waiting: Option<Waiting>) {
         let tally = &mut *self.tally;
         match outcome {
             Outcome::Release(release) => {
                 tally.release(self.now.0 - release.due_at_ms());
-                if let Some(cancellations) = &mut self.cancellations {
-                    cancellations.release(release.own(), release.root());
+                if let Some(changes) = &mut self.changes {
+                    changes.release(release.own(), release.root());
                 }
                 self.partition.delayed.release(release.due_at_ms());
                 tally.misrouted += u64::from(waiting.is_some_and(|waiting| waiting.misrouted));

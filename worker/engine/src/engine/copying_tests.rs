@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU32;
 
+use super::changes::{Change, Changed};
 use super::copying::{Goes, Sending};
 use super::outcomes::refuse;
 use super::partition::Partition;
@@ -182,7 +183,7 @@ impl Play {
             partition: &mut self.partition,
             names: &self.topic.names,
             dead_letter_partitions: self.topic.dead_letter_partitions,
-            cancellations: self.served.has_control_topic.then_some(&mut self.topic.cancellations),
+            changes: self.served.has_control_topic.then_some(&mut self.topic.changes),
             tally: &mut self.topic.tally,
             served: &self.served,
             now: LowerBoundMs(self.now_ms),
@@ -298,6 +299,11 @@ fn every_record_comes_out_once_none_early_and_in_order() {
     }
 }
 
+/// The root of a record of the front partition.
+fn id(offset: i64) -> Vec<u8> {
+    format!("f:3:{offset}:").into_bytes()
+}
+
 #[test]
 fn a_record_that_is_cancelled_comes_out_as_a_dead_letter_and_no_other_one_does() {
     for seed in 1..50 {
@@ -305,7 +311,7 @@ fn a_record_that_is_cancelled_comes_out_as_a_dead_letter_and_no_other_one_does()
         let cancelled = |offset: i64| offset % 3 == 1;
         play.served.has_control_topic = true;
         for offset in (0..10_000).filter(|offset| cancelled(*offset)) {
-            assert!(!play.topic.cancellations.cancel(format!("f:3:{offset}:").as_bytes()));
+            assert!(!play.topic.changes.want(&id(offset), Change::Cancel));
         }
         play.run();
         assert_eq!((play.arrived.len(), play.doubled), (play.log.len(), 0), "seed {seed}");
@@ -314,8 +320,47 @@ fn a_record_that_is_cancelled_comes_out_as_a_dead_letter_and_no_other_one_does()
             let dead = copy.of.target == Target::DeadLetter;
             assert_eq!(dead, large || cancelled(*offset), "seed {seed}, offset {offset}");
         }
-        let told: BTreeSet<i64> = play.partition.cancelled.keys().copied().collect();
-        let expected = play.arrived.keys().copied().filter(|offset| cancelled(*offset)).collect();
-        assert_eq!(told, expected, "seed {seed}");
+        let expected: BTreeSet<i64> = play.arrived.keys().copied().filter(|offset| cancelled(*offset)).collect();
+        assert_eq!(play.partition.changed.keys().copied().collect::<BTreeSet<_>>(), expected, "seed {seed}");
+        assert!(play.partition.changed.iter().all(|(offset, told)| *told == (id(*offset).into(), Changed::Cancelled)));
+    }
+}
+
+#[test]
+fn a_record_that_is_rescheduled_is_due_at_the_time_that_was_asked_for_or_came_too_late_for_that() {
+    for seed in 1..50 {
+        let mut play = Play::new(seed);
+        play.served.has_control_topic = true;
+        let mut random = Random(seed);
+        let asked: BTreeMap<i64, i64> = (0..10_000)
+            .filter(|offset| offset % 3 == 1)
+            .map(|offset| (offset, START_MS + i64::try_from(random.below(3000)).unwrap()))
+            .collect();
+        for (offset, at_ms) in &asked {
+            play.topic.changes.want(&id(*offset), Change::DeliverAt(*at_ms));
+        }
+        play.run();
+        assert_eq!((play.arrived.len(), play.doubled), (play.log.len(), 0), "seed {seed}");
+        let (mut changed, mut too_deep) = (0, 0);
+        for (offset, copy) in play.arrived.iter().filter(|(_, copy)| copy.of.target != Target::DeadLetter) {
+            let record = &play.log[usize::try_from(*offset).unwrap()];
+            let listed_ms = record.at_ms + 1000 * i64::from(DELAYS[record.level]);
+            let due_at_ms = copy.due_at_ms.unwrap();
+            assert!(copy.of.target != Target::Ready || copy.at_ms >= due_at_ms, "seed {seed}, offset {offset}: early");
+            let told = play.partition.changed.get(offset).map(|(_, changed)| *changed);
+            match asked.get(offset).filter(|at_ms| **at_ms >= record.at_ms) {
+                None => assert_eq!((due_at_ms, told), (listed_ms, None), "seed {seed}, offset {offset}"),
+                Some(at_ms) if due_at_ms == *at_ms => {
+                    assert_eq!(told, Some(Changed::Rescheduled(*at_ms)), "seed {seed}, offset {offset}");
+                    changed += 1;
+                }
+                Some(at_ms) => {
+                    assert_eq!((due_at_ms, told), (listed_ms, Some(Changed::TooDeep(*at_ms))));
+                    assert!(*at_ms < listed_ms && copy.at_ms >= listed_ms, "seed {seed}, offset {offset}");
+                    too_deep += 1;
+                }
+            }
+        }
+        assert!(changed > 10, "seed {seed}: {changed} changed, {too_deep} too deep");
     }
 }

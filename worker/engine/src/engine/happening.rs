@@ -1,5 +1,6 @@
 //! What somebody has to know or to decide.
 
+use super::changes::Changed;
 use crate::kafka::{Error, LogLine, Offset};
 
 impl Happening {
@@ -39,12 +40,14 @@ pub enum Happening {
         /// Why.
         error: Error,
     },
-    /// A record was cancelled: it is in the dead-letter topic.
-    Cancelled {
+    /// What was wanted of a record, in the control topic, has come true, or can't: its copy is acknowledged.
+    Changed {
         /// The number of the delayed topic.
         topic: usize,
         /// Of the record.
         id: Box<[u8]>,
+        /// What became of it.
+        changed: Changed,
     },
     /// The offset that comes next isn't in the partition any more; it stands still.
     Removed {

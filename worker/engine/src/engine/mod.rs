@@ -4,7 +4,8 @@
 //! that stands still. It never waits for such a decision. `Running` calls it, in a thread of its own.
 
 mod calls;
-mod cancellations;
+mod changes;
+mod changing;
 mod clock;
 mod commits;
 mod congestion;
@@ -41,6 +42,7 @@ use std::time::Duration;
 
 use rustix::event::{eventfd, EventfdFlags};
 
+pub use changes::{Change, Changed};
 pub use clock::{boot_ns, Samples};
 pub use happening::Happening;
 pub use histogram::{Histogram, DURATION_BOUNDS_MS};
@@ -259,7 +261,7 @@ impl Engine {
         topic.dead_letter_partitions = NonZeroU32::new(dead_letter_partitions);
         let served = self.topics.iter().filter_map(|topic| topic.served.as_ref());
         let controlled = served.filter(|served| served.has_control_topic).count();
-        self.topics.iter_mut().for_each(|topic| topic.cancellations.share(controlled));
+        self.topics.iter_mut().for_each(|topic| topic.changes.share(controlled));
         // turns may come earlier now, and layouts may have grown
         let slots: Vec<usize> = self.slots.iter().filter(|(_, p)| p.topic == number).map(|(slot, _)| slot).collect();
         for slot in slots {
@@ -278,15 +280,15 @@ impl Engine {
         }
     }
 
-    /// From now on no record of this id is released; true: one was, lately.
-    pub fn cancel(&mut self, number: usize, id: &[u8]) -> bool {
-        self.topics.get_mut(number).is_some_and(|topic| topic.cancellations.cancel(id))
+    /// From now on this is wanted of records of this id; true: one was released lately.
+    pub fn want(&mut self, number: usize, id: &[u8], change: Change) -> bool {
+        self.topics.get_mut(number).is_some_and(|topic| topic.changes.want(id, change))
     }
 
-    /// Records of this id are released again.
+    /// Nothing is wanted of records of this id any more.
     pub fn withdraw(&mut self, number: usize, id: &[u8]) {
         if let Some(topic) = self.topics.get_mut(number) {
-            topic.cancellations.withdraw(id);
+            topic.changes.withdraw(id);
         }
     }
 

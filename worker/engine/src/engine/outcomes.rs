@@ -43,9 +43,13 @@ impl Engine {
                         (None, _) => self.slots.forget_copy(slot),
                         (Some(partition), None) => {
                             partition.acknowledge(offset, target, bytes);
-                            let cancelled = partition.cancelled.remove(&offset);
+                            let changed = partition.changed.remove(&offset);
                             let topic = partition.topic;
-                            self.happenings.extend(cancelled.map(|id| Happening::Cancelled { topic, id }));
+                            self.happenings.extend(changed.map(|(id, changed)| Happening::Changed {
+                                topic,
+                                id,
+                                changed,
+                            }));
                         }
                         (Some(partition), Some(refusal)) => {
                             if let Some(transactions) = &mut self.transactions {
@@ -127,7 +131,7 @@ impl Engine {
     pub(super) fn place(&mut self, slot: usize) {
         let Some(partition) = self.slots.get_mut(slot) else { return };
         partition.window = partition.window.renewed();
-        partition.cancelled.clear();
+        partition.changed.clear();
         let position = partition.window.position();
         partition.step(Step::Place);
         partition.placed_at_ns = boot_ns();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::changes::Changed;
 use super::clock::boot_ns;
 use super::congestion::CongestionWindow;
 use super::held::{Held, Taken};
@@ -59,8 +60,8 @@ pub struct Partition {
     pub(super) commit_at_ns: i64,
     /// Offsets whose copies were refused as too large, alone or in a batch with others. They go by themselves.
     pub(super) alone: BTreeMap<i64, Alone>,
-    /// Offsets of cancelled records whose dead letters are on their way, and their ids.
-    pub(super) cancelled: BTreeMap<i64, Box<[u8]>>,
+    /// Offsets of records of which something was wanted and whose copies are on their way, with their ids.
+    pub(super) changed: BTreeMap<i64, (Box<[u8]>, Changed)>,
     /// The first copies to each target that were sent in the transaction at hand.
     pub(super) first_copies: [Option<i64>; TARGETS.len()],
     /// The one of them that is on its way.
@@ -107,7 +108,7 @@ impl Partition {
             dirty: false,
             commit_at_ns: 0,
             alone: BTreeMap::new(),
-            cancelled: BTreeMap::new(),
+            changed: BTreeMap::new(),
             first_copies: [None; TARGETS.len()],
             lone: None,
             unknown_since_ns: None,

@@ -77,7 +77,7 @@ impl Engine {
     fn work(&mut self, slot: usize, now: LowerBoundMs) -> Goes {
         let partitions = self.slots.len().max(1);
         let Some(partition) = self.slots.get_mut(slot) else { return Goes::On };
-        let Topic { names, served, dead_letter_partitions, cancellations, tally } = &mut self.topics[partition.topic];
+        let Topic { names, served, dead_letter_partitions, changes, tally } = &mut self.topics[partition.topic];
         let Some(served) = &*served else { return Goes::On };
         let compression = &served.compression;
         if self.transactions.is_none() {
@@ -100,7 +100,7 @@ impl Engine {
             partition,
             names,
             dead_letter_partitions: *dead_letter_partitions,
-            cancellations: served.has_control_topic.then_some(cancellations),
+            changes: served.has_control_topic.then_some(changes),
             tally,
             served,
             now: LowerBoundMs(now.0 - served.skew_ms),

@@ -1,4 +1,4 @@
-//! A record as it is held: some 20 bytes besides its own, and two for each header.
+//! A record as it is held: some 28 bytes besides its own, and two for each header.
 
 use crate::reading::Header;
 use crate::routing::Waiting;
@@ -15,12 +15,13 @@ pub struct Parts<'a, H> {
     pub headers: H,
 }
 
-/// A block begins with its size (4 bytes); the append time while nothing is decided, then the due time (8); and, then, whether it
-/// was misrouted (1). Sizes follow, each in as many bytes as it needs, those that may be null one higher: of the key, of the value,
+/// A block begins with its size (4 bytes); the append time (8); and, once that is decided, the due time (8) and whether it was
+/// misrouted (1). Sizes follow, each in as many bytes as it needs, those that may be null one higher: of the key, of the value,
 /// the number of headers, and of each header's name and value. Then come the headers' bytes, key and value.
-const TIME: usize = 4;
-const MISROUTED: usize = 12;
-const SIZES: usize = 13;
+const APPENDED: usize = 4;
+const DUE: usize = 12;
+const MISROUTED: usize = 20;
+const SIZES: usize = 21;
 const NO_TIME: i64 = i64::MIN;
 
 /// Of its block.
@@ -60,7 +61,7 @@ pub fn write<'a, H: Iterator<Item = Header<'a>> + Clone>(to: &mut Vec<u8>, size:
     };
     to.extend_from_slice(&(size as u32).to_ne_bytes());
     to.extend_from_slice(&parts.appended_at_ms.unwrap_or(NO_TIME).to_ne_bytes());
-    to.extend_from_slice(&[0; SIZES - MISROUTED]);
+    to.extend_from_slice(&[0; SIZES - DUE]);
     varint(to, parts.key.map_or(0, |key| key.len() + 1));
     varint(to, parts.value.map_or(0, |value| value.len() + 1));
     varint(to, parts.headers.clone().count());
@@ -78,7 +79,7 @@ pub fn write<'a, H: Iterator<Item = Header<'a>> + Clone>(to: &mut Vec<u8>, size:
 
 /// Notes in a block what was decided of a record that waits, but for its turn.
 pub fn note(block: &mut [u8], waiting: Waiting) {
-    block[TIME..MISROUTED].copy_from_slice(&waiting.due_at_ms.to_ne_bytes());
+    block[DUE..MISROUTED].copy_from_slice(&waiting.due_at_ms.to_ne_bytes());
     block[MISROUTED] = u8::from(waiting.misrouted);
 }
 
@@ -86,7 +87,7 @@ pub fn note(block: &mut [u8], waiting: Waiting) {
 #[must_use]
 pub fn noted(stored: Stored<'_>, turn_at_ms: i64) -> Waiting {
     Waiting {
-        due_at_ms: i64::from_ne_bytes(array(&stored.0[TIME..MISROUTED])),
+        due_at_ms: i64::from_ne_bytes(array(&stored.0[DUE..MISROUTED])),
         turn_at_ms,
         misrouted: stored.0[MISROUTED] != 0,
     }
@@ -123,14 +124,14 @@ impl<'a> Stored<'a> {
     /// Of its block.
     #[must_use]
     pub fn size(self) -> usize {
-        u32::from_ne_bytes(array(&self.0[..TIME])) as usize
+        u32::from_ne_bytes(array(&self.0[..APPENDED])) as usize
     }
 
-    /// Its parts; the append time only before anything was noted.
+    /// Its parts.
     #[must_use]
     pub fn parts(self) -> Parts<'a, StoredHeaders<'a>> {
         let block = &self.0[..self.size()];
-        let appended_at_ms = i64::from_ne_bytes(array(&block[TIME..MISROUTED]));
+        let appended_at_ms = i64::from_ne_bytes(array(&block[APPENDED..DUE]));
         let mut sizes = Sizes(&block[SIZES..]);
         let (key_size, value_size, count) = (sizes.nullable(), sizes.nullable(), sizes.next());
         let mut contents = sizes.clone();

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use super::cancellations::Cancellations;
+use super::changes::Changes;
 use super::histogram::Histogram;
 use crate::record::Policy;
 
@@ -75,7 +75,7 @@ pub struct Topic {
     /// `None` while the dead-letter topic is missing.
     pub dead_letter_partitions: Option<NonZeroU32>,
     /// They count where there is a control topic.
-    pub cancellations: Cancellations,
+    pub changes: Changes,
     /// What was done.
     pub tally: Tally,
 }
@@ -88,7 +88,7 @@ impl Topic {
             names,
             served: None,
             dead_letter_partitions: None,
-            cancellations: Cancellations::default(),
+            changes: Changes::default(),
             tally: Tally::default(),
         }
     }

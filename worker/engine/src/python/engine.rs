@@ -8,7 +8,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::routing::Policy;
-use crate::engine::{self, Beginning, Happening, Histogram, Names, Panicked, Running, Seen, Served, Settings};
+use crate::engine::{
+    self, Beginning, Change, Changed, Happening, Histogram, Names, Panicked, Running, Seen, Served, Settings,
+};
 use crate::kafka::{self, Error, Offset};
 use crate::metadata;
 use crate::record::Side;
@@ -79,8 +81,9 @@ impl Engine {
         Ok(self.0.change(|engine| engine.serve(number, served, dead_letter_partitions))?)
     }
 
-    fn cancel(&self, number: usize, ids: Vec<Vec<u8>>) -> PyResult<Vec<bool>> {
-        Ok(self.0.change(|engine| ids.iter().map(|id| engine.cancel(number, id)).collect())?)
+    fn want(&self, number: usize, changes: Vec<(Vec<u8>, Option<i64>)>) -> PyResult<Vec<bool>> {
+        let change = |at_ms: Option<i64>| at_ms.map_or(Change::Cancel, Change::DeliverAt);
+        Ok(self.0.change(|engine| changes.iter().map(|(id, at)| engine.want(number, id, change(*at))).collect())?)
     }
 
     fn withdraw(&self, number: usize, ids: Vec<Vec<u8>>) -> PyResult<()> {
@@ -215,7 +218,14 @@ fn told(py: Python<'_>, happening: Happening) -> PyResult<Bound<'_, PyTuple>> {
         Happening::Refused { origin, target, error } => {
             ("Refused", origin.topic, origin.partition, origin.offset, target, fault(error)).into_pyobject(py)
         }
-        Happening::Cancelled { topic, id } => ("Cancelled", topic, PyBytes::new(py, &id)).into_pyobject(py),
+        Happening::Changed { topic, id, changed } => {
+            let (outcome, deliver_at_ms) = match changed {
+                Changed::Cancelled => ("cancelled", None),
+                Changed::Rescheduled(at_ms) => ("rescheduled", Some(at_ms)),
+                Changed::TooDeep(at_ms) => ("too-deep", Some(at_ms)),
+            };
+            ("Changed", topic, PyBytes::new(py, &id), outcome, deliver_at_ms).into_pyobject(py)
+        }
         Happening::Removed { at, error } => {
             ("Removed", at.topic, at.partition, at.offset, fault(error)).into_pyobject(py)
         }

@@ -1,12 +1,11 @@
-"""Cancels records by their ids: requests in the control topic of a delayed topic, and what workers answer there."""
+"""Changes records by their ids: requests in the control topic of a delayed topic, and what workers answer there."""
 
 import threading
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message, Producer
-from delayed_topics_core.control import Control
+from delayed_topics_core.control import Control, ControlKind
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import RAISED, door_error, kafka_error, making_client
@@ -19,34 +18,33 @@ CLIENT_ID: Final = "delayed-topics-client"
 WRITE_SECONDS: Final = 30
 
 
-class CancelOutcome(StrEnum):
-    """What is known of a request to cancel a record. All but the first two are answers of workers.
+class ChangeOutcome(StrEnum):
+    """What is known of a request to cancel or to reschedule a record. All but the first two are answers of workers.
 
     requested       it is in the control topic, and no worker has answered yet
-    withdrawn       it was withdrawn before a worker answered
+    replaced        it was withdrawn, or something else was requested for that id, before a worker answered
     cancelled       a record of that id is a dead letter with the reason Cancelled
+    rescheduled     a record of that id has come out at that time, or waits for it
     too-late        a record of that id was released lately; the request stays in force for its retries
+    too-deep        a record of that id came out when it was due before, since its turn came no sooner
     not-found       no record of that id came within the longest delay of the topic and a minute; the request stays in force
+    no-ladder       the DelayedTopic has no ladder, and so no due times of records' own; the request is not in force
+    too-far         that is further ahead than the DelayedTopic's maxDelaySeconds; the request is not in force
     not-understood  another value was written over the request, and is not in force
     no-room         workers hold no more requests; this one is not in force
     """
 
     REQUESTED = "requested"
-    WITHDRAWN = "withdrawn"
-    CANCELLED = Control.CANCELLED
-    TOO_LATE = Control.TOO_LATE
-    NOT_FOUND = Control.NOT_FOUND
-    NOT_UNDERSTOOD = Control.NOT_UNDERSTOOD
-    NO_ROOM = Control.NO_ROOM
-
-
-_BY_VALUE: Final[Mapping[bytes | None, CancelOutcome]] = {
-    None: CancelOutcome.WITHDRAWN,
-    Control.CANCEL.encode(): CancelOutcome.REQUESTED,
-    **{control.encode(): CancelOutcome(control) for control in Control if control is not Control.CANCEL},
-}
-"""What the last value of a key says. What is missing here is nothing that a client or a worker writes."""
-_OPEN: Final = (CancelOutcome.REQUESTED, CancelOutcome.WITHDRAWN)
+    REPLACED = "replaced"
+    CANCELLED = ControlKind.CANCELLED
+    RESCHEDULED = ControlKind.RESCHEDULED
+    TOO_LATE = ControlKind.TOO_LATE
+    TOO_DEEP = ControlKind.TOO_DEEP
+    NOT_FOUND = ControlKind.NOT_FOUND
+    NO_LADDER = ControlKind.NO_LADDER
+    TOO_FAR = ControlKind.TOO_FAR
+    NOT_UNDERSTOOD = ControlKind.NOT_UNDERSTOOD
+    NO_ROOM = ControlKind.NO_ROOM
 
 
 class ControlTopic:
@@ -58,10 +56,10 @@ class ControlTopic:
         self._making = threading.Lock()
         self._producer: Producer | None = None
 
-    def cancel(self, key: bytes, *, wait_seconds: float) -> CancelOutcome:
+    def request(self, key: bytes, wanted: Control, *, wait_seconds: float) -> ChangeOutcome:
         """See DelayedTopic."""
-        offset = self._write(key, Control.CANCEL.encode())
-        return self._answer(key, offset, wait_seconds) if wait_seconds > 0 else CancelOutcome.REQUESTED
+        offset = self._write(key, wanted.encode())
+        return self._answer(key, wanted, offset, wait_seconds) if wait_seconds > 0 else ChangeOutcome.REQUESTED
 
     def withdraw(self, key: bytes) -> None:
         """See DelayedTopic."""
@@ -102,16 +100,32 @@ class ControlTopic:
         with making_client(self._connection.bootstrap_servers):
             return Producer(config)
 
-    def _answer(self, key: bytes, offset: int, wait_seconds: float) -> CancelOutcome:
-        """The first answer behind the request at `offset`. It may be meant for an earlier request of the id, or for a later one: what
-        became of the record is the same. Raises KafkaDoorError."""
+    def _answer(self, key: bytes, wanted: Control, offset: int, wait_seconds: float) -> ChangeOutcome:
+        """The first answer behind the request at `offset`. It may be meant for an earlier or a later request of the same for that id:
+        what became of the record is the same. Raises KafkaDoorError."""
         deadline = Deadline(wait_seconds)
-        outcome = CancelOutcome.REQUESTED
+        outcome = ChangeOutcome.REQUESTED
         with PartitionReader(self._connection, self._topic, client_id=CLIENT_ID, start=offset + 1) as reader:
             while not deadline.over:
                 for read in reader.poll(min(0.5, deadline.remaining_seconds)):
-                    if read.key == key:
-                        outcome = _BY_VALUE.get(read.value, outcome)
-                    if outcome not in _OPEN:
+                    if read.key != key:
+                        continue
+                    outcome = _outcome(read.value, wanted, outcome)
+                    if outcome not in (ChangeOutcome.REQUESTED, ChangeOutcome.REPLACED):
                         return outcome
         return outcome
+
+
+def _outcome(value: bytes | None, wanted: Control, before: ChangeOutcome) -> ChangeOutcome:
+    """What is known of a request, now that this was written over it."""
+    if value is None:
+        return ChangeOutcome.REPLACED
+    try:
+        control = Control.decode(value)
+    except ValueError:
+        return before  # workers answer that it is not understood
+    if control.kind is ControlKind.NOT_UNDERSTOOD:
+        return ChangeOutcome.NOT_UNDERSTOOD
+    if control.is_request:
+        return ChangeOutcome.REQUESTED if control == wanted else ChangeOutcome.REPLACED
+    return ChangeOutcome(control.kind) if control.deliver_at_ms == wanted.deliver_at_ms else before

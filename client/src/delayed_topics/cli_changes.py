@@ -1,0 +1,91 @@
+"""The commands that change records which wait."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from delayed_topics.cli_options import Moment, one_line, reachable
+from delayed_topics.control import ChangeOutcome
+from delayed_topics.control_shown import NOT_CHANGED, change_as_json, change_line, withdrawn_line
+from delayed_topics.topic import DelayedTopic
+
+T = TypeVar("T")
+
+_WAIT = click.option(
+    "--wait", "wait_seconds", type=click.FloatRange(min=0), default=0, help="Wait so many seconds for the answer."
+)
+_WITHDRAW = click.option(
+    "--withdraw", is_flag=True, help="Withdraw the request: records of this id are released when they are due."
+)
+_JSON = click.option("--json", "json_wanted", is_flag=True, help="One JSON object on the standard output.")
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("record_id", metavar="DT-ID")
+@_WAIT
+@_WITHDRAW
+@_JSON
+@click.pass_obj
+@one_line
+def cancel(
+    properties: dict[str, Any], topic: str, record_id: str, wait_seconds: float, withdraw: bool, json_wanted: bool
+) -> None:
+    """Cancel the records of TOPIC with this dt-id: they become dead letters and are not released. Needs spec.control.
+
+    A record that was sent without an id has its root as one, as f:3:7:TOPIC-ID; peek and why show it. Exits with 1 if it is known
+    that a record is not cancelled.
+    """
+    if withdraw and wait_seconds:
+        raise click.UsageError("--wait does not go with --withdraw, which no worker answers")
+    with DelayedTopic.connect(reachable(properties), topic) as delayed:
+        if withdraw:
+            _asked(lambda: delayed.withdraw(record_id))
+            click.echo(withdrawn_line(delayed.names, record_id, as_json=json_wanted))
+            return
+        outcome = _asked(lambda: delayed.cancel(record_id, wait_seconds=wait_seconds))
+    _say(delayed, record_id, outcome, json_wanted=json_wanted)
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("record_id", metavar="DT-ID")
+@click.option(
+    "--deliver-at",
+    "deliver_at_ms",
+    type=Moment(ahead=True),
+    required=True,
+    help="When it is to come out, as 2026-11-25T04:00:00Z, or in how long, as 2h, or 0s.",
+)
+@_WAIT
+@_JSON
+@click.pass_obj
+@one_line
+def reschedule(
+    properties: dict[str, Any], topic: str, record_id: str, deliver_at_ms: int, wait_seconds: float, json_wanted: bool
+) -> None:
+    """Have the records of TOPIC with this dt-id come out at another time. Needs spec.control and spec.ladder.
+
+    `cancel --withdraw` takes it back. Exits with 1 if it is known that a record does not come out then.
+    """
+    with DelayedTopic.connect(reachable(properties), topic) as delayed:
+        outcome = _asked(lambda: delayed.reschedule(record_id, deliver_at_ms, wait_seconds=wait_seconds))
+    _say(delayed, record_id, outcome, json_wanted=json_wanted)
+
+
+def _asked(ask: Callable[[], T]) -> T:
+    try:
+        return ask()
+    except ValueError as e:
+        raise click.UsageError(str(e)) from e
+
+
+def _say(delayed: DelayedTopic, record_id: str, outcome: ChangeOutcome, *, json_wanted: bool) -> None:
+    if json_wanted:
+        click.echo(change_as_json(delayed.names, record_id, outcome))
+    line = change_line(delayed.names, record_id, outcome)
+    if outcome in NOT_CHANGED:
+        raise click.ClickException(line)
+    if not json_wanted:
+        click.echo(line)

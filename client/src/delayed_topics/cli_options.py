@@ -1,0 +1,60 @@
+"""What the commands have in common."""
+
+import time
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import click
+from delayed_topics_core.errors import DelayedTopicsError
+
+from delayed_topics.moments import parse_moment
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def one_line(command: Callable[P, R]) -> Callable[P, R]:
+    """An error of ours is one line, not a traceback."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except DelayedTopicsError as e:
+            raise click.ClickException(str(e)) from e
+
+    return run
+
+
+class Moment(click.ParamType[int]):
+    name = "time"
+
+    def __init__(self, *, ahead: bool = False) -> None:
+        self._ahead = ahead
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_moment(value, now_ms=int(time.time() * 1000), ahead=self._ahead)
+        except ValueError as e:
+            self.fail(str(e), param, ctx)
+
+
+def reachable(properties: dict[str, Any]) -> dict[str, Any]:
+    if "bootstrap.servers" not in properties:
+        raise click.UsageError(
+            "say where Kafka is: --bootstrap HOST:PORT, $KAFKA_BOOTSTRAP, or bootstrap.servers in --config"
+        )
+    return properties
+
+
+def read_properties(file: Path) -> dict[str, Any]:
+    lines = [line.strip() for line in file.read_text().splitlines()]
+    entries = [line.partition("=") for line in lines if line and not line.startswith("#")]
+    for name, separator, _ in entries:
+        if not separator:
+            raise click.UsageError(f"{file}: {name!r} must be name=value")
+    return {name.strip(): value.strip() for name, _, value in entries}

@@ -1,0 +1,96 @@
+//! Records whose senders have changed their minds are cancelled, or come out at another time.
+
+use super::changes::{Change, Changed};
+use super::copying::{Outcome, Sending};
+use super::producers::Output;
+use super::stored::StoredHeaders;
+use crate::dead_letter::Cause;
+use crate::place::Place;
+use crate::reading::OwnHeaders;
+use crate::record::Record;
+use crate::routing::{turn_of, DeadLetter, Waiting};
+
+impl<P: Output> Sending<'_, P> {
+    /// What becomes of a record, by what was decided without its sender's second thoughts.
+    pub(super) fn as_wanted<'r>(&self, record: &Record<'r, StoredHeaders<'r>>, outcome: Outcome<'r>) -> Outcome<'r> {
+        match self.wanted(record, &outcome) {
+            None => outcome,
+            Some((own, root, Change::Cancel)) => match outcome {
+                Outcome::Hold(_) => outcome,
+                _ => Outcome::DeadLetter(DeadLetter { own, root, cause: Cause::Cancelled }),
+            },
+            Some((own, root, Change::DeliverAt(at_ms))) => self.rescheduled(record, own, root, outcome, at_ms),
+        }
+    }
+
+    /// What its sender wants of a record that isn't a dead letter anyway.
+    fn wanted<'r>(
+        &self,
+        record: &Record<'r, StoredHeaders<'r>>,
+        outcome: &Outcome<'r>,
+    ) -> Option<(OwnHeaders<'r>, Place<'r>, Change)> {
+        let changes = self.changes.as_ref().filter(|changes| !changes.is_empty())?;
+        let (own, root) = match outcome {
+            Outcome::Release(release) => (release.own().clone(), release.root()),
+            Outcome::Hop(hop) => (hop.own.clone(), hop.root),
+            Outcome::Hold(_) => record.read().ok()?,
+            Outcome::DeadLetter(_) => return None,
+        };
+        let (_, change) = changes.of(&own, root)?;
+        Some((own, root, change))
+    }
+
+    /// A record that is to come out at another time. One that came in after that time is another attempt.
+    fn rescheduled<'r>(
+        &self,
+        record: &Record<'r, StoredHeaders<'r>>,
+        own: OwnHeaders<'r>,
+        root: Place<'r>,
+        outcome: Outcome<'r>,
+        at_ms: i64,
+    ) -> Outcome<'r> {
+        let Some(due_at_ms) = outcome.due_at_ms() else { return outcome };
+        let came_in_after = record.appended_at_ms.is_some_and(|appended_at_ms| at_ms < appended_at_ms);
+        let is_too_deep = at_ms < due_at_ms && due_at_ms <= self.now.0;
+        if at_ms == due_at_ms || came_in_after || is_too_deep {
+            return outcome;
+        }
+        let misrouted = matches!(outcome, Outcome::Hold(waiting) if waiting.misrouted);
+        let waiting = Waiting { due_at_ms: at_ms, turn_at_ms: at_ms, misrouted };
+        if self.served.paused {
+            return Outcome::Hold(waiting);
+        }
+        turn_of(record, own, root, waiting, &self.served.policy, self.now).into()
+    }
+
+    /// So that whoever has changed it is told when its copy is acknowledged.
+    pub(super) fn note_changed(&mut self, record: &Record<'_, StoredHeaders<'_>>, outcome: &Outcome<'_>) {
+        match self.changed(record, outcome) {
+            Some(changed) => self.partition.changed.insert(record.offset, changed),
+            // its first copy was refused, and nothing is wanted of it any more
+            None => self.partition.changed.remove(&record.offset),
+        };
+    }
+
+    fn changed(&self, record: &Record<'_, StoredHeaders<'_>>, outcome: &Outcome<'_>) -> Option<(Box<[u8]>, Changed)> {
+        let changes = self.changes.as_ref().filter(|changes| !changes.is_empty())?;
+        let (own, root, is_released) = match outcome {
+            Outcome::DeadLetter(DeadLetter { own, root, cause: Cause::Cancelled }) => (own, *root, false),
+            Outcome::Release(release) => (release.own(), release.root(), true),
+            Outcome::Hop(hop) => (&hop.own, hop.root, false),
+            _ => return None,
+        };
+        let (id, change) = changes.of(own, root)?;
+        let became = match (change, outcome.due_at_ms()) {
+            (Change::Cancel, None) => Changed::Cancelled,
+            (Change::DeliverAt(at_ms), Some(due_at_ms)) if at_ms == due_at_ms => Changed::Rescheduled(at_ms),
+            (Change::DeliverAt(at_ms), Some(due_at_ms))
+                if is_released && at_ms < due_at_ms && record.appended_at_ms.map_or(true, |came| came <= at_ms) =>
+            {
+                Changed::TooDeep(at_ms)
+            }
+            _ => return None,
+        };
+        Some((id, became))
+    }
+}
