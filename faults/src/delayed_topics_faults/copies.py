@@ -6,7 +6,8 @@ from urllib.parse import unquote
 
 EXPECT: Final = "faults-expect"
 """The header by which a fault run's producer says what has to become of a record: `ready:<delay in ms>`, `dead:<reason>`,
-`either:<delay in ms>` for ready or too large; `race:<delay in ms>` for ready or cancelled."""
+`either:<delay in ms>` for ready or too large; `race:<delay in ms>` for ready or cancelled;
+`at:<ms since the epoch>` for ready then; `moved:<delay in ms>:<ms since the epoch>` for ready after the delay or then."""
 
 
 class Copy(NamedTuple):

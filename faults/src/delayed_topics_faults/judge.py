@@ -109,19 +109,24 @@ class _Source(NamedTuple):
         """None: no order is promised, since it has no delay of the list, or a dead letter is expected."""
         return self.delay_ms if self.expect.startswith("ready:") else None
 
-    def decided(self, *, came_out: bool) -> "_Source":
-        """Of one that may also be a dead letter, what is expected is what happened."""
+    def decided(self, released: Sequence[Copy]) -> "_Source":
+        """Of one that may have either of two ends, what is expected is what happened."""
         kind, _, text = self.expect.partition(":")
-        if kind not in OTHERWISE:
+        if kind in OTHERWISE:
+            return self._replace(expect=f"ready:{text}" if released else f"dead:{OTHERWISE[kind]}")
+        if kind != "moved":
             return self
-        return self._replace(expect=f"ready:{text}" if came_out else f"dead:{OTHERWISE[kind]}")
+        delay_ms, _, at_ms = text.partition(":")
+        # a crash may have it come out at both times
+        first_due = min((copy.own.get("dt-due-at", "") for copy in released), default="")
+        return self._replace(expect=f"at:{at_ms}" if first_due == at_ms else f"ready:{delay_ms}")
 
 
 def judge(seen: Seen, terms: Terms) -> Verdict:
     """The verdict on one trial, which has come to its end: what is not out now is lost."""
     verdict = Verdict()
     ready, dead = _by_root(seen.ready), _by_root(seen.dead)
-    sources = {source.root: source.decided(came_out=source.root in ready) for source in _sources(seen, terms)}
+    sources = {source.root: source.decided(ready.get(source.root, ())) for source in _sources(seen, terms)}
     verdict.records = len(sources)
     verdict.dead_lettered = len(dead)
     for source in sources.values():

@@ -2,7 +2,7 @@
 
 from delayed_topics_faults.row import Row
 from delayed_topics_faults.rows.brokers import Away, BrokerDies
-from delayed_topics_faults.rows.cancelling import Cancelled
+from delayed_topics_faults.rows.cancelling import Cancelled, Rescheduled
 from delayed_topics_faults.rows.clocks import Burst, Disagreeing, Jumps, Overload
 from delayed_topics_faults.rows.dead_letters import Large, NoDeadLetterTopic
 from delayed_topics_faults.rows.fuzz import Fuzz
@@ -20,7 +20,7 @@ from delayed_topics_faults.rows.workers import DueTimes, Killed, Rolled, Zombie
 ROWS: dict[str, type[Row]] = {
     row.name: row
     for row in (
-        *(Killed, Rolled, Zombie, OutOfMemory, OpenTransaction, FullBitmap, DueTimes, Cancelled),
+        *(Killed, Rolled, Zombie, OutOfMemory, OpenTransaction, FullBitmap, DueTimes, Cancelled, Rescheduled),
         *(BrokerDies, BadNetwork, TargetTrouble, RecordsRemoved, TopicMadeAgain, Disagreeing, OffsetsGone, Away),
         *(OneDeafTarget, SentAlone, EndsInMarks, ManyPartitions, SlowRequests),
         *(Rebalanced, Switched),

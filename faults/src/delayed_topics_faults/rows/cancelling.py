@@ -1,6 +1,7 @@
-"""W8: records are cancelled while their worker dies."""
+"""W8, W9: records are cancelled, or given another due time, while their worker dies."""
 
 import time
+from abc import abstractmethod
 from collections import deque
 from itertools import count
 from random import Random
@@ -17,56 +18,104 @@ DELAYS_SECONDS: Final = (0, 1, 8)
 SECONDS: Final = 4.0
 REQUESTS: Final = 2_000
 RACE_SECONDS: Final = 0.1
-"""At most so long before or after its due time a record is cancelled that may have either end."""
+"""At most so long before or after its due time something is asked of a record that may have either end."""
+
+Races = deque[tuple[float, bytes, bytes]]
+"""When, of which record, what is to be asked."""
 
 
-class Cancelled(Row):
-    name = "W8"
-    fault = "records are cancelled before they come in, in time, and when they are just due, and their worker is killed"
+class Controlled(Row):
+    """Something is asked of records, and their worker is killed once a trial."""
+
+    ladder_seconds: tuple[int, ...] = ()
 
     def open(self, stage: Stage) -> None:
-        stage.declare(DELAYS_SECONDS, front_partitions=4)
+        stage.declare(DELAYS_SECONDS, front_partitions=4, ladder_seconds=self.ladder_seconds)
         make_control(stage.orders)
         stage.orders.change(control=True)
         self._worker = stage.start()
         self._trials = count()
 
+    @abstractmethod
+    def produce(self, stage: Stage, rng: Random, record_id: bytes, races: Races) -> None:
+        """A record, and what is asked of it now, or later on."""
+
     def trial(self, stage: Stage, rng: Random) -> Play:
         trial, killed_at = next(self._trials), rng.randrange(REQUESTS)
-        races: deque[tuple[float, bytes]] = deque()
+        races: Races = deque()
         began = time.monotonic()
-        with stage.load(rng, records=10_000, per_second=2_500):
+        with stage.load(rng, records=10_000, per_second=2_500, due_times=0.0):
             for n in range(REQUESTS):
-                self._produce(stage, rng, b"c-%d-%d" % (trial, n), races)
+                self.produce(stage, rng, b"c-%d-%d" % (trial, n), races)
                 until = began + (n + 1) * SECONDS / REQUESTS
-                self._cancel_due(stage, races, until)
+                self._ask_due(stage, races, until)
                 if n == killed_at:
                     self._worker.kill()
                     killed_ms = now_ms()
                     self._worker = stage.start(ready=False)
-            self._cancel_due(stage, races, races[-1][0] if races else began)
+            self._ask_due(stage, races, races[-1][0] if races else began)
         self._worker.ready()
         terms = {"crashes_ms": (killed_ms,), "healed_at_ms": now_ms()}
         return Play(injected=f"SIGKILL at request {killed_at} of {REQUESTS}", terms=terms)
 
-    def _produce(self, stage: Stage, rng: Random, record_id: bytes, races: deque[tuple[float, bytes]]) -> None:
-        orders, way = stage.orders, rng.choice(("before", "in time", "race"))
-        if way == "race":
-            level, expected = 2, b"race:%d" % (DELAYS_SECONDS[1] * 1000)
-            races.append((time.monotonic() + DELAYS_SECONDS[1] + rng.uniform(-RACE_SECONDS, RACE_SECONDS), record_id))
-        else:
-            level, expected = 3, b"dead:Cancelled"
-        headers: list[Header] = [("dt-id", record_id), (EXPECT, expected), ("dt-delay-level", b"%d" % level)]
-        if way == "before":
-            orders.produce(b"cancel", key=record_id, topic=orders.names.control)
-        orders.produce(record_id, headers=headers, partition=rng.randrange(orders.record.front_partitions))
-        if way == "in time":
-            orders.produce(b"cancel", key=record_id, topic=orders.names.control)
-
-    def _cancel_due(self, stage: Stage, races: deque[tuple[float, bytes]], until: float) -> None:
-        """Cancel what is to be cancelled until then."""
+    def _ask_due(self, stage: Stage, races: Races, until: float) -> None:
+        """What is to be asked until then."""
         while races and races[0][0] <= until:
-            at, record_id = races.popleft()
+            at, record_id, value = races.popleft()
             time.sleep(max(0.0, at - time.monotonic()))
-            stage.orders.produce(b"cancel", key=record_id, topic=stage.orders.names.control)
+            self.ask(stage, record_id, value)
         time.sleep(max(0.0, until - time.monotonic()))
+
+    def ask(self, stage: Stage, record_id: bytes, value: bytes) -> None:
+        stage.orders.produce(value, key=record_id, topic=stage.orders.names.control)
+
+    def send(self, stage: Stage, rng: Random, record_id: bytes, level: int, expected: bytes) -> None:
+        headers: list[Header] = [("dt-id", record_id), (EXPECT, expected), ("dt-delay-level", b"%d" % level)]
+        partition = rng.randrange(stage.orders.record.front_partitions)
+        stage.orders.produce(record_id, headers=headers, partition=partition)
+
+
+class Cancelled(Controlled):
+    name = "W8"
+    fault = "records are cancelled before they come in, in time, and when they are just due, and their worker is killed"
+
+    def produce(self, stage: Stage, rng: Random, record_id: bytes, races: Races) -> None:
+        way = rng.choice(("before", "in time", "race"))
+        if way == "race":
+            races.append((_about(rng, DELAYS_SECONDS[1]), record_id, b"cancel"))
+            self.send(stage, rng, record_id, 2, b"race:%d" % (DELAYS_SECONDS[1] * 1000))
+            return
+        if way == "before":
+            self.ask(stage, record_id, b"cancel")
+        self.send(stage, rng, record_id, 3, b"dead:Cancelled")
+        if way == "in time":
+            self.ask(stage, record_id, b"cancel")
+
+
+class Rescheduled(Controlled):
+    name = "W9"
+    fault = (
+        "records are given a later or an earlier time, in time and when they are just due, and their worker is killed"
+    )
+    ladder_seconds = (1, 2, 4)
+
+    def produce(self, stage: Stage, rng: Random, record_id: bytes, races: Races) -> None:
+        way, ahead_ms = rng.choice(("later", "sooner", "race")), rng.randrange(2_000)
+        listed_ms = [seconds * 1000 for seconds in DELAYS_SECONDS]
+        match way:
+            case "later":
+                at_ms = now_ms() + listed_ms[2] + 100 + ahead_ms
+                self.send(stage, rng, record_id, 3, b"at:%d" % at_ms)
+                self.ask(stage, record_id, b"deliver-at %d" % at_ms)
+            case "sooner":
+                at_ms = now_ms() + 2_000 + ahead_ms
+                self.ask(stage, record_id, b"deliver-at %d" % at_ms)
+                self.send(stage, rng, record_id, 3, b"moved:%d:%d" % (listed_ms[2], at_ms))
+            case _:
+                at_ms = now_ms() + listed_ms[1] + 1_000 + ahead_ms
+                races.append((_about(rng, DELAYS_SECONDS[1]), record_id, b"deliver-at %d" % at_ms))
+                self.send(stage, rng, record_id, 2, b"moved:%d:%d" % (listed_ms[1], at_ms))
+
+
+def _about(rng: Random, seconds: float) -> float:
+    return time.monotonic() + seconds + rng.uniform(-RACE_SECONDS, RACE_SECONDS)
