@@ -49,11 +49,13 @@ def test_a_release_at_a_time_that_was_asked_for_is_neither_early_nor_late_and_an
     assert flaws(window_of(spark)) == {"early": ["f:0:2", "f:0:4", "f:0:6"]}
 
 
+@pytest.mark.slow
 def test_where_nobody_could_ask_no_release_is_excused(spark: SparkSession) -> None:
     nobody = replace(window_of(spark), control=None)
     assert flaws(nobody) == {"early": ["f:0:1", "f:0:2", "f:0:4", "f:0:5"], "late": ["f:0:0", "f:0:6"]}
 
 
+@pytest.mark.slow
 def test_where_it_is_not_known_what_was_asked_for_a_release_is_held_against_what_it_says_itself(
     spark: SparkSession,
 ) -> None:
@@ -61,6 +63,7 @@ def test_where_it_is_not_known_what_was_asked_for_a_release_is_held_against_what
     assert flaws(unknown) == {"early": ["f:0:6"]}
 
 
+@pytest.mark.slow
 def test_a_record_that_waits_in_the_delays_topic_for_another_time_is_not_overdue(spark: SparkSession) -> None:
     window = Window(
         spark=spark,

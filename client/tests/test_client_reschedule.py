@@ -80,6 +80,7 @@ def test_who_asks_for_what_nobody_gets_is_told_before_anything_is_written(contro
         orders.reschedule("order-7", in_ms(5))
 
 
+@pytest.mark.slow
 def test_the_command_line_says_what_became_of_it(controlled: Served) -> None:
     front, at_ms = controlled.names.front, in_ms(600) // 1000 * 1000
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_ms / 1000))
