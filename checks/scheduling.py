@@ -18,8 +18,8 @@ ALONE = (
 ALONE_SCOPE = "alone"
 BY_TEST = "checks/test_house.py"
 """Its tests share nothing, and one of them takes as long as all others."""
-TOGETHER = "audit/"
-"""These tests share what is dear to start, a Spark session."""
+TOGETHER = ("audit/", "charts/")
+"""Their tests share what takes long to make: a Spark session; all that the chart renders."""
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
@@ -33,7 +33,7 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
             return ALONE_SCOPE
         if file == BY_TEST:
             return nodeid
-        return TOGETHER if file.startswith(TOGETHER) else file
+        return next((member for member in TOGETHER if file.startswith(member)), file)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if ALONE_SCOPE in self.workqueue and self._cluster_is_shared():

@@ -1,7 +1,7 @@
 # The tiers of tests, from quick and certain to long; docs/testing.md says what is in which, and why.
 REPORTS := build/reports
 # What .ci/run asks for, in this order. A tier enters when it was green ten times in a row.
-GATE := check unit broker api smoke
+GATE := quick broker api smoke
 
 report = $@
 # pytest with these arguments, and its counts on the last line, whatever else printed late. With CI it doesn't cut the reasons
@@ -14,7 +14,7 @@ endef
 # a failing command inside eval "$$(…)" would go unseen
 on_cluster = told="$$(.venv/bin/devcluster env)"; eval "$$told"; export KUBECONFIG KAFKA_BOOTSTRAP PATH="$(CACHE)/bin:$$PATH"
 
-.PHONY: test check unit broker slow smoke api slow-api matrix e2e
+.PHONY: test quick check unit broker slow smoke api slow-api matrix e2e
 test: setup ## the gate: its tiers in order, until the first that fails
 	@mk/gate $(REPORTS) $(GATE)
 
@@ -23,6 +23,10 @@ check: setup ## lint, types, import contracts, duplicates, sizes, generated file
 
 unit: setup ## pure tests and properties: no process, no network
 	@$(call pytest,-q -n 2 --timeout=120 -m unit)
+
+# One run: what takes longest of `check` keeps one processor busy, and `unit` the other.
+quick: setup ## check and unit in one
+	@$(call pytest,-q -n 2 -m "(check or unit) and not cluster")
 
 processes = (process or spark or broker) and not api and not cluster
 # They wait for one another most of the time, so four share two cores.
@@ -43,7 +47,7 @@ api: setup ## the operator, the chart and the CRDs against a real API server and
 
 slow-api: setup ## as api, but what takes minutes: STORY=operator_rights for one file, N=10 to repeat it
 	@.venv/bin/devcluster programs
-	@$(call pytest,$(stories) -m "api and slow and not cluster" --keep-duplicates $(foreach n,$(shell seq $(or $(N),1)),$(if $(STORY),$(story),operator/tests)))
+	@$(call pytest,$(stories) -m "api and slow and not cluster" --keep-duplicates $(foreach n,$(shell seq $(or $(N),1)),$(if $(STORY),$(story),operator/tests crds/tests charts/tests)))
 
 # The newest release of each minor version that is supported; images/kafka/pom.xml has the one that everything else runs on.
 KAFKA_VERSIONS ?= 4.0.2 4.1.2 4.2.2 4.3.1 4.4.0

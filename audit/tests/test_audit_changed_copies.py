@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
+@pytest.mark.slow
 def test_a_header_that_changed(spark: SparkSession) -> None:
     cases: list[tuple[list[Header], list[Header]]] = [
         ([("trace", b"1")], [("trace", b"2")]),

@@ -82,6 +82,7 @@ def test_a_record_above_the_commit_is_pending_even_if_it_came_out_already(spark:
     assert fates(ten(spark, 0, 3, 4, 5, 6, 7, 8, 9))["f:0:9"] == "pending"
 
 
+@pytest.mark.slow
 def test_what_is_due_and_was_not_released_is_overdue_and_what_is_only_not_committed_is_not(spark: SparkSession) -> None:
     """Offset 3 is released, 4 has hopped, above a commit that what waits at 2 holds back. What hopped is due in ten seconds."""
     delays = [(1, 0, 5, hop(("f", 0, 4), 10_004))]

@@ -28,7 +28,7 @@ from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 from delayed_topics_kafka_testing.rights import AUTHORIZER, rule
 from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 HUGE_BYTES = 300 << 20
 """Zeros, which Kafka keeps as some kilobytes."""
@@ -64,7 +64,6 @@ def allow_only(connection: Connection, topic: str, *operations: AclOperation) ->
     rule(connection, ResourceType.TOPIC, topic, operations, AclPermissionType.ALLOW)
 
 
-@pytest.mark.slow
 def test_a_topic_that_may_not_be_seen_makes_it_unknown(connection: Connection) -> None:
     window = one_record(connection, "unseen")
     allow_only(connection, "unseen.ready", AclOperation.DESCRIBE_CONFIGS)
@@ -115,7 +114,6 @@ def test_the_smallest_limit_that_a_topic_has_decides_what_can_have_been_too_larg
     wait_until(lambda: look(admin, window).least_limit_bytes == 2000, what="the limit is known")
 
 
-@pytest.mark.slow
 def test_a_heap_that_is_too_small_is_said(
     connection: Connection, spark_jars: Path, quick_java: dict[str, str], tmp_path: Path
 ) -> None:

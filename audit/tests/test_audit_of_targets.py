@@ -9,7 +9,7 @@ from delayed_topics_core.headers import Header, Root, origin
 from delayed_topics_core_testing import copies
 from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 OWN = replace(BOUNDS, front_id="id", delays_id="id", target_partitions={4: 3, 5: 2})
 INVOICES, SHIPMENTS = "invoices", "shipments"
@@ -46,12 +46,10 @@ def test_a_record_that_came_out_where_it_asked_to_is_released(spark: SparkSessio
     assert flaws(found) == {}
 
 
-@pytest.mark.slow
 def test_one_that_came_out_nowhere_is_lost(spark: SparkSession) -> None:
     assert flaws(window(spark, ["invoices"])) == {"lost": ["f:1:0"]}
 
 
-@pytest.mark.slow
 def test_whatever_else_is_in_such_a_topic_is_passed_over(spark: SparkSession) -> None:
     """Of applications, and of other delayed topics."""
     found = window(
@@ -67,7 +65,6 @@ def test_whatever_else_is_in_such_a_topic_is_passed_over(spark: SparkSession) ->
     assert (fates(found), flaws(found)) == ({"f:1:0": "released"}, {})
 
 
-@pytest.mark.slow
 def test_one_that_came_out_elsewhere_than_it_asked_to_is_told(spark: SparkSession) -> None:
     cases = [
         ("invoices", "ready", 1),
@@ -83,7 +80,6 @@ def test_one_that_came_out_elsewhere_than_it_asked_to_is_told(spark: SparkSessio
     assert flaws(found) == {"wrong_partition": [f"f:1:{at}" for at in range(5)]}
 
 
-@pytest.mark.slow
 def test_one_that_came_out_twice_is_told_with_the_topics_name(spark: SparkSession) -> None:
     twice: list[Row] = [(1, at, 1, released(("f", 1, 0), "invoices")) for at in (5, 6)]
     found = window(spark, ["invoices"], invoices=twice)
@@ -92,7 +88,6 @@ def test_one_that_came_out_twice_is_told_with_the_topics_name(spark: SparkSessio
     assert named.record == "f:1:0 invoices:1:5 invoices:1:6"
 
 
-@pytest.mark.slow
 def test_a_copy_without_what_it_was_asked_for_is_changed(spark: SparkSession) -> None:
     found = window(spark, ["invoices:1"], invoices=[(1, 0, 1, released(("f", 1, 0), "invoices"))])
     assert flaws(found) == {"changed": ["f:1:0"]}

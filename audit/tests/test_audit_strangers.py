@@ -30,6 +30,7 @@ def test_a_consumer_that_forwards_a_release_with_its_headers_has_neither_forged_
     assert totals(window)["rejected"] == 2
 
 
+@pytest.mark.slow
 def test_an_outcome_of_a_record_that_never_was_is_forged_wherever_it_says_that_it_was(spark: SparkSession) -> None:
     """In a partition that isn't there, or above the topic's end."""
     nowhere: list[Place] = [("f", 0, 90), ("f", 2, 0), ("d", 3, 0)]

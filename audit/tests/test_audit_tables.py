@@ -32,6 +32,7 @@ def disorder(window: Window) -> list[str]:
     return [row.record for row in checks.disordered_names(checks.disorder(window.places)).collect()]
 
 
+@pytest.mark.slow
 def test_neighbours_of_one_partition_and_delay_that_came_out_in_the_other_order(spark: SparkSession) -> None:
     assert disorder(Window(spark=spark, front=front_of(4), ready=ready_of(0, 2, 1, 3))) == ["r:0:1 before r:0:2"]
     assert disorder(Window(spark=spark, front=front_of(4), ready=ready_of(0, 2, 3))) == []

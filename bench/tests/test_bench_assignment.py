@@ -41,7 +41,9 @@ def test_the_busiest_worker_is_told_as_a_multiple_of_the_average() -> None:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("name", ASSIGNORS)
+@pytest.mark.parametrize(
+    "name", [name if name == "Sticky" else pytest.param(name, marks=pytest.mark.slow) for name in ASSIGNORS]
+)
 def test_a_group_of_workers_has_what_the_simulation_says(broker: Broker, tmp_path: Path, name: str) -> None:
     with World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as world:
         orders = world.declare((0, 10, 60), front_partitions=5, partitions=7, lanes_per_delay=2)

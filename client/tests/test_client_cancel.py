@@ -162,6 +162,7 @@ def test_why_kafka_did_not_take_a_request_is_said() -> None:
         assert "nknown topic" in shown.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "exit_code", "line"),
     [

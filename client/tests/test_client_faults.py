@@ -74,7 +74,14 @@ def assert_each_once(served: Served, count: int) -> None:
     assert dead == Counter(b"%d" % n for n in range(5, count, 10))
 
 
-@pytest.mark.parametrize(("step", "committed"), [("offsets", 0), ("commit", 0), ("more", 1)])
+@pytest.mark.parametrize(
+    ("step", "committed"),
+    [
+        pytest.param("offsets", 0, marks=pytest.mark.slow),
+        ("commit", 0),
+        pytest.param("more", 1, marks=pytest.mark.slow),
+    ],
+)
 def test_sigkill_between_copy_and_commit_leaves_both_or_none(served: Served, step: str, committed: int) -> None:
     served.release(b"0")
     with Child(served, "--member", "pod-0", "--die-before", step) as child:
@@ -113,6 +120,7 @@ def test_sigkill_at_any_moment(served: Served) -> None:
     assert_each_once(served, count)
 
 
+@pytest.mark.slow
 def test_sigterm_at_any_moment_repeats_nothing(served: Served) -> None:
     count = 90
     release(served, count)

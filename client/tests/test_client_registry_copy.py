@@ -26,7 +26,7 @@ from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 NAMES = ("orders", "orders.delays", "orders.ready", "orders.dead")
 SHOP, ATTIC = Owner("cluster-1", "shop", "orders"), Owner("cluster-1", "attic", "orders")

@@ -132,6 +132,7 @@ def test_what_is_no_delayed_topic_is_said_at_once(served: Served) -> None:
         DelayedTopic.connect({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, "orders", timeout_seconds=1)
 
 
+@pytest.mark.slow
 def test_a_planned_topic_is_waited_for(served: Served) -> None:
     served.write_layout(replace(served.layout, state="planned"))
     with pytest.raises(

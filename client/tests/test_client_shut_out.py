@@ -78,6 +78,7 @@ def test_a_producer_that_is_given_up_with_copies_on_their_way_leaves_nothing_beh
         wait_until(lambda: threads() <= before, what="the threads of all clients have ended", evidence=threads)
 
 
+@pytest.mark.slow
 def test_what_is_sent_without_the_right_to_write_anything_is_said_to_have_failed() -> None:
     """Kafka refuses the producer itself then, and not only its records."""
     with Broker(settings={**AUTHORIZER, **PATIENT}) as broker:

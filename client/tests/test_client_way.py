@@ -101,6 +101,7 @@ def test_wrong_input_gets_a_sentence(arguments: list[str], says: str) -> None:
     assert (result.exit_code, says in result.output) == (2, True), result.output
 
 
+@pytest.mark.slow
 @pytest.mark.broker
 def test_a_way_that_has_not_ended_says_until_when(served: Served) -> None:
     """Kinds: 0-1 → 0 s, 2 → 600 s, 3 → 3600 s."""

@@ -35,6 +35,7 @@ def try_out(api_server: ApiServer, topics: list[str]) -> None:
     api_server.kubectl("apply", "--server-side", "--dry-run=server", "--filename=-", text_in=yaml.safe_dump(document))
 
 
+@pytest.mark.slow
 def test_fifty_topics_of_any_length_that_kafka_takes_are_accepted(api_server: ApiServer) -> None:
     try_out(api_server, ["a" * 249, *(f"t{n}" for n in range(49))])
 

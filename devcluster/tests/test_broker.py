@@ -14,7 +14,7 @@ from delayed_topics_devcluster.kafka import java_tool
 from delayed_topics_devcluster.processes import Process
 from delayed_topics_devcluster.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,6 @@ def consume(broker: Broker, topic: str, count: int) -> list[str]:
     ).splitlines()
 
 
-@pytest.mark.slow
 def test_records_survive_a_restart_and_a_kill(own_broker: Broker) -> None:
     bootstrap = own_broker.bootstrap
     produce(own_broker, "kept", "a\nb\n")
@@ -55,7 +54,6 @@ def test_records_survive_a_restart_and_a_kill(own_broker: Broker) -> None:
     assert consume(own_broker, "kept", 3) == ["a", "b", "c"]
 
 
-@pytest.mark.slow
 def test_a_paused_broker_serves_again_after_resume(own_broker: Broker) -> None:
     own_broker.pause()
     state = Path(f"/proc/{own_broker.pid}/stat")

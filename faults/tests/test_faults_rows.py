@@ -23,8 +23,8 @@ SHORT: dict[str, dict[str, float]] = {
 it is whether any partition is held up for the seconds that the transaction is open."""
 BY_COMMAND = frozenset({"B1", "B3", "B6", "B8", "B9"})
 """Rows of three brokers, or of long outages, whose limits in seconds a machine that runs all other tests too doesn't keep."""
-QUICK = frozenset({"W1", "D2"})
-"""What needs less than half a minute and no rights but a user's: workers killed, consumers that fail."""
+QUICK = frozenset({"W1"})
+"""What needs less than half a minute and no rights but a user's."""
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.system_topics import ensure_system_topics
 from delayed_topics_kafka_testing import measured
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 MIB = 2**20
 EVENTS = 200_000

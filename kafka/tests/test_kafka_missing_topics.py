@@ -19,6 +19,7 @@ def strict_broker() -> Iterator[Broker]:
         yield broker
 
 
+@pytest.mark.slow
 def test_without_the_events_topic_events_are_counted_as_failed(strict_broker: Broker) -> None:
     events = EventWriter(Connection(bootstrap_servers=strict_broker.bootstrap, further={"log_level": 0}))
 

@@ -34,6 +34,7 @@ def spec(name: str, **config: str) -> NewTopicSpec:
     return NewTopicSpec(name=name, partitions=2, replication_factor=1, config=named)
 
 
+@pytest.mark.slow
 def test_a_topic_is_made_without_the_settings_that_are_refused_and_with_the_others(
     strict: KafkaAdmin, fresh: Fresh
 ) -> None:
@@ -85,6 +86,7 @@ def test_without_the_brokers_time_nothing_begins_and_it_is_said_why() -> None:
                 ensure_system_topics(admin, replication_factor=1)
 
 
+@pytest.mark.slow
 def test_what_the_systems_topics_lack_is_told() -> None:
     with Broker(refusing=DURABILITY, settings={"min.insync.replicas": "2"}) as broker:
         admin = KafkaAdmin(Connection(bootstrap_servers=broker.bootstrap), timeout_seconds=60)

@@ -228,6 +228,7 @@ def test_a_registry_that_was_made_again_is_not_taken_for_the_old_one(own_broker:
         assert follower.state.layouts["orders"].layout.delay_seconds == (10,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transactional_id", [pytest.param(None, marks=pytest.mark.slow), "operator"])
 def test_the_follower_outlives_an_outage_and_the_writer_says_it(
     own_broker: Broker, transactional_id: str | None

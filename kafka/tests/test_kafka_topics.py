@@ -214,6 +214,7 @@ def test_a_partition_without_a_leader_is_asked_for_until_it_has_one_again() -> N
         assert admin.list_offsets([("held", 0)], "latest") == {("held", 0): 0}
 
 
+@pytest.mark.slow
 def test_offsets_are_asked_for_again_when_the_connection_breaks_or_the_answer_is_late() -> None:
     """The client library (2.16) answers with offset -1001 then: it forgets the error of a request to one leader."""
     with slow_broker() as wire:
@@ -243,6 +244,7 @@ def test_offsets_are_asked_for_again_when_the_connection_breaks_or_the_answer_is
             assert ask(admin) == {place: there}
 
 
+@pytest.mark.slow
 def test_a_leader_that_was_fenced_for_a_moment_is_asked_with_its_new_epoch() -> None:
     with Broker(settings={"broker.session.timeout.ms": "3000"}) as broker:
         connection = Connection(bootstrap_servers=broker.bootstrap, further={"log_level": 0})

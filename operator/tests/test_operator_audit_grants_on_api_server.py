@@ -74,6 +74,7 @@ def test_no_audit_of_a_cluster_connection_writes_to_storage_of_the_platform(scen
     assert (status(scene)["verdict"], status(scene).get("jobName")) == ("Unknown", None)
 
 
+@pytest.mark.slow
 def test_an_audit_takes_no_more_of_the_platform_than_the_connection_grants(
     scene: Scene, with_executors: OperatorProcess
 ) -> None:

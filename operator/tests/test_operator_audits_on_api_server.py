@@ -101,6 +101,7 @@ def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(scen
     scene.wait_event("Violated")
 
 
+@pytest.mark.slow
 def test_a_broken_promise_stays_said_until_somebody_has_acknowledged_it(scene: Scene) -> None:
     scene.apply()
     for name, verdict in (("first", "Violated"), ("second", "Verified")):
@@ -125,6 +126,7 @@ def test_a_broken_promise_stays_said_until_somebody_has_acknowledged_it(scene: S
     assert (kept.returncode, kept.stdout.splitlines()[-2:]) == (0, ["counted", "Verified"]), kept.stderr
 
 
+@pytest.mark.slow
 def test_an_audit_waits_for_its_delayed_topic_and_outlives_an_operator(scene: Scene) -> None:
     apply_audit(scene)
     scene.wait(lambda: bool(status(scene).get("conditions")), "the audit says that it waits")
@@ -137,6 +139,7 @@ def test_an_audit_waits_for_its_delayed_topic_and_outlives_an_operator(scene: Sc
     scene.wait_for("DeliveryVerified", "True", "EveryRecordAccounted")
 
 
+@pytest.mark.slow
 def test_an_audit_deleted_while_it_runs_leaves_nothing(scene: Scene) -> None:
     scene.apply()
     apply_audit(scene)
@@ -176,6 +179,7 @@ def test_an_audit_that_is_not_done_in_time_ends_and_holds_up_no_other(scene: Sce
     wait_for_job(scene, "second")
 
 
+@pytest.mark.slow
 def test_topics_made_again_and_offsets_that_are_gone_can_not_be_judged(scene: Scene) -> None:
     scene.apply()
     scene.wait_until_served()

@@ -35,6 +35,7 @@ def replicas(scene: Scene, *topics: str) -> list[int]:
     return [info.replication_factor if isinstance(info, TopicInfo) else 0 for info in found.values()]
 
 
+@pytest.mark.slow
 def test_two_replicas_mean_that_a_record_counts_when_one_broker_has_it_and_the_condition_says_so(three: Scene) -> None:
     three.apply(replicationFactor=2)
     three.wait_for("DurabilityReduced", "True", "OneInSyncReplica")

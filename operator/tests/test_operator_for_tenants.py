@@ -51,6 +51,7 @@ def test_workers_and_credentials_live_beside_the_resource_and_belong_to_it(tenan
     assert tenant.api.list_all("StatefulSet", SYSTEM_NAMESPACE) == []
 
 
+@pytest.mark.slow
 def test_a_namespace_with_its_own_connection_is_deleted_although_its_credentials_go_first(tenant: Scene) -> None:
     tenant.api.apply(connection(tenant))
     tenant.apply(connectionRef=OWN, deletionPolicy="Delete")
@@ -98,6 +99,7 @@ def ready(scene: Scene) -> Manifest:
     return next(condition for condition in found["status"]["conditions"] if condition["type"] == "Ready")
 
 
+@pytest.mark.slow
 def test_a_namespace_that_gets_the_label_is_served_at_once_and_left_alone_when_it_has_lost_it(labelled: Scene) -> None:
     scene = labelled
     scene.api.apply(connection(scene))

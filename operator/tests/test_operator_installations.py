@@ -108,6 +108,7 @@ def test_a_second_installation_leaves_the_first_ones_connection_and_resources_al
     assert scene.resource() == before
 
 
+@pytest.mark.slow
 @pytest.mark.api
 def test_of_two_installations_that_begin_at_once_one_has_the_default_connection_as_it_wants_it(
     two: tuple[Scene, OperatorProcess],
@@ -125,6 +126,7 @@ def test_of_two_installations_that_begin_at_once_one_has_the_default_connection_
     assert f"installation in namespace {server}, and by no other" in elsewhere(scene, "default")
 
 
+@pytest.mark.slow
 @pytest.mark.api
 def test_a_connection_that_names_nobody_is_served_by_one_of_two_installations(api: KubeApi, broker: Broker) -> None:
     scene = Scene(api, broker, OperatorProcess(api, "--resync-seconds=3"))

@@ -55,6 +55,7 @@ def test_a_connection_that_is_used_stays_until_it_is_not_and_says_by_what(scene:
     scene.wait(lambda: scene.api.get("ClusterKafkaConnection", "shared") is None, "the connection is gone")
 
 
+@pytest.mark.slow
 def test_a_connection_that_nothing_uses_goes_at_once_and_without_an_operator(scene: Scene) -> None:
     scene.api.apply(scene.cluster_connection("shared"))
     scene.apply(connectionRef={"name": "shared"}, deletionPolicy="Delete")

@@ -66,6 +66,7 @@ def test_whatever_is_changed_by_hand_is_repaired_and_told(scene: Scene) -> None:
     scene.wait_until_ready()
 
 
+@pytest.mark.slow
 def test_after_retain_the_same_resource_goes_on_and_no_other_takes_over(scene: Scene) -> None:
     scene.apply(deletionPolicy="Retain")
     scene.wait_until_ready()
@@ -94,6 +95,7 @@ def test_after_delete_nothing_is_left_and_applying_again_begins_anew(scene: Scen
     assert not set(scene.topic_ids().values()) & set(former.values())
 
 
+@pytest.mark.slow
 def test_a_namespace_that_is_deleted_goes_and_keeps_the_policy_of_each(scene: Scene) -> None:
     scene.apply(deletionPolicy="Delete")
     scene.api.apply(scene.delayed_topic("kept", topic=f"{scene.topic}-kept", deletionPolicy="Retain"))
@@ -132,6 +134,7 @@ def test_a_topic_that_somebody_makes_while_kafka_refuses_ours_is_never_served_ch
     assert not claimed(scene)
 
 
+@pytest.mark.slow
 def test_a_ready_topic_that_somebody_made_in_the_place_of_ours_is_not_written_to_and_not_deleted(scene: Scene) -> None:
     scene.apply(**SPEC)
     scene.wait_until_ready()
@@ -158,6 +161,7 @@ def test_a_claim_of_which_nothing_was_made_lapses_though_the_policy_is_retain(sc
     assert not claimed(scene)
 
 
+@pytest.mark.slow
 def test_where_adopting_is_allowed_an_early_producers_topic_is_completed_and_never_deleted(scene: Scene) -> None:
     grant = {"namespaceSelector": {}, "topicPrefixes": [""], "adopt": True}
     scene.api.apply(scene.cluster_connection(allow=[grant]))

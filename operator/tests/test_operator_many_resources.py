@@ -14,6 +14,7 @@ IDLE_SECONDS = 12.0
 READS = ("GET", "LIST", "WATCH")
 
 
+@pytest.mark.slow
 def test_fifty_resources_get_ready_and_then_nothing_is_written(
     scene: Scene, record_property: Callable[[str, object], None]
 ) -> None:

@@ -40,6 +40,7 @@ def test_edits_are_followed(scene: Scene) -> None:
     scene.wait(lambda: (scene.stateful_set() or {})["spec"]["replicas"] == 3, "three workers are wanted")
 
 
+@pytest.mark.slow
 def test_workers_are_scaled_while_others_are_replaced_first(scene: Scene) -> None:
     """Five rollouts that never end are as many as may be under way."""
 
@@ -91,6 +92,7 @@ def _replaced_by_hand(name: str, image: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_a_worker_that_was_scaled_away_holds_no_reader_back(scene: Scene) -> None:
     """Its transaction would last for 60 seconds here."""
 

@@ -28,6 +28,7 @@ def swept(scene: Scene, kind: str) -> float:
     return scene.operator.counted("delayed_topics_operator_orphans_removed_total", kind=kind)
 
 
+@pytest.mark.slow
 @pytest.mark.api
 def test_workers_and_credentials_of_a_resource_that_was_forced_away_are_removed_and_nobody_elses(scene: Scene) -> None:
     sharing = scene.cluster_connection("sharing")

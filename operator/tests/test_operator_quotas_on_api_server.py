@@ -53,6 +53,7 @@ def test_of_two_that_are_made_at_once_for_a_quota_of_one_exactly_one_is(scene: S
     scene.wait_until_served(refused)
 
 
+@pytest.mark.slow
 def test_kubectl_scale_beyond_the_grant_gets_what_is_granted_and_everything_is_repaired_on(scene: Scene) -> None:
     scene.api.apply(scene.cluster_connection(allow=grant(maxWorkers=2, quota={"workers": 9})))
     scene.apply()

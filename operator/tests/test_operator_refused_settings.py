@@ -120,6 +120,7 @@ def test_a_service_that_takes_no_settings_of_durability_is_served_as_it_is(opene
     scene.wait_for("DurabilityReduced", "True", "OneReplica")
 
 
+@pytest.mark.slow
 @pytest.mark.api
 def test_a_service_that_keeps_producers_times_is_told_what_it_must_allow(opened: Opened) -> None:
     scene = opened("message.timestamp.type")

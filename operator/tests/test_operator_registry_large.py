@@ -29,6 +29,7 @@ def frugal(api: KubeApi) -> Iterator[Scene]:
             made.close()
 
 
+@pytest.mark.slow
 def test_a_registry_that_grows_beyond_what_is_held_is_said_and_nothing_is_done_by_it(frugal: Scene) -> None:
     scene = frugal
     scene.apply()

@@ -93,6 +93,7 @@ def test_a_registry_that_vanished_is_not_made_anew_and_nothing_is_changed_in_kaf
     assert scene.topic_ids() == ids, "nothing is taken by guess"
 
 
+@pytest.mark.slow
 def test_a_registry_whose_loss_is_accepted_is_made_anew(scene: Scene, own_broker: Broker) -> None:
     before = registry(own_broker)
     assert before is not None

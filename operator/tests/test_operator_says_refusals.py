@@ -34,6 +34,7 @@ def complete(scene: Scene) -> Manifest:
     return next((c for c in found if c["type"] == "Complete"), {})
 
 
+@pytest.mark.slow
 def test_rights_that_were_taken_away_are_named_until_they_are_back(scene: Scene) -> None:
     scene.rights_are_taken = True
     scene.replace_operator(tenants=[scene.namespace])
@@ -86,6 +87,7 @@ def test_a_quota_without_room_for_the_workers_is_said_until_it_has(scene: Scene)
     scene.wait_until_served()
 
 
+@pytest.mark.slow
 def test_a_connection_tells_by_events_what_keeps_it_from_kafka_and_that_it_is_back(scene: Scene) -> None:
     scene.api.apply(scene.cluster_connection("moody", bootstrap="127.0.0.1:1"))
     events_of_the_cluster = "default"

@@ -74,6 +74,7 @@ def test_a_worker_that_was_out_of_memory_is_said_with_what_to_raise(served: Scen
     wait_until_said(served, "WorkersFailing", *words)
 
 
+@pytest.mark.slow
 def test_a_pod_that_finds_no_node_is_said(served: Scene) -> None:
     unplaced = {
         "type": "PodScheduled",
@@ -118,6 +119,7 @@ def no_room_for_pods(scene: Scene, namespace: str) -> Iterator[None]:
         scene.api.kubectl("delete", *where)
 
 
+@pytest.mark.slow
 def test_a_quota_that_has_no_room_for_workers_is_said(scene: Scene) -> None:
     with no_room_for_pods(scene, SYSTEM_NAMESPACE):
         scene.apply()

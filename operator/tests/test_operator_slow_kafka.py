@@ -65,6 +65,7 @@ def status_writes(scene: Scene) -> float:
     return scene.operator.counted("delayed_topics_operator_kube_calls_total", verb="APPLY", kind="DelayedTopic")
 
 
+@pytest.mark.slow
 def test_a_call_that_was_not_answered_once_changes_no_status(scene: Scene, wire: SlowWire) -> None:
     names, _ = serve(scene, wire, slow=3, others=0)
     for name in names:

@@ -104,6 +104,7 @@ def wait_until_gone(scene: Scene, *made: Manifest) -> None:
     scene.wait(lambda: not any(scene.api.get(KIND, name, AUDIT_NAMESPACE) for name in names), f"{names} are gone")
 
 
+@pytest.mark.slow
 def test_an_audit_is_run_by_the_spark_operator_and_its_verdict_is_that_of_the_driver(scene: Scene) -> None:
     apply_audit(scene, spark=asked(), ttlSecondsAfterFinished=0)
     made = application(scene)

@@ -68,6 +68,7 @@ def test_all_that_was_deleted_and_is_applied_again_goes_on_with_the_same_topics(
     assert scene.registry().layouts[scene.topic] == layout
 
 
+@pytest.mark.slow
 def test_a_restored_cluster_takes_over_from_a_lost_one_that_may_come_back_and_change_nothing(
     scene: Scene, elsewhere: Scene
 ) -> None:
@@ -118,6 +119,7 @@ def test_while_both_clusters_live_the_former_one_stops_its_workers_by_itself(sce
     assert "took them over from here" in scene.condition("Claimed")["message"]
 
 
+@pytest.mark.slow
 def test_where_the_connection_does_not_allow_it_a_restored_cluster_takes_nothing(
     scene: Scene, elsewhere: Scene
 ) -> None:

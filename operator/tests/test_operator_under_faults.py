@@ -26,6 +26,7 @@ def impatient(api: KubeApi) -> Iterator[Scene]:
             made.close()
 
 
+@pytest.mark.slow
 def test_an_api_server_that_was_away_is_caught_up_with(scene: Scene) -> None:
     scene.apply()
     scene.wait_until_served()
@@ -58,6 +59,7 @@ def test_an_api_server_that_hangs_is_caught_up_with(scene: Scene) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_connection_that_does_not_answer_does_not_hold_up_others(scene: Scene) -> None:
     scene.api.apply(scene.cluster_connection("dead", bootstrap="127.0.0.1:1"))
     for n in range(5):
@@ -108,6 +110,7 @@ def test_two_operators_at_once_make_one_of_everything(scene: Scene) -> None:
         second.close()
 
 
+@pytest.mark.slow
 def test_somebody_who_fights_over_the_workers_is_answered_at_most_once_a_second(scene: Scene) -> None:
     scene.apply()
     scene.wait_until_served()

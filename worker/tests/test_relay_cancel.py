@@ -54,6 +54,7 @@ def test_a_cancelled_record_is_a_dead_letter_and_the_others_come_out(world: Worl
     assert set(wait_for_answers(orders, ids[::2]).values()) == {Control(ControlKind.CANCELLED)}
 
 
+@pytest.mark.slow
 def test_a_request_that_comes_before_its_record_is_honoured_until_it_is_withdrawn(world: World) -> None:
     orders = declare(world)
     world.start(orders)
@@ -81,6 +82,7 @@ def test_a_record_without_an_id_is_cancelled_by_its_root(world: World) -> None:
     assert (dead.value, dead.header("dt-id")) == (b"first", root)
 
 
+@pytest.mark.slow
 def test_who_cancels_a_record_that_came_out_is_told_and_its_retry_is_cancelled(world: World) -> None:
     orders = declare(world)
     world.start(orders)
@@ -154,6 +156,7 @@ def test_at_the_due_time_each_record_has_one_end_and_the_answer_says_which(world
     assert len(by_answer[ControlKind.CANCELLED]) + len(by_answer[ControlKind.TOO_LATE]) == len(ids)
 
 
+@pytest.mark.slow
 @GUARANTEES
 def test_what_was_cancelled_while_no_worker_ran_does_not_come_out(world: World, guarantee: str) -> None:
     orders = declare(world)
@@ -208,6 +211,7 @@ def test_nothing_is_served_before_the_control_topic_is_read_and_an_alarm_says_wh
     assert ids_of(orders.ready(2))[-1] == b"o-3"
 
 
+@pytest.mark.slow
 def test_a_delayed_topic_can_be_given_a_control_topic_while_it_is_served(world: World) -> None:
     orders = world.declare((0, 3))
     world.start(orders)

@@ -2,7 +2,6 @@
 
 import random
 import time
-from typing import get_args
 
 import pytest
 from delayed_topics_core.headers import Header
@@ -57,7 +56,7 @@ def test_records_come_out_at_any_due_time_never_early_never_lost_never_doubled(w
     assert max(int(record.header("dt-hops") or b"") for record in ready) <= most
 
 
-@pytest.mark.parametrize("guarantee", get_args(Guarantee))
+@pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
 def test_due_times_outlive_workers_that_are_killed(world: World, guarantee: Guarantee) -> None:
     orders = world.declare((0,), front_partitions=2, ladder_seconds=LADDER)
     asked = send_many(orders)

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.broker
 EXACTLY: Any = {"guarantee": "ExactlyOnce"}
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed_again_and_again_repeat_nothing(world: World) -> None:
     orders = world.declare((0, 1, 2))
     worker = world.start(orders, **EXACTLY)
@@ -145,6 +146,7 @@ def guarded(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
+@pytest.mark.slow
 def test_a_forbidden_dead_letter_topic_stops_its_partition_only(guarded: World) -> None:
     """Kafka doesn't say then which copy of the transaction it means."""
     orders = guarded.declare((0, 1))

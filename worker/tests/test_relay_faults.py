@@ -17,7 +17,7 @@ pytestmark = pytest.mark.broker
 @pytest.mark.parametrize(
     ("protocol", "assignor", "guarantee"),
     [
-        ("classic", "Range", "ExactlyOnce"),
+        pytest.param("classic", "Range", "ExactlyOnce", marks=pytest.mark.slow),
         pytest.param("classic", "Sticky", "AtLeastOnce", marks=pytest.mark.slow),
         ("consumer", "Uniform", "AtLeastOnce"),
         pytest.param("classic", "Range", "AtLeastOnce", marks=pytest.mark.slow),

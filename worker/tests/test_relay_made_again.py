@@ -65,7 +65,7 @@ def test_all_records_of_one_that_was_away_for_long_come_out_within_seconds(world
     assert time.monotonic() - accepted_at < 20
 
 
-@pytest.mark.parametrize("begun", [0, 1])
+@pytest.mark.parametrize("begun", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_all_records_of_a_front_topic_made_again_come_out_once_it_is_accepted(world: World, begun: int) -> None:
     orders, worker = served_old_ones(world)
     info = make_again(orders)

@@ -41,6 +41,7 @@ def produce_copies(
     orders.flush()
 
 
+@pytest.mark.slow
 def test_a_partition_is_read_again_however_much_others_hold(world: World) -> None:
     # Lanes of an hour fill more than three quarters of the window. What is left is less than what the partition of five
     # seconds once held: it was held back while its records were due in some seconds, and has to be read on when they are out.

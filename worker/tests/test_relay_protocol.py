@@ -8,14 +8,14 @@ from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_worker_testing.world import World
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(
     ("setting", "assignor"),
     [
         ({"group.coordinator.rebalance.protocols": "classic"}, "Uniform"),
-        pytest.param({"group.consumer.assignors": "uniform"}, "Range", marks=pytest.mark.slow),
+        ({"group.consumer.assignors": "uniform"}, "Range"),
     ],
 )
 def test_a_worker_ends_where_kafka_has_not_its_protocol_or_assignor(

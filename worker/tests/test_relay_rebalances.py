@@ -13,6 +13,7 @@ from delayed_topics_worker_testing.world import World
 pytestmark = pytest.mark.broker
 
 
+@pytest.mark.slow
 def test_every_rebalance_of_the_classic_protocol_is_told_once_with_what_moved(world: World) -> None:
     orders = world.declare((0, 1, 2), front_partitions=4, partitions=6)
     first, second = (world.start(orders, member=f"orders-{n}") for n in range(2))
@@ -57,6 +58,7 @@ def test_with_the_consumer_protocol_each_partition_that_has_another_worker_is_to
     assert {r.reason for r in found} == {"WorkerJoined", "WorkerLeft"}
 
 
+@pytest.mark.slow
 def test_what_a_worker_has_is_told_again_before_kafka_removes_the_event(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,6 +77,7 @@ def test_what_a_worker_has_is_told_again_before_kafka_removes_the_event(
     assert [d.get("repeated", False) for d in details][:2] == [False, True]
 
 
+@pytest.mark.slow
 def test_records_that_were_due_while_nobody_served_them_are_counted_as_delayed_by_the_rebalance(world: World) -> None:
     orders = world.declare((3,), front_partitions=2, partitions=3)
     first = world.start(orders, member="orders-0")

@@ -25,7 +25,7 @@ def calm(worker: WorkerProcess) -> None:
     wait_until(lambda: not worker.alarm_reasons(), what="no alarm")
 
 
-@pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
+@pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
 def test_records_that_are_sent_again_one_by_one_are_never_early(world: World, guarantee: Any) -> None:
     """A batch with one record that is too large for the delays topic is refused whole, and trying the others alone takes
     longer than a second."""

@@ -102,6 +102,7 @@ def test_a_retry_waits_as_long_as_the_list_says_whatever_was_asked_for_its_first
     assert retried.due_at_ms >= at_ms + 3000
 
 
+@pytest.mark.slow
 def test_without_a_ladder_and_beyond_the_farthest_due_time_it_is_refused(world: World) -> None:
     orders = declare(world, (0, 3))
     world.start(orders)

@@ -47,6 +47,7 @@ def test_partitions_that_came_while_one_of_two_workers_restarted_are_served(worl
         all_are_owned(orders, *workers)
 
 
+@pytest.mark.slow
 def test_a_front_topic_that_was_made_again_while_the_worker_restarted_is_told(world: World) -> None:
     orders = world.declare((0,))
     world.start(orders).kill()

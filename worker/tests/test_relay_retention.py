@@ -78,7 +78,9 @@ def cleared(worker: WorkerProcess, orders: Declared) -> None:
     wait_until(lambda: said(worker, orders) == "", what="no alarm any more", evidence=worker.evidence)
 
 
-@pytest.mark.parametrize("held", [paused, stopped, unread])
+@pytest.mark.parametrize(
+    "held", [stopped, *(pytest.param(other, marks=pytest.mark.slow) for other in (paused, unread))]
+)
 def test_unreleased_records_near_the_end_of_retention_are_an_alarm_until_they_are_out(
     world: World, held: Callable[[Declared], AbstractContextManager[None]]
 ) -> None:

@@ -56,6 +56,7 @@ def test_every_topic_of_the_group_is_served_and_no_other(world: World, group: st
     assert [worker.terminate() for worker in workers] == [0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
 def test_others_come_and_go_while_a_topic_is_busy_and_each_record_is_released_once(
     world: World, group: str, protocol: str
@@ -92,6 +93,7 @@ def test_others_come_and_go_while_copies_take_long_and_none_comes_twice(world: W
     assert doubled(all_ready(orders, list(range(BACKLOG)))) == 0
 
 
+@pytest.mark.slow
 def test_a_worker_whose_topics_went_to_another_group_leaves_its_own_and_takes_them_again(
     world: World, group: str
 ) -> None:

@@ -35,6 +35,7 @@ def world(wire: SlowWire, tmp_path: Path) -> Iterator[World]:
         yield made
 
 
+@pytest.mark.slow
 def test_a_transaction_that_is_committed_while_it_is_given_up_is_not_done_again(world: World, wire: SlowWire) -> None:
     """The call to commit it is on its way, and arrives before the next producer of its id."""
     orders = world.declare((0, 1))
@@ -254,9 +255,8 @@ def test_nothing_is_passed_over_when_transactions_are_given_up_while_fetches_are
     assert doubled(all_ready(orders, sent, timeout_seconds=60)) == 0
 
 
-@pytest.mark.parametrize(
-    "is_stopped", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["another-joins", "it-is-stopped"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["another-joins", "it-is-stopped"])
 def test_a_worker_whose_copies_take_long_to_arrive_repeats_none(
     world: World, wire: SlowWire, *, is_stopped: bool
 ) -> None:
@@ -277,6 +277,7 @@ def test_a_worker_whose_copies_take_long_to_arrive_repeats_none(
     assert doubled(all_ready(orders, numbers)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
 def test_a_worker_that_is_stopped_while_it_gives_partitions_up_repeats_none(
     world: World, wire: SlowWire, protocol: str
@@ -297,6 +298,7 @@ def test_a_worker_that_is_stopped_while_it_gives_partitions_up_repeats_none(
     assert doubled(all_ready(orders, sent)) == 0
 
 
+@pytest.mark.slow
 def test_a_worker_that_waits_for_acknowledgements_takes_no_processor_for_it(world: World, wire: SlowWire) -> None:
     """Ten copies are on their way to a partition, and ten more are due."""
     orders = world.declare((0,), front_partitions=1)

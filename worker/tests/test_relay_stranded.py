@@ -34,8 +34,15 @@ class TellsOnce:
         return getattr(self._engine, name)
 
 
-@pytest.mark.parametrize("client", ["consumer", "producer"])
-@pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
+@pytest.mark.parametrize(
+    ("guarantee", "client"),
+    [
+        ("AtLeastOnce", "producer"),
+        ("ExactlyOnce", "consumer"),
+        pytest.param("AtLeastOnce", "consumer", marks=pytest.mark.slow),
+        pytest.param("ExactlyOnce", "producer", marks=pytest.mark.slow),
+    ],
+)
 def test_a_stranded_client_is_replaced_and_everything_comes_out(
     world: World, guarantee: Guarantee, client: str
 ) -> None:

@@ -13,7 +13,7 @@ from delayed_topics_worker_testing.world import Declared, World
 
 pytestmark = pytest.mark.broker
 
-GUARANTEES = pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
+GUARANTEES = pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
 CONFIG = {"message.timestamp.type": "LogAppendTime"}
 
 

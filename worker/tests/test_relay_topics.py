@@ -67,6 +67,7 @@ def test_a_front_topic_made_again_is_an_alarm_and_nothing_of_it_is_adopted(world
     assert worker.get("/livez")[0] == 200
 
 
+@pytest.mark.slow
 def test_a_deleted_ready_topic_stops_its_partitions_until_it_is_made_and_noted_again(world: World) -> None:
     orders = world.declare((0,), front_partitions=1)
     others = world.declare((0,), front_partitions=1, group=orders.record.group)

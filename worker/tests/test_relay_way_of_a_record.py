@@ -101,6 +101,7 @@ def test_value_key_and_foreign_headers_pass_byte_for_byte(world: World, delay_le
     assert [r.header("dt-delay-level") for r in ready] == [None] * 3
 
 
+@pytest.mark.slow
 def test_own_headers_tell_a_records_way(world: World) -> None:
     orders = world.declare((0, HOPS_ONCE))
     world.start(orders)

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.broker
 SEED = 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
 def test_a_full_window_with_every_other_record_finished_repeats_none_after_a_restart(
     world: World, guarantee: Any
