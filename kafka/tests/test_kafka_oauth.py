@@ -1,5 +1,6 @@
 """Tokens of OAuth 2.0 instead of a password: a real token endpoint, and a broker that checks what it signs."""
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +11,7 @@ from delayed_topics_core.registry import TopicsRecord
 from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.control import ControlReader
 from delayed_topics_kafka.errors import TokenMissing
 from delayed_topics_kafka.reader import PartitionReader
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
@@ -64,3 +66,7 @@ def test_a_token_endpoint_that_refuses_or_is_away_is_said_with_what_to_do(kafka:
         pytest.raises(TokenMissing, match=f"token endpoint gave no token .*{words}"),
     ):
         reader.catch_up(3, lambda _: None)
+    with ControlReader(connection, client_id="test") as reading:
+        reading.follow(["orders.control"])
+        wait_until(lambda: bool(reading.poll(0.1) or reading.problems), what="it is known why it can't be read")
+        assert re.search(f"token endpoint gave no token .*{words}", str(reading.problems["orders.control"]))

@@ -1,6 +1,6 @@
 """What a user without rights gets to read."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,6 +13,7 @@ from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.control import ControlReader
 from delayed_topics_kafka.errors import KafkaDoorError, NotAuthorized
 from delayed_topics_kafka.events import EventWriter
 from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec
@@ -98,6 +99,23 @@ def test_one_forbidden_topic_is_named_and_hides_no_other(connection: Connection)
     assert_not_authorized(admin.committed_of_groups({"theirs": None})["theirs"], "reading the offsets of group theirs")
     with pytest.raises(NotAuthorized, match="reading the offsets of group theirs"):
         committed_offsets(connection, "theirs", [("open", 0)], timeout_seconds=5)
+
+
+def test_a_control_topic_that_may_not_be_read_for_a_while_is_a_problem_as_long(connection: Connection) -> None:
+    control = "orders.control"
+    KafkaAdmin(connection).create_topics([NewTopicSpec(name=control, partitions=1, replication_factor=1)])
+    with ControlReader(connection, client_id="test") as reader:
+
+        def look(found: Callable[[], bool], what: str) -> None:
+            wait_until(lambda: not reader.poll(0.1) and found(), what=what)
+
+        reader.follow([control])
+        look(lambda: control in reader.read, "it is read")
+        deny_only(connection, ResourceType.TOPIC, control, AclOperation.READ)
+        look(lambda: bool(reader.problems), "it can't be read")
+        assert_not_authorized(reader.problems[control], f"reading {control}")
+        lift(connection, ResourceType.TOPIC, control)
+        look(lambda: not reader.problems, "it can be read, though nothing new is there")
 
 
 def test_a_registry_that_may_not_be_read_or_written_is_said(connection: Connection) -> None:

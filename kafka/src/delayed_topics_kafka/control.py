@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from threading import Event
-from typing import Any, NamedTuple
+from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from delayed_topics_core.control import Control, ControlKind
@@ -10,9 +10,11 @@ from delayed_topics_core.headers import MAX_ID_BYTES
 
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import KafkaDoorError, door_error, making_client
-from delayed_topics_kafka.reader import FETCHED_AHEAD, MOST_AT_ONCE, PASSED_OVER
-from delayed_topics_kafka.stranded import when_stranded
+from delayed_topics_kafka.reader import MOST_AT_ONCE, PASSED_OVER, reader_config
+
+LOOK_AGAIN_SECONDS: Final = 5
 
 
 class ControlRead(NamedTuple):
@@ -35,25 +37,16 @@ class ControlReader(Closing):
     def __init__(self, connection: Connection, *, client_id: str) -> None:
         self._bootstrap_servers = connection.bootstrap_servers
         self._stranded = Event()
-        self._config: dict[str, Any] = {
-            **when_stranded(self._stranded.set),
-            **FETCHED_AHEAD,
-            **connection.client_config(),
-            "client.id": client_id,
-            "group.id": "delayedtopics.readers",
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "enable.partition.eof": True,
+        self._no_token: list[KafkaError] = []
+        self._config = {
+            **reader_config(connection, client_id, stranded=self._stranded, no_token=self._no_token),
             # retention and compaction remove what is over
             "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "allow.auto.create.topics": False,
-            "fetch.wait.max.ms": 100,
-            "fetch.queue.backoff.ms": 50,
         }
         self.read: set[str] = set()
         self.problems: dict[str, KafkaDoorError] = {}
         self._positions: dict[str, int] = {}
+        self._looked = Deadline(LOOK_AGAIN_SECONDS)
         with making_client(connection.bootstrap_servers):
             self._consumer = Consumer(self._config)
 
@@ -80,10 +73,24 @@ class ControlReader(Closing):
             self._consumer.incremental_assign([TopicPartition(t, 0, at) for t, at in self._positions.items()])
         first = self._consumer.poll(timeout_seconds)
         messages = [] if first is None else [first, *self._consumer.consume(MOST_AT_ONCE, 0)]
-        return [read for message in messages if (read := self._take(message)) is not None]
+        reads = [read for message in messages if (read := self._take(message)) is not None]
+        self._look_again()
+        if self._no_token:
+            no_token = self._error(self._no_token.pop(), "control topics")
+            self.problems.update(dict.fromkeys(self._positions.keys() - self.read, no_token))
+            self._no_token.clear()
+        return reads
 
     def close(self) -> None:
         self._consumer.close()
+
+    def _look_again(self) -> None:
+        """The client library goes on by itself once a topic can be read again, and tells so only by the next record."""
+        if not self.problems or not self._looked.over:
+            return
+        self._looked = Deadline(LOOK_AGAIN_SECONDS)
+        self._consumer.incremental_unassign([TopicPartition(topic, 0) for topic in self.problems])
+        self._consumer.incremental_assign([TopicPartition(topic, 0, self._positions[topic]) for topic in self.problems])
 
     def _take(self, message: Message) -> ControlRead | None:
         error, topic, offset = message.error(), message.topic(), message.offset()
@@ -98,10 +105,11 @@ class ControlReader(Closing):
             self.read.add(topic)
             self.problems.pop(topic, None)
         elif error.code() not in PASSED_OVER:
-            self.problems[topic] = door_error(
-                error, doing=f"reading {topic}", bootstrap_servers=self._bootstrap_servers
-            )
+            self.problems[topic] = self._error(error, topic)
         return None
+
+    def _error(self, error: KafkaError, what: str) -> KafkaDoorError:
+        return door_error(error, doing=f"reading {what}", bootstrap_servers=self._bootstrap_servers)
 
 
 def _read(topic: str, message: Message) -> ControlRead | None:

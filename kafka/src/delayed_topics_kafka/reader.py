@@ -76,21 +76,9 @@ class PartitionReader(Closing):
         self._topic = topic
         self._stranded = Event()
         self._no_token: list[KafkaError] = []
-        self._config: dict[str, Any] = {
-            **when_stranded(self._stranded.set),  # which a connection can turn off
-            **FETCHED_AHEAD,
-            **connection.client_config(),
-            "client.id": client_id,
-            "error_cb": partial(_note_no_token, self._no_token),
-            "group.id": "delayedtopics.readers",
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "enable.partition.eof": True,
+        self._config = {
+            **reader_config(connection, client_id, stranded=self._stranded, no_token=self._no_token),
             "auto.offset.reset": "error",
-            "isolation.level": "read_committed",
-            "allow.auto.create.topics": False,
-            "fetch.wait.max.ms": 100,
-            "fetch.queue.backoff.ms": 50,
         }
         self.position = start
         """The next offset: everything below was returned, will be with the next call that succeeds, or isn't there any more."""
@@ -207,6 +195,28 @@ class PartitionReader(Closing):
                 f"{where} doesn't exist: is the operator of delayed topics connected to it?", code=found.code
             )
         return found
+
+
+def reader_config(
+    connection: Connection, client_id: str, *, stranded: Event, no_token: list[KafkaError]
+) -> dict[str, Any]:
+    """Of a consumer of whole topics, without a group. `stranded` is set once the client is, and `no_token` gets what a token endpoint
+    that fails is told as: of no topic, and so not where errors of reading are."""
+    return {
+        **when_stranded(stranded.set),  # which a connection can turn off
+        **FETCHED_AHEAD,
+        **connection.client_config(),
+        "client.id": client_id,
+        "error_cb": partial(_note_no_token, no_token),
+        "group.id": "delayedtopics.readers",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+        "allow.auto.create.topics": False,
+        "fetch.wait.max.ms": 100,
+        "fetch.queue.backoff.ms": 50,
+    }
 
 
 def _note_no_token(told: list[KafkaError], error: KafkaError) -> None:
