@@ -1,5 +1,5 @@
-"""Twenty-two things done to a flawless window, each to one record at a random place, and what an auditor has to say to each: nothing
-to the one that is cancelled as somebody asked.
+"""Twenty-four things done to a flawless window, each to one record at a random place, and what an auditor has to say to each: nothing
+to the ones that are cancelled and rescheduled as somebody asked.
 
 python -m delayed_topics_audit_testing.mutations --records 1000000 --seeds 0:100
 """
@@ -18,7 +18,7 @@ from delayed_topics_audit.place import DOORS, PARTITION_BITS, name_of
 from delayed_topics_audit.places import FATES, FLAWS, flawed, places_of
 from delayed_topics_audit.requests import Requests
 from delayed_topics_core import headers as own
-from delayed_topics_core.control import ControlKind
+from delayed_topics_core.control import Control, ControlKind
 from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -28,9 +28,10 @@ from delayed_topics_audit_testing.rows import NOBODY, asked_for, facts_of
 
 MUTATIONS: Final = (
     "removed", "doubled", "early", "late", "swapped", "misplaced", "header", "value", "forged", "from nowhere", "another header",
-    "id", "group", "created at", "dead", "over the cap", "cancelled", "cancelled unasked",
+    "id", "group", "created at", "dead", "over the cap", "cancelled", "cancelled unasked", "rescheduled", "rescheduled unasked",
 )  # fmt: skip
 """Of records that were released. Of the others a dead letter is changed, two get another reason, and what is pending becomes overdue."""
+RESCHEDULED: Final = ("rescheduled", "rescheduled unasked")
 IN_THE_DEAD_LETTER_TOPIC: Final = ("dead", "cancelled", "cancelled unasked")
 REASONS: Final = (
     DeadLetterReason.HEADER_TWICE, DeadLetterReason.HEADER_UNREADABLE, DeadLetterReason.HEADERS_TOO_LARGE,
@@ -106,6 +107,7 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
     letter, excused, unfounded = chance.sample(_dead(made), 3)
     waiting = _waiting(made, chance)
     early_ms, late_ms = chance.randrange(1, 500), chance.randrange(1001, 100_000)
+    moved_to_ms = {name: _due_at_ms(ready, victims[name]) - chance.randrange(1, 500) for name in RESCHEDULED}
     ids = sf.col("id")
     at_ms = sf.unix_millis("timestamp")
 
@@ -121,6 +123,10 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
         {
             "timestamp": sf.when(ids == victims["early"].i, shifted(-made.late_ms - early_ms))
             .when(ids == victims["late"].i, shifted(late_ms))
+            .when(ids == victims["rescheduled"].i, sf.timestamp_millis(sf.lit(moved_to_ms["rescheduled"])))
+            .when(
+                ids == victims["rescheduled unasked"].i, sf.timestamp_millis(sf.lit(moved_to_ms["rescheduled unasked"]))
+            )
             .otherwise(sf.col("timestamp")),
             "offset": sf.when(distance.isNotNull(), sf.col("offset") + distance * swap)
             .when(ids == victims["misplaced"].i, sf.col("offset") + FREE_OFFSET)
@@ -138,6 +144,8 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
             .when(ids == victims["id"].i, _replaced(own.ID, "altered"))
             .when(ids == victims["group"].i, _replaced(own.GROUP, "altered"))
             .when(ids == victims["created at"].i, _replaced(own.CREATED_AT, "1"))
+            .when(ids == victims["rescheduled"].i, _released_for(moved_to_ms["rescheduled"]))
+            .when(ids == victims["rescheduled unasked"].i, _released_for(moved_to_ms["rescheduled unasked"]))
             .otherwise(sf.col("headers")),
         }
     )
@@ -174,11 +182,11 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
                 .otherwise(sf.col("headers")),
             }
         ).unionByName(killed),
-        asked=_asked(made.spark, victims),
+        asked=_asked(made.spark, victims, moved_to_ms),
         expected={
             "lost": frozenset({victims["removed"].origin, victims["forged"].origin}),
             "doubled": frozenset({victims["doubled"].root}),
-            "early": frozenset({victims["early"].root}),
+            "early": frozenset({victims[name].root for name in ("early", "rescheduled unasked")}),
             "late": frozenset({victims["late"].root}),
             "out_of_order": frozenset({after.root}),
             "wrong_partition": frozenset({victims["misplaced"].root}),
@@ -197,11 +205,17 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
     )
 
 
-def _asked(spark: SparkSession, victims: Mapping[str, Record]) -> Requests:
-    """The control topic, in which the worker has told of both, as it does, and somebody had asked for one."""
-    ids = {name: f"{victims[name].root}:{TOPIC_ID}".encode() for name in ("cancelled", "cancelled unasked")}
-    told = [(record_id, ControlKind.CANCELLED.encode(), OVERDUE_MS) for record_id in ids.values()]
-    return asked_for(spark, [(ids["cancelled"], ControlKind.CANCEL.encode(), 0), *told])
+def _asked(spark: SparkSession, victims: Mapping[str, Record], moved_to_ms: Mapping[str, int]) -> Requests:
+    """The control topic, in which the worker has told of all, as it does, and somebody had asked for two."""
+    wanted = {
+        **dict.fromkeys(("cancelled", "cancelled unasked"), Control(ControlKind.CANCEL)),
+        **{name: Control(ControlKind.DELIVER_AT, ms) for name, ms in moved_to_ms.items()},
+    }
+    ids = {name: f"{victims[name].root}:{TOPIC_ID}".encode() for name in wanted}
+    done = {ControlKind.CANCEL: ControlKind.CANCELLED, ControlKind.DELIVER_AT: ControlKind.RESCHEDULED}
+    asked = [(ids[name], wanted[name].encode(), 0) for name in ("cancelled", "rescheduled")]
+    told = [(ids[name], control.answered(done[control.kind]).encode(), OVERDUE_MS) for name, control in wanted.items()]
+    return asked_for(spark, [*asked, *told])
 
 
 def found(
@@ -249,6 +263,8 @@ def _fits(mutation: str, record: Record) -> bool:
     match mutation:
         case name if name in IN_THE_DEAD_LETTER_TOPIC:
             return record.kind == 0  # it has not hopped
+        case name if name in RESCHEDULED:  # with a delay of its own, and an id that is its root
+            return record.kind > 0 and not record.is_retry
         case "group" | "created at":
             return record.is_retry
         case "over the cap":  # of the longest delay, so that its time stays its own
@@ -279,6 +295,11 @@ def _other(made: Made, victims: Mapping[str, Record], chance: random.Random) -> 
             return record
 
 
+def _due_at_ms(ready: DataFrame, record: Record) -> int:
+    [row] = ready.where(sf.col("id") == record.i).select(sf.unix_millis("timestamp").alias("at_ms")).collect()
+    return int(row.at_ms) - record.made.late_ms
+
+
 def _swap_of(ready: DataFrame, one: Record, other: Record) -> int:
     """How far apart their offsets are."""
     offsets = {
@@ -287,9 +308,14 @@ def _swap_of(ready: DataFrame, one: Record, other: Record) -> int:
     return int(offsets[other.i] - offsets[one.i])
 
 
-def _replaced(name: str, value: str) -> Column:
+def _replaced(name: str, value: str, *, headers: Column | str = "headers") -> Column:
     replacement = header(name, sf.lit(value))
-    return sf.transform("headers", lambda h: sf.when(h["key"] == name, replacement).otherwise(h))
+    return sf.transform(headers, lambda h: sf.when(h["key"] == name, replacement).otherwise(h))
+
+
+def _released_for(due_at_ms: int) -> Column:
+    """What the release of a first attempt tells that is due then."""
+    return _replaced(own.RELEASED, f"0:{due_at_ms}", headers=_replaced(own.DUE_AT, str(due_at_ms)))
 
 
 def run(spark: SparkSession, *, records: int, seeds: range, say: Callable[[str], None]) -> dict[str, int]:
