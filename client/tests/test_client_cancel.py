@@ -2,9 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -13,6 +11,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from delayed_topics import ChangeOutcome, DelayedTopic, SendFailed
 from delayed_topics.cli import main
 from delayed_topics_client_testing import Served, serve
+from delayed_topics_client_testing.control import worker, write, written
 from delayed_topics_core.control import ControlKind
 from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_devcluster.waiting import wait_until
@@ -35,33 +34,6 @@ PATIENCE_SECONDS = 120
 @pytest.fixture
 def controlled(served: Served) -> Served:
     return serve(served.connection, f"{served.names.front}-controlled", control=True)
-
-
-def written(served: Served) -> list[tuple[bytes | None, bytes | None]]:
-    """Keys and values of the control topic."""
-    return [(copy.key, copy.value) for copy in served.read(served.names.control)]
-
-
-def write(served: Served, value: bytes | None, *, key: bytes = b"order-7") -> None:
-    served.produce(served.names.control, value, key=key, headers=[])
-
-
-@contextmanager
-def worker(served: Served, *values: bytes | None, requests: int = 1) -> Iterator[None]:
-    """Writes these once so many more requests are there."""
-    before = written(served).count((b"order-7", b"cancel"))
-
-    def answer() -> None:
-        wait_until(
-            lambda: written(served).count((b"order-7", b"cancel")) >= before + requests, what="requests are there"
-        )
-        for value in values:
-            write(served, value)
-
-    with ThreadPoolExecutor(1) as pool:
-        answering = pool.submit(answer)
-        yield
-        answering.result()
 
 
 def cancel(served: Served, *arguments: str) -> Result:

@@ -1,17 +1,14 @@
 """Rescheduling records where the test plays the worker: what it answers is written by hand."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from threading import Thread
 
 import pytest
 from click.testing import CliRunner, Result
 from delayed_topics import ChangeOutcome, DelayedTopic
 from delayed_topics.cli import main
 from delayed_topics_client_testing import Served, serve
-from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_client_testing.control import ID, worker, written
 
 pytestmark = pytest.mark.broker
 
@@ -31,26 +28,6 @@ def in_ms(seconds: float) -> int:
     return int((time.time() + seconds) * 1000)
 
 
-def values(served: Served) -> list[bytes | None]:
-    return [copy.value for copy in served.read(served.names.control)]
-
-
-@contextmanager
-def worker(served: Served, asked: bytes, *answers: bytes | None) -> Iterator[None]:
-    """Writes these once somebody has asked for that once more."""
-    before = values(served).count(asked)
-
-    def answer() -> None:
-        wait_until(lambda: values(served).count(asked) > before, what="the request is there")
-        for value in answers:
-            served.produce(served.names.control, value, key=b"order-7", headers=[])
-
-    thread = Thread(target=answer)
-    thread.start()
-    yield
-    thread.join()
-
-
 def run(served: Served, *arguments: str) -> Result:
     command = ["--bootstrap", served.bootstrap, "reschedule", served.names.front, "order-7", *arguments]
     return CliRunner().invoke(main, command)
@@ -61,8 +38,8 @@ def test_the_answer_that_is_about_this_time_is_returned(controlled: Served) -> N
     asked, other = b"deliver-at %d" % at_ms, b"rescheduled %d" % (at_ms + 1)
     with DelayedTopic.connect(controlled.bootstrap, controlled.names.front) as orders:
         assert orders.reschedule("order-7", at_ms) is ChangeOutcome.REQUESTED
-        assert values(controlled) == [asked]
-        with worker(controlled, asked, other, b"cancelled", b"too-deep %d" % at_ms):
+        assert written(controlled) == [(ID, asked)]
+        with worker(controlled, other, b"cancelled", b"too-deep %d" % at_ms, asked=asked):
             found = orders.reschedule("order-7", at_ms, wait_seconds=PATIENCE_SECONDS)
     assert found is ChangeOutcome.TOO_DEEP
 
@@ -73,7 +50,7 @@ def test_who_asks_for_what_nobody_gets_is_told_before_anything_is_written(contro
             orders.reschedule("order-7", in_ms(4000))
         with pytest.raises(ValueError, match="deliver_at_ms must be"):
             orders.reschedule("order-7", -1)
-    assert values(controlled) == []
+    assert written(controlled) == []
     plain = serve(served.connection, f"{served.names.front}-without-ladder", control=True)
     says = r"set spec\.ladder of its DelayedTopic"
     with DelayedTopic.connect(plain.bootstrap, plain.names.front) as orders, pytest.raises(ValueError, match=says):
@@ -83,18 +60,19 @@ def test_who_asks_for_what_nobody_gets_is_told_before_anything_is_written(contro
 @pytest.mark.slow
 def test_the_command_line_says_what_became_of_it(controlled: Served) -> None:
     front, at_ms = controlled.names.front, in_ms(600) // 1000 * 1000
+    asked = b"deliver-at %d" % at_ms
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_ms / 1000))
     requested = run(controlled, "--deliver-at", moment)
     assert requested.exit_code == 0, requested.output
     assert requested.stdout.startswith(f"order-7 of {front}: requested; no answer yet.")
-    assert values(controlled) == [b"deliver-at %d" % at_ms]
-    with worker(controlled, b"deliver-at %d" % at_ms, b"rescheduled %d" % at_ms):
+    assert written(controlled) == [(ID, asked)]
+    with worker(controlled, b"rescheduled %d" % at_ms, asked=asked):
         shown = run(controlled, "--deliver-at", moment, "--wait", str(PATIENCE_SECONDS))
     assert (shown.exit_code, shown.stdout) == (
         0,
         f"order-7 of {front}: rescheduled; the record comes out then, or has\n",
     )
-    with worker(controlled, b"deliver-at %d" % at_ms, b"too-late %d" % at_ms):
+    with worker(controlled, b"too-late %d" % at_ms, asked=asked):
         late = run(controlled, "--deliver-at", moment, "--wait", str(PATIENCE_SECONDS))
     assert late.exit_code == 1
     assert late.output.startswith(f"Error: order-7 of {front}: too-late; a record of this id was released before.")

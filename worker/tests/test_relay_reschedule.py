@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from delayed_topics_core.control import Control, ControlKind
 from delayed_topics_core.layout import ladder
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_worker_testing.cancelling import ask, make_control, wait_for_answers
+from delayed_topics_worker_testing.cancelling import answers, ask, make_control, wait_for_answers
 from delayed_topics_worker_testing.world import Declared, World
 
 pytestmark = pytest.mark.broker
@@ -148,3 +149,22 @@ def test_what_was_rescheduled_while_no_worker_ran_comes_out_then(world: World, g
 
     found = due(orders, len(ids))
     assert {of_id for of_id, due_at_ms in found.items() if due_at_ms == at_ms} == set(ids[::2])
+
+
+@pytest.mark.slow
+def test_once_the_ladder_is_taken_away_a_record_waits_as_long_as_the_list_says(world: World) -> None:
+    """Without a ladder it would be in a worker's memory until the time that was asked for."""
+    orders = declare(world, (0, 3))
+    world.start(orders)
+    far = in_ms(120)
+    reschedule(orders, b"o-1", far)
+    wait_until_read(orders)
+    orders.change(layout=replace(orders.record.layout, ladder_seconds=()))
+
+    def is_refused() -> bool:
+        reschedule(orders, b"o-2", far)
+        return answers(orders).get(b"o-2") == Control(ControlKind.NO_LADDER, far)
+
+    wait_until(is_refused, what="the worker knows that there is no ladder any more")
+    produce(orders, [b"o-1"], level=2)
+    assert due(orders, 1)[b"o-1"] < far

@@ -92,7 +92,7 @@ class Reason(StrEnum):
     MISROUTED_RECORDS = "MisroutedRecords"
     RETENTION_AT_RISK = "RetentionAtRisk"
     CONTROL_UNREADABLE = "ControlUnreadable"
-    TOO_MANY_CANCELLATIONS = "TooManyCancellations"
+    TOO_MANY_CONTROL_REQUESTS = "TooManyControlRequests"
     NONE_RAISED = "NoneRaised"
     # audit
     EVERY_RECORD_ACCOUNTED = "EveryRecordAccounted"

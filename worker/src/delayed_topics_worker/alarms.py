@@ -169,16 +169,16 @@ def of_unreadable_control(served: Served, problem: str) -> Alarm:
     unserved = (
         "" if served.is_control_known else ". No partition that comes to a worker is served until it was read once"
     )
-    message = f"nobody knows which records were cancelled lately: {problem}{unserved}"
+    message = f"nobody knows which records were cancelled or rescheduled lately: {problem}{unserved}"
     return Alarm(served.topic, Reason.CONTROL_UNREADABLE, message)
 
 
-def of_many_cancellations(served: Served, most: int) -> Alarm:
+def of_many_control_requests(served: Served, most: int) -> Alarm:
     message = (
-        f"{most} ids are cancelled in {served.names.control}, and no more are taken: withdraw some, by records without a value, or "
-        "wait until the topic's retention has removed them"
+        f"{most} requests are in force in {served.names.control}, and no more are taken: withdraw some, by records without a value, "
+        "or wait until the topic's retention has removed them"
     )
-    return Alarm(served.topic, Reason.TOO_MANY_CANCELLATIONS, message)
+    return Alarm(served.topic, Reason.TOO_MANY_CONTROL_REQUESTS, message)
 
 
 def of_refusals(topics: Iterable[str], refusals: Mapping[Reason, str | None]) -> list[Alarm]:

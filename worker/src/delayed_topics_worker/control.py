@@ -16,7 +16,7 @@ from delayed_topics_kafka.control import ControlRead, ControlReader
 from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_kafka.outbox import Outbox
 
-from delayed_topics_worker.alarms import Alarm, of_many_cancellations, of_unreadable_control
+from delayed_topics_worker.alarms import Alarm, of_many_control_requests, of_unreadable_control
 from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.background import Repeated
 from delayed_topics_worker.happenings import Changed
@@ -248,7 +248,7 @@ class Controls:
             if problem := self._problem(served, sight):
                 raised.append(of_unreadable_control(served, problem))
             if len(self._requests[served.topic].in_force) >= self._most:
-                raised.append(of_many_cancellations(served, self._most))
+                raised.append(of_many_control_requests(served, self._most))
         return raised
 
     def _problem(self, served: Served, sight: Sight) -> str | None:

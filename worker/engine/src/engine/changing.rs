@@ -52,7 +52,9 @@ impl<P: Output> Sending<'_, P> {
         let Some(due_at_ms) = outcome.due_at_ms() else { return outcome };
         let came_in_after = record.appended_at_ms.is_some_and(|appended_at_ms| at_ms < appended_at_ms);
         let is_too_deep = at_ms < due_at_ms && due_at_ms <= self.now.0;
-        if at_ms == due_at_ms || came_in_after || is_too_deep {
+        // without a ladder it would be held in memory all that time
+        let no_way_there = !self.served.policy.layout.has_ladder();
+        if at_ms == due_at_ms || no_way_there || came_in_after || is_too_deep {
             return outcome;
         }
         let misrouted = matches!(outcome, Outcome::Hold(waiting) if waiting.misrouted);

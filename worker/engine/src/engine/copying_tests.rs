@@ -109,7 +109,11 @@ struct Play {
 
 impl Play {
     fn new(seed: u64) -> Self {
-        let layout = Layout::new(&DELAYS, &[], &[0, 0, 1, 2]).unwrap();
+        Self::with_ladder(seed, &[])
+    }
+
+    fn with_ladder(seed: u64, ladder_seconds: &[u32]) -> Self {
+        let layout = Layout::new(&DELAYS, ladder_seconds, &[0, 0, 1, 2]).unwrap();
         let policy = Policy {
             layout,
             retry_cap: 3,
@@ -329,7 +333,7 @@ fn a_record_that_is_cancelled_comes_out_as_a_dead_letter_and_no_other_one_does()
 #[test]
 fn a_record_that_is_rescheduled_is_due_at_the_time_that_was_asked_for_or_came_too_late_for_that() {
     for seed in 1..50 {
-        let mut play = Play::new(seed);
+        let mut play = Play::with_ladder(seed, &[1, 2]);
         play.served.has_control_topic = true;
         let mut random = Random(seed);
         let asked: BTreeMap<i64, i64> = (0..10_000)
@@ -362,5 +366,20 @@ fn a_record_that_is_rescheduled_is_due_at_the_time_that_was_asked_for_or_came_to
             }
         }
         assert!(changed > 10, "seed {seed}: {changed} changed, {too_deep} too deep");
+    }
+}
+
+#[test]
+fn without_a_ladder_no_record_is_rescheduled() {
+    let mut play = Play::new(1);
+    play.served.has_control_topic = true;
+    for offset in 0..10_000 {
+        play.topic.changes.want(&id(offset), Change::DeliverAt(START_MS + 30_000));
+    }
+    play.run();
+    assert_eq!((play.arrived.len(), play.doubled, play.partition.changed.len()), (play.log.len(), 0, 0));
+    for (offset, copy) in play.arrived.iter().filter(|(_, copy)| copy.of.target != Target::DeadLetter) {
+        let record = &play.log[usize::try_from(*offset).unwrap()];
+        assert_eq!(copy.due_at_ms, Some(record.at_ms + 1000 * i64::from(DELAYS[record.level])));
     }
 }
