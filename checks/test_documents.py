@@ -60,6 +60,17 @@ def test_files_that_a_page_about_the_code_names_are_there(document: str) -> None
     assert not missing, f"{document} names files that are not there: {missing}"
 
 
+def test_no_two_pages_declare_the_same_delayed_topic() -> None:
+    """A topic belongs to one resource, and pages run one after the other on one cluster."""
+    pages: dict[str, set[str]] = {}
+    for block in (block for document in DOCUMENTS for block in blocks(document)):
+        if "apply" in block.flags or block.language == "bash":
+            for name in re.findall(r"^kind: DelayedTopic\nmetadata:\s+\{?name: ([\w-]+)", block.text, re.M):
+                pages.setdefault(name, set()).add(block.document.name)
+    assert pages
+    assert {name: sorted(where) for name, where in pages.items() if len(where) > 1} == {}
+
+
 def test_tests_that_documents_name_are_there() -> None:
     named = {name for document in DOCUMENTS for name in re.findall(r"`(test_\w+)`", document.read_text())}
     files = subprocess.run(["git", "ls-files", "*/test_*.py"], cwd=ROOT, check=True, capture_output=True, text=True)

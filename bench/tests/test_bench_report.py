@@ -1,4 +1,4 @@
-"""Figures become tables and pictures; the document says what the last run has measured and nothing else."""
+"""Figures become tables and pictures; the pages say what the last run has measured and nothing else."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from delayed_topics_bench.plots import draw
 from delayed_topics_bench.profile import AREAS
-from delayed_topics_bench.report import DOCUMENT, markdown, marks, write_document
+from delayed_topics_bench.report import DOCS, between, documents, markdown, write_documents
 from delayed_topics_bench.results import RESULTS, Entry, Figure, Results, merged
 from delayed_topics_bench.samples import Verdict
 
@@ -82,9 +82,9 @@ def test_each_part_has_a_table_and_a_picture(tmp_path: Path) -> None:
         "90,000 (80,000 to 120,000)",
         "45% (40% to 60%)",
         "| 150,000 |",
-        "Medians of 1 to 3 runs",
+        "medians of 1 to 3 runs",
         "7,000",
-        "Not valid: lateness 10000: the broker was slow.",
+        "not valid: lateness 10000 (the broker was slow).",
         "90%",
         "900",
         "3.1",
@@ -103,20 +103,25 @@ def test_numbers_of_several_runs_become_their_median_and_spread() -> None:
     assert found == {"n": Figure(4, 3, 9), "by": {"x": Figure(1.5, 1.0, 2.0)}}
 
 
-def test_the_document_keeps_its_text(tmp_path: Path) -> None:
-    begin, end = marks("relay")
-    document = tmp_path / "performance.md"
-    document.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
-    write_document(BODY, "relay", document)
-    assert document.read_text() == f"before\n{begin}\n{markdown(BODY, '../bench/results/relay')}{end}\nafter\n"
+def test_pages_keep_their_text_and_each_has_its_part(tmp_path: Path) -> None:
+    pages = documents(BODY, "relay")
+    for page in pages:
+        (tmp_path / page).write_text(f"before\n\n{between('relay', 'old')}\n\nafter\n")
+    write_documents(BODY, "relay", tmp_path)
+    for page, text in pages.items():
+        assert (tmp_path / page).read_text() == f"before\n\n{between('relay', text)}\n\nafter\n"
+    assert [page for page, text in pages.items() if "(../bench/results/relay/peers.png)" in text] == [
+        "performance-comparison.md"
+    ]
+    assert [page for page, text in pages.items() if "(../bench/results/relay/drain.png)" in text] == ["performance.md"]
 
 
 @pytest.mark.parametrize("name", ["relay", "exactly-once", "operator"])
-def test_the_document_has_the_figures_of_the_last_run_and_no_others(name: str) -> None:
+def test_the_pages_have_the_figures_of_the_last_run_and_no_others(name: str) -> None:
     file = RESULTS / f"{name}.json"
-    figures = markdown(json.loads(file.read_text()), f"../bench/results/{name}") if file.exists() else ""
-    begin, end = marks(name)
-    assert f"{begin}\n{figures}{end}" in DOCUMENT.read_text(), "run `make bench ARGS=--only-show`"
+    body = json.loads(file.read_text()) if file.exists() else {"parts": {}}
+    for page, text in documents(body, name).items():
+        assert between(name, text) in (DOCS / page).read_text(), "run `make bench ARGS=--only-show`"
 
 
 @pytest.mark.process

@@ -223,7 +223,7 @@ REFUSED = {
     "topic ..": (delayed_topic(topic=".."), "must not be '.' or '..'"),
     "a topic of 242": (delayed_topic(topic="a" * 242), "must have at most 241 characters"),
     "a topic of 1,500": (delayed_topic(topic="a" * 1500), "must have at most 241 characters"),
-    "a name of 242 as topic": (delayed_topic("a" * 242), "metadata.name is the topic here and must have at most 241"),
+    "a name of 242 as topic": (delayed_topic("a" * 242), "is the front topic here and must have at most 241"),
     "topic __consumer_offsets": (delayed_topic(topic="__consumer_offsets"), "must not start with '__'"),
     "the registry": (delayed_topic(topic="delayedtopics.registry"), "must not start with '__', 'delayedtopics.'"),
     "the registry as metric": (
@@ -258,7 +258,7 @@ REFUSED = {
     ),
     "a label's key with an upper-case prefix": (
         delayed_topic(workers={"template": {"labels": {"Example.com/team": "v"}}}),
-        "after a DNS name and '/'",
+        "A DNS name and '/' may come first",
     ),
     "65 labels": (
         delayed_topic(workers={"template": {"labels": {f"l{n}": "" for n in range(65)}}}),
@@ -301,7 +301,7 @@ REFUSED = {
     ),
     "where an audit runs": (
         audit(spark={"conf": {"spark.master": "local"}}),
-        "the rest of Spark's settings is the operator's",
+        "the operator controls the other settings",
     ),
     "an assignor of the newer protocol": (delayed_topic(rebalance={"assignor": "Uniform"}), ASSIGNORS_SAID),
     "an assignor of the older protocol": (

@@ -93,11 +93,11 @@ REFUSED = {
     ),
     "a token endpoint in plain text": (
         connection(tls={}, sasl=oauth(tokenEndpointUrl="http://login.example.com/token")),
-        "must be an https URL without credentials",
+        "must be an HTTPS URL without credentials",
     ),
     "a token endpoint with a password": (
         connection(tls={}, sasl=oauth(tokenEndpointUrl="https://me:secret@login.example.com/token")),
-        "must be an https URL without credentials",
+        "must be an HTTPS URL without credentials",
     ),
     "an extension that is the token": (
         connection(tls={}, sasl=oauth(extensions={"auth": "Bearer x"})),

@@ -1,4 +1,4 @@
-// What a release is described and pushed with: see release_tools.py.
+// What a release is described and pushed with: see go_tools.py.
 module delayedtopics.io/devcluster/release
 
 go 1.26.8

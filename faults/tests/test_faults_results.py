@@ -1,4 +1,4 @@
-"""The table in docs/reliability.md has what was played last, and nothing else."""
+"""The table in docs/fault-results.md has what was played last, and nothing else."""
 
 import json
 from collections import Counter
@@ -10,7 +10,7 @@ from delayed_topics_faults.campaign import keep
 from delayed_topics_faults.cli import main
 from delayed_topics_faults.copies import Copy
 from delayed_topics_faults.judge import Seen, Verdict
-from delayed_topics_faults.results import BEGIN, DOCUMENT, END, RESULTS, note, table
+from delayed_topics_faults.results import DOCUMENT, RESULTS, between, note, table
 from delayed_topics_faults.row import Play
 from delayed_topics_faults.rows import ROWS
 
@@ -29,9 +29,7 @@ PLAYED: dict[str, Any] = {
 
 
 def test_the_document_has_the_results_and_no_others() -> None:
-    assert f"{BEGIN}\n{table()}\n{END}" in DOCUMENT.read_text(), (
-        "run a row, or delayed_topics_faults.results.write_document"
-    )
+    assert between(table()) in DOCUMENT.read_text(), "run a row, or delayed_topics_faults.results.write_document"
 
 
 def test_a_row_that_is_played_again_replaces_the_last_of_its_guarantee(tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ Manifest = dict[str, Any]
 
 
 def pipeline(scene: Scene, name: str) -> subprocess.CompletedProcess[str]:
-    """What docs/audit.md has a pipeline do once the audit is applied."""
-    document = Path(__file__).parents[2] / "docs" / "audit.md"
+    """What docs/audit-alerts.md has a pipeline do once the audit is applied."""
+    document = Path(__file__).parents[2] / "docs" / "audit-alerts.md"
     (block,) = [block for block in blocks(document) if "grep -x Verified" in block.text]
     _, commands = block.text.replace("orders-today", name).split("\n", 1)
     environment = {

@@ -20,12 +20,12 @@ from lupa.lua51 import LuaRuntime
 from checks.documents import blocks
 
 Manifest = dict[str, Any]
-INSTALL = Path(__file__).resolve().parents[2] / "docs" / "install.md"
+GITOPS = Path(__file__).resolve().parents[2] / "docs" / "gitops.md"
 
 
 def argo_cd(found: Manifest) -> str:
-    """By what docs/install.md puts into argocd-cm, in the Lua that Argo CD has."""
-    (block,) = [block for block in blocks(INSTALL) if block.file == "argocd-cm.yaml"]
+    """By what docs/gitops.md puts into argocd-cm, in the Lua that Argo CD has."""
+    (block,) = [block for block in blocks(GITOPS) if block.file == "argocd-cm.yaml"]
     customizations = yaml.safe_load(yaml.safe_load(block.text)["data"]["resource.customizations"])
     lua = LuaRuntime()
     check = lua.eval(f"function(obj) {customizations['delayedtopics.io/*']['health.lua']} end")
@@ -132,7 +132,7 @@ def test_argo_cd_and_flux_see_how_it_is(made: Callable[[], Manifest], argo: str,
 
 
 def test_the_check_of_argo_cd_knows_only_reasons_that_there_are() -> None:
-    (block,) = [block for block in blocks(INSTALL) if block.file == "argocd-cm.yaml"]
+    (block,) = [block for block in blocks(GITOPS) if block.file == "argocd-cm.yaml"]
     named = {word.split()[0] for word in block.text.split("under_way = {")[1].split("}")[0].split(",") if word.strip()}
     assert named <= set(Reason)
     assert len(named) == 6

@@ -1,7 +1,7 @@
 """How evenly the assignors of librdkafka share partitions out among workers, by simulation.
 
 `python -m delayed_topics_bench.assignment` prints a line of JSON for each. A worker can't bring an assignor of its own: librdkafka
-has three, and the protocol `Consumer` those of the broker. docs/operations.md has the figures.
+has three, and the protocol `Consumer` those of the broker. docs/rebalances.md has the figures.
 """
 
 import json

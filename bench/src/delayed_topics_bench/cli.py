@@ -17,7 +17,7 @@ from delayed_topics_bench.parts import PARTS, Task
 from delayed_topics_bench.peers import PEERS
 from delayed_topics_bench.plan import DEFAULT, QUICK, Plan
 from delayed_topics_bench.plots import draw
-from delayed_topics_bench.report import show, write_document
+from delayed_topics_bench.report import show, write_documents
 from delayed_topics_bench.results import RESULTS, Results
 from delayed_topics_bench.stand import Stand
 
@@ -102,7 +102,7 @@ def main(
     for picture in draw(kept.body, file.with_suffix("")):
         say(f"drawn: {picture}")
     if file.parent == RESULTS and not quick:
-        write_document(kept.body, name)
+        write_documents(kept.body, name)
     say(f"written to {file}")
     if failed:
         raise DevclusterError("not measured, or not all of it: " + "; ".join(failed))

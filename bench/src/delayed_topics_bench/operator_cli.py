@@ -15,7 +15,7 @@ from delayed_topics_bench.operator_run import DEFAULT, PARTS, QUICK, OperatorPla
 from delayed_topics_bench.others import MOST_SHARE, Usage, others_share
 from delayed_topics_bench.pace import Pace
 from delayed_topics_bench.plots import draw
-from delayed_topics_bench.report import show, write_document
+from delayed_topics_bench.report import show, write_documents
 from delayed_topics_bench.results import RESULTS, Results
 
 __all__ = ["main"]
@@ -60,7 +60,7 @@ def main(parts: tuple[str, ...], quick: bool, only_show: bool, results: Path | N
     for picture in draw(kept.body, file.with_suffix("")):
         say(f"drawn: {picture}")
     if file == RESULTS / f"{NAME}.json":
-        write_document(kept.body, NAME)
+        write_documents(kept.body, NAME)
     say(f"written to {file}")
 
 

@@ -1,5 +1,6 @@
-"""The figures of a results file as tables: for the terminal, and for docs/performance.md."""
+"""The figures of a results file as tables: for the terminal, and for the pages about performance in docs/."""
 
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,22 @@ from delayed_topics_bench.peers import NOT_RECEIVED, NOT_TO_BE_HAD, PATIENCE_SEC
 from delayed_topics_bench.profile import AREAS
 from delayed_topics_bench.results import Figure, merged, runs_of
 
-__all__ = ["DOCUMENT", "Grid", "Part", "grids", "markdown", "marks", "parts_of", "show", "write_document"]
+__all__ = ["Grid", "Part", "between", "documents", "grids", "markdown", "parts_of", "show", "write_documents"]
 
 Body = Mapping[str, Any]
 Part = Mapping[str, Any]
 """Key → figures, merged of all runs."""
 
-DOCUMENT = REPOSITORY / "docs" / "performance.md"
+DOCS = REPOSITORY / "docs"
+STANDARD = "performance.md"
+DOCUMENTS = {"exactly-once": "performance-exactly-once.md", "operator": "performance-operator.md"}
+"""Results file → its page, where that is not the standard one."""
+COMPARED, COMPARISON = "peers", "performance-comparison.md"
+"""This part of a results file has a page of its own."""
 WIDTH = 150
+PAGE_WIDTH = 100
+"""As `mdformat` wraps pages."""
+NOTHING = "No figures are recorded yet."
 PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
 
 
@@ -56,26 +65,44 @@ def show(body: Body, console: Console | None = None) -> None:
 
 
 def markdown(body: Body, pictures: str) -> str:
-    """The same for a document; `pictures`: the folder of its plots, as the document refers to it."""
-    lines: list[str] = []
+    """The same for a page, in the form that `mdformat` gives it; `pictures`: the folder of its plots, as the page refers to it."""
+    blocks: list[str] = []
     for part, grid in grids(body):
-        lines += [f"**{grid.title}**", "", _row(grid.columns), _row(["---", *["---:"] * (len(grid.columns) - 1)])]
-        lines += [*map(_row, grid.rows), "", f"![{grid.title}]({pictures}/{part}.png)", ""]
-    lines += [line for note in _notes(body) for line in (note, "")]
-    return "\n".join(lines)
+        rules = ["--", *["-:"] * (len(grid.columns) - 1)]
+        blocks += [f"### {grid.title}", "\n".join(map(_row, (grid.columns, rules, *grid.rows)))]
+        blocks += [f"![{grid.title}]({pictures}/{part}.png)"]
+    blocks += [textwrap.fill(note, PAGE_WIDTH, break_long_words=False, break_on_hyphens=False) for note in _notes(body)]
+    return "\n\n".join(blocks)
+
+
+def documents(body: Body, name: str) -> dict[str, str]:
+    """The pages that show the results file of that name, each with what it shows."""
+    parts = body["parts"]
+    shown = {DOCUMENTS.get(name, STANDARD): {part: runs for part, runs in parts.items() if part != COMPARED}}
+    if COMPARED in parts:
+        shown[COMPARISON] = {COMPARED: parts[COMPARED]}
+    pictures = f"../bench/results/{name}"
+    return {page: markdown({**body, "parts": some}, pictures) or NOTHING for page, some in shown.items()}
 
 
 def marks(name: str) -> tuple[str, str]:
-    """Between these the document has the figures of the results file of that name."""
+    """Between these a page has what it shows of the results file of that name."""
     return f"<!-- figures of {name}.json: written by make bench -->", f"<!-- end of {name}.json -->"
 
 
-def write_document(body: Body, name: str, document: Path = DOCUMENT) -> None:
-    """Put the tables between the document's two marks."""
+def between(name: str, text: str) -> str:
+    """The text with its marks."""
     begin, end = marks(name)
-    before, _, rest = document.read_text().partition(begin)
-    _, _, after = rest.partition(end)
-    document.write_text(f"{before}{begin}\n{markdown(body, f'../bench/results/{name}')}{end}{after}")
+    return f"{begin}\n\n{text}\n\n{end}"
+
+
+def write_documents(body: Body, name: str, docs: Path = DOCS) -> None:
+    """Put the tables between the two marks of each page."""
+    begin, end = marks(name)
+    for page, text in documents(body, name).items():
+        before, _, rest = (docs / page).read_text().partition(begin)
+        _, _, after = rest.partition(end)
+        (docs / page).write_text(f"{before}{between(name, text)}{after}")
 
 
 def _notes(body: Body) -> Iterator[str]:
@@ -90,24 +117,25 @@ def _notes(body: Body) -> Iterator[str]:
     slowed = [run["slowed"] for run in runs]
     commits = sorted({run["commit"] for run in runs})
     yield (
-        f"Medians of {_few_or_many({len(r) for part in body['parts'].values() for r in part.values()})} runs, in brackets "
-        f"the lowest and the highest. Measured on {machine['cores']} cores ({machine['cpu']}), {machine['memory_gib']} GiB: "
-        f"{who} all on it, other programs took at most {max(r['others'] for r in runs):.1%}, "
-        f"and the host slowed the processors for {min(slowed):.0%} to {max(slowed):.0%} of the time. "
-        f"Commit {', '.join(commits)}."
+        f"Figures are medians of {_few_or_many({len(r) for part in body['parts'].values() for r in part.values()})} runs, "
+        "with the lowest and the highest run in brackets. "
+        f"The machine has {machine['cores']} cores ({machine['cpu']}) and {machine['memory_gib']} GiB of memory. "
+        f"The {who} all run on it. Other programs took at most {max(r['others'] for r in runs):.1%} of the processors. "
+        f"The host of the machine slowed the processors for {min(slowed):.0%} to {max(slowed):.0%} of the time. "
+        f"The runs were made at {'commit' if len(commits) == 1 else 'commits'} {', '.join(commits)}."
     )
-    problems = [f"{name}: {run['problem']}" for name, run in runs_of(body) if "problem" in run]
+    problems = [f"{name} ({run['problem']})" for name, run in runs_of(body) if "problem" in run]
     if problems:
-        yield f"Not valid: {'; '.join(problems)}."
+        yield f"These runs are not valid: {', '.join(problems)}."
 
 
 def _followed(checked: Sequence[Mapping[str, int]]) -> str:
     names = ("records", "early", "lost", "doubled", "disordered", "order_exempt")
     counts = {name: sum(verdict.get(name, 0) for verdict in checked) for name in names}
     return (
-        f"Of {counts['records']:,} records that the checker followed: {counts['early']} early, {counts['lost']} lost, "
-        f"{counts['doubled']} doubled, {counts['disordered']} out of order"
-        + (f", of {counts['order_exempt']} of which no order is promised." if counts["order_exempt"] else ".")
+        f"The checker followed {counts['records']:,} records. Of these, {counts['early']} were early, {counts['lost']} lost, "
+        f"{counts['doubled']} doubled and {counts['disordered']} out of order."
+        + (f" No order is promised for {counts['order_exempt']} of the latter." if counts["order_exempt"] else "")
     )
 
 
@@ -150,7 +178,7 @@ def _lateness(part: Part) -> Grid:
         rows.append(["… floor: no worker, no delay", *_percentiles(floor), tenth(floor["ack_p999"]), ""])
     return Grid(
         title="Lateness from the due time to the receipt by a consumer, ms",
-        columns=["", *PERCENTILES.values(), "broker's ack p99.9", "not yet out"],
+        columns=["", *PERCENTILES.values(), "broker's ack p99.9", "unfinished"],
         rows=rows,
     )
 
@@ -196,12 +224,12 @@ def _memory(part: Part) -> Grid:
 
 def _cpu(part: Part) -> Grid:
     rows = [[way, *(tenth(figures[name]) for name in (*SECTIONS, IN_ALL))] for way, figures in part.items()]
-    return Grid(title="CPU of a worker, µs per record", columns=["", *SECTIONS, IN_ALL], rows=rows)
+    return Grid(title="CPU of a worker by thread, µs per record", columns=["", *SECTIONS, IN_ALL], rows=rows)
 
 
 def _profile(part: Part) -> Grid:
     rows = [[area, *(hundredth(figures[area]) for figures in part.values())] for area in AREAS]
-    return Grid(title="What a worker's processor time is for, µs per record", columns=["", *part], rows=rows)
+    return Grid(title="CPU of a worker by activity, µs per record", columns=["", *part], rows=rows)
 
 
 def _peers(part: Part) -> Grid:
@@ -214,7 +242,7 @@ def _peers(part: Part) -> Grid:
         for rate, by in figures.items():
             rows.append([f"{name}, {int(rate):,}/s", *_percentiles(by), *(count(by[counted]) for counted in counts)])
     return Grid(
-        title="Beside what else there is: from sending + 1 s to receipt, ms",
+        title="Lateness of each system from sending + 1 s to the receipt, ms",
         columns=[
             "",
             *PERCENTILES.values(),

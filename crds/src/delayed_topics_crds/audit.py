@@ -13,156 +13,160 @@ MAX_OFFENDERS = 10
 
 
 class DelayedTopicRef(Spec):
-    """A DelayedTopic of the same namespace."""
+    """A DelayedTopic in the same namespace."""
 
     name: ObjectName
-    """Its name."""
+    """The name of the DelayedTopic."""
 
 
 class Window(Spec):
-    """Which records are accounted for."""
+    """The records that the audit accounts for."""
 
     rules: ClassVar = (
         Rule(
             cel="!self.sinceLast || !(has(self.from) || has(self.to))",
-            message="must be either sinceLast or from and to: an audit that goes on begins where the last one ended",
+            message="must be either sinceLast or from and to: an audit with sinceLast begins where the last one ended",
         ),
         Rule(cel="!has(self.from) || !has(self.to) || self.from < self.to", message="must end after it begins"),
     )
 
     from_: Annotated[Time | None, Field(alias="from")] = None
-    """Records that came in from this time on, by the broker's clock; since serving began unless set."""
+    """The audit covers records that arrived at this time or later, by the broker's clock. Unless set, it covers records since serving
+    began."""
     to: Time | None = None
-    """Records that came in before this time, by the broker's clock; up to now unless set. The audit waits for it."""
+    """The audit covers records that arrived before this time, by the broker's clock. If the time is in the future, the audit waits for it.
+    Unless set, the audit covers records up to the present."""
     since_last: Annotated[bool, Strict()] = False
-    """Go on where the last audit with `sinceLast` ended, so that all of them together account for every record exactly once;
-    the first begins where serving began. Without it an audit covers everything since then."""
+    """Continue where the last audit with `sinceLast` ended. Together, these audits account for every record exactly once. The first one
+    begins where serving began. An audit without `sinceLast` covers everything since then."""
 
 
 class Sample(Spec):
-    """A share of the records. A record is looked at with all of its hops and outcomes, or not at all."""
+    """A share of the records. The audit looks at a record with all of its hops and outcomes, or not at all."""
 
     one_in: Annotated[int, Limits(1, 1_000_000, "records")]
-    """Of so many records one, chosen by a hash of where it was first seen; the same ones each time."""
+    """The audit looks at one record in this many. A hash of the root decides which one, so every audit looks at the same records."""
 
 
 class DelayedTopicAuditSpec(Spec):
-    """What is to be audited."""
+    """What to audit."""
 
     rules: ClassVar = (
         Rule(
-            cel="self == oldSelf", message="must stay as it was created, it is one audit: make a new DelayedTopicAudit"
+            cel="self == oldSelf",
+            message="must stay as it was created: create a new DelayedTopicAudit for another audit",
         ),
         Rule(
             cel="!has(self.sample) || !self.window.sinceLast",
-            message="sample must not go with window.sinceLast: audits that chain account for every record",
+            message="sample must not go with window.sinceLast: audits in a chain account for every record",
             field_path=".sample",
         ),
     )
 
     delayed_topic_ref: DelayedTopicRef
-    """The DelayedTopic, of the same namespace. Its audits run one after the other."""
+    """The DelayedTopic to audit, in the same namespace. Audits of one DelayedTopic run one after the other."""
     window: Window = Window()
-    """Which records are accounted for."""
+    """The records that the audit accounts for."""
     sample: Sample | None = None
-    """Look at a share of the records only; at all of them unless set."""
+    """The share of the records that the audit looks at. Unless set, it looks at all records."""
     max_lateness_ms: MaxLatenessMs = 1000
-    """A record that is released later than this after its due time is counted as late, in milliseconds."""
+    """A record counts as late if it is released more than this many milliseconds after its due time."""
     spark: Spark = Spark()
-    """What the Spark job gets."""
+    """Resources and settings of the Spark job."""
     output: Output | None = None
-    """Where the whole account is kept; nowhere unless set."""
+    """Where to keep the full account. Unless set, only the verdict is kept."""
     active_deadline_seconds: ActiveDeadlineSeconds = DEADLINE_SECONDS
-    """For how long the Job may run, in seconds, all its tries and the time in which its pod waits for room included; 1 day unless set.
-    Then it is ended, and the verdict is `Unknown`."""
+    """How long the Job may run, in seconds. This includes all tries, and the time in which its pod waits for a node with room. When the
+    time is over, the Job is stopped and the verdict is `Unknown`. Defaults to 1 day."""
     ttl_seconds_after_finished: Annotated[int, Limits(0, 31_536_000, "seconds (365 days)")] = 86_400
-    """For how long the Job and its pod are kept after the audit, in seconds; 1 day unless set. The verdict stays."""
+    """How long the Job and its pod are kept after the audit, in seconds. The verdict stays. Defaults to 1 day."""
 
 
 class Account(Status):
-    """Where the records of the window went: produced = released + hopped + deadLettered + cancelled + pending + lost."""
+    """What became of the records in the window: `produced = released + hopped + deadLettered + cancelled + pending + lost`."""
 
     produced: int | None = None
-    """Records that came in."""
+    """Records that arrived in the front topic and in the delays topic."""
     released: int | None = None
-    """Came out in the ready topic."""
+    """Records that were released into a ready topic."""
     hopped: int | None = None
-    """Went on to a partition of another delay, where they are counted anew."""
+    """Records that hopped to a partition of another delay. They are counted anew there."""
     dead_lettered: int | None = None
-    """Ended in the dead-letter topic, for another reason than that they were cancelled."""
+    """Records that ended in the dead-letter topic. Cancelled records do not count here."""
     cancelled: int | None = None
-    """Were cancelled before they were released."""
+    """Records that were cancelled before they were released."""
     pending: int | None = None
-    """Still wait, or were taken in and not yet committed."""
+    """Records that still wait, or that a worker has read and not yet committed."""
     overdue: int | None = None
-    """Of the pending: due for more than `maxLatenessMs` when the offsets were frozen, and not released. The verdict is `Unknown` when the
-    oldest has been due for more than 10 minutes."""
+    """Pending records that had been due for more than `maxLatenessMs` when the offsets were frozen. The verdict is `Unknown` if the oldest
+    of them had been due for more than 10 minutes."""
     lost: int | None = None
-    """Were committed and came out nowhere."""
+    """Records whose offset is committed although no topic has a copy of them."""
     early: int | None = None
-    """Of the released: before their due time."""
+    """Released records that came out before their due time."""
     late: int | None = None
-    """Of the released: more than `maxLatenessMs` after their due time."""
+    """Released records that came out more than `maxLatenessMs` after their due time."""
     doubled: int | None = None
-    """Copies beyond the first with the same root and attempt."""
+    """Copies that have the same root and attempt as an earlier copy."""
     doubled_beyond_promise: int | None = None
-    """Of the doubled: those that no crash of a worker explains."""
+    """Doubled copies that no crash of a worker explains."""
     out_of_order: int | None = None
-    """Neighbours of one partition and delay that came out in the other order."""
+    """Neighbouring records of one partition and delay that came out in the wrong order."""
     wrong_partition: int | None = None
-    """Of the released: in another ready topic than they asked for, or in another partition than their front partition's."""
+    """Released records in another ready topic than they asked for, or in another partition than the one that belongs to their front
+    partition."""
     changed: int | None = None
-    """Of the released and the dead-lettered: key, value or a header is not what was produced."""
+    """Released and dead-lettered records whose key, value or headers differ from what was produced."""
     wrong_attempt: int | None = None
-    """Of the released: `dt-attempt` is not what it has to be."""
+    """Released records whose header `dt-attempt` has a wrong value."""
     over_cap: int | None = None
-    """Of the released: retried more often than `retryCap` allows."""
+    """Released records that were retried more often than `retryCap` allows."""
     wrongly_dead_lettered: int | None = None
-    """Of the dead-lettered: their own headers, their size, `retryCap` or the control topic contradict the reason in `dt-reason`."""
+    """Dead-lettered records whose `dt-reason` is contradicted by their headers, their size, `retryCap` or the control topic."""
     forged: int | None = None
-    """Outcomes that name a record as their origin which they were not made from."""
+    """Copies that name an origin which they were not made from."""
     offsets_read: int | None = None
-    """Offsets of all topics that were read for this account."""
+    """How many offsets the audit read for this account, in all topics."""
 
 
 class Offenders(Status):
-    """Records of which the same is wrong."""
+    """Records that have the same flaw."""
 
     kind: str
-    """What is wrong, as the account counts it."""
+    """The flaw, under its name in the account."""
     records: Annotated[tuple[str, ...], Field(max_length=MAX_OFFENDERS)]
-    """The first of them, as `dt-root` has it: `f:<partition>:<offset>` is of the front topic, `d:…` of the delays topic."""
+    """The first of these records, in the form of `dt-root`. `f:<partition>:<offset>` is in the front topic, `d:…` in the delays topic."""
 
 
 class DelayedTopicAuditStatus(StatusBase):
-    """How it went, written by the operator."""
+    """The progress and the result of the audit. The operator writes it."""
 
     verdict: Verdict | None = None
-    """`Verified`: every record is accounted for. `Violated`: a promise was broken, `message` says which. `Unknown`: not
-    everything could be seen."""
+    """`Verified` means that every record is accounted for. `Violated` means that a promise was broken, and `message` says which. `Unknown`
+    means that the audit could not see everything."""
     message: str | None = None
     """The verdict in a sentence."""
     started_at: Time | None = None
-    """When the offsets were frozen."""
+    """When the operator froze the offsets."""
     finished_at: Time | None = None
-    """When the verdict was known."""
+    """When the audit reached its verdict."""
     window_config_map: str | None = None
     """The ConfigMap with the frozen offsets."""
     job_name: str | None = None
-    """The Job."""
+    """The name of the Job."""
     report: str | None = None
-    """Where the report is, as claim:folder/file or s3://bucket/folder/file."""
+    """Where the report is, in the form `claim:folder/file` or `s3://bucket/folder/file`."""
     account: Account | None = None
-    """Where the records went."""
+    """What became of the records."""
     offenders: Annotated[tuple[Offenders, ...], ListMap("kind")] = ()
-    """By what is wrong with them the first 10 records, or fewer where a container's message has no room for all of them."""
+    """The first 10 records of each flaw. The list has fewer if they do not all fit into the termination message of a container."""
 
 
 class DelayedTopicAudit(Resource):
-    """Reads the records of a DelayedTopic once and accounts for every one of them."""
+    """An audit reads the records of a DelayedTopic once and accounts for every one of them."""
 
     kind: Literal["DelayedTopicAudit"]
     spec: DelayedTopicAuditSpec
-    """What is to be audited."""
+    """What to audit."""
     status: DelayedTopicAuditStatus = Field(default_factory=DelayedTopicAuditStatus)
-    """How it went, written by the operator."""
+    """The progress and the result of the audit. The operator writes it."""

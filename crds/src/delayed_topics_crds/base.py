@@ -156,8 +156,8 @@ class LabelKeys:
             Rule(
                 cel=f"self.all(key, key.matches(r'^({_LABEL_KEY})$'))",
                 message=(
-                    "must have keys of at most 63 letters, digits, '-', '_' and '.' that begin and end with a letter or digit, after a DNS "
-                    "name and '/' if at all, as team or example.com/team"
+                    "must have keys of at most 63 letters, digits, '-', '_' and '.' that begin and end with a letter or digit. A DNS name "
+                    "and '/' may come first, as in example.com/team"
                 ),
             ),
         )

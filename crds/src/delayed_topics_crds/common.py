@@ -24,27 +24,28 @@ Verdict = Literal["Verified", "Violated", "Unknown"]
 
 
 class SecretRef(Spec):
-    """A Secret, in the operator's namespace for a cluster connection and else beside the connection."""
+    """A Secret. For a ClusterKafkaConnection it is in the operator's namespace, for a KafkaConnection in the namespace of the
+    connection."""
 
     name: ObjectName
-    """Name of the Secret."""
+    """The name of the Secret."""
 
 
 class Condition(Status):
-    """One aspect of the state: what is so, since when, why, and what to do."""
+    """One aspect of the state. It says what is so, since when, why, and what to do."""
 
     type: Annotated[str, Field(max_length=316)]
-    """Name of the aspect, as `Ready`."""
+    """The name of the aspect, such as `Ready`."""
     status: Literal["True", "False", "Unknown"]
-    """Whether it is so."""
+    """Whether the aspect holds."""
     reason: Annotated[str, Field(max_length=1024)]
-    """One word for programs."""
+    """The reason in one word, for programs."""
     message: Annotated[str, BeforeValidator(_cut), Field(max_length=32768)]
-    """A sentence for people: what is wrong, where, what to do."""
+    """The reason in a sentence, for people. It says what is wrong, where, and what to do."""
     last_transition_time: Time
     """When `status` last changed."""
     observed_generation: int | None = None
-    """The `metadata.generation` that this was said of."""
+    """The `metadata.generation` that the condition describes."""
 
 
 Conditions = Annotated[tuple[Condition, ...], ListMap("type")]
@@ -54,6 +55,6 @@ class StatusBase(Status):
     """What every status has."""
 
     observed_generation: int | None = None
-    """The `metadata.generation` that the rest of the status was said of."""
+    """The `metadata.generation` that the rest of the status describes."""
     conditions: Conditions = ()
-    """The state, aspect by aspect."""
+    """The state of the resource, one condition for each aspect."""

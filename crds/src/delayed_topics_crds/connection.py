@@ -18,7 +18,7 @@ BootstrapServer = Annotated[
     str,
     Matches(
         r"([a-zA-Z0-9._-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}",
-        "must be host:port, without a scheme, as kafka.example.com:9092",
+        "must be host:port, without a scheme, such as kafka.example.com:9092",
         261,
     ),
 ]
@@ -35,54 +35,55 @@ class CaSecretRef(SecretRef):
     """The Secret with the certificate of the authority that signed the brokers' certificates."""
 
     key: SecretKey = "ca.crt"
-    """The key with the PEM certificates."""
+    """The key in the Secret that has the certificates, in PEM format."""
 
 
 class ClientCertSecretRef(SecretRef):
-    """The Secret with a client certificate and its key, both PEM."""
+    """The Secret with a client certificate and its private key, both in PEM format."""
 
     certificate_key: SecretKey = "tls.crt"
-    """The key with the certificate, `user.crt` in the Secret of a KafkaUser of Strimzi."""
+    """The key in the Secret that has the certificate. In the Secret of a Strimzi KafkaUser, it is `user.crt`."""
     private_key_key: SecretKey = "tls.key"
-    """The key with the private key, `user.key` in the Secret of a KafkaUser of Strimzi."""
+    """The key in the Secret that has the private key. In the Secret of a Strimzi KafkaUser, it is `user.key`."""
 
 
 class Tls(Spec):
-    """Encryption; `tls: {}` trusts the authorities that the images trust."""
+    """TLS settings. With `tls: {}`, clients trust the authorities that the images trust."""
 
     ca_secret_ref: CaSecretRef | None = None
-    """The authority that signed the brokers' certificates."""
+    """The authority that signed the brokers' certificates. Unless set, clients trust the authorities that the images trust."""
     client_cert_secret_ref: ClientCertSecretRef | None = None
-    """A client certificate, for brokers that ask for one: a Secret of type kubernetes.io/tls, or any other with its keys named."""
+    """A client certificate, for brokers that ask for one. The Secret has the type `kubernetes.io/tls`, or it has any other type and you
+    name its keys."""
 
 
 class LoginSecretRef(SecretRef):
-    """The Secret with the password, and with the user name unless that is said in the connection."""
+    """The Secret with the password. It also has the user name unless the connection names the user."""
 
     username_key: SecretKey | None = None
-    """The key with the user name; `username` unless set. Not read if `sasl.username` is set."""
+    """The key in the Secret that has the user name. Defaults to `username`. It is not read if `sasl.username` is set."""
     password_key: SecretKey = "password"
-    """The key with the password."""
+    """The key in the Secret that has the password."""
 
 
 class OAuthSecretRef(SecretRef):
-    """The Secret with the client secret, and with the client id unless that is said in the connection."""
+    """The Secret with the client secret. It also has the client id unless the connection names the client."""
 
     client_id_key: SecretKey | None = None
-    """The key with the client id; `client-id` unless set. Not read if `oauth.clientId` is set."""
+    """The key in the Secret that has the client id. Defaults to `client-id`. It is not read if `oauth.clientId` is set."""
     client_secret_key: SecretKey = "client-secret"
-    """The key with the client secret."""
+    """The key in the Secret that has the client secret."""
 
 
 class TokenEndpointCaSecretRef(SecretRef):
     """The Secret with the certificate of the authority that signed the token endpoint's certificate."""
 
     key: SecretKey = "ca.crt"
-    """The key with the PEM certificates."""
+    """The key in the Secret that has the certificates, in PEM format."""
 
 
 class OAuth(Spec):
-    """An OAuth 2.0 client, which gets its tokens by its own credentials (grant type `client_credentials`)."""
+    """An OAuth 2.0 client that gets its tokens with its own credentials (grant type `client_credentials`)."""
 
     rules: ClassVar = (
         Rule(
@@ -96,16 +97,16 @@ class OAuth(Spec):
         str,
         Matches(
             r"https://[-a-zA-Z0-9._~:/?&=%\[\]]+",
-            "must be an https URL without credentials, as https://login.example.com/oauth2/token",
+            "must be an HTTPS URL without credentials, such as https://login.example.com/oauth2/token",
             512,
         ),
     ]
-    """Where tokens are asked for, as https://login.example.com/oauth2/token."""
+    """The URL of the token endpoint, such as `https://login.example.com/oauth2/token`."""
     client_id: (
         Annotated[str, Matches(r"\S(.*\S)?", "must be a client id, in one line and without spaces around it", 253)]
         | None
     ) = None
-    """The client id, where the Secret has none; from the Secret unless set."""
+    """The client id, for a Secret that has none. Unless set, the client id comes from the Secret."""
     secret_ref: OAuthSecretRef
     """The Secret with the client secret."""
     scope: (
@@ -115,7 +116,7 @@ class OAuth(Spec):
         ]
         | None
     ) = None
-    """What the token shall be good for, as the token endpoint calls it; not sent unless set."""
+    """The scope to ask for, as the token endpoint calls it. Unless set, the request has no scope."""
     extensions: (
         Annotated[
             Mapping[
@@ -132,13 +133,14 @@ class OAuth(Spec):
         ]
         | None
     ) = None
-    """SASL extensions that the brokers ask for, as `logicalCluster` and `identityPoolId` of Confluent Cloud; none unless set."""
+    """SASL extensions that the brokers ask for, such as `logicalCluster` and `identityPoolId` of Confluent Cloud. Unless set, there are
+    none."""
     ca_secret_ref: TokenEndpointCaSecretRef | None = None
-    """The authority that signed the token endpoint's certificate; those that the images trust unless set."""
+    """The authority that signed the token endpoint's certificate. Unless set, clients trust the authorities that the images trust."""
 
 
 class Sasl(Spec):
-    """How the connection shows who it is: user name and password, or tokens of OAuth 2.0."""
+    """How clients of the connection authenticate, either with a user name and password, or with OAuth 2.0 tokens."""
 
     rules: ClassVar = (
         Rule(
@@ -148,12 +150,12 @@ class Sasl(Spec):
         ),
         Rule(
             cel="(self.mechanism == 'OAUTHBEARER') != has(self.secretRef)",
-            message="secretRef must be set, but not with OAUTHBEARER, whose Secret is oauth.secretRef",
+            message="secretRef must be set, but not with OAUTHBEARER, which uses oauth.secretRef",
             field_path=".secretRef",
         ),
         Rule(
             cel="self.mechanism != 'OAUTHBEARER' || !has(self.username)",
-            message="username must not come with OAUTHBEARER: the client is oauth.clientId",
+            message="username must not come with OAUTHBEARER: name the client in oauth.clientId",
             field_path=".username",
         ),
         Rule(
@@ -164,7 +166,7 @@ class Sasl(Spec):
     )
 
     mechanism: SaslMechanism = "SCRAM-SHA-512"
-    """How the password is proven, or OAUTHBEARER for tokens."""
+    """The SASL mechanism. OAUTHBEARER uses tokens, the others use a password."""
     username: (
         Annotated[
             str,
@@ -172,20 +174,20 @@ class Sasl(Spec):
         ]
         | None
     ) = None
-    """The user name, where the Secret has none, as that of a KafkaUser of Strimzi; from the Secret unless set."""
+    """The user name, for a Secret that has none, such as that of a Strimzi KafkaUser. Unless set, the user name comes from the Secret."""
     secret_ref: LoginSecretRef | None = None
-    """The Secret with the password; has to be set unless the mechanism is OAUTHBEARER."""
+    """The Secret with the password. It must be set unless the mechanism is OAUTHBEARER."""
     oauth: OAuth | None = None
-    """Where tokens come from; has to be set with OAUTHBEARER, and only then."""
+    """Where tokens come from. It must be set with OAUTHBEARER, and only then."""
 
 
 class SharedWorkers(Spec):
-    """The pods that move the records of all DelayedTopics which have none of their own."""
+    """Workers that serve all DelayedTopics of the connection that have no workers of their own."""
 
     replicas: Annotated[int, Limits(0, MAX_WORKERS, "workers")] = 2
-    """How many there are; 0 stops releasing."""
+    """How many shared workers there are. With 0, they release no record."""
     template: WorkerTemplate | None = None
-    """What is added to the pods. Changing it rolls them."""
+    """Additions to the worker pods. A change replaces the pods one by one."""
 
 
 class KafkaConnectionSpec(Spec):
@@ -194,71 +196,74 @@ class KafkaConnectionSpec(Spec):
     rules: ClassVar = (
         Rule(
             cel="!has(self.sasl) || !(self.sasl.mechanism in ['PLAIN', 'OAUTHBEARER']) || has(self.tls)",
-            message="PLAIN and OAUTHBEARER must come with tls, they send the password or token as it is: add tls, or use SCRAM-SHA-512",
+            message=(
+                "PLAIN and OAUTHBEARER must come with tls, because they send the password or token in plain text: add tls,"
+                " or use SCRAM-SHA-512"
+            ),
             field_path=".sasl",
         ),
     )
 
     bootstrap_servers: Annotated[tuple[BootstrapServer, ...], Entries(1, 16, "servers (host:port)")]
-    """Brokers to ask first, as host:port."""
+    """The brokers that clients contact first, each as `host:port`."""
     tls: Tls | None = None
-    """Encryption; none unless set."""
+    """TLS settings. Unless set, connections are not encrypted."""
     sasl: Sasl | None = None
-    """User name and password, or tokens; none unless set."""
+    """Authentication by user name and password, or by tokens. Unless set, clients do not authenticate."""
     broker_skew_ms: Annotated[int, Limits(0, 60_000, "milliseconds (1 minute)")] | None = None
-    """By how much the brokers' clocks may differ, in milliseconds; records are released that much later, so that none is
-    early. 0 if there was never more than one broker, and 5 otherwise, unless set."""
+    """How much the clocks of the brokers may differ, in milliseconds. Workers release records that much later, so that no record is early.
+    Defaults to 0 if there was never more than one broker, and to 5 otherwise."""
     shared_workers: SharedWorkers | None = None
-    """Workers that several DelayedTopics share, so that one with little to do costs no pod: those without `spec.workers`, with the
-    guarantee AtLeastOnce. None unless set; each DelayedTopic has its own then."""
+    """Workers that several DelayedTopics share, so that a DelayedTopic with little to do costs no pod. They serve the DelayedTopics that
+    have no `spec.workers` and the guarantee `AtLeastOnce`. Unless set, each DelayedTopic has its own workers."""
 
 
 Names = Annotated[tuple[Annotated[str, Field(max_length=317)], ...], Entries(0, 64, "names")]
 
 
 class TemplateGrant(Spec):
-    """What `workers.template` may set on pods that run in the operator's namespace."""
+    """What `workers.template` of a DelayedTopic may set on worker pods. These pods run in the operator's namespace."""
 
     labels: Names = ()
-    """Keys of labels. Policies and sidecar injectors act on labels and annotations, so there are none unless listed."""
+    """Keys of labels that a template may set. Policies and sidecar injectors act on labels and annotations, so none are allowed unless
+    listed."""
     annotations: Names = ()
-    """Keys of annotations."""
+    """Keys of annotations that a template may set."""
     node_selectors: Names = ()
-    """Labels of nodes that they may ask for."""
+    """Keys of node labels that a template may ask for."""
     tolerations: Names = ()
-    """Taints that they may tolerate, by key. To tolerate every taint is never allowed."""
+    """Keys of taints that a template may tolerate. A toleration of every taint is never allowed."""
     affinity: Annotated[bool, Strict()] = False
-    """Whether they may say near which nodes and pods workers run."""
+    """Whether a template may set `affinity`, which decides near which nodes and pods workers run."""
     priority_classes: Names = ()
-    """PriorityClasses, by name."""
+    """Names of PriorityClasses that a template may set."""
     max_cpu: Quantity = "2"
     """The most CPU that one worker may request or have as its limit."""
     max_memory: Quantity = "2Gi"
-    """The most memory that one worker may request and have as its limit. A template with `resources` must have a memory
-    limit."""
+    """The most memory that one worker may request or have as its limit. A template with `resources` must have a memory limit."""
 
 
 class AuditGrant(Spec):
-    """What one audit may take of the namespace that audits of cluster connections run in."""
+    """What one audit may use of the namespace in which audits of cluster connections run."""
 
     max_executors: Annotated[int, Limits(0, MAX_EXECUTORS, "executors")] = 0
-    """The most executors. They need the chart's value `audits.executors.enabled` too."""
+    """The most executors. Executors also need the chart value `audits.executors.enabled`."""
     max_cores: Annotated[int, Limits(1, MAX_CORES, "cores")] = 4
-    """The most CPU cores, of each executor if there are any."""
+    """The most CPU cores of each executor, or of the Job's pod if there are no executors."""
     max_memory: SparkMemory = "4g"
-    """The largest heap of each Java machine."""
+    """The largest heap of each Java process."""
     max_local_disk: DiskSize = "50Gi"
     """The most local disk of each pod. A pod that writes more is evicted."""
     storage_classes: Names = ()
-    """StorageClasses of which volumes may be made for local disk, by name."""
+    """Names of StorageClasses that an audit may use for local disk."""
     node_selectors: Names = ()
-    """Labels of nodes that they may ask for."""
+    """Keys of node labels that an audit may ask for."""
     tolerations: Names = ()
-    """Taints that they may tolerate, by key. To tolerate every taint is never allowed."""
+    """Keys of taints that an audit may tolerate. A toleration of every taint is never allowed."""
 
 
 class Grant(Spec):
-    """What some namespaces may do."""
+    """What the namespaces that the entry selects may do."""
 
     namespace_selector: Annotated[
         LabelSelector,
@@ -270,76 +275,79 @@ class Grant(Spec):
             message="matchExpressions must have values with In and NotIn, and none with Exists and DoesNotExist",
         ),
     ]
-    """The namespaces, by their labels; `{}` is every namespace."""
+    """Selects namespaces by their labels. `{}` selects every namespace."""
     topic_prefixes: Annotated[tuple[TopicPrefix, ...], Entries(1, 32, 'prefixes ("" is every topic)')]
-    """Front topics that they may own begin with one of these; `""` is every topic."""
+    """Prefixes of the front topics that DelayedTopics of these namespaces may own. `""` allows every topic."""
     ready_topic_prefixes: Annotated[tuple[TopicPrefix, ...], Entries(0, 32, 'prefixes ("" is every topic)')] = ()
-    """Topics that `ready.allowedTopics` may name begin with one of these, whoever they belong to; `""` is every topic. None unless set."""
+    """Prefixes of the topics that `ready.allowedTopics` may name, no matter who owns them. `""` allows every topic. Unless set, no topic is
+    allowed."""
     max_partitions: Annotated[int, Limits(1, 10_000, "partitions")] | None = None
-    """Partitions that the delays topic of one DelayedTopic may have; no limit of its own unless set."""
+    """How many partitions the delays topic of one DelayedTopic may have. Unless set, there is no limit for one DelayedTopic."""
     max_workers: Annotated[int, Limits(0, 1000, "workers")] | None = None
-    """Workers that one DelayedTopic may have; no limit of its own unless set. More that are asked for are not started."""
+    """How many workers one DelayedTopic may have. The operator starts no more than these. Unless set, there is no limit for one
+    DelayedTopic."""
     quota: Quota | None = None
-    """What each of these namespaces may have in sum; no limit unless set. Of several entries for a namespace the highest
-    number counts."""
+    """What each of these namespaces may have in total. If several entries select a namespace, the highest number counts. Unless set, there
+    is no limit."""
     template: TemplateGrant = TemplateGrant()
-    """What `workers.template` may set; CPU and memory within limits, and nothing else, unless set."""
+    """What `workers.template` of a DelayedTopic may set. Unless set, a template may set CPU and memory within limits, and nothing else."""
     audits: AuditGrant = AuditGrant()
-    """How large audits may be; no executors, 4 cores and 4 GiB unless set."""
+    """How large audits may be. Unless set, an audit may have 4 cores, 4 GiB and no executors."""
     adopt: Annotated[bool, Strict()] = False
-    """Whether they may take over a front topic that exists already. What was adopted is never deleted."""
+    """Whether DelayedTopics there may adopt a front topic that exists already. The operator never deletes an adopted topic."""
     take_over: Annotated[bool, Strict()] = False
-    """Whether a DelayedTopic there may, by annotation, take over the topics of a DelayedTopic of another Kubernetes cluster,
-    as after a restore or a move."""
+    """Whether a DelayedTopic there may take over the topics of a DelayedTopic in another Kubernetes cluster, for example after a restore or
+    a move. An annotation on the DelayedTopic asks for it."""
 
 
 class ClusterKafkaConnectionSpec(KafkaConnectionSpec):
-    """How to reach Kafka, and who may."""
+    """How to reach Kafka, and which namespaces may use it."""
 
     allow: Annotated[tuple[Grant, ...], Entries(0, 64, "grants")] = ()
-    """Who may own which topics; one grant that fits is enough. Without any, nobody may."""
+    """Grants that say which namespaces may own which topics. One grant that fits is enough. Without grants, no namespace may own a
+    topic."""
 
 
 class KafkaConnectionStatus(StatusBase):
-    """What was found, written by the operator."""
+    """The state of the connection. The operator writes it."""
 
     cluster_id: str | None = None
     """The id of the Kafka cluster."""
     registry_topic_id: str | None = None
-    """The id of the topic `delayedtopics.registry`, which has who owns which topic. With another one, or none, the
-    connection is not used (`RegistryLost`)."""
+    """The id of the topic `delayedtopics.registry`, which records who owns which topic. If the topic is missing or has another id, the
+    operator does not use the connection (`RegistryLost`)."""
     brokers: int | None = None
     """How many brokers answer."""
     brokers_seen: int | None = None
-    """The highest number of brokers that ever answered. New topics get their replicas by it, so that a broker that is
-    away for a moment costs them none."""
+    """The highest number of brokers that ever answered. It decides how many replicas new topics get, so a broker that is away for a moment
+    costs them no replica."""
 
 
 class ClusterKafkaConnectionStatus(KafkaConnectionStatus):
-    """What was found, and who uses it, written by the operator."""
+    """The state of the connection, and the namespaces that use it. The operator writes it."""
 
     namespaces: Annotated[Namespaces, ListMap("namespace")] = ()
-    """The first 50 namespaces that use this connection, by name, each with what it has (`used`) and may have (`hard`)."""
+    """The first 50 namespaces that use this connection, sorted by name. Each has what the namespace uses (`used`) and may use (`hard`)."""
     namespace_count: int | None = None
-    """How many namespaces use this connection in all."""
+    """How many namespaces use this connection in total."""
 
 
 class ClusterKafkaConnection(Resource):
-    """A Kafka cluster that namespaces may use as far as `allow` grants. Its Secrets and the workers live in the
-    operator's namespace, the audits in one of their own."""
+    """A Kafka cluster that namespaces may use as far as `allow` grants it. Its Secrets and the workers are in the operator's namespace.
+    Audits run in a namespace of their own."""
 
     kind: Literal["ClusterKafkaConnection"]
     spec: ClusterKafkaConnectionSpec
-    """How to reach Kafka, and who may."""
+    """How to reach Kafka, and which namespaces may use it."""
     status: ClusterKafkaConnectionStatus = Field(default_factory=ClusterKafkaConnectionStatus)
-    """What was found, and who uses it, written by the operator."""
+    """The state of the connection, and the namespaces that use it. The operator writes it."""
 
 
 class KafkaConnection(Resource):
-    """A Kafka cluster for the DelayedTopics of the same namespace, where its Secrets, the workers and the audits live."""
+    """A Kafka cluster for the DelayedTopics of the same namespace. Its Secrets, the workers and the audits are in that namespace too."""
 
     kind: Literal["KafkaConnection"]
     spec: KafkaConnectionSpec
     """How to reach Kafka."""
     status: KafkaConnectionStatus = Field(default_factory=KafkaConnectionStatus)
-    """What was found, written by the operator."""
+    """The state of the connection. The operator writes it."""

@@ -37,7 +37,7 @@ def _one_of(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-_TOO_LONG = f"must have at most {MAX_TOPIC_LENGTH} characters: Kafka allows 249 and '.control' is appended"
+_TOO_LONG = f"must have at most {MAX_TOPIC_LENGTH} characters: Kafka allows 249, and the operator appends '.control'"
 
 
 def _reserved(topic: str, *, unless: str = "", say: str = "") -> tuple[Rule, ...]:
@@ -51,7 +51,7 @@ def _reserved(topic: str, *, unless: str = "", say: str = "") -> tuple[Rule, ...
         ),
         Rule(
             cel=f"{unless}!({suffixes})",
-            message=f"{say}must not end with {_one_of([repr(s) for s in SUFFIXES])}: those are appended to the front topic's name",
+            message=f"{say}must not end with {_one_of([repr(s) for s in SUFFIXES])}: the operator appends these to the front topic's name",
         ),
     )
 
@@ -84,49 +84,52 @@ ReadyTopicName = Annotated[
     Rule(cel="self != '.' && self != '..'", message="must not be '.' or '..': Kafka has no such topics"),
     *_reserved("self"),
 ]
-"""No delayed topic's own: what is written there is believed."""
+"""No topic of a delayed topic: workers believe what is written there."""
 
 
 class Ready(Spec):
-    """Where records come out."""
+    """The ready topics."""
 
     allowed_topics: Annotated[tuple[ReadyTopicName, ...], Entries(0, MAX_READY_TOPICS, "topics")] = ()
-    """Topics besides `<topic>.ready` into which a record is released if its header `dt-target` names one. They are not made: whoever
-    owns them does, and allows the workers to write there. A ClusterKafkaConnection has to grant them (`allow[].readyTopicPrefixes`)."""
+    """Further ready topics, in addition to `<topic>.ready`. The header `dt-target` of a record names the one that the record comes out in.
+    The operator does not create these topics. Their owner creates them and allows the workers to write there. A ClusterKafkaConnection must
+    grant them in `allow[].readyTopicPrefixes`."""
 
 
 class ConnectionRef(Spec):
-    """The resource that says how to reach Kafka."""
+    """A reference to the connection that says how to reach Kafka."""
 
     kind: ConnectionKind = "ClusterKafkaConnection"
-    """`KafkaConnection` is one of the same namespace, `ClusterKafkaConnection` one that the cluster's owner grants."""
+    """The kind of the connection. A `KafkaConnection` is in the same namespace. A `ClusterKafkaConnection` is granted to the namespace by
+    the cluster's owner."""
     name: ObjectName = "default"
-    """Its name."""
+    """The name of the connection."""
 
 
 class Ladder(Spec):
-    """The delays by which records get to due times of their own: 1 s, `base`, `base`², and so on."""
+    """Further delays of 1 s, `base` s, `base`² s and so on. They carry records to due times of their own."""
 
     max_seconds: Annotated[int, Limits(1, MAX_DELAY_SECONDS, "seconds (30 days)")] = 65_536
-    """The longest of them is at most as long, in seconds; 18 hours unless set. A record that is due later takes the longest one again."""
+    """The upper limit of the longest delay of the ladder, in seconds. A record that is due later takes the longest delay more than once.
+    Defaults to 18 hours."""
     base: Annotated[int, Limits(2, 60, "times")] = 2
-    """How many times as long as the one before each delay is: the more, the fewer partitions, and the more copies on the way."""
+    """The factor between one delay of the ladder and the next. A larger factor needs fewer partitions, but more copies of each record."""
 
 
 class DeadLetter(Spec):
-    """The dead-letter topic, `<topic>.dead`."""
+    """Settings of the dead-letter topic, `<topic>.dead`."""
 
     retention_seconds: Annotated[int, Limits(60, 315_360_000, "seconds (10 years)")] = 2_592_000
-    """For how long dead letters are kept, in seconds; 30 days unless set."""
+    """How long the topic keeps dead letters, in seconds. Defaults to 30 days."""
 
 
 class ControlTopic(Spec):
-    """The control topic, `<topic>.control`. Whoever may write there cancels a record by one with its `dt-id` as key and the value
-    `cancel`: it goes to the dead-letter topic instead of coming out."""
+    """The control topic, `<topic>.control`. To cancel or reschedule a record, a producer writes a record there. The key is the `dt-id`. The
+    value is `cancel`, or `deliver-at` and the new due time in milliseconds. A cancelled record goes to the dead-letter topic."""
 
 
 class Rebalance(Spec):
-    """How partitions are shared out among workers."""
+    """How Kafka distributes partitions among the workers."""
 
     rules: ClassVar = (
         Rule(
@@ -147,65 +150,66 @@ class Rebalance(Spec):
     )
 
     protocol: RebalanceProtocol = "Classic"
-    """Kafka's rebalance protocol: `Classic`, or `Consumer` (KIP-848, brokers 4.0 or newer). Changing it rolls the workers."""
+    """The rebalance protocol of Kafka, `Classic` or `Consumer` (KIP-848, brokers 4.0 or newer). A change replaces the worker pods."""
     assignor: Assignor | None = None
-    """Who gets which partition. With `Classic`: `Range` unless set, `RoundRobin`, or `Sticky`, by which partitions that stay where they are
-    are not interrupted. With `Consumer`: `Uniform` unless set, or `Range`. From and to `Sticky` all workers stop before they start again,
-    others are replaced one by one."""
+    """Decides which worker gets which partition. The protocol `Classic` has `Range` (default), `RoundRobin` and `Sticky`. With `Sticky`, a
+    partition that keeps its worker is served without interruption. The protocol `Consumer` has `Uniform` (default) and `Range`. For a
+    change from or to `Sticky`, all workers stop before they start again. For any other change, workers are replaced one by one."""
     slow_seconds: Annotated[int, Limits(1, 3600, "seconds")] = 30
-    """A rebalance that takes longer raises the alarm `RebalanceSlow`, in seconds."""
+    """A rebalance that takes longer than this, in seconds, raises the alarm `RebalanceSlow`."""
 
 
 class WorkerTemplate(Spec):
-    """What is added to the worker pods."""
+    """Additions to the worker pods."""
 
     labels: Annotated[Mapping[str, LabelValue], LabelKeys(64, "labels")] | None = None
-    """Labels added to the pods."""
+    """Labels to add to the pods."""
     annotations: Annotated[Mapping[str, str], LabelKeys(64, "annotations")] | None = None
-    """Annotations added to the pods."""
+    """Annotations to add to the pods."""
     resources: ResourceRequirements | None = None
-    """CPU and memory of the worker; the operator's defaults unless set. The memory limit bounds what a worker holds."""
+    """CPU and memory of a worker. Unless set, the operator uses its own defaults. The memory limit bounds how many records a worker
+    holds."""
     node_selector: Annotated[Mapping[str, LabelValue], LabelKeys(64, "labels")] | None = None
-    """Labels that a node must have."""
+    """Labels that a node must have to run a worker."""
     tolerations: tuple[Toleration, ...] | None = None
-    """Taints that don't keep workers away."""
+    """Taints of nodes that workers tolerate."""
     affinity: Affinity | None = None
-    """Where workers go, and with whom."""
+    """Rules for the nodes on which workers run, and for the pods next to them."""
     priority_class_name: ObjectName | None = None
-    """The workers' PriorityClass."""
+    """The PriorityClass of the workers."""
 
 
 class Autoscale(Spec):
-    """How many workers there may be, when the operator decides."""
+    """The range of worker counts from which the operator chooses."""
 
     rules: ClassVar = (Rule(cel="self.min <= self.max", message="min must not be above max", field_path=".min"),)
 
     min: Annotated[int, Limits(1, MAX_WORKERS, "workers")] = 1
     """The fewest workers."""
     max: Annotated[int, Limits(1, MAX_WORKERS, "workers")]
-    """The most workers. There are never more than partitions, or than the connection grants."""
+    """The most workers. There are never more workers than partitions, or than the connection grants."""
 
 
 class Workers(Spec):
-    """The pods that move records."""
+    """The worker pods, which move records between the topics."""
 
     replicas: Annotated[int, Limits(0, MAX_WORKERS, "workers")] = 1
-    """How many workers; `kubectl scale` writes it. More workers than partitions have nothing to do; 0 stops releasing. With `autoscale`
-    it is what scaling begins with, and 0 still stops all of them."""
+    """How many workers there are. `kubectl scale` writes this field. If there are more workers than partitions, some have nothing to do.
+    With 0, no record is released. With `autoscale`, this is the number that scaling starts from, and 0 still stops all workers."""
     autoscale: Autoscale | None = None
-    """Has the operator decide how many workers there are, by the records that are due and not released yet; records that wait for
-    their time don't count. Not set: `replicas` decides."""
+    """Lets the operator decide how many workers there are. It counts the records that are due and not released yet, but not the records
+    that wait for their due time. Unless set, `replicas` decides."""
     template: WorkerTemplate | None = None
-    """What is added to the worker pods. Changing it rolls them."""
+    """Additions to the worker pods. A change replaces the pods one by one."""
 
 
 class DelayedTopicSpec(Spec):
-    """What is wanted."""
+    """The desired state."""
 
     rules: ClassVar = (
         Rule(
             cel="has(self.topic) == has(oldSelf.topic) && (!has(self.topic) || self.topic == oldSelf.topic)",
-            message="topic must stay as it was created, set or not set: make a new DelayedTopic for another topic",
+            message="topic must stay as it was created, set or not set: create a new DelayedTopic for another topic",
             field_path=".topic",
         ),
         Rule(
@@ -230,95 +234,98 @@ class DelayedTopicSpec(Spec):
         Rule(
             cel="!has(self.audit) || !has(self.audit.output) || self.connectionRef.kind == 'KafkaConnection'",
             message=(
-                "audit.output must come with a KafkaConnection: with a cluster connection audits run in a namespace of the"
-                " operator's, whose claims and Secrets are nobody else's"
+                "audit.output must come with a KafkaConnection: audits of a ClusterKafkaConnection run in a namespace whose"
+                " claims and Secrets belong to the operator"
             ),
             field_path=".audit.output",
         ),
     )
 
     topic: TopicName | None = None
-    """The front topic, where any client produces; `metadata.name` unless set. `<topic>.delays`, `<topic>.ready`, `<topic>.dead`
-    and `<topic>.control` belong to it."""
+    """The front topic, to which any client produces. The topics `<topic>.delays`, `<topic>.ready`, `<topic>.dead` and `<topic>.control`
+    belong to it. Defaults to `metadata.name`."""
     delay_seconds: (
         Annotated[
             tuple[Annotated[int, Limits(0, MAX_DELAY_SECONDS, "seconds (30 days)")], ...], Entries(1, 64, "delays")
         ]
         | None
     ) = None
-    """The delay list, in seconds: entry n is the wait before consumption attempt n, the last entry repeats. Equal
-    entries share their partitions."""
+    """The delay list, in seconds. Entry n is the wait before consumption attempt n, and the last entry repeats. Equal entries share their
+    partitions."""
     preset: Preset | None = None
-    """A delay list by its name, instead of `delaySeconds`. `RocketMQ18`: the 18 delay levels of RocketMQ, from 1 s to 2 h."""
+    """The name of a delay list, instead of `delaySeconds`. `RocketMQ18` has the 18 delay levels of RocketMQ, from 1 s to 2 h."""
     partitions: Annotated[int, Limits(1, MAX_PARTITIONS, "partitions")] = 1
-    """Partitions of `<topic>.delays`. Every delay after the first gets `lanesPerDelay` of them and the first all others,
-    at least one, even if that makes more than asked for. They grow and never shrink."""
+    """How many partitions `<topic>.delays` has. Every delay after the first gets `lanesPerDelay` of them, and the first delay gets all
+    others, at least one. The topic has more partitions than this if the delays need more. The number grows and never shrinks."""
     lanes_per_delay: Annotated[int, Limits(1, MAX_PARTITIONS, "partitions")] = 1
-    """Partitions for each delay after the first: more carry more records of that delay."""
+    """How many partitions each delay after the first has. More lanes carry more records of a delay."""
     front_partitions: Annotated[int, Limits(1, MAX_PARTITIONS, "partitions")] | None = None
-    """Partitions of the front and the ready topic; those of the first delay unless set."""
+    """How many partitions the front and the ready topic have. Unless set, they have as many as the first delay."""
     replication_factor: Annotated[int, Limits(1, 100, "replicas")] | None = None
-    """Copies of each partition of its topics; 3 unless set, or the highest number of brokers ever seen if that is
-    less. With 1 or 2 a record counts as written when one broker has it: the condition `DurabilityReduced` says so."""
+    """How many replicas each partition of the topics has. Defaults to 3, or to the highest number of brokers ever seen if that is less.
+    With 1 or 2 replicas, a record counts as written when one broker has it. The condition `DurabilityReduced` says so."""
     retry_cap: Annotated[int, Limits(0, 1000, "retries")] = 5
-    """How often a record may be retried; what fails once more goes to the dead-letter topic."""
+    """How often a record may be retried. A record that fails once more goes to the dead-letter topic."""
     ladder: Ladder | None = None
-    """Has records come out at due times of their own, to the second or better, in the header `dt-deliver-at`. Adds partitions to
-    `<topic>.delays`, `lanesPerDelay` for each delay of the ladder. Not set: such records go to the dead-letter topic."""
+    """Lets each record name its own due time in the header `dt-deliver-at`, precise to the second or better. The operator adds
+    `lanesPerDelay` partitions to `<topic>.delays` for each delay of the ladder. Unless set, such records go to the dead-letter topic."""
     max_delay_seconds: Annotated[int, Limits(1, 315_360_000, "seconds (10 years)")] = MAX_DELAY_SECONDS
-    """How far ahead a due time may lie, in seconds; 30 days unless set. Records that ask for more go to the dead-letter topic."""
+    """How far ahead a due time may lie, in seconds. Records that ask for more go to the dead-letter topic. Defaults to 30 days."""
     ready: Ready = Ready()
-    """Where records come out, besides `<topic>.ready`."""
+    """The ready topics, in addition to `<topic>.ready`."""
     dead_letter: DeadLetter = DeadLetter()
-    """The dead-letter topic."""
+    """Settings of the dead-letter topic."""
     control: ControlTopic | None = None
-    """Has records cancelled by writing to `<topic>.control`: the `dt-id` of a record as key and `cancel` as value make a dead letter of
-    it. Not set: there is no control topic. One that was made stays when this is removed, and is deleted with the others."""
+    """Creates the control topic `<topic>.control`, in which producers cancel and reschedule records. Unless set, there is no control
+    topic. If you remove this field, an existing control topic stays, and it is deleted with the other topics."""
     outage_budget_seconds: Annotated[int, Limits(60, 31_536_000, "seconds (365 days)")] = 604_800
-    """For how long releasing may stand still without losing a record, in seconds; 7 days unless set. Records are kept
-    for the longest delay and this."""
+    """How long workers may release nothing without losing a record, in seconds. The topics keep records for the longest delay and this
+    time. Defaults to 7 days."""
     workers: Workers | None = None
-    """The pods that move records. Not set: those that DelayedTopics of its connection share, if there are such (`sharedWorkers`) and
-    the guarantee is AtLeastOnce; else one pod of its own."""
+    """The workers of this DelayedTopic. Unless set, the connection's `sharedWorkers` serve it, if there are any and the guarantee is
+    `AtLeastOnce`. Otherwise it has one worker of its own."""
     rebalance: Rebalance = Rebalance()
-    """How partitions are shared out among workers."""
+    """How Kafka distributes partitions among the workers."""
     guarantee: Guarantee = "AtLeastOnce"
-    """What a crash of a worker may do: `AtLeastOnce` repeats what was released since the last commit, usually 100 ms of it
-    and never more than 5,000 records a partition; `ExactlyOnce` releases in transactions, so that a consumer with
-    `isolation.level=read_committed` gets every record once, and some 100 ms later. Changing it rolls the workers."""
+    """What happens when a worker crashes. With `AtLeastOnce`, the records released since the last commit come out again. These are usually
+    100 ms of records and never more than 5,000 records in a partition. With `ExactlyOnce`, workers release in transactions. A consumer with
+    `isolation.level=read_committed` gets every record once, some 100 ms later. A change replaces the worker pods."""
     audit: ScheduledAudit | None = None
-    """Audits on a schedule; none unless set."""
+    """Audits on a schedule. Unless set, there are none."""
     compression: Compression = "lz4"
-    """How workers compress what they write."""
+    """The compression of the records that workers write."""
     deletion_policy: DeletionPolicy = "Retain"
-    """What happens to the topics when this resource is deleted: `Retain` keeps them, and the claim on them for the same
-    namespace and name; `Delete` deletes them with all records."""
+    """What happens to the topics when this resource is deleted. `Retain` keeps the topics, and the claim on them for the same namespace and
+    name. `Delete` deletes the topics with all records."""
     paused: Annotated[bool, Strict()] = False
-    """Stops releasing; records stay where they are. Mind `outageBudgetSeconds`."""
+    """Whether workers stop releasing records. Records stay where they are. A pause that is longer than `outageBudgetSeconds` can lose
+    records."""
     connection_ref: Annotated[
         ConnectionRef,
         Rule(
             cel="self == oldSelf",
-            message="must stay as it was created: make a new DelayedTopic for another Kafka cluster",
+            message="must stay as it was created: create a new DelayedTopic for another Kafka cluster",
         ),
     ] = ConnectionRef()
     """The connection that says how to reach Kafka."""
 
 
 class DelayedTopic(Resource):
-    """A topic whose records come out later, each at its own time, are retried along a list of delays, and end in a
-    dead-letter topic when the cap is reached."""
+    """A topic whose records come out later, each at its own time. Failed records are retried after the delays of a list. When the retry cap
+    is reached, a record ends in the dead-letter topic."""
 
     rules: ClassVar = (
         Rule(
             cel=f"has(self.spec.topic) || size(self.metadata.name) <= {MAX_TOPIC_LENGTH}",
-            message=f"metadata.name is the topic here and {_TOO_LONG}",
+            message=f"metadata.name is the front topic here and {_TOO_LONG}",
         ),
-        *_reserved("self.metadata.name", unless="has(self.spec.topic) || ", say="metadata.name is the topic here and "),
+        *_reserved(
+            "self.metadata.name", unless="has(self.spec.topic) || ", say="metadata.name is the front topic here and "
+        ),
     )
 
     kind: Literal["DelayedTopic"]
     spec: DelayedTopicSpec
-    """What is wanted."""
+    """The desired state."""
     status: DelayedTopicStatus = Field(default_factory=DelayedTopicStatus)
-    """What there is, written by the operator."""
+    """The observed state. The operator writes it."""

@@ -17,203 +17,206 @@ TopicRole = Literal["front", "delays", "ready", "dead-letter", "control"]
 
 
 class LayoutRange(Status):
-    """The partitions of `<topic>.delays` with one delay."""
+    """The partitions of `<topic>.delays` that have one delay."""
 
     delay_seconds: int
-    """Their delay, in seconds; it never changes."""
+    """The delay of these partitions, in seconds. It never changes."""
     partitions: str
-    """The partitions, as `0-8,12`."""
+    """The partitions, in the form `0-8,12`."""
     role: RangeRole
-    """`main` is the first delay, `delay` a further one, `ladder` one that due times are reached by, `retired` one that left the list
-    and is served to its end."""
+    """What the partitions are for. `main` is the first delay, and `delay` is a further delay of the list. `ladder` is a delay of the
+    ladder. `retired` is a delay that left the list, and workers serve it to its end."""
 
 
 class LadderStatus(Status):
-    """What due times cost: how often a record is copied until it is due. The copy into the ready topic comes on top."""
+    """How often workers copy a record with a due time of its own until it is due. The copy into the ready topic is not included."""
 
     average_hops: int
-    """On average, for due times that are spread evenly over the longest delay of the ladder."""
+    """The average number of copies, for due times that are spread evenly over the longest delay of the ladder."""
     max_hops: int
-    """At most, for a due time that is as far ahead as `spec.maxDelaySeconds` allows."""
+    """The highest number of copies, for a due time that is as far ahead as `spec.maxDelaySeconds` allows."""
 
 
 class LayoutStatus(Status):
-    """Which partition of `<topic>.delays` stands for which delay; a copy for people, the truth is the registry."""
+    """Which partition of `<topic>.delays` stands for which delay. This is a copy for people, and the registry decides."""
 
     generation: int
-    """Counts the changes of the layout."""
+    """The number of the layout. It rises with each change of the layout."""
     state: LayoutState
-    """`planned` until Kafka has the partitions, then `serving`."""
+    """The state of the layout. It is `planned` until Kafka has the partitions, and then `serving`. Workers do not serve a layout that is
+    `retired`."""
     ranges: tuple[LayoutRange, ...] = ()
-    """The partitions, delay by delay."""
+    """The partitions of each delay."""
     ladder: LadderStatus | None = None
-    """What due times cost; unset without `spec.ladder`."""
+    """How often workers copy a record with a due time of its own. It is unset without `spec.ladder`."""
 
 
 class TopicStatus(Status):
-    """One of its topics."""
+    """A topic that belongs to the DelayedTopic."""
 
     role: TopicRole
-    """Which of them."""
+    """What the topic is for."""
     name: str
-    """Its name in Kafka."""
+    """The name of the topic in Kafka."""
     id: str | None = None
-    """Kafka's topic id: another id is another topic, even under the same name."""
+    """The topic id in Kafka. A topic with another id is another topic, even under the same name."""
     partitions: int | None = None
-    """How many partitions it has."""
+    """How many partitions the topic has."""
     replication_factor: int | None = None
-    """How many copies of each."""
+    """How many replicas each partition has."""
 
 
 class WorkersScaled(Status):
     """A decision of autoscaling."""
 
     time: Time
-    """When it was made."""
+    """When the operator made the decision."""
     from_replicas: int
-    """How many workers were wanted before."""
+    """The desired number of workers before the decision."""
     to_replicas: int
-    """How many are wanted since."""
+    """The desired number of workers since the decision."""
     message: str
-    """Why."""
+    """The reason for the decision."""
 
 
 class WorkersStatus(Status):
-    """The pods that move records."""
+    """The state of the worker pods."""
 
     replicas: int
-    """How many there are."""
+    """How many workers there are."""
     ready_replicas: int = 0
-    """How many are ready."""
+    """How many workers are ready."""
     selector: str | None = None
     """The label selector of the pods, for autoscalers."""
     wanted_replicas: int | None = None
-    """How many autoscaling wants; unset without `spec.workers.autoscale`. There may be fewer, where the connection grants no more."""
+    """How many workers autoscaling asks for. There may be fewer if the connection does not grant so many. It is unset without
+    `spec.workers.autoscale`."""
     last_scaled: WorkersScaled | None = None
     """The last decision of autoscaling that changed `wantedReplicas`."""
     shared: bool = False
-    """Whether they serve other DelayedTopics of the connection, too."""
+    """Whether the workers also serve other DelayedTopics of the connection."""
 
 
 class GroupMember(Status):
     """A worker in the consumer group."""
 
     name: str
-    """The pod."""
+    """The name of the pod."""
     partitions: str
-    """What it serves, as `orders:0-3 orders.delays:0-2`."""
+    """The partitions that the worker serves, in the form `orders:0-3 orders.delays:0-2`."""
 
 
 class RebalanceRecord(Status):
-    """A rebalance: a generation of the consumer group in which partitions of the delayed topic went to another worker."""
+    """A rebalance. It is a generation of the consumer group in which partitions of the delayed topic went to another worker."""
 
     generation: int
-    """Of the group, as Kafka counts them; with the protocol `Consumer` its epoch."""
+    """The generation of the group, as Kafka counts it. With the protocol `Consumer`, it is the epoch of the group."""
     reason: str
-    """Why: `WorkerJoined`, `WorkerLeft`, `WorkerLost` (it was killed, or cut off for longer than its session),
-    `TopicChanged` or `Unknown`."""
+    """Why partitions moved. The reason is `WorkerJoined`, `WorkerLeft`, `WorkerLost`, `TopicChanged` or `Unknown`. A worker is lost if it
+    was killed, or cut off from Kafka for longer than its session."""
     started_at: Time
-    """When the first of the moved partitions stopped being served. Of a worker that was lost: its session timeout before
-    others got them."""
+    """When the first of the moved partitions stopped being served. For a lost worker, it is the session timeout before other workers got
+    its partitions."""
     duration_ms: int | None = None
-    """Until all of them were served again, in milliseconds; unset while they are not."""
+    """The time until all moved partitions were served again, in milliseconds. It is unset until then."""
     moved_partitions: int
-    """How many went to another worker."""
+    """How many partitions went to another worker."""
     affected_workers: int
-    """Workers that gave or got one of them."""
+    """How many workers gave up or received a partition."""
     unaffected_workers: int
-    """Other workers that have partitions."""
+    """How many other workers have partitions."""
     delayed_records: int | None = None
-    """Records that were due before their partition was served again, and so came out late; unset while there are some."""
+    """How many records were due before their partition was served again, and so came out late. It is unset until all of them have come
+    out."""
 
 
 class RefusedProtocol(Status):
-    """Kafka refuses the rebalance protocol of the spec, or its assignor. The workers have `Classic` with `Range` until the spec changes."""
+    """A rebalance protocol or assignor of the spec that Kafka refuses. The workers use `Classic` with `Range` until the spec changes."""
 
     generation: int
-    """Of the resource, whose spec asks for it."""
+    """The `metadata.generation` of the spec that asks for it."""
     message: str
-    """Why, as a worker said it."""
+    """Why Kafka refuses it, in the words of a worker."""
 
 
 class RebalanceStatus(Status):
-    """The consumer group of the workers."""
+    """The state of the consumer group of the workers."""
 
     state: GroupState
-    """The group's state."""
+    """The state of the group."""
     protocol: str | None = None
     """The protocol in use, `Classic` or `Consumer`."""
     assignor: str | None = None
-    """Kafka's name of the assignor in use, as `range` or `cooperative-sticky`."""
+    """The assignor in use, under its name in Kafka, such as `range` or `cooperative-sticky`."""
     members: Annotated[tuple[GroupMember, ...], Field(max_length=MAX_MEMBERS)] = ()
-    """The first 50 members, by name."""
+    """The first 50 members of the group, sorted by name."""
     member_count: int = 0
-    """How many members there are in all."""
+    """How many members the group has in total."""
     rebalancing_since: Time | None = None
-    """Since when the state is `Rebalancing`; unset otherwise."""
+    """Since when the state has been `Rebalancing`. It is unset in any other state."""
     refused: RefusedProtocol | None = None
-    """Set while the workers have another protocol than the spec asks for."""
+    """The refusal by Kafka. It is set while the workers use another protocol or assignor than the spec asks for."""
     count: int = 0
     """How many rebalances there have been."""
     recent: Annotated[tuple[RebalanceRecord, ...], Field(max_length=MAX_RECENT)] = ()
-    """The last ten rebalances, the latest first."""
+    """The last ten rebalances, the latest one first."""
 
 
 class LastAudit(Status):
-    """The latest audit of all records, or of a chain, that finished."""
+    """The latest finished audit of all records, or of a chain."""
 
     name: str
-    """The DelayedTopicAudit."""
+    """The name of the DelayedTopicAudit."""
     verdict: Verdict
-    """What it found."""
+    """The verdict of the audit."""
     started_at: Time | None = None
-    """When its offsets were frozen. The latest audit is the one with the latest offsets."""
+    """When the operator froze the offsets of the audit. The latest audit is the one with the latest offsets."""
     time: Time
-    """When it finished."""
+    """When the audit finished."""
     reason: str | None = None
-    """The verdict's reason, as in the audit's condition `Verified`."""
+    """The reason of the verdict, as in the condition `Verified` of the audit."""
     message: str | None = None
     """The verdict in a sentence."""
 
 
 class LastViolation(Status):
-    """The latest broken promise that an audit found, of whatever records."""
+    """The latest broken promise that an audit found, no matter which records it looked at."""
 
     name: str
-    """The DelayedTopicAudit."""
+    """The name of the DelayedTopicAudit."""
     started_at: Time | None = None
-    """When its offsets were frozen."""
+    """When the operator froze the offsets of the audit."""
     time: Time
-    """When it finished."""
+    """When the audit finished."""
     message: str
-    """What was broken, and of which records."""
+    """Which promise was broken, and for which records."""
 
 
 class DelayedTopicStatus(StatusBase):
-    """What there is, written by the operator."""
+    """The observed state. The operator writes it."""
 
     topic: str | None = None
     """The front topic."""
     produce_to: str | None = None
-    """Where to produce."""
+    """The topic to produce to."""
     consume_from: str | None = None
-    """Where records come out when they are due."""
+    """The topic in which records come out when they are due."""
     dead_letter_to: str | None = None
-    """Where records end that failed too often."""
+    """The topic for records that failed too often."""
     delays: str | None = None
-    """The delay list for people, as `0s,10s,1m`."""
+    """The delay list in a form for people, such as `0s,10s,1m`."""
     group: str | None = None
     """The consumer group of the workers."""
     layout: LayoutStatus | None = None
     """Which partition stands for which delay."""
     topics: Annotated[tuple[TopicStatus, ...], ListMap("role")] = ()
-    """Its topics, as far as they were made."""
+    """The topics of the DelayedTopic that exist."""
     workers: WorkersStatus | None = None
-    """The pods that move records."""
+    """The state of the worker pods."""
     rebalance: RebalanceStatus | None = None
-    """The consumer group of the workers."""
+    """The state of the consumer group of the workers, and its rebalances."""
     last_audit: LastAudit | None = None
-    """The latest audit of all records, or of a chain, that finished."""
+    """The latest finished audit of all records, or of a chain."""
     last_violation: LastViolation | None = None
-    """The latest broken promise that an audit found. `DeliveryVerified` stays False until the annotation
+    """The latest broken promise that an audit found. The condition `DeliveryVerified` stays False until the annotation
     `delayedtopics.io/acknowledged-audit` names that audit."""

@@ -9,7 +9,7 @@ from delayed_topics_crds.common import ObjectName
 
 
 class S3(Spec):
-    """A bucket of S3, or of a storage that speaks its protocol."""
+    """A bucket in S3, or in a storage that speaks the S3 protocol."""
 
     bucket: Annotated[
         str,
@@ -19,49 +19,50 @@ class S3(Spec):
             63,
         ),
     ]
-    """The bucket; it has to be there."""
+    """The bucket. It must exist."""
     prefix: (
         Annotated[
             str,
             Matches(
                 r"[a-zA-Z0-9_=.-]+(/[a-zA-Z0-9_=.-]+)*",
-                "must be names of letters, digits, '_', '=', '.' and '-' with '/' between them, as audits/orders",
+                "must be names of letters, digits, '_', '=', '.' and '-' with '/' between them, such as audits/orders",
                 512,
             ),
         ]
         | None
     ) = None
-    """The folder of the bucket that the Job's folder is made in; the bucket itself unless set."""
+    """The folder in the bucket in which the audit creates the Job's folder. Unless set, this is the top of the bucket."""
     endpoint: (
         Annotated[
             str,
             Matches(
                 r"https?://([a-zA-Z0-9._-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?",
-                "must be http:// or https:// and a host, without a path, as https://minio.example.com:9000",
+                "must be http:// or https:// and a host, without a path, such as https://minio.example.com:9000",
                 269,
             ),
         ]
         | None
     ) = None
-    """Where the storage is; Amazon's own unless set. With `https` its certificate must be from an authority that the image trusts."""
-    region: Annotated[str, Matches(r"[a-z0-9-]+", "must be a region's name, as eu-central-1", 63)] | None = None
-    """The bucket's region, for a storage that asks for it; Amazon's is found unless set."""
+    """The address of the storage. Unless set, this is Amazon S3. With `https`, the storage's certificate must come from an authority that
+    the image trusts."""
+    region: Annotated[str, Matches(r"[a-z0-9-]+", "must be a region's name, such as eu-central-1", 63)] | None = None
+    """The bucket's region, for a storage that asks for it. In Amazon S3 the audit finds the region itself unless this is set."""
     secret_name: ObjectName
-    """A Secret of the same namespace with the key `credentials`: a credentials file of AWS, whose profile `default` counts."""
+    """A Secret in the same namespace. Its key `credentials` has an AWS credentials file, and the audit uses the profile `default`."""
 
 
 class Output(Spec):
-    """Where the whole account is kept, beside the verdict in the status; for a DelayedTopic with a KafkaConnection of its own.
-    It is in a folder with the Job's name: `report.html` for people."""
+    """Where to keep the full account, in addition to the verdict in the status. The DelayedTopic must use a KafkaConnection. The audit
+    writes into a folder with the Job's name. `report.html` in it is for people."""
 
     rules: ClassVar = (
         Rule(cel="has(self.claimName) != has(self.s3)", message="must have one of claimName and s3, and not both"),
     )
 
     claim_name: ObjectName | None = None
-    """A PersistentVolumeClaim of the same namespace. With executors and `parquet` all of them write to it: it must be
-    ReadWriteMany then, unless they share a node."""
+    """A PersistentVolumeClaim in the same namespace. With executors and `parquet`, all executors write to it. It must then be
+    ReadWriteMany, unless the executors share a node."""
     s3: S3 | None = None
-    """A bucket of S3, or of a storage that speaks its protocol."""
+    """A bucket in S3, or in a storage that speaks the S3 protocol."""
     parquet: Annotated[bool, Strict()] = False
-    """Also keep the account of every record, as Parquet."""
+    """Whether to keep the account of every record too, as Parquet."""

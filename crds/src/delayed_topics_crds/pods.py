@@ -29,7 +29,7 @@ LabelValue = Annotated[
     str,
     Matches(
         r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?",
-        "must be the value of a label: letters, digits, '-', '_' and '.', with a letter or digit at either end",
+        "must be the value of a label: letters, digits, '-', '_' and '.', with a letter or digit at both ends",
         63,
     ),
 ]
@@ -39,132 +39,132 @@ class LabelSelectorRequirement(Spec):
     """A condition on one label."""
 
     key: str
-    """The label."""
+    """The key of the label."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    """How it is compared."""
+    """How the label is compared with `values`."""
     values: Annotated[tuple[str, ...], Field(max_length=64)] | None = None
-    """What it is compared with: at least one value for In and NotIn, none for Exists and DoesNotExist."""
+    """The values to compare with. In and NotIn need at least one value. Exists and DoesNotExist take none."""
 
 
 class LabelSelector(Spec):
-    """All requirements must hold; an empty selector selects everything."""
+    """A selector of objects by their labels. All requirements must hold. An empty selector selects everything."""
 
     match_labels: Annotated[Mapping[str, str], Field(max_length=64)] | None = None
-    """Labels with these values."""
+    """Labels that must have these values."""
     match_expressions: Annotated[tuple[LabelSelectorRequirement, ...], Field(max_length=64)] | None = None
-    """Further requirements."""
+    """Further requirements on labels."""
 
 
 class NodeSelectorRequirement(Spec):
     """A condition on one label or field of a node."""
 
     key: str
-    """The label or field."""
+    """The key of the label, or the name of the field."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
-    """How it is compared."""
+    """How the label or field is compared with `values`."""
     values: tuple[str, ...] | None = None
-    """What it is compared with."""
+    """The values to compare with."""
 
 
 class NodeSelectorTerm(Spec):
-    """All of these must hold."""
+    """Requirements on a node. All of them must hold."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] | None = None
-    """Requirements on labels."""
+    """Requirements on labels of the node."""
     match_fields: tuple[NodeSelectorRequirement, ...] | None = None
-    """Requirements on fields."""
+    """Requirements on fields of the node."""
 
 
 class NodeSelector(Spec):
-    """One of the terms must hold."""
+    """A selector of nodes. At least one of its terms must hold."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...]
-    """The terms."""
+    """The terms of the selector."""
 
 
 class PreferredSchedulingTerm(Spec):
-    """A node is preferred by `weight` where the term holds."""
+    """A preference for nodes on which the term holds."""
 
     weight: Annotated[int, Field(ge=1, le=100)]
-    """1 to 100."""
+    """The weight of the preference, from 1 to 100."""
     preference: NodeSelectorTerm
-    """The term."""
+    """The term that a node should meet."""
 
 
 class NodeAffinity(Spec):
-    """Which nodes."""
+    """The nodes on which a pod may or should run."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    """Must hold."""
+    """A selector that the node must meet."""
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] | None = None
-    """Should hold."""
+    """Terms that the node should meet."""
 
 
 class PodAffinityTerm(Spec):
-    """Pods, and how near "together" is."""
+    """A set of pods, and the topology in which a pod counts as near to them."""
 
     topology_key: str
-    """The label of nodes whose equal values mean together."""
+    """A label of nodes. Nodes with the same value of this label count as one place."""
     label_selector: LabelSelector | None = None
-    """Which pods."""
+    """A selector of the pods, by their labels."""
     namespaces: tuple[str, ...] | None = None
-    """In which namespaces; empty with no `namespaceSelector`: the worker's own."""
+    """The namespaces of the pods. If this and `namespaceSelector` are empty, it is the worker's own namespace."""
     namespace_selector: LabelSelector | None = None
-    """In which namespaces, by label."""
+    """A selector of the namespaces of the pods, by their labels."""
     match_label_keys: tuple[str, ...] | None = None
-    """Labels whose value is taken from the new pod."""
+    """Keys of labels that must have the same value as on the new pod."""
     mismatch_label_keys: tuple[str, ...] | None = None
-    """Labels whose value must differ from the new pod's."""
+    """Keys of labels that must have another value than on the new pod."""
 
 
 class WeightedPodAffinityTerm(Spec):
-    """A node is preferred by `weight` where the term holds."""
+    """A preference for nodes on which the term holds."""
 
     weight: Annotated[int, Field(ge=1, le=100)]
-    """1 to 100."""
+    """The weight of the preference, from 1 to 100."""
     pod_affinity_term: PodAffinityTerm
-    """The term."""
+    """The term that should hold."""
 
 
 class PodAffinity(Spec):
-    """Together with which pods, or apart from which."""
+    """The pods near which, or away from which, a pod must or should run."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] | None = None
-    """Must hold."""
+    """Terms that must hold."""
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] | None = None
-    """Should hold."""
+    """Terms that should hold."""
 
 
 class Affinity(Spec):
-    """Where pods go, and with whom."""
+    """Rules for the nodes on which a pod runs, and for the pods next to it."""
 
     node_affinity: NodeAffinity | None = None
-    """Which nodes."""
+    """Rules for the nodes on which a pod runs."""
     pod_affinity: PodAffinity | None = None
-    """Together with which pods."""
+    """Rules for the pods near which a pod runs."""
     pod_anti_affinity: PodAffinity | None = None
-    """Apart from which pods."""
+    """Rules for the pods away from which a pod runs."""
 
 
 class Toleration(Spec):
-    """A taint that does not keep the pod away."""
+    """A taint of nodes that the pod tolerates."""
 
     key: str | None = None
-    """The taint; absent with operator Exists: every taint."""
+    """The key of the taint. If it is absent and the operator is Exists, the pod tolerates every taint."""
     operator: Literal["Exists", "Equal"] | None = None
-    """How `value` is compared; absent means Equal."""
+    """How `value` is compared. Defaults to Equal."""
     value: str | None = None
-    """The taint's value."""
+    """The value of the taint."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """The taint's effect; absent: every effect."""
+    """The effect of the taint. If it is absent, the pod tolerates every effect."""
     toleration_seconds: int | None = None
-    """For how long a NoExecute taint is tolerated; absent: for ever."""
+    """How long the pod tolerates a NoExecute taint, in seconds. If it is absent, the pod tolerates the taint for ever."""
 
 
 class ResourceRequirements(Spec):
-    """What the container gets."""
+    """Compute resources of the container."""
 
     requests: Mapping[str, Quantity] | None = None
-    """What is set aside for it."""
+    """The resources that the scheduler sets aside for the container."""
     limits: Mapping[str, Quantity] | None = None
-    """What it can't exceed."""
+    """The resources that the container can't exceed."""

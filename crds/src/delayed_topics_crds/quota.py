@@ -1,4 +1,4 @@
-"""What a namespace may have in sum by a connection, and what it has: in the words of Kubernetes' ResourceQuota."""
+"""What a namespace may have in total by a connection, and what it has: in the words of Kubernetes' ResourceQuota."""
 
 from typing import Annotated
 
@@ -12,54 +12,54 @@ MAX_NAMESPACES = 50
 
 
 class Quota(Spec):
-    """What a namespace may have in sum of all its DelayedTopics and audits on this connection. What is not set has no limit."""
+    """Limits on the sum over all DelayedTopics and audits of a namespace on this connection. A number that is not set sets no limit."""
 
     delayed_topics: Annotated[int, Limits(0, 10_000, "DelayedTopics")] | None = None
-    """DelayedTopics. A deleted one counts for as long as its topics are kept (`deletionPolicy: Retain`)."""
+    """How many DelayedTopics the namespace may have. A deleted one counts while its topics are kept (`deletionPolicy: Retain`)."""
     partitions: Annotated[int, Limits(0, 1_000_000, "partitions")] | None = None
-    """Partitions of all topics: front, delays and ready, the dead-letter topic with as many as the ready topic, and one of a control
-    topic."""
+    """How many partitions the topics of the namespace may have. The front, delays and ready topics count with their partitions. The
+    dead-letter topic counts as many as the ready topic, and a control topic counts one."""
     workers: Annotated[int, Limits(0, 10_000, "workers")] | None = None
-    """Workers. More that are asked for are not started."""
+    """How many workers the namespace may have. The operator starts no more than these."""
     executors: Annotated[int, Limits(0, 100 * MAX_EXECUTORS, "executors")] | None = None
-    """Executors of audits that run at the same time. An audit that finds no room waits."""
+    """How many executors the running audits of the namespace may have. An audit that finds no room waits."""
 
 
 class QuotaHard(Status):
-    """What a namespace may have in sum: of several entries of `allow` the highest number."""
+    """What a namespace may have in total. If several entries of `allow` select it, the highest number counts."""
 
     delayed_topics: int | None = None
-    """DelayedTopics."""
+    """How many DelayedTopics it may have."""
     partitions: int | None = None
-    """Partitions of all topics."""
+    """How many partitions its topics may have."""
     workers: int | None = None
-    """Workers."""
+    """How many workers it may have."""
     executors: int | None = None
-    """Executors of running audits."""
+    """How many executors its running audits may have."""
 
 
 class QuotaUsed(Status):
-    """What a namespace has."""
+    """What a namespace has now."""
 
     delayed_topics: int = 0
-    """DelayedTopics that own topics."""
+    """How many DelayedTopics own topics."""
     partitions: int = 0
-    """Partitions of all topics."""
+    """How many partitions their topics have."""
     workers: int = 0
-    """Workers."""
+    """How many workers they have."""
     executors: int = 0
-    """Executors of running audits."""
+    """How many executors the running audits have."""
 
 
 class NamespaceQuota(Status):
     """A namespace that uses the connection."""
 
     namespace: str
-    """Its name."""
+    """The name of the namespace."""
     hard: QuotaHard | None = None
-    """What it may have in sum. What is not there has no limit."""
+    """What the namespace may have in total. A number that is absent has no limit."""
     used: QuotaUsed
-    """What it has. This can be more than `hard`, if the quota was lowered: what is there stays."""
+    """What the namespace has now. This can be more than `hard` after the quota was lowered, because existing topics and workers stay."""
 
 
 Namespaces = Annotated[tuple[NamespaceQuota, ...], Field(max_length=MAX_NAMESPACES)]

@@ -1,6 +1,7 @@
 """docs/reference.md: every field of every resource, from the same models as the CRDs."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,11 +12,24 @@ from delayed_topics_crds.schema import structural
 _HEADER = f"""<!-- Generated from the models in crds/ by `python -m delayed_topics_crds generate`; changes go there. -->
 # Resource reference
 
-All resources are of `{API_VERSION}` and of the category `{CATEGORY}` (`kubectl get {CATEGORY}`). Numbers carry their unit
-in their name. Limits are checked by the API server when a manifest is applied; a field that doesn't exist is refused by
-its strict validation, kubectl's default. Fields of Kubernetes' own types (affinity, label selectors, resources,
-tolerations) mean what they mean in a Pod and aren't listed.
+This page lists every field of every resource, for people who write manifests or read a status. `kubectl explain` shows the
+same descriptions, for example `kubectl explain dtopic.spec.workers`.
+
+All resources have the API version `{API_VERSION}` and the category `{CATEGORY}`, so `kubectl get {CATEGORY}`
+shows all of them. The name of a number ends with its unit. The API server checks the limits when you apply a manifest. With
+kubectl's default, strict validation, it also refuses a field that doesn't exist. Fields of Kubernetes' own types (affinity,
+label selectors, resources, tolerations) mean the same as in a Pod and are not listed.
 """
+
+_NEXT = "Next: [concepts](concepts.md), [glossary](glossary.md), [versions](versions.md).\n"
+
+_CODE = (
+    r"'(?P<quoted>[^']+)'",
+    r"https?://[^\s,]*",
+    r"[a-zA-Z]\w*(?:\.\w+)+(?:[:/]\w+)*",  # spec.topic, kafka.example.com:9092
+    "host:port",
+)
+"""What a message of a rule quotes, beside the fields that the rule is about."""
 
 # Kubernetes' own types: their fields are Kubernetes' documentation.
 _KUBERNETES_TYPES = ("affinity", "namespaceSelector", "resources", "tolerations")
@@ -23,7 +37,7 @@ _KUBERNETES_TYPES = ("affinity", "namespaceSelector", "resources", "tolerations"
 
 def reference() -> str:
     """The whole page."""
-    return "\n".join([_HEADER, *(_section(kind) for kind in KINDS.values())])
+    return "\n".join([_HEADER, *(_section(kind) for kind in KINDS.values()), _NEXT])
 
 
 def _section(kind: Kind) -> str:
@@ -35,11 +49,11 @@ def _section(kind: Kind) -> str:
         "",
         schema["description"],
         "",
-        f"{scope.capitalize()}, short name `{kind.short_name}`. Columns of `kubectl get`: {columns}.",
+        f"The resource is {scope}, and its short name is `{kind.short_name}`. `kubectl get` shows the columns {columns}.",
         "",
     ]
     if RULES in schema:
-        lines += [*(f"* {rule['message']}" for rule in schema[RULES]), ""]
+        lines += [*(f"* {_sentence(rule)}" for rule in schema[RULES]), ""]
     for part in ("spec", "status"):
         lines += [f"### {kind.name} {part}", "", *_table(schema["properties"][part], with_defaults=part == "spec"), ""]
     return "\n".join(lines)
@@ -59,11 +73,11 @@ def _table(schema: JsonSchema, *, with_defaults: bool) -> Iterator[str]:
             choices = f" One of {_choices(field)}." if "enum" in field else ""
             yield f"| `{path}` | {_type(field)} | {meaning}{choices} |"
             continue
-        own = [rule["message"] for rule in rules if rule.get("fieldPath") == f".{path}"]
+        own = [rule for rule in rules if rule.get("fieldPath") == f".{path}"]
         yield f"| `{path}` | {_type(field)} | {_default(field, required)} | {_limits(field, own)} | {meaning} |"
     for rule in rules:
         if "fieldPath" not in rule:
-            yield f"\nThe whole spec {rule['message']}."
+            yield f"\n{_sentence(rule, 'the whole spec ')}"
 
 
 def _fields(schema: JsonSchema, prefix: str) -> Iterator[tuple[str, JsonSchema, bool]]:
@@ -96,13 +110,21 @@ def _default(field: JsonSchema, required: bool) -> str:
     return f"`{json.dumps(field['default'])}`"
 
 
-def _limits(field: JsonSchema, own: list[str]) -> str:
-    says = [f"one of {_choices(field)}"] if "enum" in field else []
-    says += own + [rule["message"] for rule in field.get(RULES, ())]
+def _limits(field: JsonSchema, own: list[JsonSchema]) -> str:
+    says = [f"One of {_choices(field)}."] if "enum" in field else []
+    says += [_sentence(rule) for rule in (*own, *field.get(RULES, ()))]
     if field.get("type") == "array":
         entry: dict[str, Any] = field["items"]
-        says += [f"each {rule['message']}" for rule in entry.get(RULES, ()) if entry["type"] != "object"]
-    return _cell("; ".join(says))
+        says += [_sentence(rule, "each ") for rule in entry.get(RULES, ()) if entry["type"] != "object"]
+    return _cell(" ".join(says))
+
+
+def _sentence(rule: JsonSchema, subject: str = "") -> str:
+    """What the API server says of a rule, as a sentence: names of fields and examples as code."""
+    fields: list[str] = re.findall(r"\bself\.(\w+)", rule["rule"])
+    code = rf"(?<!\w)(?:{'|'.join((*_CODE, *fields))})(?!\w)"
+    text = re.sub(code, lambda found: f"`{found['quoted'] or found[0]}`", f"{subject}{rule['message']}")
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _choices(field: JsonSchema) -> str:

@@ -34,7 +34,7 @@ SparkMemory = Annotated[
     str,
     Matches(
         r"[1-9][0-9]{0,5}g|(51[2-9]|5[2-9][0-9]|[6-9][0-9]{2}|[1-9][0-9]{3,5})m",
-        "must be a whole number with m or g, at least 512m, as 1g or 768m",
+        "must be a whole number with m or g, at least 512m, such as 1g or 768m",
         7,
     ),
 ]
@@ -46,17 +46,17 @@ def mebibytes(memory: str) -> int:
 
 
 DiskSize = Annotated[
-    str, Matches(r"[1-9][0-9]{0,5}(Mi|Gi|Ti)", "must be a whole number with Mi, Gi or Ti, as 500Mi or 100Gi", 8)
+    str, Matches(r"[1-9][0-9]{0,5}(Mi|Gi|Ti)", "must be a whole number with Mi, Gi or Ti, such as 500Mi or 100Gi", 8)
 ]
 
 
 class LocalDisk(Spec):
-    """A disk that belongs to one pod, for as long as it is there."""
+    """Local disk that belongs to one pod, for as long as the pod exists."""
 
     size: DiskSize
-    """How large it is. A pod that writes more to its node's disk is evicted."""
+    """The size of the disk. A pod that writes more to its node's disk is evicted."""
     storage_class_name: ObjectName | None = None
-    """The StorageClass of a volume that is made for each pod. Unless set, it is a part of its node's disk."""
+    """The StorageClass of a volume that Kubernetes creates for each pod. Unless set, a pod gets a part of its node's disk."""
 
 
 MAX_EXECUTORS = 100
@@ -64,76 +64,79 @@ MAX_CORES = 64
 
 
 class Spark(Spec):
-    """What the Spark job gets."""
+    """Resources and settings of the Spark job."""
 
     rules: ClassVar = (
         Rule(
             cel="!has(self.minExecutors) || self.minExecutors <= self.executors",
-            message="minExecutors must not be above executors, which is the most that there may be",
+            message="minExecutors must not be above executors, which is the maximum",
             field_path=".minExecutors",
         ),
         Rule(
             cel="self.mode != 'SparkApplication' || self.executors > 0",
-            message="a SparkApplication must have executors: its driver only leads",
+            message="a SparkApplication must have executors: its driver only coordinates them",
             field_path=".executors",
         ),
     )
 
     mode: Literal["Job", "SparkApplication"] = "Job"
-    """What runs the audit: a Job, or a SparkApplication, which the Spark Operator of Kubeflow must be there to run."""
+    """The kind of object that runs the audit. A SparkApplication needs the Spark Operator of Kubeflow in the cluster."""
     executors: Annotated[int, Limits(0, MAX_EXECUTORS, "executors")] = 0
-    """Pods that share the work, beside the one that leads; without any that one does it all."""
+    """How many executor pods share the work. The Job's pod then only leads. With 0 executors, it does all the work itself."""
     min_executors: Annotated[int, Limits(0, MAX_EXECUTORS, "executors")] | None = None
-    """Begin with so many, and make more up to `executors` while tasks wait for one; unless set, all are made at once."""
+    """How many executors the audit starts with. Spark adds more, up to `executors`, while tasks wait for one. Unless set, all executors
+    start at once."""
     cores: Annotated[int, Limits(1, MAX_CORES, "cores")] = 1
-    """CPU cores, of each executor if there are any."""
+    """CPU cores of each executor, or of the Job's pod if there are no executors."""
     memory: SparkMemory = "1g"
-    """Heap of each Java machine, in MiB (`m`) or GiB (`g`); Spark does not start with less than 512m."""
+    """The heap of each Java process, in MiB (`m`) or GiB (`g`). Spark does not start with less than 512m."""
     local_disk: LocalDisk | None = None
-    """Of each executor, or of the Job's pod if there are none: what does not fit into memory is written there. Unless set, each pod
-    requests so much of its node's disk as the window needs."""
+    """Local disk of each executor, or of the Job's pod if there are no executors. Spark writes data there that does not fit into memory.
+    Unless set, each pod requests as much of its node's disk as the window needs."""
     node_selector: Annotated[Mapping[str, LabelValue], LabelKeys(16, "labels")] | None = None
-    """Labels that a node must have, for the Job's pod and for executors."""
+    """Labels that a node must have to run the Job's pod and the executors."""
     tolerations: Annotated[tuple[Toleration, ...], Entries(0, 16, "tolerations")] | None = None
-    """Taints that don't keep them away."""
+    """Taints of nodes that the Job's pod and the executors tolerate."""
     client_rack: (
         Annotated[
             str,
-            Matches(r"[a-zA-Z0-9._-]+", "must be letters, digits, '.', '_' and '-', as broker.rack of a broker", 63),
+            Matches(r"[a-zA-Z0-9._-]+", "must be letters, digits, '.', '_' and '-', like broker.rack of a broker", 63),
         ]
         | None
     ) = None
-    """`client.rack` of what reads Kafka, where brokers let consumers read from the nearest replica. Unless set, the zone of each pod's
-    node, which pods know since Kubernetes 1.35."""
+    """The `client.rack` of the audit's consumers, for brokers that let consumers read from the nearest replica. Unless set, each pod uses
+    the zone of its node, which pods know since Kubernetes 1.35."""
     conf: (
         Annotated[
             Mapping[str, Annotated[str, Field(max_length=100)]],
-            Keys(SPARK_CONF, "the rest of Spark's settings is the operator's"),
+            Keys(SPARK_CONF, "the operator controls the other settings of Spark"),
         ]
         | None
     ) = None
-    """Settings of Spark, by name."""
+    """Settings of Spark, by their names."""
 
 
 class ScheduledAudit(Spec):
-    """DelayedTopicAudits that the operator makes. Each goes on where the one before ended."""
+    """DelayedTopicAudits that the operator creates on a schedule. Each one continues where the one before ended."""
 
     schedule: Annotated[
         str,
         Matches(
             rf"{CRON_FIELD}( {CRON_FIELD}){{4}}",
-            "must be five cron fields, as '0 3 * * *' for every day at 3:00 UTC",
+            "must be five cron fields, such as '0 3 * * *' for every day at 3:00 UTC",
             120,
         ),
     ]
-    """When, as a cron expression of five fields, in UTC. A time that comes while an audit runs is made up for after it."""
+    """When to audit, as a cron expression of five fields in UTC. If times of the schedule pass while an audit runs, one audit makes up for
+    them afterwards."""
     history_limit: Annotated[int, Limits(1, 100, "audits")] = 7
-    """How many finished ones of these are kept."""
+    """How many finished audits of the schedule are kept."""
     max_lateness_ms: MaxLatenessMs = 1000
-    """As `spec.maxLatenessMs` of a DelayedTopicAudit."""
+    """The same as `spec.maxLatenessMs` of a DelayedTopicAudit."""
     spark: Spark = Spark()
-    """As `spec.spark` of a DelayedTopicAudit."""
+    """The same as `spec.spark` of a DelayedTopicAudit."""
     active_deadline_seconds: ActiveDeadlineSeconds = DEADLINE_SECONDS
-    """As `spec.activeDeadlineSeconds` of a DelayedTopicAudit."""
+    """The same as `spec.activeDeadlineSeconds` of a DelayedTopicAudit."""
     output: Output | None = None
-    """As `spec.output` of a DelayedTopicAudit: each keeps its account in a folder of its own, which is yours to remove."""
+    """The same as `spec.output` of a DelayedTopicAudit. Each audit keeps its account in a folder of its own. Nothing removes these folders,
+    so remove them yourself."""

@@ -14,6 +14,7 @@ from delayed_topics_devcluster.context import current_cluster
 from delayed_topics_devcluster.crash import crash as kill_everything
 from delayed_topics_devcluster.engine import engine_environment, engine_wheel
 from delayed_topics_devcluster.errors import CommandFailedError
+from delayed_topics_devcluster.go_tools import TOOLS, go_tool
 from delayed_topics_devcluster.images import IMAGES, build_archive
 from delayed_topics_devcluster.paths import ENGINE_SOURCE
 from delayed_topics_devcluster.release import publish as publish_release
@@ -47,6 +48,13 @@ def prepare() -> None:
 def programs() -> None:
     """Build Kubernetes and Helm if they aren't built yet; prints the folder that they are in."""
     click.echo(binaries())
+
+
+@main.command()
+@click.argument("name", type=click.Choice(sorted(TOOLS)))
+def tool(name: str) -> None:
+    """Build a program that is pinned in devcluster/ if it isn't built yet; prints its path."""
+    click.echo(go_tool(name))
 
 
 @main.command()

@@ -28,10 +28,10 @@ from in_toto_attestation.v1.statement import Statement
 from delayed_topics_devcluster.binaries import binaries
 from delayed_topics_devcluster.commands import run
 from delayed_topics_devcluster.errors import DevclusterError
+from delayed_topics_devcluster.go_tools import go_tool
 from delayed_topics_devcluster.images import IMAGES, build_layout, image_registry
 from delayed_topics_devcluster.paths import REPOSITORY
 from delayed_topics_devcluster.progress import step
-from delayed_topics_devcluster.release_tools import release_tool
 
 __all__ = ["publish", "release"]
 
@@ -65,7 +65,7 @@ def publish(folder: Path, *, plain_http: bool) -> str:
     Raises DevclusterError if the release was made for another IMAGE_REGISTRY.
     """
     registry, version = image_registry(), chart_version()
-    oras = release_tool("oras")
+    oras = go_tool("oras")
     subjects = json.loads((folder / PROVENANCE).read_text())["subject"]
     digests = {subject["name"]: f"sha256:{subject['digest']['sha256']}" for subject in subjects}
     plain, to_plain = (["--plain-http"], ["--to-plain-http"]) if plain_http else ([], [])
@@ -96,7 +96,7 @@ def write_sbom(folder: Path, name: str) -> None:
     file = folder / f"{name}.cdx.json"
     with step(f"writing {file.name}"):
         found = run(
-            *(release_tool("syft"), "scan", "--quiet", f"oci-dir:{folder / 'images' / name}"),
+            *(go_tool("syft"), "scan", "--quiet", f"oci-dir:{folder / 'images' / name}"),
             "--select-catalogers=+sbom-cataloger",
             *("--output=cyclonedx-json", f"--source-name=delayed-topics-{name}", f"--source-version={chart_version()}"),
             environment={"SYFT_CHECK_FOR_APP_UPDATE": "false", "SYFT_FILE_METADATA_SELECTION": "none"},

@@ -8,7 +8,7 @@ from delayed_topics_devcluster.paths import REPOSITORY
 
 __all__ = ["revision"]
 
-WRITTEN: Final = ("bench/results", "faults/results", "docs/performance.md", "docs/reliability.md")
+WRITTEN: Final = ("bench/results", "faults/results", "docs/performance*.md", "docs/fault-results.md")
 """What measuring itself writes."""
 
 

@@ -89,7 +89,7 @@ class Verdict:
 class _Source(NamedTuple):
     root: str
     copy: Copy
-    door: str
+    topic_letter: str
     expect: str
 
     @property
@@ -175,7 +175,7 @@ def _account(verdict: Verdict, source: _Source, ready: list[Copy], dead: list[Co
             if copy.at_ms < due_at_ms - terms.skew_ms:
                 verdict.early += 1
                 verdict.fail("E", f"{source.root} came {due_at_ms - copy.at_ms} ms early, at {copy.at_ms}")
-            if source.door == "f" and copy.partition != source.copy.partition % terms.ready_partitions:
+            if source.topic_letter == "f" and copy.partition != source.copy.partition % terms.ready_partitions:
                 verdict.changed += 1
                 verdict.fail("S", f"{source.root} came to ready partition {copy.partition}")
         if reason not in CUT_REASONS and (why := _difference(source, copy)):
@@ -261,7 +261,7 @@ def _judge_order(
                 verdict.out_of_order += 1
                 verdict.fail("O", f"{root} ({source.expect}) was read in time and took another way than its delay's")
             continue
-        line = (source.door, source.copy.partition, source.listed_delay_ms, first.partition)
+        line = (source.topic_letter, source.copy.partition, source.listed_delay_ms, first.partition)
         root_before, before = last.get(line, (root, first))
         if before.offset > first.offset:
             verdict.out_of_order += 1
@@ -272,7 +272,7 @@ def _judge_order(
 
 def _other_way_at_ms(source: _Source, first: Copy, hops: Sequence[Copy], terms: Terms) -> int | None:
     """When a record left the usual way: straight out without a delay, else by one hop to a partition of its own delay."""
-    if source.door == "d":
+    if source.topic_letter == "d":
         return None
     lanes = {lane for lane, seconds in enumerate(terms.lane_delays) if seconds * 1000 == source.delay_ms}
     others = [hop.at_ms for hop in hops if hop.partition not in lanes]

@@ -1,4 +1,4 @@
-"""What was played: faults/results/ROW.json has a line for each guarantee, and docs/reliability.md a table of all."""
+"""What was played: faults/results/ROW.json has a line for each guarantee, and docs/fault-results.md a table of all."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from delayed_topics_devcluster.paths import REPOSITORY
 from delayed_topics_faults.rows import ROWS
 
 RESULTS: Final = REPOSITORY / "faults" / "results"
-DOCUMENT: Final = REPOSITORY / "docs" / "reliability.md"
+DOCUMENT: Final = REPOSITORY / "docs" / "fault-results.md"
 BEGIN: Final = "<!-- results: written by make faults -->"
 END: Final = "<!-- end of results -->"
 COLUMNS: Final = (
@@ -39,8 +39,8 @@ def note(folder: Path, entry: Entry) -> None:
 
 
 def table(folder: Path = RESULTS) -> str:
-    """All that was played, as Markdown."""
-    lines = [_row(COLUMNS), _row(["---", "---", *["---:"] * (len(COLUMNS) - 3), "---"])]
+    """All that was played, as Markdown in the form that `mdformat` gives it."""
+    lines = [_row(COLUMNS), _row(["--", "--", *["-:"] * (len(COLUMNS) - 3), "--"])]
     for name, row in ROWS.items():
         for entry in _read(folder / f"{row.name}.json"):
             exactly = ", `ExactlyOnce`" if entry["guarantee"] == "ExactlyOnce" else ""
@@ -66,7 +66,12 @@ def write_document(document: Path = DOCUMENT) -> None:
     """Put the table between the document's two marks."""
     before, _, rest = document.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
-    document.write_text(f"{before}{BEGIN}\n{table()}\n{END}{after}")
+    document.write_text(f"{before}{between(table())}{after}")
+
+
+def between(text: str) -> str:
+    """The text between the document's two marks."""
+    return f"{BEGIN}\n\n{text}\n\n{END}"
 
 
 def _read(file: Path) -> list[Entry]:

@@ -17,7 +17,7 @@ from delayed_topics_devcluster.kafka import java_tool, limit_producer
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, TopicPartitionKey
 from delayed_topics_worker.config import Guarantee
 from delayed_topics_worker_testing.process import WorkerProcess
@@ -221,7 +221,7 @@ class Stage(Closing):
         waiting: dict[TopicPartitionKey, str] = {}
         for source in set(sources) - self.aside:
             at, end = committed.get(source), ends[source]
-            if at is None or isinstance(end, KafkaDoorError) or at.offset < end:
+            if at is None or isinstance(end, KafkaCallError) or at.offset < end:
                 waiting[source] = f"{source[0]} [{source[1]}]: {at.offset if at else None} of {end}"
         if self.guarantee == "ExactlyOnce" and {topic for topic, _ in waiting} <= {names.delays}:
             return self._unsettled_transactions(committed, waiting)
@@ -268,7 +268,7 @@ class Stage(Closing):
         ready = self.orders.names.ready
         places = [(ready, p) for p in range(self.orders.record.ready_partitions)]
         found = self.world.admin.list_offsets(places, "latest")
-        ends = [end for end in found.values() if not isinstance(end, KafkaDoorError)]
+        ends = [end for end in found.values() if not isinstance(end, KafkaCallError)]
         assert len(ends) == len(places), found
         return sum(ends) - sum(self._begin.get(ready, ()))
 

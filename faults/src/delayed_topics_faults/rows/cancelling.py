@@ -77,7 +77,7 @@ class Controlled(Row):
 
 class Cancelled(Controlled):
     name = "W8"
-    fault = "records are cancelled before they come in, in time, and when they are just due, and their worker is killed"
+    fault = "records are cancelled before they arrive, in time, and about when they are due; their worker is killed"
 
     def produce(self, stage: Stage, rng: Random, record_id: bytes, races: Races) -> None:
         way = rng.choice(("before", "in time", "race"))
@@ -94,9 +94,7 @@ class Cancelled(Controlled):
 
 class Rescheduled(Controlled):
     name = "W9"
-    fault = (
-        "records are given a later or an earlier time, in time and when they are just due, and their worker is killed"
-    )
+    fault = "records get a later or an earlier due time, in time and about when they are due; their worker is killed"
     ladder_seconds = (1, 2, 4)
 
     def produce(self, stage: Stage, rng: Random, record_id: bytes, races: Races) -> None:

@@ -72,7 +72,7 @@ class Burst(Row):
 
 class Overload(Row):
     name = "T2-overload"
-    fault = "for ten minutes ten times as many records come as may go"
+    fault = "for ten minutes, records arrive ten times as fast as Kafka's quota lets copies through"
     overload_seconds = 600
     per_second = 2000
     copy_bytes = 250

@@ -38,7 +38,9 @@ TOLD_SECONDS: Final = 60.0
 
 class Rebalanced(Row):
     name = "G1"
-    fault = "workers come, go and are killed, and topics grow, with each assignor in turn; each rebalance is told once"
+    fault = (
+        "workers come, go and are killed, and topics grow, with each assignor in turn; each rebalance is reported once"
+    )
     setups: tuple[Setup, ...] = (RANGE, STICKY, UNIFORM, ROUND_ROBIN, CONSUMER_RANGE)
 
     def open(self, stage: Stage) -> None:

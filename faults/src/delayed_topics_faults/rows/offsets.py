@@ -103,7 +103,7 @@ class TopicMadeAgain(Row):
 
 class OffsetsGone(Row):
     name = "B7"
-    fault = "the group is deleted, its offsets expire, or it is paused for longer than they live (in turns)"
+    fault = "the group is deleted, its offsets expire, or it is paused for longer than its offsets live (in turns)"
     beyond_seconds: float = 75
 
     @contextmanager

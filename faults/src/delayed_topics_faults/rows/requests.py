@@ -20,7 +20,7 @@ COMPRESSIONS: Final = ("none", "gzip", "lz4", "zstd")
 
 class SlowRequests(Row):
     name = "B12"
-    fault = "requests of some kinds wait for up to 14 s, while workers are killed, stopped, or told another compression"
+    fault = "requests of some kinds wait for up to 14 s, while workers are killed, stopped, or get another compression"
     records: int = 3_000
 
     @contextmanager

@@ -3,7 +3,7 @@
 import time
 from random import Random
 
-from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.transactions import produce_in_transaction
 
@@ -40,9 +40,7 @@ class FullBitmap(Row):
 
 class EndsInMarks(Row):
     name = "B11"
-    fault = (
-        "partitions end in transaction marks and aborted records, are idle until retention has removed all, and restart"
-    )
+    fault = "partitions end in transaction markers and aborted records, are idle until retention has removed all, and restart"
 
     def open(self, stage: Stage) -> None:
         stage.declare((0, 1))
@@ -80,7 +78,7 @@ class EndsInMarks(Row):
     def _cut(stage: Stage) -> None:
         places = list(stage.orders.committed())
         for (topic, partition), end in stage.world.admin.list_offsets(places, "latest").items():
-            assert not isinstance(end, KafkaDoorError), end
+            assert not isinstance(end, KafkaCallError), end
             stage.delete_records(topic, partition, end)
 
 

@@ -1,0 +1,69 @@
+"""Pages are written in plain English, in one form, and lead to each other."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from delayed_topics_devcluster.go_tools import go_tool
+
+pytestmark = pytest.mark.check
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+GENERATED = ROOT / "docs" / "reference.md"
+MAX_LINES = 150
+LONGER = {"CHANGELOG.md", "reference.md"}
+"""Pages in which one looks something up."""
+
+
+def found(*pages: Path) -> list[str]:
+    """What the prose linter says, a line each."""
+    command = [str(go_tool("vale")), f"--config={ROOT}/docs/.vale.ini", "--output=line", *map(str, pages)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_pages_are_plain_english() -> None:
+    assert found(*PAGES) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("A sentence " + "that goes on and on " * 6 + "is long.", "SentenceLength"),
+        ("There is one thing: it has parts: two.", "OneColon"),
+        ("Whoever reads this stops.", "Plain"),
+        ("Records go to the retry topic.", "Terms"),
+        ("Records wait in the the topic.", "Repetition"),
+        ("Records wait in the topick.", "Spelling"),
+    ],
+)
+def test_what_a_reader_stumbles_over_is_found(tmp_path: Path, text: str, rule: str) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"# A page\n\n{text}\n")
+    (line,) = found(page)
+    assert f".{rule}:" in line
+
+
+def test_pages_have_one_form() -> None:
+    pages = [page for page in PAGES if page != GENERATED]
+    done = subprocess.run(
+        [Path(sys.executable).parent / "mdformat", "--check", *pages],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"make prose sets them right:\n{done.stderr}"
+
+
+def test_no_page_is_longer_than_one_reads_at_a_time() -> None:
+    counts = {page.name: len(page.read_text().splitlines()) for page in PAGES if page.name not in LONGER}
+    assert {name: count for name, count in counts.items() if count > MAX_LINES} == {}
+
+
+def test_the_site_has_every_page_and_no_dead_link() -> None:
+    done = subprocess.run(["make", "--silent", "site"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
