@@ -101,12 +101,12 @@ def test_generated_files_are_what_the_models_say() -> None:
 
 @pytest.mark.parametrize("kind", [Condition, Reason, DeadLetterReason])
 def test_every_condition_and_reason_is_explained_and_said_by_somebody(kind: type[StrEnum]) -> None:
-    explained = (ROOT / "docs" / "operations.md").read_text()
+    explained = (ROOT / "docs" / "reasons.md").read_text()
     said = raised_in(tracked(*(f"{member}/src/*.py" for member in SAYING)), kind.__name__)
     if kind is DeadLetterReason:
         said |= {member.name for member in kind if f'"{member.value}"' in ENGINE_REASONS.read_text()}
     for member in kind:
-        assert f"| `{member.value}` |" in explained, f"docs/operations.md does not explain {member.value}"
+        assert f"| `{member.value}` |" in explained, f"docs/reasons.md does not explain {member.value}"
         assert member.name in said, f"nobody raises {kind.__name__}.{member.name}: delete it, or raise it"
 
 

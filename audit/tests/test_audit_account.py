@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 FRONT = PartitionAccount(
-    door="f", partition=3, produced=100, released=60, hopped=30, dead_lettered=4, cancelled=0, pending=6, lost=0
+    topic_letter="f", partition=3, produced=100, released=60, hopped=30, dead_lettered=4, cancelled=0, pending=6, lost=0
 )
 ON_TIME = Flaws(max_late_ms=7)
 CLEAN = Counted(topic="orders", partitions=[FRONT], flaws=ON_TIME)
@@ -84,7 +84,7 @@ def test_late_records_are_told_and_break_no_promise() -> None:
 
 
 def test_a_partition_that_does_not_add_up_violates_and_is_named() -> None:
-    result = judge(replace(CLEAN, partitions=[FRONT, replace(FRONT, door="d", partition=1, released=61)]))
+    result = judge(replace(CLEAN, partitions=[FRONT, replace(FRONT, topic_letter="d", partition=1, released=61)]))
     assert result.verdict == "Violated"
     assert "partition orders.delays-1 doesn't add up: 100 produced, 101 accounted for" in result.message
 

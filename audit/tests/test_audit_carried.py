@@ -10,13 +10,13 @@ import pytest
 from delayed_topics_audit import carried
 from delayed_topics_audit.account import judge
 from delayed_topics_audit.carried import Table, Unusable
-from delayed_topics_audit.findings import Findings, Told, count
+from delayed_topics_audit.findings import Findings, WorkerEvents, count
 from delayed_topics_audit.job import Reading, bounds_of, places_and_blocks
 from delayed_topics_audit.output import Output
 from delayed_topics_audit.repeats import Takeover
 from delayed_topics_audit.requests import Requests
-from delayed_topics_audit.sight import Sight
 from delayed_topics_audit.sources import Read
+from delayed_topics_audit.visibility import WindowVisibility
 from delayed_topics_audit_testing.chain import HOUR_MS, IDS, NAMES, Day, Play
 from delayed_topics_audit_testing.rows import AT_MS
 from delayed_topics_core.audit_window import AuditWindow
@@ -28,7 +28,7 @@ from pyspark.sql import functions as sf
 
 pytestmark = pytest.mark.spark
 
-TOLD = Told(takeovers=[Takeover(lines=None, from_ms=AT_MS + 7 * HOUR_MS, to_ms=AT_MS + 7 * HOUR_MS + 1000)])
+TOLD = WorkerEvents(takeovers=[Takeover(lines=None, from_ms=AT_MS + 7 * HOUR_MS, to_ms=AT_MS + 7 * HOUR_MS + 1000)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +45,12 @@ class Link:
         return sorted(tuple(row) for row in self.places.collect())
 
 
-def sight_of(window: AuditWindow) -> Sight:
-    return Sight(spots=(), starts={name: window.read_from(name) for name in NAMES.topics}, readable=True)
+def visibility_of(window: AuditWindow) -> WindowVisibility:
+    return WindowVisibility(spots=(), starts={name: window.read_from(name) for name in NAMES.topics}, readable=True)
 
 
 def link(spark: SparkSession, read: Read, window: AuditWindow, table: Table | None, *, carries: bool) -> Link:
-    reading = Reading(window=window, sight=sight_of(window), table=table)
+    reading = Reading(window=window, visibility=visibility_of(window), table=table)
     places, blocks = places_and_blocks(spark, read, reading, Requests(), carries=carries)
     planned_once = places.localCheckpoint()
     places.unpersist()
@@ -61,7 +61,7 @@ def noted(spark: SparkSession, once: Link, folder: Path, hour: int, found: Findi
     """What the registry has of it afterwards."""
     assert once.blocks is not None
     output, since_ms = output_of(folder, hour), found.counted.pending_since_ms
-    bounds = bounds_of(once.window, sight_of(once.window))
+    bounds = bounds_of(once.window, visibility_of(once.window))
     sha256 = carried.written(spark, output, once.window, once.blocks, bounds, since_ms)
     return ended(once.window, since_ms, Carried(folder=output.name, sha256=sha256))
 

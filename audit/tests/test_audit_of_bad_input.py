@@ -15,7 +15,7 @@ from confluent_kafka.admin import AclOperation, AclPermissionType, ResourceType
 from delayed_topics_audit.cli import main
 from delayed_topics_audit.errors import AuditFailed
 from delayed_topics_audit.job import audit
-from delayed_topics_audit.sight import look
+from delayed_topics_audit.visibility import look
 from delayed_topics_audit_testing.topics import whole_window
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.names import TopicNames

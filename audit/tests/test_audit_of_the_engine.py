@@ -71,7 +71,7 @@ def test_what_the_engine_makes_of_any_record_is_right(spark: SparkSession) -> No
         copy = copied(case, random)
         if Root.decode(copy.root).offset > MAX_OFFSET:  # no audit counts so far
             continue
-        rows[case.door].append((case.partition, case.offset, 0, headers_of(case)))
+        rows[case.topic_letter].append((case.partition, case.offset, 0, headers_of(case)))
         (rows | others)[copy.target].append((0, case.offset, 0, named(copy.headers)))
         if copy.reason == DeadLetterReason.TOO_LARGE:
             cut[case.offset] = None
@@ -103,7 +103,7 @@ def test_no_other_reason_than_the_engines_is_right(spark: SparkSession) -> None:
     front: list[Row] = []
     dead: list[Row] = []
     for case in cases(seed):
-        if case.door == "f" and case.headers is not None:
+        if case.topic_letter == "f" and case.headers is not None:
             found = engine.decide(case.record(), case.setting.policy, case.now_ms)
             right = found.reason if isinstance(found, engine.Copy) else None
             names = {name for name, _ in case.headers}

@@ -1,21 +1,22 @@
-"""docs/audit-table.md says what is in the Parquet table of an audit, column by column, bit by bit."""
+"""docs/audit-table.md and the pages beside it say what is in the Parquet tables of audits, column by column, bit by bit."""
 
 import re
 from pathlib import Path
 
 import pytest
 from delayed_topics_audit import facts, index
-from delayed_topics_audit.place import DOORS, OFFSET_BITS, PARTITION_BITS
+from delayed_topics_audit.place import OFFSET_BITS, PARTITION_BITS, TOPIC_LETTERS
 from delayed_topics_audit.places import FATES, FLAWS
 from delayed_topics_audit_testing.rows import Window, front_of, ready_of
 from pyspark.sql import SparkSession
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "audit-table.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+DOCUMENT = (DOCS / "audit-table.md").read_text()
 
 
-def table(heading: str) -> list[tuple[str, str]]:
+def table(heading: str, page: str = "audit-table.md") -> list[tuple[str, str]]:
     """The first two cells of each row of the table below a heading, without its backquotes."""
-    section = DOCUMENT.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    section = (DOCS / page).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     rows = [[cell.strip().strip("`") for cell in line.split("|")[1:3]] for line in section.splitlines() if "|" in line]
     return [(first, second) for first, second in rows[2:]]
 
@@ -43,19 +44,19 @@ def test_its_queries_find_what_they_say(spark: SparkSession) -> None:
 
 
 def test_the_table_of_all_audits_has_its_columns() -> None:
-    assert table("The table of all audits") == list(index.COLUMNS.items())
+    assert table("Columns of all audits", "audit-history.md") == list(index.COLUMNS.items())
 
 
 def test_fates_flaws_and_bits_have_their_numbers() -> None:
     assert table("Fates") == [(str(number), fate) for number, fate in enumerate(FATES)]
     assert table("Flaws") == [(str(1 << at), flaw) for at, flaw in enumerate(FLAWS)]
     declared = re.findall(r"^([A-Z_]+): Final = 1 << (\d+)", Path(facts.__file__).read_text(), re.MULTILINE)
-    assert table("Bits") == [(str(1 << int(at)), name) for name, at in declared]
+    assert table("Bits", "audit-bits.md") == [(str(1 << int(at)), name) for name, at in declared]
 
 
 def test_a_place_is_taken_apart_as_it_was_put_together() -> None:
-    assert table("Places")[:-1] == [(str(number), door) for number, door in enumerate(DOORS)]
-    assert table("Places")[-1][0] == f"{len(DOORS)} and above"
+    assert table("Places")[:-1] == [(str(number), topic_number) for number, topic_number in enumerate(TOPIC_LETTERS)]
+    assert table("Places")[-1][0] == f"{len(TOPIC_LETTERS)} and above"
     assert f"place >> {OFFSET_BITS + PARTITION_BITS}" in DOCUMENT
     assert f"(place >> {OFFSET_BITS}) & {2**PARTITION_BITS - 1}" in DOCUMENT
     assert f"place & {2**OFFSET_BITS - 1}" in DOCUMENT

@@ -74,7 +74,7 @@ def kill_one_worker(orders: Declared, which: int) -> int:
 
 
 def repeated_by_source(checker: Checker) -> Counter[str]:
-    """Copies beyond the first, by door and partition that they were made from. The same root and attempt, all of them."""
+    """Copies beyond the first, by topic and partition that they were made from. The same root and attempt, all of them."""
     copies = Counter((r.header(own.ROOT), r.header(own.ATTEMPT)) for r in checker.ready)
     seen: set[tuple[bytes | None, bytes | None]] = set()
     repeated: Counter[str] = Counter()

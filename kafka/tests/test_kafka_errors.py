@@ -2,7 +2,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from delayed_topics_kafka import commits
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, NotAuthorized, door_error
+from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, NotAuthorized, call_error
 from delayed_topics_kafka.model import CommittedOffset
 
 ORDERS = ("orders", 0)
@@ -20,7 +20,7 @@ ORDERS = ("orders", 0)
     ],
 )
 def test_what_passes_by_itself_is_no_refusal(code: int, kind: type) -> None:
-    error = door_error(KafkaError(code), doing="describing topic orders", bootstrap_servers="kafka:9092")
+    error = call_error(KafkaError(code), doing="describing topic orders", bootstrap_servers="kafka:9092")
     assert type(error) is kind
     assert str(error).startswith("describing topic orders, Kafka at kafka:9092 ")
 

@@ -7,7 +7,7 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline, until_true
-from delayed_topics_kafka.errors import GroupActive, KafkaDoorError, KafkaRefused, TopicMissing
+from delayed_topics_kafka.errors import GroupActive, KafkaCallError, KafkaRefused, TopicMissing
 from delayed_topics_kafka.groups import Committed
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, NewTopicSpec, TopicPartitionKey
 
@@ -24,7 +24,7 @@ def topic(admin: KafkaAdmin, fresh: Fresh) -> str:
 
 def committed(
     admin: KafkaAdmin, group: str, partitions: Sequence[TopicPartitionKey] | None = None
-) -> Committed | KafkaDoorError:
+) -> Committed | KafkaCallError:
     return admin.committed_of_groups({group: partitions})[group]
 
 

@@ -14,7 +14,7 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.control import ControlReader
-from delayed_topics_kafka.errors import KafkaDoorError, NotAuthorized
+from delayed_topics_kafka.errors import KafkaCallError, NotAuthorized
 from delayed_topics_kafka.events import EventWriter
 from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
@@ -65,7 +65,7 @@ def test_without_the_right_to_write_anything_events_are_counted_and_the_registry
 
         wait_until(all_counted, what="events are counted as failed")
         writer.close(20)
-        with RegistryFollower(connection) as follower, pytest.raises(KafkaDoorError, match="AUTHORIZATION_FAILED"):
+        with RegistryFollower(connection) as follower, pytest.raises(KafkaCallError, match="AUTHORIZATION_FAILED"):
             RegistryWriter(follower, connection).write([TopicsRecord(topic="orders")])
     finally:
         for rights in denied:
@@ -85,7 +85,7 @@ def test_one_forbidden_topic_is_named_and_hides_no_other(connection: Connection)
     rule(connection, ResourceType.GROUP, "theirs", [AclOperation.ALL])
     described = admin.describe_topics(["open", "secret"])
     assert described["open"] is not None
-    assert not isinstance(described["open"], KafkaDoorError)
+    assert not isinstance(described["open"], KafkaCallError)
     assert_not_authorized(described["secret"], "describing topic secret", "TOPIC_AUTHORIZATION_FAILED")
     assert_not_authorized(admin.topic_configs(["secret"])["secret"])
     assert_not_authorized(admin.list_offsets([("secret", 0)], "latest")["secret", 0], "reading offsets of secret [0]")

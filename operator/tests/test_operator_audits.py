@@ -9,7 +9,7 @@ from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.carried import Carried
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import AuditedRecord
-from delayed_topics_operator.audits.observation import Blind, Waiting
+from delayed_topics_operator.audits.observation import Unauditable, Waiting
 from delayed_topics_operator.audits.plan import Expire
 from delayed_topics_operator.audits.reconcile import refused, unseen
 from delayed_topics_operator.errors import Forbidden
@@ -199,7 +199,7 @@ def test_an_audit_of_nothing_waits_for_it_to_come() -> None:
 
 
 def test_what_no_audit_can_see_is_unknown_at_once() -> None:
-    world = AuditWorld(frozen=Blind(message="topic orders.ready was deleted and made again"))
+    world = AuditWorld(frozen=Unauditable(message="topic orders.ready was deleted and made again"))
     world.settle()
     assert world.status["verdict"] == "Unknown"
     assert world.done == []

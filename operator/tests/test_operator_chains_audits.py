@@ -24,7 +24,7 @@ from delayed_topics_core.registry import (
 from delayed_topics_crds.audit import Window as Asked
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
 from delayed_topics_operator.audits.freeze import CLOCKS_MS, ended, freeze
-from delayed_topics_operator.audits.observation import Blind, Waiting
+from delayed_topics_operator.audits.observation import Unauditable, Waiting
 from delayed_topics_operator.gateways.kafka import KafkaLink
 
 NAMES = TopicNames.of("orders")
@@ -111,7 +111,7 @@ def freeze_it(
     made_again: Sequence[str] = (),
     ids: Mapping[str, str] = IDS,
     begins_to_cancel: bool = False,
-) -> tuple[AuditWindow | Waiting | Blind, Offsets]:
+) -> tuple[AuditWindow | Waiting | Unauditable, Offsets]:
     layout = LayoutRecord(
         topic="orders",
         owner=OWNER,

@@ -19,13 +19,13 @@ from delayed_topics_operator.errors import ConnectionUnusable, NotFound, NotYet
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.installation import INSTALLATION
+from delayed_topics_operator.leadership import Leadership
 from delayed_topics_operator.observation import Unusable
 from delayed_topics_operator.plan import ApplyChild, Plan
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
 from delayed_topics_operator.tenants import Tenants
-from delayed_topics_operator.tenure import Tenure
 from delayed_topics_operator.usage import Usage
 from delayed_topics_operator_testing.world import resource, usable
 from pydantic import ValidationError
@@ -64,7 +64,7 @@ def connections(store: Store, *, kube: Kubernetes | None = None, **settings: Any
         doubted=lambda _: None,
         news=lambda *_: None,
         cluster="cluster",
-        tenure=Tenure.without_end(),
+        leadership=Leadership.without_end(),
         tenants=Tenants(made, store),
     )
 

@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import pytest
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_operator.elsewhere import FIELD_MANAGER as ELSEWHERE
-from delayed_topics_operator.elsewhere import UNSERVED_SECONDS, Elsewhere
-from delayed_topics_operator.errors import Conflict, NotYet, TenureOver
+from delayed_topics_operator.errors import Conflict, LeadershipLost, NotYet
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import FIELD_MANAGER, Kube
 from delayed_topics_operator.installation import INSTALLATION, record, serves, transactional_id
+from delayed_topics_operator.leadership import Leadership
 from delayed_topics_operator.lease import Candidate, Times
 from delayed_topics_operator.queue import Key
+from delayed_topics_operator.served_elsewhere import FIELD_MANAGER as ELSEWHERE
+from delayed_topics_operator.served_elsewhere import UNSERVED_SECONDS, ServedElsewhere
 from delayed_topics_operator.store import Manifest, Store
-from delayed_topics_operator.tenure import Tenure
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -116,8 +116,8 @@ def test_a_process_that_was_frozen_past_its_tenure_calls_neither_kafka_nor_the_a
 
     async def story() -> None:
         nonlocal now
-        tenure = Tenure(lambda: now)
-        kube = Kube(cast(Any, None), tenure.check)
+        leadership = Leadership(lambda: now)
+        kube = Kube(cast(Any, None), leadership.check)
         link = KafkaLink(
             Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": 0}),
             timeout_seconds=1,
@@ -125,10 +125,10 @@ def test_a_process_that_was_frozen_past_its_tenure_calls_neither_kafka_nor_the_a
             registry_bytes=1,
             woken=lambda _: None,
             transactional_id="operator",
-            tenure=tenure,
+            leadership=leadership,
         )
-        tenure.extend(10)
-        tenure.check()
+        leadership.extend(10)
+        leadership.check()
         now = 10.0
         for call in (
             kube.create({"kind": "ConfigMap", "metadata": {"namespace": "shop"}}),
@@ -139,7 +139,7 @@ def test_a_process_that_was_frozen_past_its_tenure_calls_neither_kafka_nor_the_a
             link.commit("group", {}),
             link.open(brokers=1, registry_id=None),
         ):
-            with pytest.raises(TenureOver, match="not renewed in time"):
+            with pytest.raises(LeadershipLost, match="not renewed in time"):
                 await call
         await link.close(settle=True)
 
@@ -147,13 +147,13 @@ def test_a_process_that_was_frozen_past_its_tenure_calls_neither_kafka_nor_the_a
 
 
 def test_what_ended_a_tenure_is_said_and_nothing_brings_it_back() -> None:
-    tenure = Tenure()
-    tenure.end("the lease was lost")
-    tenure.end("something else")
-    tenure.extend(float("inf"))
-    assert tenure.over.is_set()
-    with pytest.raises(TenureOver, match="the lease was lost"):
-        tenure.bound(lambda: None)()
+    leadership = Leadership()
+    leadership.end("the lease was lost")
+    leadership.end("something else")
+    leadership.extend(float("inf"))
+    assert leadership.over.is_set()
+    with pytest.raises(LeadershipLost, match="the lease was lost"):
+        leadership.bound(lambda: None)()
 
 
 class Answers:
@@ -211,9 +211,9 @@ def test_a_transactional_id_is_of_one_connection_of_one_installation() -> None:
     assert len(ids) == 8
 
 
-def elsewhere(store: Store, kube: Answers, clock: Callable[[], float] = lambda: 0.0) -> Elsewhere:
+def elsewhere(store: Store, kube: Answers, clock: Callable[[], float] = lambda: 0.0) -> ServedElsewhere:
     """Of an operator in the namespace `second`."""
-    return Elsewhere(cast(Kube, kube), store, namespace="second", clock=clock)
+    return ServedElsewhere(cast(Kube, kube), store, namespace="second", clock=clock)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_what_is_served_here_is_no_longer_said_to_be_served_elsewhere() -> None:
     asyncio.run(elsewhere(ours, kube).unsay(THEIRS))
     assert [status.get("conditions", []) for _, status in kube.said[1:]] == [[]]
     other_says = stored(server="first", **kube.said[0][1])
-    asyncio.run(Elsewhere(cast(Kube, kube), other_says, namespace="first").unsay(THEIRS))
+    asyncio.run(ServedElsewhere(cast(Kube, kube), other_says, namespace="first").unsay(THEIRS))
     assert len(kube.said) == 2  # it is so: an operator that doesn't serve it has said it
 
 

@@ -19,11 +19,11 @@ from delayed_topics_operator.gateways.groups import _with_errors
 from delayed_topics_operator.gateways.helper import portable
 from delayed_topics_operator.gateways.kafka import KafkaLink, merged
 from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.leadership import Leadership
 from delayed_topics_operator.queue import MAX_BACKOFF_SECONDS, Key, WakeQueue
 from delayed_topics_operator.runtime import Runtime
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
-from delayed_topics_operator.tenure import Tenure
 
 A, B = Key("DelayedTopic", "shop", "a"), Key("DelayedTopic", "shop", "b")
 
@@ -306,7 +306,7 @@ def test_calls_by_a_connection_that_was_closed_meanwhile_are_tried_again_later()
             registry_bytes=1,
             woken=lambda topics: None,
             transactional_id="operator",
-            tenure=Tenure.without_end(),
+            leadership=Leadership.without_end(),
         )
         await link.close()
         for call in (link.describe_cluster(), link.registry(), link.committed("group", [("orders", 0)])):
@@ -321,7 +321,9 @@ def test_what_the_operator_itself_has_made_is_begun_although_it_was_known_before
         settings = Settings(
             namespace="system", audit_namespace="audits", worker_image="worker:1", audit_image="audit:1"
         )
-        runtime = Runtime(settings=settings, kube=cast(Kube, None), cluster="cluster", tenure=Tenure.without_end())
+        runtime = Runtime(
+            settings=settings, kube=cast(Kube, None), cluster="cluster", leadership=Leadership.without_end()
+        )
         metadata = {"namespace": "shop", "name": "orders-1", "uid": "u", "resourceVersion": "7"}
         spec = {"delayedTopicRef": {"name": "orders"}}
         audit = {"kind": "DelayedTopicAudit", "metadata": metadata, "spec": spec}

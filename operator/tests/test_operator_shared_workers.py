@@ -7,7 +7,7 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.eventlog import RaisedAlarm, WorkerNews
-from delayed_topics_operator.plan import DeleteGroup, Said
+from delayed_topics_operator.plan import ConditionState, DeleteGroup
 from delayed_topics_operator.reconcile import reconcile
 from delayed_topics_operator_testing.shared import READY, SHARED, sharing
 from delayed_topics_operator_testing.world import World, member, resource
@@ -57,7 +57,7 @@ def test_one_that_asks_for_workers_or_for_what_only_own_ones_can_do_has_its_own(
 
 
 def test_what_shared_workers_lack_is_said_of_all_who_share_them() -> None:
-    failing = Said(status="False", reason=Reason.WORKERS_FAILING, message="1 of 2 workers are ready")
+    failing = ConditionState(status="False", reason=Reason.WORKERS_FAILING, message="1 of 2 workers are ready")
     world = served()
     world.connection = sharing(said=failing, ready_replicas=1)
     world.settle()

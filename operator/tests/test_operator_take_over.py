@@ -266,7 +266,7 @@ def test_the_new_claim_is_written_before_the_old_one_is_removed() -> None:
     assert [type(action) for action in about_claims] == [WriteRegistry, RemoveFromRegistry]
 
 
-class Doors:
+class Gateways:
     """Kafka and Kubernetes as `execute` uses them."""
 
     def __init__(self, kafka: Kafka) -> None:
@@ -282,13 +282,13 @@ class Doors:
 
 def test_what_was_planned_before_the_topics_were_taken_is_not_done_any_more() -> None:
     lost, restored = before_and_after()
-    doors = Doors(lost.kafka)
+    gateways = Gateways(lost.kafka)
     executor = Executor(None, Store(), None, rolling_at_once=1)  # type: ignore[arg-type]
     planned = (AlterSettings(topic="orders", settings={"retention.ms": "1"}, present={}),)
     key = Key("DelayedTopic", "shop", "orders")
 
     def execute() -> Outcome:
-        return asyncio.run(executor.execute(key, planned, doors, lost.owner))  # type: ignore[arg-type]
+        return asyncio.run(executor.execute(key, planned, gateways, lost.owner))  # type: ignore[arg-type]
 
     assert execute().done == 1
     restored.annotate(take_over_from=LOST)
@@ -296,4 +296,4 @@ def test_what_was_planned_before_the_topics_were_taken_is_not_done_any_more() ->
     (failure,) = execute().failures
     assert isinstance(failure.error, NotYet)
     assert "were taken over meanwhile" in str(failure.error)
-    assert doors.altered == ["orders"]
+    assert gateways.altered == ["orders"]

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 LAYOUT = initial(LayoutSpec(delay_seconds=(0, 10, 60), partitions=4))
 FRONT = Case(
     setting=Setting(LAYOUT, retry_cap=100, ready_partitions=4),
-    door="f",
+    topic_letter="f",
     partition=3,
     offset=17,
     appended_at_ms=NOW_MS,
@@ -159,7 +159,7 @@ def test_a_headers_name_that_is_unreadable_is_said() -> None:
 
 
 def test_a_copied_ready_record_in_a_delays_partition_is_not_taken_for_a_hop() -> None:
-    direct = replace(FRONT, door="d", partition=2, headers=released(0))
+    direct = replace(FRONT, topic_letter="d", partition=2, headers=released(0))
     wait = engine.decide(direct.record(), direct.setting.policy, NOW_MS)
     assert isinstance(wait, engine.Wait)
     assert wait.root == direct.root
@@ -182,8 +182,8 @@ def test_a_copied_ready_record_in_a_delays_partition_is_not_taken_for_a_hop() ->
 )
 def test_a_hop_with_a_damaged_root_is_refused(root: bytes) -> None:
     headers: list[Header] = [("dt-root", root), ("dt-origin", b"f:1:2"), ("dt-due-at", b"5")]
-    why = "HeaderUnreadable: dt-root must be door:partition:offset:topic id"
-    assert refused(*headers, case=replace(FRONT, door="d", partition=0)) == why
+    why = "HeaderUnreadable: dt-root must be f or d, a partition, an offset and a topic id, with colons between them"
+    assert refused(*headers, case=replace(FRONT, topic_letter="d", partition=0)) == why
 
 
 def test_a_release_drops_what_only_mattered_on_the_way() -> None:
@@ -214,7 +214,7 @@ def any_case(draw: st.DrawFn) -> Case:
     now_ms = draw(times_ms)
     return Case(
         setting=setting,
-        door="f" if in_front else "d",
+        topic_letter="f" if in_front else "d",
         partition=draw(st.integers(0, 2**31 - 1 if in_front else setting.layout.partition_count - 1)),
         offset=draw(st.integers(0, 2**63 - 2)),
         appended_at_ms=draw(st.none() | times_ms),
@@ -239,7 +239,7 @@ def test_what_clients_and_workers_write_is_copied_as_docs_promise(seed: int) -> 
 
 
 def check(case: Case) -> None:
-    """Everything that the engine may do with a record, from reading it to its last copy, keeps what docs/reference.md says."""
+    """Everything that the engine may do with a record, from reading it to its last copy, keeps what docs/headers.md says."""
     record, policy = case.record(), case.setting.policy
     found = engine.decide(record, policy, case.now_ms)
     if isinstance(found, engine.Wait):
@@ -346,7 +346,7 @@ def check_hop_is_believed(case: Case, hop: engine.Copy, *, attempt: int) -> None
     headers = tuple((name.decode(), value) for name, value in hop.headers)
     place = Case(
         setting=case.setting,
-        door="d",
+        topic_letter="d",
         partition=hop.partition,
         offset=5,
         appended_at_ms=NOW_MS,

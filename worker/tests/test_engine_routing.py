@@ -22,8 +22,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 SETTING = Setting(initial(LayoutSpec(delay_seconds=(0, 10, 60, 600), partitions=12)), retry_cap=3, ready_partitions=9)
-FRONT = Case(setting=SETTING, door="f", partition=4, offset=17, appended_at_ms=NOW_MS, now_ms=NOW_MS, later_ms=NOW_MS)
-DELAYS = replace(FRONT, door="d")
+FRONT = Case(
+    setting=SETTING, topic_letter="f", partition=4, offset=17, appended_at_ms=NOW_MS, now_ms=NOW_MS, later_ms=NOW_MS
+)
+DELAYS = replace(FRONT, topic_letter="d")
 ROOT = Root("f", 4, 17, TOPIC_ID)
 TARGET = ("dt-target", b"invoices:1")
 
@@ -223,7 +225,7 @@ def test_a_due_time_is_reached_by_the_longest_delay_that_fits_of_list_and_ladder
 
 
 def test_a_direct_write_may_have_a_due_time() -> None:
-    direct = replace(LADDER, door="d", partition=LADDER.setting.layout.partition_delays.index(4))
+    direct = replace(LADDER, topic_letter="d", partition=LADDER.setting.layout.partition_delays.index(4))
     sooner, later = (waits(with_headers(direct, deliver_at(NOW_MS + ms))) for ms in (2_000, 50_000))
     assert (sooner.due_at_ms, sooner.turn_at_ms) == (NOW_MS + 2_000, NOW_MS + 2_000)
     assert (later.due_at_ms, later.turn_at_ms) == (NOW_MS + 50_000, NOW_MS + 4_000)
@@ -253,7 +255,7 @@ def sent_on(case: Case, hops_take_ms: Iterator[int]) -> Arrival:
         hops, took_ms = hops + 1, next(hops_take_ms)
         now_ms += took_ms
         headers = [(name.decode(), value) for name, value in found.headers]
-        case = replace(case, door="d", partition=found.partition, appended_at_ms=now_ms, headers=headers)
+        case = replace(case, topic_letter="d", partition=found.partition, appended_at_ms=now_ms, headers=headers)
 
 
 @given(st.integers(2, 60), st.integers(1, 4_000), st.integers(-10, MAX_DELAY_SECONDS * 1000), st.randoms())

@@ -57,7 +57,7 @@ def test_a_partition_is_read_again_however_much_others_hold(world: World) -> Non
     assert len(orders.ready(3000, timeout_seconds=60)) == 3000
 
 
-@pytest.mark.slow  # until it was green ten times with its new bound, see docs/testing.md
+@pytest.mark.slow  # until it was green ten times with its new bound, see docs/test-history.md
 def test_far_records_fill_a_part_of_the_window_and_due_ones_come_out(world: World) -> None:
     orders = world.declare((0, 1, 3600), front_partitions=2, partitions=4)
     layout = orders.record.layout

@@ -8,7 +8,7 @@ import pytest
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.settings import topic_settings
 from delayed_topics_kafka.admin import KafkaAdmin
-from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable
+from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable
 from delayed_topics_kafka.model import TopicPartitionKey
 from delayed_topics_worker.alarms import Alarm, Unreadable, joined, lasting, of_unreadable
 from delayed_topics_worker.assigned import AssignedPartition
@@ -16,7 +16,7 @@ from delayed_topics_worker.known_offsets import Offsets
 from delayed_topics_worker.questions import AT_ONCE
 from delayed_topics_worker.retention import RetentionWatch, Risk, Unreleased, margin_ms
 from delayed_topics_worker.served import Served
-from delayed_topics_worker.unreadable import UNREADABLE_SECONDS, Silence, Span
+from delayed_topics_worker.unreadable import UNREADABLE_SECONDS, SilentPartitions, Span
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,19 +31,19 @@ class Log:
     def __init__(
         self, retention_ms: int, ages_ms: Mapping[TopicPartitionKey, Sequence[int]], *, start: int = 0
     ) -> None:
-        self.retention_ms: int | KafkaDoorError = retention_ms
+        self.retention_ms: int | KafkaCallError = retention_ms
         self.appended_ms = {place: [NOW_MS - age for age in ages] for place, ages in ages_ms.items()}
         self.start = start
         self.silent = False
         self.most_asked = 0
 
-    def topic_configs(self, names: Sequence[str]) -> dict[str, dict[str, str] | KafkaDoorError]:
+    def topic_configs(self, names: Sequence[str]) -> dict[str, dict[str, str] | KafkaCallError]:
         known = self.retention_ms
-        return {name: known if isinstance(known, KafkaDoorError) else {"retention.ms": str(known)} for name in names}
+        return {name: known if isinstance(known, KafkaCallError) else {"retention.ms": str(known)} for name in names}
 
     def offsets_for_times(
         self, times_ms: Mapping[TopicPartitionKey, int]
-    ) -> dict[TopicPartitionKey, int | KafkaDoorError | None]:
+    ) -> dict[TopicPartitionKey, int | KafkaCallError | None]:
         assert all(at_ms >= 0 for at_ms in times_ms.values()), "a negative time means something else to Kafka"
         self.most_asked = max(self.most_asked, len(times_ms))
         if self.silent:
@@ -138,7 +138,7 @@ def test_a_record_that_comes_while_kafka_is_asked_is_not_at_risk() -> None:
     class Growing(Log):
         def offsets_for_times(
             self, times_ms: Mapping[TopicPartitionKey, int]
-        ) -> dict[TopicPartitionKey, int | KafkaDoorError | None]:
+        ) -> dict[TopicPartitionKey, int | KafkaCallError | None]:
             found = super().offsets_for_times(times_ms)
             self.appended_ms[LANE].append(NOW_MS)
             return found
@@ -159,7 +159,7 @@ UNREAD = Span(5, 9)
 
 def silent_seconds(*looks: tuple[float, str, Span]) -> float:
     """What is told at the last of these looks: seconds of the clock, what the partition does, and what is unread of it."""
-    silence = Silence()
+    silence = SilentPartitions()
     told: dict[TopicPartitionKey, float] = {}
     for at, does, span in looks:
         reading, rewinding = ({LANE: span} if does == READS else {}), ([LANE] if does == WAITS else [])
@@ -207,7 +207,7 @@ def test_a_worker_that_stood_still_has_not_waited_meanwhile() -> None:
     assert silent_seconds(*every_half_second(20), (3600, READS, UNREAD)) == 22
 
 
-def unreadable(partition: int, seconds: float, offsets: Offsets | KafkaDoorError | None) -> Unreadable:
+def unreadable(partition: int, seconds: float, offsets: Offsets | KafkaCallError | None) -> Unreadable:
     served = Served.of("orders")
     owned = AssignedPartition(
         served=served, topic="orders", partition=partition, generation=1, group_generation=1, assigned_at=0
@@ -225,7 +225,7 @@ def unreadable(partition: int, seconds: float, offsets: Offsets | KafkaDoorError
     ],
 )
 def test_an_unreadable_partition_is_told_with_what_kafka_says_of_it(
-    offsets: Offsets | KafkaDoorError | None, told: str
+    offsets: Offsets | KafkaCallError | None, told: str
 ) -> None:
     (alarm,) = of_unreadable([unreadable(1, UNREADABLE_SECONDS, None), unreadable(3, 47.2, offsets)])
 

@@ -48,16 +48,16 @@ def test_a_stranded_client_is_replaced_and_everything_comes_out(
 ) -> None:
     """No broker can be made to strand a client at will: one outage in fifty does."""
     orders = world.declare((0, 1, 2))
-    with running_relay(orders, guarantee) as (relay, board):
-        wait_until(lambda: board.ready, what="the relay serves")
-        generation = board.status["rebalance"]["generation"]
+    with running_relay(orders, guarantee) as (relay, published):
+        wait_until(lambda: published.ready, what="the relay serves")
+        generation = published.status["rebalance"]["generation"]
         with steady_load(orders) as sent:
             time.sleep(2)  # in the middle of the flow
             assert relay._engine is not None
             engine = TellsOnce(relay._engine, "Stranded", client)
             relay._engine = cast(Engine, engine)
             wait_until(
-                lambda: board.status["rebalance"]["generation"] >= generation + 2, what="lost, and assigned again"
+                lambda: published.status["rebalance"]["generation"] >= generation + 2, what="lost, and assigned again"
             )
             time.sleep(1)
         ready = all_ready(orders, sent)
@@ -70,8 +70,8 @@ def test_a_stranded_client_is_replaced_and_everything_comes_out(
 def test_a_replaced_producer_is_an_event_since_what_it_had_on_its_way_may_come_out_twice(world: World) -> None:
     """An audit has no rebalance to explain that by."""
     orders = world.declare((0,), front_partitions=1, partitions=1)
-    with running_relay(orders, "AtLeastOnce") as (relay, board), EventFollower(world.connection) as follower:
-        wait_until(lambda: board.ready, what="the relay serves")
+    with running_relay(orders, "AtLeastOnce") as (relay, published), EventFollower(world.connection) as follower:
+        wait_until(lambda: published.ready, what="the relay serves")
         assert relay._engine is not None
         relay._engine = cast(Engine, TellsOnce(relay._engine, "ProducersReplaced"))
 
@@ -86,4 +86,4 @@ def test_a_replaced_producer_is_an_event_since_what_it_had_on_its_way_may_come_o
 
         wait_until(replaced, what="the event")
         assert places == [[f"{orders.names.front}[0]", f"{orders.names.delays}[0]"]]
-        assert board.status["rebalance"]["last"]["change"] == "assigned"
+        assert published.status["rebalance"]["last"]["change"] == "assigned"

@@ -33,13 +33,13 @@ def test_topics_are_seen_again_after_whatever_went_wrong_and_each_problem_is_sai
 
     def seen() -> bool:
         watch.look()
-        return "orders" in watch.sight.topics
+        return "orders" in watch.snapshot.topics
 
     try:
         wait_until(seen, what="the topics are seen")
     finally:
         watch.close()
 
-    assert watch.sight.asked_at == 7.0
+    assert watch.snapshot.asked_at == 7.0
     said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert [("no thread" in line, "no memory" in line) for line in said] == [(True, False), (False, True)]

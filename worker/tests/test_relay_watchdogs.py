@@ -9,12 +9,12 @@ import pytest
 from delayed_topics_core.reasons import Reason
 from delayed_topics_engine import Seen
 from delayed_topics_kafka.model import TopicInfo
-from delayed_topics_worker.alarms import Standstill, of_partitions, of_unacknowledged
+from delayed_topics_worker.alarms import StallTimes, of_partitions, of_unacknowledged
 from delayed_topics_worker.assigned import AssignedPartition, Stop
 from delayed_topics_worker.metrics import Metrics
 from delayed_topics_worker.served import Served
-from delayed_topics_worker.topic_watch import Sight
-from delayed_topics_worker.web import ALIVE_SECONDS, Board, serve
+from delayed_topics_worker.topic_watch import TopicsSnapshot
+from delayed_topics_worker.web import ALIVE_SECONDS, PublishedStatus, serve
 
 
 def sending(topic: str, stuck_seconds: float = 4.2) -> AssignedPartition:
@@ -34,15 +34,15 @@ def seen(name: str, *lagging: int) -> TopicInfo:
 @pytest.mark.process
 def test_livez_says_so_when_the_owning_thread_does_not_turn() -> None:
     now = 0.0
-    board = Board(lambda: now)
-    server = serve(board, Metrics(), 0)
+    published = PublishedStatus(lambda: now)
+    server = serve(published, Metrics(), 0)
     url = f"http://127.0.0.1:{server.server_address[1]}/livez"
     try:
         assert urllib.request.urlopen(url, timeout=60).status == 200
         now = ALIVE_SECONDS
         with pytest.raises(urllib.error.HTTPError, match="503"):
             urllib.request.urlopen(url, timeout=60)
-        board.turned_at = now
+        published.turned_at = now
         assert urllib.request.urlopen(url, timeout=60).status == 200
     finally:
         server.shutdown()
@@ -51,9 +51,9 @@ def test_livez_says_so_when_the_owning_thread_does_not_turn() -> None:
 
 def test_copies_that_are_not_acknowledged_are_blamed_on_the_topic_whose_replicas_lag() -> None:
     orders, parcels = sending("orders"), sending("parcels")
-    sight = Sight(0.0, {"orders.ready": seen("orders.ready", 1), "parcels.ready": seen("parcels.ready")})
+    snapshot = TopicsSnapshot(0.0, {"orders.ready": seen("orders.ready", 1), "parcels.ready": seen("parcels.ready")})
 
-    (alarm,) = of_unacknowledged([orders, parcels], sight)
+    (alarm,) = of_unacknowledged([orders, parcels], snapshot)
 
     assert (alarm.topic, alarm.reason) == ("orders", Reason.TARGET_UNAVAILABLE)
     assert "orders.ready [1] has replicas out of sync" in alarm.message
@@ -61,13 +61,13 @@ def test_copies_that_are_not_acknowledged_are_blamed_on_the_topic_whose_replicas
 
 
 def test_copies_that_are_on_their_way_as_usual_are_no_alarm() -> None:
-    assert of_unacknowledged([sending("orders", 2.9)], Sight(0.0, {})) == []
+    assert of_unacknowledged([sending("orders", 2.9)], TopicsSnapshot(0.0, {})) == []
 
 
 def test_copies_that_are_not_acknowledged_for_no_reason_that_is_known_are_told_of_all_topics() -> None:
     owned = [sending("orders"), sending("parcels")]
 
-    alarms = of_unacknowledged(owned, Sight(0.0, {}))
+    alarms = of_unacknowledged(owned, TopicsSnapshot(0.0, {}))
 
     assert {alarm.topic for alarm in alarms} == {"orders", "parcels"}
 
@@ -93,7 +93,7 @@ def test_the_alarm_of_a_refused_copy_stays_while_it_is_tried_again() -> None:
 def test_a_standstill_lasts_from_the_last_release_or_the_last_idle_moment(
     steps: list[tuple[int, int, float]], expected: float
 ) -> None:
-    standstill = Standstill()
+    standstill = StallTimes()
 
     seconds = [standstill.seconds("orders", done=done, lag=lag, now=now) for done, lag, now in steps]
 

@@ -23,7 +23,7 @@ MAX_MESSAGE_CHARS: Final = 1500
 class PartitionAccount:
     """The terms of the law for one partition of front ("f") or delays ("d")."""
 
-    door: str
+    topic_letter: str
     partition: int
     produced: int
     released: int
@@ -305,4 +305,4 @@ def _summary(counted: Counted, account: Account) -> str:
 
 
 def _name(topic: str, partition: PartitionAccount) -> str:
-    return f"{topic if partition.door == 'f' else topic + '.delays'}-{partition.partition}"
+    return f"{topic if partition.topic_letter == 'f' else topic + '.delays'}-{partition.partition}"

@@ -16,8 +16,8 @@ class Bounds:
     """What belongs to the window, by partition: from `…_from` on, and settled below `…_committed`.
 
     `…_to`: not from here on; empty: all that is read belongs to it. `…_end`: no record has this offset yet.
-    `new_from`: by door and partition, what is from here on has come since the audit before; without it nobody knows.
-    `ready_partitions`: the least and the most that there were. `target_partitions`: of other ready topics, by door. `retry_cap`: the
+    `new_from`: by topic number and partition, the first offset that has come since the audit before; empty: not known.
+    `ready_partitions`: the least and the most that there were. `target_partitions`: of other ready topics, by number. `retry_cap`: the
     highest that there was. `one_in`: of so many roots one is looked at, with all that is said of it. `least_limit_bytes`: no topic
     refuses a copy that is smaller. `…_id`: of the topics, as roots have it.
     """
@@ -39,9 +39,13 @@ class Bounds:
     front_id: str = ""
     delays_id: str = ""
 
-    def released_into(self, door: int) -> tuple[int, int]:
+    def released_into(self, topic_number: int) -> tuple[int, int]:
         """The least and the most partitions that this ready topic had."""
-        return (1, self.target_partitions[door]) if door in self.target_partitions else self.ready_partitions
+        return (
+            (1, self.target_partitions[topic_number])
+            if topic_number in self.target_partitions
+            else self.ready_partitions
+        )
 
     def sampled(self, rows: DataFrame, root: Column) -> DataFrame:
         """Before anything dear is done to them. What has no root is looked at: it is nobody's copy, and rare.
@@ -72,14 +76,18 @@ class Bounds:
             beyond = headers.true(offset_of(origin) >= by_line(origin, self.front_end, self.delays_end))
         return beyond | by_line(origin, self.front_committed, self.delays_committed).isNull()
 
-    def again(self, origin: Column, door: int) -> Column:
+    def again(self, origin: Column, topic_number: int) -> Column:
         """Whether a row of that topic is a copy of what an audit before had settled, and has come since: all copies that the
         commit accounts for were there then."""
-        return headers.true(self.new(door) & ~self.begun(origin)) if door in self.new_from else sf.lit(False)
+        return (
+            headers.true(self.new(topic_number) & ~self.begun(origin))
+            if topic_number in self.new_from
+            else sf.lit(False)
+        )
 
-    def new(self, door: int) -> Column:
+    def new(self, topic_number: int) -> Column:
         """Whether no audit before has read this row of that topic."""
-        if door not in self.new_from:
+        if topic_number not in self.new_from:
             return sf.lit(True)
-        came = offset_of(sf.col("at")) >= sf.get(longs(self.new_from[door]), partition_of(sf.col("at")))
+        came = offset_of(sf.col("at")) >= sf.get(longs(self.new_from[topic_number]), partition_of(sf.col("at")))
         return sf.coalesce(came, sf.lit(True))

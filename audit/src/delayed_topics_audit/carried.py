@@ -29,10 +29,10 @@ from delayed_topics_audit.place import (
     MAX_OFFSET,
     PARTITION_BITS,
     chunk_of,
-    door_of,
     line_of,
     offset_of,
     partition_of,
+    topic_number_of,
 )
 from delayed_topics_audit.places import CLOCKS_MS
 
@@ -86,9 +86,9 @@ def kept(blocks: DataFrame) -> DataFrame:
     return blocks.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
 
 
-def rows_of(blocks: DataFrame, door: int) -> DataFrame:
+def rows_of(blocks: DataFrame, topic_number: int) -> DataFrame:
     """As `facts.parse_…` makes them of that topic."""
-    return blocks.where(door_of(_first()) == door).select(sf.inline("rows"))
+    return blocks.where(topic_number_of(_first()) == topic_number).select(sf.inline("rows"))
 
 
 def between(rows: DataFrame, starts: Sequence[int], ends: Sequence[int]) -> DataFrame:
@@ -128,8 +128,11 @@ def written(
         {
             "version": VERSION,
             "from_offsets": {
-                name: [first.get((door << PARTITION_BITS) + p, end) for p, end in enumerate(window.end_offsets[name])]
-                for door, name in enumerate(window.topics)
+                name: [
+                    first.get((topic_number << PARTITION_BITS) + p, end)
+                    for p, end in enumerate(window.end_offsets[name])
+                ]
+                for topic_number, name in enumerate(window.topics)
             },
             "topics": window.topics,
             "end_offsets": window.end_offsets,
@@ -165,7 +168,7 @@ def _first_needed(blocks: DataFrame, bounds: Bounds, began_ms: int) -> dict[int,
     delays topic it reads what waits, and nothing before."""
     at = sf.col("at")
     waits = headers.true(bounds.begun(at) & ~bounds.settled(at))
-    recent = (door_of(at) != DELAYS) & (sf.col("at_ms") >= began_ms)
+    recent = (topic_number_of(at) != DELAYS) & (sf.col("at_ms") >= began_ms)
     found = blocks.select(sf.inline("rows")).where(waits | recent).groupBy(line_of(at).alias("line")).agg(sf.min(at))
     return {line: first & MAX_OFFSET for line, first in found.collect()}
 

@@ -48,19 +48,25 @@ def _verdicts(_context: click.Context, _option: click.Parameter, given: str | No
 
 @click.group()
 def main() -> None:
-    """An account for every record of a delayed topic."""
+    """Account for every record of a delayed topic."""
 
 
 @main.command()
-@click.option("--window", type=_FILE, required=True, help="The frozen offsets (JSON).")
+@click.option("--window", type=_FILE, required=True, help="The file with the frozen offsets (JSON).")
 @click.option(
-    "--connection", type=_DIRECTORY, required=True, help="Folder of the connection's files, a mounted Secret."
+    "--connection",
+    type=_DIRECTORY,
+    required=True,
+    help="The folder with the files of the connection, a mounted Secret.",
 )
 @click.option(
-    "--result", type=click.Path(dir_okay=False, path_type=Path), required=True, help="Where the verdict goes (JSON)."
+    "--result",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="The file to write the verdict to (JSON).",
 )
-@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs: local[N], k8s://…")
-@click.option("--memory", default="1g", show_default=True, help="Heap of the Java machine.")
+@click.option("--master", default="local[*]", show_default=True, help="The Spark master, such as local[N] or k8s://…")
+@click.option("--memory", default="1g", show_default=True, help="The heap of the Java process.")
 @click.option(
     "--jars",
     type=_DIRECTORY,
@@ -68,28 +74,28 @@ def main() -> None:
     envvar="SPARK_EXTRA_JARS_DIR",
     show_default=True,
     show_envvar=True,
-    help="Folder of the jars with which Spark reads Kafka and writes to S3.",
+    help="The folder with the jars that Spark needs to read Kafka and to write to S3.",
 )
 @click.option(
     "--conf",
     callback=_settings,
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting of Spark; the last one of a name counts.",
+    help="A setting of Spark. Can be repeated. The last value of a name counts.",
 )
-@click.option("--output", "folder", help="Also write the account into this folder, for people: a path, or s3a://…")
-@click.option("--parquet", is_flag=True, help="With --output: also the account of every record, as Parquet.")
+@click.option("--output", "folder", help="Also write a report for people into this folder, a path or s3a://…")
+@click.option("--parquet", is_flag=True, help="With --output: also write the account of every record, as Parquet.")
 @click.option(
     "--index",
     "indexed",
     is_flag=True,
-    help="With --output: also keep, beside that folder, a table of all audits and a page for each topic.",
+    help="With --output: also keep a table of all audits and a page for each topic, next to that folder.",
 )
 @click.option(
     "--fail-on",
     callback=_verdicts,
     metavar="VERDICT,…",
-    help=f"Exit with {FAILED_ON} if the verdict is one of these: Violated, Unknown. Without it a verdict is a success.",
+    help=f"Exit with {FAILED_ON} if the verdict is in this list of Violated and Unknown. Without this option, every verdict is a success.",
 )
 def run(
     window: Path,
@@ -104,8 +110,10 @@ def run(
     indexed: bool,
     fail_on: frozenset[str],
 ) -> None:
-    """Judge one frozen window. Exits with 0 whenever a verdict was reached that --fail-on does not name, with 1 if none was."""
+    """Judge one frozen window.
 
+    The exit code is 0 if the audit reached a verdict that --fail-on does not name, and 1 if it reached no verdict.
+    """
     output = Output(folder=folder, parquet=parquet) if folder is not None else None
 
     @cache
@@ -152,7 +160,10 @@ def _add_to_index(started: SparkSession, output: Output, window: AuditWindow, re
 @click.argument("_program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def driver(properties_file: str, _python_runner: str, _program: str, arguments: tuple[str, ...]) -> None:
-    """Lead an audit as the driver of a SparkApplication: what Spark starts such a pod with, and behind it a command as `run`."""
+    """Lead an audit as the driver of a SparkApplication.
+
+    Spark starts the driver pod with this command and its options. A command such as `run` follows them.
+    """
     # Python is the first process here, not Java, so that exit code and verdict are as in a Job
     os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(
         [
@@ -167,6 +178,6 @@ def driver(properties_file: str, _python_runner: str, _program: str, arguments: 
 
 @main.command()
 def executor() -> None:
-    """Take part in an audit that runs on several pods: what Spark starts such a pod with."""
+    """Take part in an audit on several pods. Spark starts each executor pod with this command."""
     java = command(os.environ)
     os.execvp(java[0], java)

@@ -32,7 +32,7 @@ from pyspark.sql import functions as sf
 from delayed_topics_audit import header_columns as headers
 from delayed_topics_audit import refusals
 from delayed_topics_audit.bounds import Bounds
-from delayed_topics_audit.place import DEAD_LETTER, DELAYS, DOORS, FRONT, READY, pack, partition_of
+from delayed_topics_audit.place import DEAD_LETTER, DELAYS, FRONT, READY, pack, partition_of
 
 RECORD: Final = 1 << 0  # the record itself was read, and belongs to the window
 ROOT: Final = 1 << 1  # the record itself was read, perhaps from below the window, for what it says of its releases
@@ -155,7 +155,7 @@ def parse_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
     return _parse_releases(_release_texts(rows), bounds, READY, misplaced=sf.when(headers.there(own.TARGET), True))
 
 
-def parse_target(rows: DataFrame, bounds: Bounds, *, door: int, topic: str) -> DataFrame:
+def parse_target(rows: DataFrame, bounds: Bounds, *, topic_number: int, topic: str) -> DataFrame:
     """Of another ready topic: what was released there of this delayed topic. Whatever else is there is nobody's business here."""
     said = headers.text(own.TARGET)
     asked = sf.when(said.contains(":"), sf.substring_index(said, ":", -1).try_cast("int"))
@@ -163,7 +163,7 @@ def parse_target(rows: DataFrame, bounds: Bounds, *, door: int, topic: str) -> D
     misplaced = sf.when(elsewhere, True).when(asked.isNotNull(), asked != sf.col("partition"))
     texts = _release_texts(rows)
     ours = sf.substring_index(headers.text(own.ROOT), ":", -1).isin(bounds.front_id, bounds.delays_id)
-    return _parse_releases(texts.where(ours), bounds, door, misplaced=misplaced)
+    return _parse_releases(texts.where(ours), bounds, topic_number, misplaced=misplaced)
 
 
 def _release_texts(rows: DataFrame) -> DataFrame:
@@ -171,10 +171,10 @@ def _release_texts(rows: DataFrame) -> DataFrame:
     return headers.texts(rows, *names)
 
 
-def _parse_releases(texts: DataFrame, bounds: Bounds, door: int, *, misplaced: Column) -> DataFrame:
+def _parse_releases(texts: DataFrame, bounds: Bounds, topic_number: int, *, misplaced: Column) -> DataFrame:
     """`misplaced`: whether it came out elsewhere than it asked to; null: it doesn't ask."""
     return _as_copies(texts, bounds).select(
-        *_itself(door),
+        *_itself(topic_number),
         misplaced.alias("misplaced"),
         "origin",
         "root",
@@ -187,16 +187,16 @@ def _parse_releases(texts: DataFrame, bounds: Bounds, door: int, *, misplaced: C
     )
 
 
-def ready_facts(parsed: DataFrame, bounds: Bounds, door: int = READY) -> DataFrame:
+def ready_facts(parsed: DataFrame, bounds: Bounds, topic_number: int = READY) -> DataFrame:
     known = sf.col("root").isNotNull() & sf.col("attempt").isNotNull() & sf.col("due_ms").isNotNull()
     end = (
         sf.lit(END | END_RELEASED)
-        + _bit(MISPLACED, sf.coalesce("misplaced", _misplaced(bounds.released_into(door))))
+        + _bit(MISPLACED, sf.coalesce("misplaced", _misplaced(bounds.released_into(topic_number))))
         + _bit(OVER_CAP, sf.col("attempt") > bounds.retry_cap)
         + _bit(ASKED_TIME, sf.col("asked"))
     )
-    strange = bounds.new(READY) if door == READY else sf.lit(False)
-    return _ends(parsed, bounds, door, known=known, end=end, stranger=FOREIGN, strange=strange)
+    strange = bounds.new(READY) if topic_number == READY else sf.lit(False)
+    return _ends(parsed, bounds, topic_number, known=known, end=end, stranger=FOREIGN, strange=strange)
 
 
 def parse_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
@@ -229,33 +229,33 @@ _PARSERS: Final[tuple[Facts, ...]] = (parse_front, parse_delays, parse_ready, pa
 _OF_PARSED: Final[tuple[Facts, ...]] = (front_facts, delays_facts, ready_facts, dead_letter_facts)
 
 
-def parser(door: int, topic: str) -> Facts:
-    """Of a topic by its door's number: what is needed of a row, whatever the window."""
-    return _PARSERS[door] if door < len(DOORS) else partial(parse_target, door=door, topic=topic)
+def parser(number: int, topic: str) -> Facts:
+    """The parser for the rows of the topic with this number. It extracts what any window needs."""
+    return _PARSERS[number] if number < len(_PARSERS) else partial(parse_target, topic_number=number, topic=topic)
 
 
-def of_parsed(door: int) -> Facts:
-    return _OF_PARSED[door] if door < len(DOORS) else partial(ready_facts, door=door)
+def of_parsed(number: int) -> Facts:
+    return _OF_PARSED[number] if number < len(_OF_PARSED) else partial(ready_facts, topic_number=number)
 
 
 def _ends(
-    parsed: DataFrame, bounds: Bounds, door: int, *, known: Column, end: Column, stranger: int, strange: Column
+    parsed: DataFrame, bounds: Bounds, topic_number: int, *, known: Column, end: Column, stranger: int, strange: Column
 ) -> DataFrame:
     """What is above the commit is the next audit's; what is below the window says only that its root had ended before, unless
     it has come since. What belongs to no record is told by the first audit that reads it."""
     origin, copy = sf.col("origin"), sf.col("copy")
     dead = sf.when(refusals.is_cancelled(), CANCELLED).otherwise(DEAD_LETTERED)
-    outcome = dead if door == DEAD_LETTER else sf.lit(RELEASED)
+    outcome = dead if topic_number == DEAD_LETTER else sf.lit(RELEASED)
     copies = (
         sf.when(~headers.true(known & origin.isNotNull()), sf.when(strange, _copies(_STRANGER)).otherwise(_copies()))
         .when(~bounds.begun(origin), _copies(_END))
-        .when(bounds.nowhere(origin), sf.when(bounds.new(door), _copies(_OUTCOME)).otherwise(_copies()))
+        .when(bounds.nowhere(origin), sf.when(bounds.new(topic_number), _copies(_OUTCOME)).otherwise(_copies()))
         .when(~headers.true(bounds.settled(origin)), _copies(_DONE))
         .when(origin == sf.col("root"), _copies(_BOTH))
         .otherwise(_copies(_OUTCOME, _END))
     )
     ends = copy.isin(_BOTH, _END)
-    again = bounds.again(origin, door)
+    again = bounds.again(origin, topic_number)
     end_bits = end + _bit(JUDGED, bounds.begun(origin) | again) + _bit(AGAIN, again) + _untimed()
     return _facts(
         parsed.withColumn("copy", sf.explode(copies)),
@@ -292,14 +292,14 @@ def _id() -> Column:
 
 
 @cache
-def _at(door: int) -> Column:
-    return pack(door, sf.col("partition"), sf.col("offset"))
+def _at(topic_number: int) -> Column:
+    return pack(topic_number, sf.col("partition"), sf.col("offset"))
 
 
 @cache
-def _itself(door: int) -> tuple[Column, ...]:
+def _itself(topic_number: int) -> tuple[Column, ...]:
     return (
-        _at(door).alias("at"),
+        _at(topic_number).alias("at"),
         sf.unix_millis("timestamp").alias("at_ms"),
         (sf.col("timestampType") == 1).alias("log_append"),
     )
@@ -376,9 +376,9 @@ def _chain() -> Column:
 
 
 @cache
-def _content(door: str, topic_id: str) -> Column:
+def _content(topic_letter: str, topic_id: str) -> Column:
     """Of a record that is its own root."""
-    root = sf.concat_ws(":", sf.lit(door), "partition", "offset", sf.lit(topic_id))
+    root = sf.concat_ws(":", sf.lit(topic_letter), "partition", "offset", sf.lit(topic_id))
     unread = headers.true(refusals.one_of("reason", refusals.UNREADABLE))
     return sf.when(~refusals.garbled(), headers.content(root, unread=unread))
 

@@ -14,7 +14,7 @@ from delayed_topics_audit import blame, checks, repeats
 from delayed_topics_audit.account import MAX_OFFENDERS, Counted, Flaws, PartitionAccount
 from delayed_topics_audit.blame import Cause
 from delayed_topics_audit.lateness import percentiles
-from delayed_topics_audit.place import DOORS, PARTITION_BITS
+from delayed_topics_audit.place import PARTITION_BITS, TOPIC_LETTERS
 from delayed_topics_audit.places import FLAWS
 from delayed_topics_audit.repeats import Takeover
 from delayed_topics_audit.session import table
@@ -26,7 +26,7 @@ TIMELINE_STEPS: Final = 120
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class WorkerEvents:
     """What the workers told in the events topic. `takeovers` None: it could not be read."""
 
     causes: Sequence[Cause] = ()
@@ -48,7 +48,7 @@ class Findings:
 
 
 def count(
-    spark: SparkSession, places: DataFrame, window: AuditWindow, told: Told, say: Progress, *, offsets_read: int
+    spark: SparkSession, places: DataFrame, window: AuditWindow, told: WorkerEvents, say: Progress, *, offsets_read: int
 ) -> Findings:
     """`places` is gone over several times, it should be persisted."""
     events = told.causes
@@ -97,7 +97,7 @@ def count(
     )
 
 
-def _repeats(spark: SparkSession, places: DataFrame, window: AuditWindow, told: Told) -> list[Row]:
+def _repeats(spark: SparkSession, places: DataFrame, window: AuditWindow, told: WorkerEvents) -> list[Row]:
     known = told.takeovers is not None
     found = table(spark, repeats.rows(told.takeovers or ()), repeats.TAKEOVERS)
     known_from_ms = window.frozen_at_ms - KEPT_MS if known else sys.maxsize
@@ -114,7 +114,9 @@ def _blamed(spark: SparkSession, places: DataFrame, events: Sequence[Cause]) -> 
 def _partition(row: Row) -> PartitionAccount:
     terms = {name: value for name, value in row.items() if name != "line"}
     return PartitionAccount(
-        door=DOORS[row["line"] >> PARTITION_BITS], partition=row["line"] % (1 << PARTITION_BITS), **terms
+        topic_letter=TOPIC_LETTERS[row["line"] >> PARTITION_BITS],
+        partition=row["line"] % (1 << PARTITION_BITS),
+        **terms,
     )
 
 

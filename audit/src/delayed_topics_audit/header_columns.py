@@ -73,11 +73,11 @@ def small(said: Column) -> Column:
 def place(name: str) -> Column:
     """`f|d:<partition>:<offset>`, and whatever follows after another colon."""
     said = text(name)
-    door = sf.when(said.startswith("f:"), FRONT).when(said.startswith("d:"), DELAYS)
+    topic_number = sf.when(said.startswith("f:"), FRONT).when(said.startswith("d:"), DELAYS)
     to_partition = sf.substring_index(said, ":", 2)
     partition = sf.substring_index(to_partition, ":", -1).try_cast("int")
     offset = sf.substring_index(sf.substring_index(said, ":", 3), ":", -1).try_cast("long")
-    return sf.when(door.isNotNull() & (to_partition != said), pack(door, partition, offset))
+    return sf.when(topic_number.isNotNull() & (to_partition != said), pack(topic_number, partition, offset))
 
 
 @cache

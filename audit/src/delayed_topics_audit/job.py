@@ -12,7 +12,7 @@ from delayed_topics_core.events import Event
 from delayed_topics_core.names import TopicNames
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_kafka.events import EventFollower
 from py4j.protocol import Py4JError
 from pyspark import StorageLevel
@@ -24,14 +24,14 @@ from delayed_topics_audit.account import BlindSpot, Result, judge, unseen
 from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.carried import Table, Unusable
 from delayed_topics_audit.errors import AuditFailed
-from delayed_topics_audit.findings import Findings, Progress, Told, count
+from delayed_topics_audit.findings import Findings, Progress, WorkerEvents, count
 from delayed_topics_audit.output import Output
-from delayed_topics_audit.place import DOORS, MAX_OFFSET
+from delayed_topics_audit.place import MAX_OFFSET, TOPIC_LETTERS
 from delayed_topics_audit.places import Declared, Promise, places_of
 from delayed_topics_audit.repeats import takeovers
 from delayed_topics_audit.requests import Requests, requests
-from delayed_topics_audit.sight import Sight, look
 from delayed_topics_audit.sources import Read
+from delayed_topics_audit.visibility import WindowVisibility, look
 
 FACTS_IN_A_SHUFFLE_PARTITION: Final = 250_000
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
@@ -71,7 +71,7 @@ def audit(
         if output is not None:
             output.prepare(spark)
         table, unused = _table(spark, output, window)
-        reading = Reading(window=window, sight=before, table=table)
+        reading = Reading(window=window, visibility=before, table=table)
         say(f"reading {reading.offsets:,} offsets of {window.topic} and its other topics{unused}")
         read = partial(sources.read, spark, connection)
         asked = requests(admin, read, window)
@@ -130,33 +130,33 @@ class Reading:
     """What is read of the window, and from where."""
 
     window: AuditWindow
-    sight: Sight
+    visibility: WindowVisibility
     table: Table | None = None
 
     def spans(self, topic: str) -> tuple[Span, Span, Span]:
         """By partition, from where up to where: of Kafka what is older than the table, what the table has, and of Kafka the rest."""
-        starts, ends = self.sight.starts[topic], self.window.end_offsets[topic]
+        starts, ends = self.visibility.starts[topic], self.window.end_offsets[topic]
         first, last = self.table.covers(topic, starts, ends) if self.table else (starts, starts)
         return (starts, first), (first, last), (last, ends)
 
     @property
     def offsets(self) -> int:
         """Of Kafka."""
-        spans = [span for topic in self.sight.starts for span in self.spans(topic)[::2]]
+        spans = [span for topic in self.visibility.starts for span in self.spans(topic)[::2]]
         return sum(sum(to) - sum(from_) for from_, to in spans)
 
     def parsed(self, read: Read, bounds: Bounds) -> list[DataFrame]:
         """The rows of each topic, as `facts.parse_…` makes them."""
         made = []
-        for door, topic in enumerate(self.window.topics):
+        for topic_number, topic in enumerate(self.window.topics):
             older, known, newer = self.spans(topic)
             of_kafka = [span for span in (older, newer) if span == newer or span[0] != span[1]]
-            parse = facts.parser(door, topic)
+            parse = facts.parser(topic_number, topic)
             rows = [parse(read(topic, *span), bounds) for span in of_kafka]
             if self.table is not None:
                 rows = [
                     *map(carried.uniform, rows),
-                    carried.between(carried.rows_of(self.table.blocks, door), *known),
+                    carried.between(carried.rows_of(self.table.blocks, topic_number), *known),
                 ]
             made.append(reduce(DataFrame.unionAll, rows))
         return made
@@ -166,10 +166,10 @@ def places_and_blocks(
     spark: SparkSession, read: Read, reading: Reading, asked: Requests, *, carries: bool
 ) -> tuple[DataFrame, DataFrame | None]:
     """The places; and with `carries` what they were made from, for the next link."""
-    window, sight = reading.window, reading.sight
-    bounds, promise = bounds_of(window, sight), promise_of(window)
+    window, visibility = reading.window, reading.visibility
+    bounds, promise = bounds_of(window, visibility), promise_of(window)
     context = spark.sparkContext
-    offsets = Reading(window=window, sight=sight).offsets
+    offsets = Reading(window=window, visibility=visibility).offsets
     shuffle_partitions = max(context.defaultParallelism, offsets // FACTS_IN_A_SHUFFLE_PARTITION)
     if context.getConf().get(SHUFFLE_PARTITIONS) is None:
         # Spark's own 200 are 200 tasks for each look at a cached table: 5 to 10 s of a small audit
@@ -177,21 +177,21 @@ def places_and_blocks(
     parsed, blocks = reading.parsed(read, bounds), None
     if carries:
         blocks = carried.kept(carried.blocks_of(parsed))
-        parsed = [carried.rows_of(blocks, door) for door in range(len(parsed))]
+        parsed = [carried.rows_of(blocks, topic_number) for topic_number in range(len(parsed))]
     parsed = asked.held_against(parsed, skew_ms=window.broker_skew_ms)
-    made = [facts.of_parsed(door)(rows, bounds) for door, rows in enumerate(parsed)]
+    made = [facts.of_parsed(topic_number)(rows, bounds) for topic_number, rows in enumerate(parsed)]
     places = places_of(made, bounds, promise, shuffle_partitions=shuffle_partitions)
     return places.persist(StorageLevel.MEMORY_AND_DISK), blocks
 
 
-def bounds_of(window: AuditWindow, sight: Sight) -> Bounds:
+def bounds_of(window: AuditWindow, visibility: WindowVisibility) -> Bounds:
     names = TopicNames.of(window.topic)
     if max(max(ends, default=0) for ends in window.end_offsets.values()) > MAX_OFFSET:
         raise AuditFailed(f"{window.topic} has offsets above {MAX_OFFSET:,}: no audit can count so far")
 
     def begin(topic: str) -> list[int]:
         """What retention removed is told as such, not counted."""
-        return [max(pair) for pair in zip(window.from_offsets[topic], sight.starts[topic], strict=True)]
+        return [max(pair) for pair in zip(window.from_offsets[topic], visibility.starts[topic], strict=True)]
 
     return Bounds(
         front_from=begin(names.front),
@@ -205,13 +205,15 @@ def bounds_of(window: AuditWindow, sight: Sight) -> Bounds:
         front_end=window.end_offsets[names.front],
         delays_end=window.end_offsets[names.delays],
         new_from={
-            door: window.new_from_offsets[name]
-            for door, name in enumerate(window.topics)
+            topic_number: window.new_from_offsets[name]
+            for topic_number, name in enumerate(window.topics)
             if name in window.new_from_offsets
         },
-        target_partitions={len(DOORS) + nr: len(window.end_offsets[topic]) for nr, topic in enumerate(window.targets)},
+        target_partitions={
+            len(TOPIC_LETTERS) + nr: len(window.end_offsets[topic]) for nr, topic in enumerate(window.targets)
+        },
         one_in=window.sample_one_in,
-        least_limit_bytes=sight.least_limit_bytes,
+        least_limit_bytes=visibility.least_limit_bytes,
         front_id=window.topic_ids[names.front],
         delays_id=window.topic_ids[names.delays],
     )
@@ -237,13 +239,13 @@ def promise_of(window: AuditWindow) -> Promise:
     )
 
 
-def _told(connection: Connection, topic: str, say: Progress) -> Told:
+def _told(connection: Connection, topic: str, say: Progress) -> WorkerEvents:
     """Without a right to read the events the audit goes on, and nobody is blamed, nor excused."""
     events: list[Event] = []
     try:
         with EventFollower(connection, client_id="delayed-topics-audit-events") as follower:
             follower.catch_up(MAX_EVENT_SECONDS, events.append)
-    except KafkaDoorError as e:
+    except KafkaCallError as e:
         say(f"what happened to the workers is not known: {e}")
-        return Told()
-    return Told(causes=blame.causes(events, topic), takeovers=takeovers(events, topic))
+        return WorkerEvents()
+    return WorkerEvents(causes=blame.causes(events, topic), takeovers=takeovers(events, topic))

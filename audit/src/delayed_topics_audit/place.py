@@ -15,23 +15,23 @@ PARTITION_BITS: Final = 14
 MAX_OFFSET: Final = 2**OFFSET_BITS - 1
 MAX_PARTITION: Final = 2**PARTITION_BITS - 1
 
-DOORS: Final = ("f", "d", "r", "dead-letter")
-"""Front, delays, ready, dead-letter, as names of places begin: their index is the door's number. Other ready topics come after them."""
-FRONT, DELAYS, READY, DEAD_LETTER = range(len(DOORS))
+TOPIC_LETTERS: Final = ("f", "d", "r", "dead-letter")
+"""How names of places begin, for front, delays, ready and dead-letter topic. The index is the topic number; other ready topics follow."""
+FRONT, DELAYS, READY, DEAD_LETTER = range(len(TOPIC_LETTERS))
 
 CHUNK_OFFSETS_BITS: Final = 12
 """Neighbours stay together in a shuffle, so that order can be seen within a chunk of so many offsets."""
 
 
-def pack(door: Column | int, partition: Column, offset: Column) -> Column:
+def pack(topic_number: Column | int, partition: Column, offset: Column) -> Column:
     """Null if a part is missing or does not fit."""
-    number = door if isinstance(door, Column) else sf.lit(door)
+    number = topic_number if isinstance(topic_number, Column) else sf.lit(topic_number)
     high = number.cast("long") * sf.lit(1 << PARTITION_BITS) + partition
     fits = partition.between(0, MAX_PARTITION) & offset.between(0, MAX_OFFSET)
     return sf.when(fits, high * sf.lit(1 << OFFSET_BITS) + offset)
 
 
-def door_of(place: Column) -> Column:
+def topic_number_of(place: Column) -> Column:
     return sf.shiftright(place, OFFSET_BITS + PARTITION_BITS).cast("int")
 
 
@@ -54,8 +54,8 @@ def chunk_of(place: Column) -> Column:
 
 def name_of(place: Column, targets: Sequence[str] = ()) -> Column:
     """As `f:<partition>:<offset>`, the way that `dt-origin` writes it; with the topic's name if it is one of the `targets`."""
-    door = sf.element_at(sf.array(*map(sf.lit, (*DOORS, *targets))), door_of(place) + 1)
-    return sf.concat_ws(":", door, partition_of(place), offset_of(place))
+    topic_number = sf.element_at(sf.array(*map(sf.lit, (*TOPIC_LETTERS, *targets))), topic_number_of(place) + 1)
+    return sf.concat_ws(":", topic_number, partition_of(place), offset_of(place))
 
 
 def by_line(place: Column, front: Sequence[int], delays: Sequence[int]) -> Column:
@@ -64,7 +64,7 @@ def by_line(place: Column, front: Sequence[int], delays: Sequence[int]) -> Colum
     def entry(values: Sequence[int]) -> Column:
         return sf.get(longs(values), partition_of(place))
 
-    return sf.when(door_of(place) == FRONT, entry(front)).when(door_of(place) == DELAYS, entry(delays))
+    return sf.when(topic_number_of(place) == FRONT, entry(front)).when(topic_number_of(place) == DELAYS, entry(delays))
 
 
 def longs(values: Sequence[int]) -> Column:

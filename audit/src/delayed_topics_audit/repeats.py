@@ -40,8 +40,8 @@ class Takeover:
 def takeovers(events: Iterable[Event], topic: str) -> list[Takeover]:
     """Those of one delayed topic, oldest first."""
     names = TopicNames.of(topic)
-    doors = {names.front: FRONT, names.delays: DELAYS}
-    found = [_takeover(event, doors) for event in events if event.topic == topic and _began_again(event)]
+    topic_numbers = {names.front: FRONT, names.delays: DELAYS}
+    found = [_takeover(event, topic_numbers) for event in events if event.topic == topic and _began_again(event)]
     return sorted(found, key=lambda takeover: takeover.to_ms)
 
 
@@ -135,18 +135,18 @@ def _began_again(event: Event) -> bool:
     return assigned or event.kind == "producers-replaced"
 
 
-def _takeover(event: Event, doors: dict[str, int]) -> Takeover:
+def _takeover(event: Event, topic_numbers: dict[str, int]) -> Takeover:
     took_ms, places = event.detail.get("took_ms", 0), event.detail.get("places")
     return Takeover(
-        lines=_lines(places, doors) if places is not None else None,
+        lines=_lines(places, topic_numbers) if places is not None else None,
         from_ms=event.at_ms - (took_ms if type(took_ms) is int and 0 <= took_ms <= event.at_ms else 0),
         to_ms=event.at_ms,
     )
 
 
-def _lines(places: object, doors: dict[str, int]) -> frozenset[int]:
+def _lines(places: object, topic_numbers: dict[str, int]) -> frozenset[int]:
     return frozenset(
-        (doors[topic] << PARTITION_BITS) + partition
+        (topic_numbers[topic] << PARTITION_BITS) + partition
         for topic, partition in parse_places(places)
-        if topic in doors and partition <= MAX_PARTITION
+        if topic in topic_numbers and partition <= MAX_PARTITION
     )

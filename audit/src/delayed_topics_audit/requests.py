@@ -11,7 +11,7 @@ from delayed_topics_core.control import ControlKind
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_kafka.admin import KafkaAdmin
-from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.errors import KafkaCallError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -46,15 +46,15 @@ class Requests:
     offsets: int = 0
 
     def held_against(self, parsed: Sequence[DataFrame], *, skew_ms: int) -> list[DataFrame]:
-        """`parsed`: as `facts.parser` makes them, by door. What was cancelled without a request gets the reason UNASKED. Releases get
-        the column `asked`: the due time that they tell was asked for, or it is not known whether it was."""
+        """`parsed`: as `facts.parser` makes them, by topic number. What was cancelled without a request gets the reason UNASKED.
+        Releases get the column `asked`: the due time that they tell was asked for, or it is not known whether it was."""
         return [
             rows
-            if door in (FRONT, DELAYS)
+            if topic_number in (FRONT, DELAYS)
             else self._cancelled(rows, skew_ms)
-            if door == DEAD_LETTER
+            if topic_number == DEAD_LETTER
             else self._released(rows, skew_ms)
-            for door, rows in enumerate(parsed)
+            for topic_number, rows in enumerate(parsed)
         ]
 
     def _cancelled(self, letters: DataFrame, skew_ms: int) -> DataFrame:
@@ -123,7 +123,7 @@ def _end(admin: KafkaAdmin, name: str, topic_id: str | None) -> int:
     return _known(admin.list_offsets([(name, 0)], "latest", isolation="read_committed")[name, 0])
 
 
-def _known(found: T | KafkaDoorError) -> T:
-    if isinstance(found, KafkaDoorError):
+def _known(found: T | KafkaCallError) -> T:
+    if isinstance(found, KafkaCallError):
         raise _Unknown(str(found)) from found
     return found

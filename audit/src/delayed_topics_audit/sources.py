@@ -21,7 +21,7 @@ _TOKENS = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallback
 Read = Callable[[str, Sequence[int], Sequence[int]], DataFrame]
 """The rows of a topic, from where up to where, by partition."""
 WHAT_TO_DO: Final = {
-    "AuthorizationException": "grant Read to the user of this connection, see docs/security.md",
+    "AuthorizationException": "grant Read to the user of this connection, see docs/kafka-acls.md",
 }
 """If a topic can't be read, by what Java calls it."""
 

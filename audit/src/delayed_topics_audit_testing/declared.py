@@ -14,7 +14,7 @@ from delayed_topics_core.registry import Claim
 from delayed_topics_crds.audit import Window
 from delayed_topics_operator.audits.freeze import freeze
 from delayed_topics_operator.gateways.kafka import KafkaLink
-from delayed_topics_operator.tenure import Tenure
+from delayed_topics_operator.leadership import Leadership
 from delayed_topics_worker_testing.world import Declared
 
 LATE_MS: Final = 600_000
@@ -59,7 +59,7 @@ def link_to(orders: Declared) -> KafkaLink:
         registry_bytes=2**20,
         woken=lambda _: None,
         transactional_id=f"operator-of-{orders.names.front}",
-        tenure=Tenure.without_end(),
+        leadership=Leadership.without_end(),
     )
 
 

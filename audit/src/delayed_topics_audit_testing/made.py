@@ -217,12 +217,12 @@ def _root() -> Column:
     return sf.array(header(own.ROOT, _root_text()))
 
 
-def _origin_headers(door: Column, partition: str, offset: str) -> list[Column]:
-    return [header(own.ORIGIN, sf.concat_ws(":", door, partition, offset))]
+def _origin_headers(topic_letter: Column, partition: str, offset: str) -> list[Column]:
+    return [header(own.ORIGIN, sf.concat_ws(":", topic_letter, partition, offset))]
 
 
-def _origin(door: Column, partition: str, offset: str) -> Column:
-    return sf.array(*_origin_headers(door, partition, offset))
+def _origin(topic_letter: Column, partition: str, offset: str) -> Column:
+    return sf.array(*_origin_headers(topic_letter, partition, offset))
 
 
 def _due() -> Column:

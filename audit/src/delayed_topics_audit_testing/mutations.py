@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 from delayed_topics_audit import checks, session
-from delayed_topics_audit.place import DOORS, PARTITION_BITS, name_of
+from delayed_topics_audit.place import PARTITION_BITS, TOPIC_LETTERS, name_of
 from delayed_topics_audit.places import FATES, FLAWS, flawed, places_of
 from delayed_topics_audit.requests import Requests
 from delayed_topics_core import headers as own
@@ -240,7 +240,7 @@ def found(
         terms = row.asDict()
         if terms["produced"] != sum(terms[fate] for fate in FATES):
             line = terms["line"]
-            name = f"{DOORS[line >> PARTITION_BITS]}:{line % (1 << PARTITION_BITS)}"
+            name = f"{TOPIC_LETTERS[line >> PARTITION_BITS]}:{line % (1 << PARTITION_BITS)}"
             names.setdefault(UNBALANCED, set()).add(name)
     places.unpersist()
     return {flaw: frozenset(of_it) for flaw, of_it in names.items()}

@@ -68,8 +68,8 @@ class PlainAudit:
         return produced
 
     def _outcome(self, headers: dict[str, bytes]) -> None:
-        door, partition, offset = headers[own.ORIGIN].decode().split(":")
-        self._settled.add((door, int(partition), int(offset)))
+        topic_letter, partition, offset = headers[own.ORIGIN].decode().split(":")
+        self._settled.add((topic_letter, int(partition), int(offset)))
 
     def _read(self, topic: str) -> Iterator[Record]:
         config = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from delayed_topics_audit import checks, facts
 from delayed_topics_audit.bounds import Bounds
-from delayed_topics_audit.place import DOORS, PARTITION_BITS, name_of
+from delayed_topics_audit.place import PARTITION_BITS, TOPIC_LETTERS, name_of
 from delayed_topics_audit.places import FATES, FLAWS, Promise, flawed, places_of
 from delayed_topics_audit.requests import Requests, of_rows
 from delayed_topics_audit.session import table
@@ -72,10 +72,11 @@ def facts_of(
     """Of front, delays, ready, dead-letter and other ready topics, as Kafka gives their rows. `asked`: to cancel records."""
     names = ("", "", "", "", *targets)
     parsed = [
-        facts.parser(door, name)(rows, bounds) for door, (name, rows) in enumerate(zip(names, topics, strict=True))
+        facts.parser(topic_number, name)(rows, bounds)
+        for topic_number, (name, rows) in enumerate(zip(names, topics, strict=True))
     ]
     held = asked.held_against(parsed, skew_ms=0)
-    return [facts.of_parsed(door)(rows, bounds) for door, rows in enumerate(held)]
+    return [facts.of_parsed(topic_number)(rows, bounds) for topic_number, rows in enumerate(held)]
 
 
 def asked_for(spark: SparkSession, control: Sequence[ControlRow]) -> Requests:
@@ -178,7 +179,9 @@ def fates(window: Window) -> dict[str, str]:
 
 def accounts(window: Window) -> dict[str, dict[str, int]]:
     rows = [row.asDict() for row in checks.accounts(window.places).collect()]
-    return {f"{DOORS[row['line'] >> PARTITION_BITS]}:{row.pop('line') % (1 << PARTITION_BITS)}": row for row in rows}
+    return {
+        f"{TOPIC_LETTERS[row['line'] >> PARTITION_BITS]}:{row.pop('line') % (1 << PARTITION_BITS)}": row for row in rows
+    }
 
 
 def flaws(window: Window) -> dict[str, list[str]]:

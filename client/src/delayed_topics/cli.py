@@ -32,17 +32,20 @@ LONG_SCAN_OFFSETS = 20_000
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--bootstrap", envvar="KAFKA_BOOTSTRAP", metavar="HOST:PORT,…", help="Kafka's address. [$KAFKA_BOOTSTRAP]"
+    "--bootstrap",
+    envvar="KAFKA_BOOTSTRAP",
+    metavar="HOST:PORT,…",
+    help="The bootstrap servers of Kafka. [$KAFKA_BOOTSTRAP]",
 )
 @click.option(
     "--config",
     "properties_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file of librdkafka properties (name=value), for security.",
+    help="A file of librdkafka properties (name=value) for TLS and authentication.",
 )
 @click.pass_context
 def main(context: click.Context, bootstrap: str | None, properties_file: Path | None) -> None:
-    """Records that come out later: delayed topics for Kafka, seen by their clients."""
+    """Work with delayed topics on Kafka: show them, and send, read, cancel and reschedule records."""
     properties = read_properties(properties_file) if properties_file is not None else {}
     if bootstrap is not None:
         properties["bootstrap.servers"] = bootstrap
@@ -52,11 +55,14 @@ def main(context: click.Context, bootstrap: str | None, properties_file: Path | 
 
 @main.command()
 @click.argument("topic")
-@click.option("--json", "json_wanted", is_flag=True, help="One JSON object on the standard output.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 @one_line
 def status(properties: dict[str, Any], topic: str, json_wanted: bool) -> None:
-    """The layout of TOPIC, how many records are where, and when they are due. Reads offsets, and no records."""
+    """Show the layout of TOPIC, how many records are where, and when they are due.
+
+    The command reads offsets, but no records.
+    """
     connection = Connection.from_properties(reachable(properties))
     with DelayedTopic.connect(connection, topic) as delayed:
         found = read_status(connection, delayed.layout)
@@ -70,20 +76,22 @@ def status(properties: dict[str, Any], topic: str, json_wanted: bool) -> None:
 @click.argument("topic")
 @click.argument("values", nargs=-1, metavar="[VALUE]…")
 @click.option("--key", help="The key of each record.")
-@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; may be given many times.")
-@click.option("--delay-level", type=click.IntRange(min=1), help="The entry of the delay list to wait, from 1.")
+@click.option(
+    "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of each record. Can be repeated."
+)
+@click.option("--delay-level", type=click.IntRange(min=1), help="The entry of the delay list to wait, counted from 1.")
 @click.option(
     "--deliver-at",
     "deliver_at_ms",
     type=Moment(ahead=True),
-    help="When it is due, as 2026-11-25T04:00:00Z, or in how long, as 2h, instead of a delay. Needs spec.ladder.",
+    help="The due time, such as 2026-11-25T04:00:00Z, or the time until then, such as 2h. Replaces the delay. Needs spec.ladder.",
 )
 @click.option(
     "--target",
     metavar="TOPIC[:PARTITION]",
-    help="Where it comes out, instead of the ready topic. It has to be in spec.ready.allowedTopics.",
+    help="The topic in which the record comes out instead of the ready topic. Must be in spec.ready.allowedTopics.",
 )
-@click.option("--id", "record_id", help="An identity that stays with the record over all attempts.")
+@click.option("--id", "record_id", help="The dt-id of the record, which stays the same over all attempts.")
 @click.pass_obj
 @one_line
 def send(
@@ -97,7 +105,7 @@ def send(
     target: str | None,
     record_id: str | None,
 ) -> None:
-    """Send each VALUE to TOPIC; without any, each line of the standard input."""
+    """Send each VALUE to TOPIC. Without a VALUE, send each line of the standard input."""
     parsed = [(name, value.encode()) for name, _, value in (header.partition("=") for header in headers)]
     lines = (line.rstrip("\n") for line in sys.stdin)
     sent = 0
@@ -122,15 +130,13 @@ def send(
 
 @main.command()
 @click.argument("topic")
-@click.option("--group", required=True, help="The consumer group; its offsets are committed.")
-@click.option("--count", type=click.IntRange(min=1), help="Stop after that many.")
-@click.option(
-    "--ready-topic", help="Read this one, which records asked for as their target, instead of the ready topic."
-)
+@click.option("--group", required=True, help="The consumer group. The command commits its offsets.")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after this many records.")
+@click.option("--ready-topic", help="Read this topic, which records name as their target, instead of the ready topic.")
 @click.pass_obj
 @one_line
 def consume(properties: dict[str, Any], topic: str, group: str, count: int | None, ready_topic: str | None) -> None:
-    """Print the records of TOPIC as they come out, with their attempt and lateness, until interrupted."""
+    """Print the records of TOPIC as they come out, with their attempt and lateness, until you interrupt the command."""
     seen = 0
 
     def show(record: Record) -> None:
@@ -150,11 +156,15 @@ def consume(properties: dict[str, Any], topic: str, group: str, count: int | Non
 
 @main.command("peek")
 @click.argument("topic")
-@click.option("-n", "--count", type=click.IntRange(1, 10_000), default=10, show_default=True, help="How many records.")
-@click.option("--partition", type=click.IntRange(min=0), help="Only of this partition of TOPIC.delays.")
-@click.option("--delay", "delay_seconds", type=click.IntRange(min=0), help="Only of this delay, in seconds.")
-@click.option("--show-value", is_flag=True, help="Also show keys and values.")
-@click.option("--json", "json_wanted", is_flag=True, help="One JSON list on the standard output.")
+@click.option(
+    "-n", "--count", type=click.IntRange(1, 10_000), default=10, show_default=True, help="How many records to show."
+)
+@click.option("--partition", type=click.IntRange(min=0), help="Show only records in this partition of TOPIC.delays.")
+@click.option(
+    "--delay", "delay_seconds", type=click.IntRange(min=0), help="Show only records with this delay, in seconds."
+)
+@click.option("--show-value", is_flag=True, help="Show keys and values too.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON list.")
 @click.pass_obj
 @one_line
 def peek_command(
@@ -166,9 +176,9 @@ def peek_command(
     show_value: bool,
     json_wanted: bool,
 ) -> None:
-    """The records that wait in TOPIC.delays and come next, soonest first: when they are due, and where they lie.
+    """Show the records that wait in TOPIC.delays and come out next, soonest first, with due time and place.
 
-    Of each partition those that came in first are looked at. Nothing is committed, and no record changes.
+    In each partition, the command looks at the records that arrived first. It commits nothing and changes no record.
     """
     connection = Connection.from_properties(reachable(properties))
     with DelayedTopic.connect(connection, topic) as delayed:
@@ -188,14 +198,19 @@ def peek_command(
 @main.command()
 @click.argument("topic")
 @click.argument("place", metavar="[RECORD]", required=False)
-@click.option("--id", "record_id", metavar="DT-ID", help="All attempts of this dt-id: reads the front topic.")
+@click.option("--id", "record_id", metavar="DT-ID", help="Show all attempts with this dt-id. Reads the front topic.")
 @click.option(
-    "--since", "since_ms", type=Moment(), help="With --id: what came in from then on, as 2h or 2026-11-25T04:00:00Z."
+    "--since",
+    "since_ms",
+    type=Moment(),
+    help="With --id: only records that arrived at this time or later, such as 2h (ago) or 2026-11-25T04:00:00Z.",
 )
-@click.option("--until", "until_ms", type=Moment(), help="With --id: what came in before then.")
-@click.option("--all-copies", is_flag=True, help="Read on after the first copy, to the end: shows what came out twice.")
-@click.option("--show-value", is_flag=True, help="Also show keys and values.")
-@click.option("--json", "json_wanted", is_flag=True, help="One JSON object on the standard output.")
+@click.option("--until", "until_ms", type=Moment(), help="With --id: only records that arrived before this time.")
+@click.option(
+    "--all-copies", is_flag=True, help="Read on to the end after the first copy. Shows records that came out twice."
+)
+@click.option("--show-value", is_flag=True, help="Show keys and values too.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 @one_line
 def why(
@@ -209,11 +224,11 @@ def why(
     show_value: bool,
     json_wanted: bool,
 ) -> None:
-    """The way of a record of TOPIC: when it came in, its hops, releases and dead letters, or until when it is pending.
+    """Show what happened to a record of TOPIC: when it arrived, its hops, releases and dead letters, or until when it is pending.
 
-    RECORD is where it lies, in any of the four topics: orders.ready-0@42, 0@42 for offset 42 of partition 0 of the front topic, or
-    what dt-root or dt-origin has. It takes few reads, since the times say where its copies have to be. How many offsets each of them
-    is at most is said before, on the standard error. Only committed records are read.
+    RECORD is the place of the record in any of the four topics, such as orders.ready-0@42. 0@42 is offset 42 of partition 0 of the front
+    topic. A value of dt-root or dt-origin works too. The command needs few reads, because the times of the record say where its copies
+    must be. Before each read, it prints on the standard error how many offsets it reads at most. It reads only committed records.
     """
     if (place is None) == (record_id is None):
         raise click.UsageError("say which record: where it lies, as 0@42, or its --id")
@@ -254,7 +269,7 @@ def why(
 @main.command()
 @click.argument("handler", metavar="MODULE:HANDLER")
 def manifest(handler: str) -> None:
-    """Print the DelayedTopic resource that a handler decorated with @delayed_topic implies."""
+    """Print the DelayedTopic resource for a handler that is decorated with @delayed_topic."""
     module, _, name = handler.partition(":")
     sys.path.insert(0, "")
     try:
@@ -268,14 +283,14 @@ def manifest(handler: str) -> None:
 
 @main.group()
 def registry() -> None:
-    """Back up `delayedtopics.registry`, which has who owns which topic and every layout, and bring it back."""
+    """Back up and restore `delayedtopics.registry`, the topic that records who owns which topic, and every layout."""
 
 
 @registry.command("export")
 @click.pass_obj
 @one_line
 def export_command(properties: dict[str, Any]) -> None:
-    """Print the registry, one JSON object a line."""
+    """Print the registry, with one JSON object on each line."""
     click.echo(export_registry(Connection.from_properties(reachable(properties))), nl=False)
 
 
@@ -284,10 +299,10 @@ def export_command(properties: dict[str, Any]) -> None:
 @click.pass_obj
 @one_line
 def import_command(properties: dict[str, Any], file: TextIO) -> None:
-    """Write what `registry export` has printed into a registry that is missing or empty. FILE may be - for the standard input.
+    """Write the output of `registry export` into a registry that is missing or empty. FILE may be - for the standard input.
 
-    Topics that have other ids here, as after mirroring, are taken for those of the export; serving goes on at the offsets that their
-    groups have committed here.
+    A topic can have another id here than in the export, for example after mirroring. The command then takes it for the topic of the
+    same name, and workers continue at the offsets that its consumer group has committed here.
     """
     done = import_registry(Connection.from_properties(reachable(properties)), file.read())
     click.echo(f"{done.written} records imported", err=True)

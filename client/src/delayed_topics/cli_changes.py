@@ -13,12 +13,16 @@ from delayed_topics.topic import DelayedTopic
 T = TypeVar("T")
 
 _WAIT = click.option(
-    "--wait", "wait_seconds", type=click.FloatRange(min=0), default=0, help="Wait so many seconds for the answer."
+    "--wait",
+    "wait_seconds",
+    type=click.FloatRange(min=0),
+    default=0,
+    help="Wait up to this many seconds for an answer.",
 )
 _WITHDRAW = click.option(
-    "--withdraw", is_flag=True, help="Withdraw the request: records of this id are released when they are due."
+    "--withdraw", is_flag=True, help="Withdraw the request. Records with this id are then released when they are due."
 )
-_JSON = click.option("--json", "json_wanted", is_flag=True, help="One JSON object on the standard output.")
+_JSON = click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object.")
 
 
 @click.command()
@@ -32,10 +36,10 @@ _JSON = click.option("--json", "json_wanted", is_flag=True, help="One JSON objec
 def cancel(
     properties: dict[str, Any], topic: str, record_id: str, wait_seconds: float, withdraw: bool, json_wanted: bool
 ) -> None:
-    """Cancel the records of TOPIC with this dt-id: they become dead letters and are not released. Needs spec.control.
+    """Cancel the records of TOPIC with this dt-id. Needs spec.control.
 
-    A record that was sent without an id has its root as one, as f:3:7:TOPIC-ID; peek and why show it. Exits with 1 if it is known
-    that a record is not cancelled.
+    Cancelled records become dead letters and are not released. A record that was sent without an id has its root as its id, such as
+    f:3:7:TOPIC-ID. The commands peek and why show it. The exit code is 1 if it is known that a record is not cancelled.
     """
     if withdraw and wait_seconds:
         raise click.UsageError("--wait does not go with --withdraw, which no worker answers")
@@ -56,7 +60,7 @@ def cancel(
     "deliver_at_ms",
     type=Moment(ahead=True),
     required=True,
-    help="When it is to come out, as 2026-11-25T04:00:00Z, or in how long, as 2h, or 0s.",
+    help="The new due time, such as 2026-11-25T04:00:00Z, or the time until then, such as 2h or 0s.",
 )
 @_WAIT
 @_JSON
@@ -65,9 +69,9 @@ def cancel(
 def reschedule(
     properties: dict[str, Any], topic: str, record_id: str, deliver_at_ms: int, wait_seconds: float, json_wanted: bool
 ) -> None:
-    """Have the records of TOPIC with this dt-id come out at another time. Needs spec.control and spec.ladder.
+    """Give the records of TOPIC with this dt-id another due time. Needs spec.control and spec.ladder.
 
-    `cancel --withdraw` takes it back. Exits with 1 if it is known that a record does not come out then.
+    `cancel --withdraw` withdraws the request. The exit code is 1 if it is known that a record does not come out at that time.
     """
     with DelayedTopic.connect(reachable(properties), topic) as delayed:
         outcome = _asked(lambda: delayed.reschedule(record_id, deliver_at_ms, wait_seconds=wait_seconds))

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from delayed_topics_core.control import Control, ControlKind
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
-from delayed_topics_kafka.errors import RAISED, door_error, kafka_error, making_client
+from delayed_topics_kafka.errors import RAISED, call_error, kafka_error, making_client
 from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.reader import PartitionReader
 
@@ -85,7 +85,7 @@ class ControlTopic:
             return report
         self._producer = None  # one that failed once is not used again
         servers = self._connection.bootstrap_servers
-        why = door_error(report, doing=f"writing to {self._topic}", bootstrap_servers=servers)
+        why = call_error(report, doing=f"writing to {self._topic}", bootstrap_servers=servers)
         raise SendFailed(str(why), failed=1) from why
 
     def _new_producer(self) -> Producer:
@@ -102,7 +102,7 @@ class ControlTopic:
 
     def _answer(self, key: bytes, wanted: Control, offset: int, wait_seconds: float) -> ChangeOutcome:
         """The first answer behind the request at `offset`. It may be meant for an earlier or a later request of the same for that id:
-        what became of the record is the same. Raises KafkaDoorError."""
+        what became of the record is the same. Raises KafkaCallError."""
         deadline = Deadline(wait_seconds)
         outcome = ChangeOutcome.REQUESTED
         with PartitionReader(self._connection, self._topic, client_id=CLIENT_ID, start=offset + 1) as reader:

@@ -47,7 +47,7 @@ def retry(record: Record, names: TopicNames, *, group: str, error: BaseException
     """One attempt more. Above the retry cap too: the worker decides what becomes of it."""
     said = _ascii(f"{type(error).__name__}: {error}")
     # the partition that the record first came in by, so that a partitioner of the user's own holds for retries too
-    partition = record.root.partition if record.root is not None and record.root.door == "f" else BY_KEY
+    partition = record.root.partition if record.root is not None and record.root.topic_letter == "f" else BY_KEY
     headers = [
         *record.headers,
         *_identity(record, attempt=record.attempt + 1),

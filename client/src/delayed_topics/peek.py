@@ -59,7 +59,7 @@ def partitions_of(layout: LayoutRecord, *, partition: int | None, delay_seconds:
 def peek(
     connection: Connection, layout: LayoutRecord, scanner: Scanner, partitions: Collection[int], *, count: int
 ) -> list[Next]:
-    """The next `count` in these partitions of the delays topic, by their turn; those that came in first of each. Raises KafkaDoorError."""
+    """The next `count` in these partitions of the delays topic, by their turn; those that came in first of each. Raises KafkaCallError."""
     topic = TopicNames.of(layout.topic).delays
     places = [(topic, number) for number in partitions]
     admin = KafkaAdmin(connection, client_id="delayed-topics-client")

@@ -15,7 +15,7 @@ from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import PASSING, KafkaUnreachable, door_error
+from delayed_topics_kafka.errors import PASSING, KafkaUnreachable, call_error
 from delayed_topics_kafka.messages import headers_of
 from delayed_topics_kafka.stranded import when_stranded
 
@@ -97,7 +97,7 @@ class Records(Closing):
         self._subscribe()
 
     def __iter__(self) -> Iterator[Record]:
-        """Until `stop`. Raises KafkaDoorError if Kafka refuses for good: the topic is gone, or may not be read."""
+        """Until `stop`. Raises KafkaCallError if Kafka refuses for good: the topic is gone, or may not be read."""
         record: Record | None = None
         with self._place.kept():
             while True:
@@ -210,7 +210,7 @@ class Records(Closing):
         self._done(record, rejected(record, self._names, reason=reason, error=error))
 
     def _judge(self, error: KafkaError) -> None:
-        found = door_error(error, doing=f"reading {self._ready}", bootstrap_servers=self._bootstrap_servers)
+        found = call_error(error, doing=f"reading {self._ready}", bootstrap_servers=self._bootstrap_servers)
         if isinstance(found, KafkaUnreachable) or error.code() in _GOES_ON:
             log.warning("%s", found)
         else:

@@ -16,7 +16,7 @@ from delayed_topics_core.registry import (
 )
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
@@ -134,8 +134,8 @@ def _rebased(
     )
 
 
-def _value(outcome: T | KafkaDoorError) -> T:
-    if isinstance(outcome, KafkaDoorError):
+def _value(outcome: T | KafkaCallError) -> T:
+    if isinstance(outcome, KafkaCallError):
         raise outcome
     return outcome
 

@@ -9,7 +9,7 @@ from delayed_topics_core.headers import OWN_HEADERS
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
-from delayed_topics_kafka.errors import KafkaUnreachable, door_error, making_client
+from delayed_topics_kafka.errors import KafkaUnreachable, call_error, making_client
 from delayed_topics_kafka.messages import headers_of
 from delayed_topics_kafka.model import TopicPartitionKey
 from delayed_topics_kafka.reader import FETCHED_AHEAD, MOST_AT_ONCE
@@ -71,7 +71,7 @@ class Scanner(Closing):
             self._consumer = Consumer(config)
 
     def read(self, ranges: Ranges, take: Take) -> None:
-        """All ranges side by side; each has to end at or below its partition's last stable offset. Raises KafkaDoorError."""
+        """All ranges side by side; each has to end at or below its partition's last stable offset. Raises KafkaCallError."""
         left = {key: span for key, span in ranges.items() if span.start < span.end}
         if not left:
             return
@@ -112,7 +112,7 @@ class Scanner(Closing):
             return key, offset or 0
         if error.code() in _PASSED_OVER:
             return ("", 0), -1
-        raise door_error(error, doing=f"reading {key[0]}", bootstrap_servers=self._bootstrap_servers)
+        raise call_error(error, doing=f"reading {key[0]}", bootstrap_servers=self._bootstrap_servers)
 
 
 def _places(keys: list[TopicPartitionKey]) -> str:

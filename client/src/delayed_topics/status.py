@@ -16,7 +16,7 @@ from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.due import DUE_WITHIN_SECONDS, offsets_due_within
-from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
 LOOK_SECONDS = 5
@@ -64,7 +64,7 @@ class TopicStatus:
 
 
 def read_status(connection: Connection, layout: LayoutRecord) -> TopicStatus:
-    """Raises KafkaDoorError.
+    """Raises KafkaCallError.
 
     Counts are differences of offsets, so the marks that transactions leave are among them: a retry's copy and its mark
     count as two. Partitions with nothing but marks count as empty.
@@ -165,10 +165,10 @@ def _workers(admin: KafkaAdmin, group: str, sources: Collection[str]) -> str:
     return f"{len(serving)} in group {group}, {info.state}"
 
 
-def values_of(outcomes: Mapping[K, V | KafkaDoorError]) -> dict[K, V]:
+def values_of(outcomes: Mapping[K, V | KafkaCallError]) -> dict[K, V]:
     values: dict[K, V] = {}
     for item, outcome in outcomes.items():
-        if isinstance(outcome, KafkaDoorError):
+        if isinstance(outcome, KafkaCallError):
             raise outcome
         values[item] = outcome
     return values

@@ -86,7 +86,7 @@ class DelayedTopic(Closing):
     ) -> "DelayedTopic":
         """`bootstrap`: "host:port,…", or librdkafka properties, or a Connection. Returns when the topic is served.
 
-        Raises IllegalTopicName, KafkaDoorError, and NotDelayedTopic if this Kafka cluster has no such delayed topic.
+        Raises IllegalTopicName, KafkaCallError, and NotDelayedTopic if this Kafka cluster has no such delayed topic.
         """
         names = TopicNames.of(topic)
         connection = _connection(bootstrap)
@@ -200,7 +200,7 @@ class DelayedTopic(Closing):
         would be released or hop on, or when it is known that none does: see ChangeOutcome.
 
         Raises ValueError for an id that no record can have, and where the DelayedTopic has no control topic; SendFailed if Kafka
-        did not say that it has the request; KafkaDoorError if it has, and the answer can't be read; NotDelayedTopic once the topic
+        did not say that it has the request; KafkaCallError if it has, and the answer can't be read; NotDelayedTopic once the topic
         was removed.
         """
         return self._controlled().request(_id(id), Control(ControlKind.CANCEL), wait_seconds=wait_seconds)
@@ -310,7 +310,7 @@ class Consumer:
         self._handler = handler
 
     def run(self) -> None:
-        """Until `stop`; then what is done is settled and the group left. Raises KafkaDoorError, as Records does."""
+        """Until `stop`; then what is done is settled and the group left. Raises KafkaCallError, as Records does."""
         with self._records as records:
             for record in records:
                 try:

@@ -42,7 +42,7 @@ from delayed_topics.status import values_of
 T = TypeVar("T")
 State = Literal["Released", "DeadLettered", "Cancelled", "Pending", "Missing"]
 _SPELLED: Final = re.compile(
-    r"(?P<door>[fdr]):(?P<p1>\d{1,9}):(?P<o1>\d{1,18})(:(?P<id>[\w-]+))?|((?P<topic>[\w.-]+)-)?(?P<p2>\d{1,9})@(?P<o2>\d{1,18})"
+    r"(?P<topic_letter>[fdr]):(?P<p1>\d{1,9}):(?P<o1>\d{1,18})(:(?P<id>[\w-]+))?|((?P<topic>[\w.-]+)-)?(?P<p2>\d{1,9})@(?P<o2>\d{1,18})"
 )
 
 
@@ -70,8 +70,8 @@ class RecordPlace:
             raise ValueError(
                 f"{text!r} is no place of a record: write {names.front}-0@42, 0@42 for the same, or what dt-root has, f:0:42:…"
             )
-        if said["door"]:
-            topic = {"f": names.front, "d": names.delays, "r": names.ready}[said["door"]]
+        if said["topic_letter"]:
+            topic = {"f": names.front, "d": names.delays, "r": names.ready}[said["topic_letter"]]
             return cls(topic=topic, partition=int(said["p1"]), offset=int(said["o1"]), topic_id=said["id"])
         topic = said["topic"] or names.front
         if topic not in names.topics:
@@ -117,7 +117,7 @@ class Ways:
     def at(self, place: RecordPlace) -> Way:
         """Of the attempt that the record at this place belongs to; from this place on, if what came in is not there any more.
 
-        Raises RecordNotFound, KafkaDoorError.
+        Raises RecordNotFound, KafkaCallError.
         """
         record = self._record(place)
         root = _decoded(Root.decode, record.own.get(ROOT)) if record.topic != self._names.front else None
@@ -125,7 +125,7 @@ class Ways:
         return self._way(came_in or record)
 
     def of_id(self, record_id: str, *, since_ms: int | None, until_ms: int | None) -> list[Way]:
-        """Of all attempts that came in by the front topic in that time. Raises RecordNotFound, KafkaDoorError."""
+        """Of all attempts that came in by the front topic in that time. Raises RecordNotFound, KafkaCallError."""
         first = self._first_of(record_id)
         found: list[Found] = [first] if first is not None else []
         if since_ms is None and first is not None:
@@ -153,7 +153,7 @@ class Ways:
 
     def _rooted(self, root: Root) -> Found | None:
         """The record that came in, if it is still there."""
-        topic = self._names.front if root.door == "f" else self._names.delays
+        topic = self._names.front if root.topic_letter == "f" else self._names.delays
         try:
             return self._record(
                 RecordPlace(topic=topic, partition=root.partition, offset=root.offset, topic_id=root.topic_id)
@@ -240,10 +240,10 @@ class Ways:
 
     def _named(self, source: Found, ranges: Ranges) -> list[Found]:
         """The copies that name the record as their origin: the first, or all of them."""
-        door = {self._names.front: "f", self._names.delays: "d"}.get(source.topic, "r")
-        named = origin(door, source.partition, source.offset)
+        topic_letter = {self._names.front: "f", self._names.delays: "d"}.get(source.topic, "r")
+        named = origin(topic_letter, source.partition, source.offset)
         # several ready topics have such a place
-        root = source.own.get(ROOT) if door == "r" else None
+        root = source.own.get(ROOT) if topic_letter == "r" else None
         copies: list[Found] = []
 
         def take(record: Found) -> bool:
@@ -261,7 +261,7 @@ class Ways:
         root = _decoded(Root.decode, source.own.get(ROOT)) if in_delays else in_front
         asked = _decoded(Target.decode, source.own.get(TARGET))
         ready = asked.topic if asked is not None and asked.topic in self._layout.all_targets else self._names.ready
-        if root is None or root.door == "d":
+        if root is None or root.topic_letter == "d":
             return self._all(self._names.delays), self._all(ready)
         layout = self._layout.layout
         lanes = {layout.partition_for(kind.delay_seconds, root.partition) for kind in layout.kinds}

@@ -48,21 +48,25 @@ _TARGET: Final = re.compile(rb"(?P<topic>[a-zA-Z0-9._-]{1,249})(:(?P<partition>[
 class Root(NamedTuple):
     """Where a record was first seen. Written as `f:<partition>:<offset>:<topic id>`; `d` for a direct write into a delays partition."""
 
-    door: str  # "f" front, "d" delays
+    topic_letter: str  # "f" front, "d" delays
     partition: int
     offset: int
     topic_id: str
 
     def encode(self) -> bytes:
-        return f"{self.door}:{self.partition}:{self.offset}:{self.topic_id}".encode()
+        return f"{self.topic_letter}:{self.partition}:{self.offset}:{self.topic_id}".encode()
 
     @classmethod
     def decode(cls, value: bytes) -> "Root":
         """Raises ValueError. A first copy has its root as its id, so a root that is longer than ids are is none."""
-        door, partition, offset, topic_id = value.decode("ascii").split(":")
-        if len(value) > MAX_ID_BYTES or door not in ("f", "d") or not (partition.isdigit() and offset.isdigit()):
+        topic_letter, partition, offset, topic_id = value.decode("ascii").split(":")
+        if (
+            len(value) > MAX_ID_BYTES
+            or topic_letter not in ("f", "d")
+            or not (partition.isdigit() and offset.isdigit())
+        ):
             raise ValueError(value)
-        root = cls(door, int(partition), int(offset), topic_id)
+        root = cls(topic_letter, int(partition), int(offset), topic_id)
         if root.partition > MAX_PARTITION or root.offset > MAX_NUMBER:
             raise ValueError(value)
         return root
@@ -88,6 +92,6 @@ def foreign(headers: Iterable[Header]) -> list[Header]:
     return [header for header in headers if header[0] not in OWN_HEADERS]
 
 
-def origin(door: str, partition: int, offset: int) -> bytes:
+def origin(topic_letter: str, partition: int, offset: int) -> bytes:
     """`f|d|r:<partition>:<offset>`: the record, in front, delays or ready, that a copy was made from."""
-    return b"%c:%d:%d" % (ord(door), partition, offset)
+    return b"%c:%d:%d" % (ord(topic_letter), partition, offset)

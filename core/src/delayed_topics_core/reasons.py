@@ -1,4 +1,4 @@
-"""Every condition type, condition reason and dead-letter reason, declared once. docs/operations.md explains each."""
+"""Every condition type, condition reason and dead-letter reason, declared once. docs/reasons.md explains each."""
 
 from enum import StrEnum
 from typing import Final

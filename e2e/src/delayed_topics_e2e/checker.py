@@ -128,7 +128,7 @@ def _root(record: Record) -> tuple[int, int] | None:
     if written is None:
         return None
     root = own.Root.decode(written)
-    return (root.partition, root.offset) if root.door == "f" else None
+    return (root.partition, root.offset) if root.topic_letter == "f" else None
 
 
 def _content(record: Record) -> tuple[Any, ...]:

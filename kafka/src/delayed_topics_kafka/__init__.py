@@ -1,1 +1,1 @@
-"""The door to Kafka: connections, registry, batched admin calls, broker clock."""
+"""Every call to Kafka: connections, registry, batched admin calls, broker clock."""

@@ -1,6 +1,6 @@
 """The only caller of Kafka's admin API. Batch in, result per item out: the failure of one topic never hides another's.
 
-Methods block for at most `timeout_seconds` and return, for each item, its value or the KafkaDoorError that befell it;
+Methods block for at most `timeout_seconds` and return, for each item, its value or the KafkaCallError that befell it;
 those that ask about one thing raise it. One instance may be used by many threads.
 """
 
@@ -14,10 +14,10 @@ from delayed_topics_kafka.transactions import TransactionCalls
 
 
 class KafkaAdmin(RefusableCalls, GroupCalls, TransactionCalls):
-    """The admin door to the cluster of one connection."""
+    """Administers the cluster of one connection."""
 
     def describe_cluster(self) -> ClusterInfo:
-        """Raises KafkaDoorError."""
+        """Raises KafkaCallError."""
         answer = settle(
             ["cluster"],
             lambda _, seconds: {"cluster": self._client.describe_cluster(request_timeout=seconds).result},

@@ -12,10 +12,10 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline, until_true
 from delayed_topics_kafka.errors import (
     PASSING,
-    KafkaDoorError,
+    KafkaCallError,
     KafkaRefused,
     KafkaUnreachable,
-    door_error,
+    call_error,
     is_token_failure,
     kafka_error,
     making_client,
@@ -34,7 +34,7 @@ ERROR_GRACE_SECONDS = 1.0
 
 
 class AdminCalls:
-    """How every call of the admin door is made."""
+    """How every admin call is made."""
 
     def __init__(
         self, connection: Connection, *, client_id: str = "delayed-topics-admin", timeout_seconds: float = 30
@@ -75,7 +75,7 @@ class AdminCalls:
         doing: Callable[[K], str],
         value: Callable[[Any], V],
         deadline: Deadline | None = None,
-    ) -> dict[K, V | KafkaDoorError]:
+    ) -> dict[K, V | KafkaCallError]:
         """For each item what `value` makes of Kafka's answer, or the error of `doing` it."""
         outcomes = settle(items, send, deadline or self._deadline())
         if not all(isinstance(outcome, KafkaError) for outcome in outcomes.values()):
@@ -85,14 +85,14 @@ class AdminCalls:
             for item, outcome in outcomes.items()
         }
 
-    def _error(self, error: KafkaError, doing: str) -> KafkaDoorError:
-        found = door_error(error, doing=doing, bootstrap_servers=self._bootstrap_servers)
+    def _error(self, error: KafkaError, doing: str) -> KafkaCallError:
+        found = call_error(error, doing=doing, bootstrap_servers=self._bootstrap_servers)
         if isinstance(found, KafkaUnreachable):
             self._unreachable = True
             # With a wrong password or certificate the client library tries on, and the call only times out.
             self._client.poll(0)
             if refusals := self._shut_out[-1:]:
-                return door_error(refusals[0], doing=doing, bootstrap_servers=self._bootstrap_servers)
+                return call_error(refusals[0], doing=doing, bootstrap_servers=self._bootstrap_servers)
         return found
 
     def _too_slow(self, doing: str) -> KafkaUnreachable:
@@ -136,7 +136,7 @@ def passing(outcome: Any | KafkaError) -> bool:
     return isinstance(outcome, KafkaError) and outcome.code() in PASSING
 
 
-def forgiving(outcomes: dict[K, KafkaDoorError | None], *, code: int) -> dict[K, KafkaDoorError | None]:
+def forgiving(outcomes: dict[K, KafkaCallError | None], *, code: int) -> dict[K, KafkaCallError | None]:
     """The refusal with this code counts as success."""
     name = KafkaError(code).name()
     return {

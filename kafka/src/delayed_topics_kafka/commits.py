@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline, until_reached
-from delayed_topics_kafka.errors import door_error, kafka_error, making_client
+from delayed_topics_kafka.errors import call_error, kafka_error, making_client
 from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
 
@@ -19,7 +19,7 @@ def committed_offsets(
     timeout_seconds: float = 10,
     ended: bool = False,
 ) -> dict[TopicPartitionKey, CommittedOffset]:
-    """Of the partitions that have a commit. Raises KafkaDoorError.
+    """Of the partitions that have a commit. Raises KafkaCallError.
 
     Offsets of a transaction that is still open don't count; `ended`: its end is waited for instead.
 
@@ -45,7 +45,7 @@ class OffsetsReader(Closing):
     def read(
         self, partitions: Iterable[TopicPartitionKey], timeout_seconds: float
     ) -> dict[TopicPartitionKey, CommittedOffset]:
-        """Of the partitions that have a commit. Raises KafkaDoorError."""
+        """Of the partitions that have a commit. Raises KafkaCallError."""
         try:
             places = [TopicPartition(*place) for place in partitions]
             answered = self._consumer.committed(places, timeout=timeout_seconds)
@@ -58,7 +58,7 @@ class OffsetsReader(Closing):
             )  # a coordinator that refuses is asked until the timeout; that it did stands here
             error = (told and told.error()) or kafka_error(e)
             doing = f"reading the offsets of group {self._group}"
-            raise door_error(error, doing=doing, bootstrap_servers=self._bootstrap_servers) from e
+            raise call_error(error, doing=doing, bootstrap_servers=self._bootstrap_servers) from e
         return {
             (tp.topic, tp.partition): CommittedOffset(tp.offset, tp.metadata or "") for tp in answered if tp.offset >= 0
         }

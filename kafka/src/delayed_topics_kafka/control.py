@@ -11,7 +11,7 @@ from delayed_topics_core.headers import MAX_ID_BYTES
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
-from delayed_topics_kafka.errors import KafkaDoorError, door_error, making_client
+from delayed_topics_kafka.errors import KafkaCallError, call_error, making_client
 from delayed_topics_kafka.reader import MOST_AT_ONCE, PASSED_OVER, reader_config
 
 LOOK_AGAIN_SECONDS: Final = 5
@@ -44,7 +44,7 @@ class ControlReader(Closing):
             "auto.offset.reset": "earliest",
         }
         self.read: set[str] = set()
-        self.problems: dict[str, KafkaDoorError] = {}
+        self.problems: dict[str, KafkaCallError] = {}
         self._positions: dict[str, int] = {}
         self._looked = Deadline(LOOK_AGAIN_SECONDS)
         with making_client(connection.bootstrap_servers):
@@ -108,8 +108,8 @@ class ControlReader(Closing):
             self.problems[topic] = self._error(error, topic)
         return None
 
-    def _error(self, error: KafkaError, what: str) -> KafkaDoorError:
-        return door_error(error, doing=f"reading {what}", bootstrap_servers=self._bootstrap_servers)
+    def _error(self, error: KafkaError, what: str) -> KafkaCallError:
+        return call_error(error, doing=f"reading {what}", bootstrap_servers=self._bootstrap_servers)
 
 
 def _read(topic: str, message: Message) -> ControlRead | None:

@@ -1,7 +1,7 @@
-"""What can go wrong at the door to Kafka. Each error's message says what, where, and what to do.
+"""What can go wrong in calls to Kafka. Each error's message says what, where, and what to do.
 
 DelayedTopicsError (core)
-└── KafkaDoorError
+└── KafkaCallError
     ├── ConnectionInvalid       bootstrap servers, credentials or certificates are missing or don't fit together
     ├── KafkaUnreachable        no answer in time; the same call may succeed later
     │   └── TokenMissing        the token endpoint of the connection refuses, or doesn't answer
@@ -24,15 +24,15 @@ from confluent_kafka import KafkaError, KafkaException
 from delayed_topics_core.errors import DelayedTopicsError
 
 
-class KafkaDoorError(DelayedTopicsError):
+class KafkaCallError(DelayedTopicsError):
     """Base of all errors of this member."""
 
 
-class ConnectionInvalid(KafkaDoorError, ValueError):
+class ConnectionInvalid(KafkaCallError, ValueError):
     """The settings of a connection are incomplete or contradict each other."""
 
 
-class KafkaUnreachable(KafkaDoorError):
+class KafkaUnreachable(KafkaCallError):
     """No broker answered in time. Nothing is known about the outcome."""
 
 
@@ -40,7 +40,7 @@ class TokenMissing(KafkaUnreachable):
     """Kafka was not asked, since the token endpoint gave no token. The client library asks it again every 10 s."""
 
 
-class KafkaRefused(KafkaDoorError):
+class KafkaRefused(KafkaCallError):
     """Kafka refused, for the reason that it calls `code`. `words`: its own."""
 
     def __init__(self, message: str, *, code: str, words: str = "") -> None:
@@ -175,7 +175,7 @@ def is_end_of_login(error: KafkaError) -> bool:
     return error.code() == KafkaError._AUTHENTICATION and _SASL_STATE in error.str()
 
 
-def door_error(error: KafkaError, *, doing: str, bootstrap_servers: str) -> KafkaDoorError:
+def call_error(error: KafkaError, *, doing: str, bootstrap_servers: str) -> KafkaCallError:
     """The error of this module that `error` stands for. `doing` completes "Kafka … while …", such as "creating topic orders"."""
     where = f"{doing}, Kafka at {bootstrap_servers}"
     if is_token_failure(error):

@@ -41,11 +41,11 @@ class EventFollower(Closing):
         self._reader = PartitionReader(connection, EVENTS_TOPIC, client_id=client_id)
 
     def poll(self, timeout_seconds: float) -> list[Event]:
-        """The next events, waiting at most that long for the first. Raises KafkaDoorError."""
+        """The next events, waiting at most that long for the first. Raises KafkaCallError."""
         return list(_events(self._reader.poll(timeout_seconds)))
 
     def catch_up(self, timeout_seconds: float, take: Callable[[Event], object]) -> None:
-        """Gives everything up to the end as it is now to `take`. Raises KafkaDoorError: KafkaUnreachable when nothing comes for that
+        """Gives everything up to the end as it is now to `take`. Raises KafkaCallError: KafkaUnreachable when nothing comes for that
         time."""
 
         def take_all(reads: list[Read]) -> None:

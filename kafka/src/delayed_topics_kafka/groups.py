@@ -9,18 +9,18 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, MemberAssignment, MemberDescription
 
 from delayed_topics_kafka.calls import AdminCalls, Wait, forgiving, nothing
-from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, GroupMember, TopicPartitionKey
 
-Committed = dict[TopicPartitionKey, CommittedOffset | KafkaDoorError | None]
+Committed = dict[TopicPartitionKey, CommittedOffset | KafkaCallError | None]
 
 
 class GroupCalls(AdminCalls):
-    """The part of the admin door that is about consumer groups."""
+    """Admin calls about consumer groups."""
 
     def committed_of_groups(
         self, wanted: Mapping[str, Sequence[TopicPartitionKey] | None]
-    ) -> dict[str, Committed | KafkaDoorError]:
+    ) -> dict[str, Committed | KafkaCallError]:
         """By group. Partitions None: all that have a commit; else None stands for "no commit".
 
         Offsets of a transaction that is still open don't count. Nor are they waited for: it may be that of a worker that was
@@ -48,7 +48,7 @@ class GroupCalls(AdminCalls):
 
     def commit(
         self, group: str, offsets: Mapping[TopicPartitionKey, CommittedOffset]
-    ) -> dict[TopicPartitionKey, KafkaDoorError | None]:
+    ) -> dict[TopicPartitionKey, KafkaCallError | None]:
         """Commits for a group without members, which need not exist yet. With members: GroupActive, and nothing changes."""
 
         def send(pending: list[TopicPartitionKey], timeout_seconds: float) -> Mapping[TopicPartitionKey, Wait]:
@@ -63,7 +63,7 @@ class GroupCalls(AdminCalls):
 
         return self._many(list(offsets), send, doing, nothing)
 
-    def describe_groups(self, groups: Sequence[str]) -> dict[str, GroupInfo | KafkaDoorError]:
+    def describe_groups(self, groups: Sequence[str]) -> dict[str, GroupInfo | KafkaCallError]:
         """A group that doesn't exist has the state Dead."""
 
         def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
@@ -72,7 +72,7 @@ class GroupCalls(AdminCalls):
 
         return self._many(groups, send, lambda group: f"describing group {group}", _group_info)
 
-    def describe_classic_group(self, group: str) -> GroupInfo | KafkaDoorError:
+    def describe_classic_group(self, group: str) -> GroupInfo | KafkaCallError:
         """As `describe_groups`, of one group with the classic protocol; any other is Dead.
 
         By the older of the client's two calls, which asks every broker and not the coordinator: the newer one can abort the process
@@ -84,7 +84,7 @@ class GroupCalls(AdminCalls):
 
         return self._many([group], send, lambda group: f"describing group {group}", lambda found: found)[group]
 
-    def delete_groups(self, groups: Sequence[str]) -> dict[str, KafkaDoorError | None]:
+    def delete_groups(self, groups: Sequence[str]) -> dict[str, KafkaCallError | None]:
         """A group that isn't there counts as deleted."""
 
         def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
@@ -94,7 +94,7 @@ class GroupCalls(AdminCalls):
         outcomes = self._many(groups, send, lambda group: f"deleting group {group}", nothing)
         return forgiving(outcomes, code=KafkaError.GROUP_ID_NOT_FOUND)
 
-    def _committed(self, group: str, tp: TopicPartition) -> CommittedOffset | KafkaDoorError | None:
+    def _committed(self, group: str, tp: TopicPartition) -> CommittedOffset | KafkaCallError | None:
         if tp.error is not None:
             return self._error(tp.error, f"reading the offset of group {group} for {tp.topic} [{tp.partition}]")
         return CommittedOffset(tp.offset, tp.metadata or "") if tp.offset >= 0 else None

@@ -1,4 +1,4 @@
-"""What the admin door gives and takes."""
+"""Arguments and results of admin calls."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

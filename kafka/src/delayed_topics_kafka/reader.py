@@ -16,11 +16,11 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline, until_true
 from delayed_topics_kafka.errors import (
     PASSING,
-    KafkaDoorError,
+    KafkaCallError,
     KafkaUnreachable,
     RegistryLost,
     TopicMissing,
-    door_error,
+    call_error,
     is_token_failure,
     kafka_error,
     making_client,
@@ -87,17 +87,17 @@ class PartitionReader(Closing):
             self._consumer = self._new_consumer()
 
     def poll(self, timeout_seconds: float) -> list[Read]:
-        """The next piece, waiting for the first of it. Raises KafkaDoorError; what was read by then comes with the next call."""
+        """The next piece, waiting for the first of it. Raises KafkaCallError; what was read by then comes with the next call."""
         self._read(timeout_seconds)
         return self._hand_out()
 
     def catch_up(self, timeout_seconds: float, take: Take) -> None:
-        """Everything up to the end as it is now. Raises KafkaDoorError; see read_to."""
+        """Everything up to the end as it is now. Raises KafkaCallError; see read_to."""
         deadline = Deadline(timeout_seconds)
         self.read_to(self._end(deadline), deadline, take)
 
     def read_to(self, end: int, deadline: Deadline, take: Take) -> None:
-        """Everything below the offset `end`, which has to be there already. Raises KafkaDoorError, and what `take` raises.
+        """Everything below the offset `end`, which has to be there already. Raises KafkaCallError, and what `take` raises.
 
         The deadline begins anew with each piece: how much there is says nothing about Kafka.
         """
@@ -181,7 +181,7 @@ class PartitionReader(Closing):
             return error
         return None
 
-    def _error(self, error: KafkaError) -> KafkaDoorError:
+    def _error(self, error: KafkaError) -> KafkaCallError:
         where = f"{self._topic} of Kafka at {self._bootstrap_servers}"
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             return RegistryLost(
@@ -189,7 +189,7 @@ class PartitionReader(Closing):
                 "restore it, or restart this process to begin from what is there now",
                 code=error.name(),
             )
-        found = door_error(error, doing=f"reading {self._topic}", bootstrap_servers=self._bootstrap_servers)
+        found = call_error(error, doing=f"reading {self._topic}", bootstrap_servers=self._bootstrap_servers)
         if isinstance(found, TopicMissing):
             return TopicMissing(
                 f"{where} doesn't exist: is the operator of delayed topics connected to it?", code=found.code

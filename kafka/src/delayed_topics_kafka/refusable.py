@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeGuard
 
-from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused, SettingsRefused
+from delayed_topics_kafka.errors import KafkaCallError, KafkaRefused, SettingsRefused
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 from delayed_topics_kafka.topics import TopicCalls
 
@@ -18,7 +18,7 @@ _CODES: Final = frozenset({"POLICY_VIOLATION", "INVALID_CONFIG"})
 class RefusableCalls(TopicCalls):
     """As TopicCalls, but a setting that is refused takes no other with it."""
 
-    def create_topics(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo | KafkaDoorError]:
+    def create_topics(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo | KafkaCallError]:
         """Returns when each topic that could be created is usable. A setting that Kafka refuses is left out of it."""
         outcomes = super().create_topics(specs)
         for spec in specs:
@@ -26,7 +26,7 @@ class RefusableCalls(TopicCalls):
                 outcomes[spec.name] = self._created_without(spec, outcomes[spec.name])
         return outcomes
 
-    def alter_topic_configs(self, settings: Mapping[str, Mapping[str, str]]) -> dict[str, KafkaDoorError | None]:
+    def alter_topic_configs(self, settings: Mapping[str, Mapping[str, str]]) -> dict[str, KafkaCallError | None]:
         """Sets these settings of each topic and leaves its others alone; SettingsRefused: Kafka refuses some, and has taken the rest."""
         outcomes = super().alter_topic_configs(settings)
         for topic, outcome in outcomes.items():
@@ -34,10 +34,10 @@ class RefusableCalls(TopicCalls):
                 outcomes[topic] = self._one_by_one(topic, settings[topic], outcome)
         return outcomes
 
-    def _created_without(self, spec: NewTopicSpec, refusal: TopicInfo | KafkaDoorError) -> TopicInfo | KafkaDoorError:
+    def _created_without(self, spec: NewTopicSpec, refusal: TopicInfo | KafkaCallError) -> TopicInfo | KafkaCallError:
         """The topic, made without the settings that are refused each by itself; or why it isn't made without any of them either."""
 
-        def answer(config: Mapping[str, str]) -> KafkaDoorError | None:
+        def answer(config: Mapping[str, str]) -> KafkaCallError | None:
             bare = replace(spec, config=config)
             return self._ask_for_topics([bare], self._deadline(), validate_only=True)[spec.name]
 
@@ -48,7 +48,7 @@ class RefusableCalls(TopicCalls):
         left_out = tuple(sorted(spec.config.keys() - accepted.keys()))
         return replace(made, left_out=left_out) if isinstance(made, TopicInfo) else made
 
-    def _one_by_one(self, topic: str, settings: Mapping[str, str], refusal: KafkaRefused) -> KafkaDoorError | None:
+    def _one_by_one(self, topic: str, settings: Mapping[str, str], refusal: KafkaRefused) -> KafkaCallError | None:
         words_of: dict[str, str] = {}
         for name, value in settings.items():
             outcome = super().alter_topic_configs({topic: {name: value}})[topic]

@@ -19,7 +19,7 @@ from delayed_topics_kafka.errors import (
     KafkaUnreachable,
     RegistryTooLarge,
     WriterFenced,
-    door_error,
+    call_error,
     kafka_error,
     making_client,
 )
@@ -66,16 +66,16 @@ class RegistryFollower(Closing):
         self.state = RegistryState()
 
     def poll(self, timeout_seconds: float) -> list[RegistryChange]:
-        """The next changes, waiting at most that long for the first. Raises KafkaDoorError."""
+        """The next changes, waiting at most that long for the first. Raises KafkaCallError."""
         return self._apply(self._reader.poll(timeout_seconds))
 
     def catch_up(self, timeout_seconds: float) -> None:
-        """Reads to the end as it is now. Raises KafkaDoorError: KafkaUnreachable when nothing comes for that time, TopicMissing
+        """Reads to the end as it is now. Raises KafkaCallError: KafkaUnreachable when nothing comes for that time, TopicMissing
         without a registry."""
         self._reader.catch_up(timeout_seconds, self._apply)
 
     def read_to(self, end: int, deadline: Deadline) -> None:
-        """Reads what lies below the offset `end`, which has to be there already. Raises KafkaDoorError."""
+        """Reads what lies below the offset `end`, which has to be there already. Raises KafkaCallError."""
         self._reader.read_to(end, deadline, self._apply)
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class RegistryWriter:
 
     def open(self) -> None:
         """Shuts out the earlier writers of the transactional id, and ends what they left open: who reads the registry afterwards
-        reads all that they will ever have written. Does nothing while it is open, which a failure ends. Raises KafkaDoorError."""
+        reads all that they will ever have written. Does nothing while it is open, which a failure ends. Raises KafkaCallError."""
         if self._fenced is not None:
             raise self._fenced
         if self._producer is None:
@@ -144,7 +144,7 @@ class RegistryWriter:
                 self._producer = self._new_producer(Deadline(self._timeout_seconds))
 
     def write(self, records: Sequence[RegistryRecord]) -> None:
-        """In this order. Raises KafkaDoorError."""
+        """In this order. Raises KafkaCallError."""
         self._append([(record.key, encode(record)) for record in records])
 
     def remove(self, keys: Sequence[str]) -> None:
@@ -167,11 +167,11 @@ class RegistryWriter:
 
     @contextmanager
     def _saying(self, doing: str) -> Iterator[None]:
-        """Turns what the client library raises into KafkaDoorError."""
+        """Turns what the client library raises into KafkaCallError."""
         try:
             yield
         except RAISED as e:
-            raised = door_error(
+            raised = call_error(
                 kafka_error(e), doing=f"{doing} {self._what}", bootstrap_servers=self._connection.bootstrap_servers
             )
             if isinstance(raised, WriterFenced):

@@ -10,7 +10,7 @@ from delayed_topics_core.settings import MIN_ISR, least_in_sync
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.calls import V
 from delayed_topics_kafka.errors import (
-    KafkaDoorError,
+    KafkaCallError,
     KafkaRefused,
     KafkaUnreachable,
     RegistryLost,
@@ -65,7 +65,7 @@ def same_registry(known_id: str | None, found: TopicInfo | None) -> None:
 def ensure_system_topics(
     admin: KafkaAdmin, *, replication_factor: int, registry_id: str | None = None
 ) -> dict[str, TopicInfo]:
-    """Makes what is missing and repairs the settings of what is there. Safe to repeat, also by two at once. Raises KafkaDoorError.
+    """Makes what is missing and repairs the settings of what is there. Safe to repeat, also by two at once. Raises KafkaCallError.
 
     `registry_id`: of the registry that was used before; see `same_registry`. `left_out` of each: settings that Kafka
     refuses, and has otherwise.
@@ -136,7 +136,7 @@ def _of_one_partition(topic: str, info: TopicInfo) -> TopicInfo:
     return info
 
 
-def _value(outcome: V | KafkaDoorError) -> V:
-    if isinstance(outcome, KafkaDoorError):
+def _value(outcome: V | KafkaCallError) -> V:
+    if isinstance(outcome, KafkaCallError):
         raise outcome
     return outcome

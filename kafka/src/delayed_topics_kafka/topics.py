@@ -19,21 +19,21 @@ from confluent_kafka.admin import (
 
 from delayed_topics_kafka.calls import AdminCalls, V, Wait, ask_once, forgiving, nothing, passing
 from delayed_topics_kafka.deadline import Deadline, until_true
-from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused, TopicMissing, kafka_error
+from delayed_topics_kafka.errors import KafkaCallError, KafkaRefused, TopicMissing, kafka_error
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo, TopicPartitionKey
 
 Isolation = Literal["read_committed", "read_uncommitted"]
-Known = TopicInfo | KafkaDoorError | None
+Known = TopicInfo | KafkaCallError | None
 
 
 class TopicCalls(AdminCalls):
-    """The part of the admin door that is about topics."""
+    """Admin calls about topics."""
 
     def describe_topics(self, names: Sequence[str]) -> dict[str, Known]:
         """None: the topic doesn't exist."""
         return self._describe(names, self._deadline())
 
-    def topic_configs(self, names: Sequence[str]) -> dict[str, dict[str, str] | KafkaDoorError]:
+    def topic_configs(self, names: Sequence[str]) -> dict[str, dict[str, str] | KafkaCallError]:
         """All settings of each topic, those that it inherits included."""
 
         def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
@@ -46,7 +46,7 @@ class TopicCalls(AdminCalls):
 
         return self._many(names, send, lambda name: f"reading the settings of topic {name}", values)
 
-    def alter_topic_configs(self, settings: Mapping[str, Mapping[str, str]]) -> dict[str, KafkaDoorError | None]:
+    def alter_topic_configs(self, settings: Mapping[str, Mapping[str, str]]) -> dict[str, KafkaCallError | None]:
         """Sets these settings of each topic and leaves its others alone."""
 
         def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
@@ -59,13 +59,13 @@ class TopicCalls(AdminCalls):
 
         return self._many(list(settings), send, lambda topic: f"changing settings of topic {topic}", nothing)
 
-    def create_topics(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo | KafkaDoorError]:
+    def create_topics(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo | KafkaCallError]:
         """Returns when each topic that could be created is usable: Kafka answers before leaders are there."""
         deadline = self._deadline()
         made = self._ask_for_topics(specs, deadline, validate_only=False)
         return self._usable(made, {spec.name: spec.partitions for spec in specs}, deadline)
 
-    def create_partitions(self, totals: Mapping[str, int]) -> dict[str, TopicInfo | KafkaDoorError]:
+    def create_partitions(self, totals: Mapping[str, int]) -> dict[str, TopicInfo | KafkaCallError]:
         """Grows each topic to its total number of partitions; returns when the new ones are usable."""
         deadline = self._deadline()
 
@@ -79,7 +79,7 @@ class TopicCalls(AdminCalls):
 
         return self._usable(self._many(list(totals), send, doing, nothing, deadline), totals, deadline)
 
-    def delete_topics(self, names: Sequence[str]) -> dict[str, KafkaDoorError | None]:
+    def delete_topics(self, names: Sequence[str]) -> dict[str, KafkaCallError | None]:
         """Returns when they are gone. A topic that isn't there counts as deleted."""
         deadline = self._deadline()
 
@@ -104,21 +104,21 @@ class TopicCalls(AdminCalls):
         which: Literal["earliest", "latest"],
         *,
         isolation: Isolation = "read_uncommitted",
-    ) -> dict[TopicPartitionKey, int | KafkaDoorError]:
+    ) -> dict[TopicPartitionKey, int | KafkaCallError]:
         """The first offset there is, or the next one that will be written (read_committed: the end of the stable part)."""
         spec = OffsetSpec.earliest() if which == "earliest" else OffsetSpec.latest()  # type: ignore[no-untyped-call]
         return self._offsets(dict.fromkeys(partitions, spec), isolation, lambda found: found.offset)
 
     def offsets_for_times(
         self, times_ms: Mapping[TopicPartitionKey, int]
-    ) -> dict[TopicPartitionKey, int | KafkaDoorError | None]:
+    ) -> dict[TopicPartitionKey, int | KafkaCallError | None]:
         """The first offset whose timestamp, in milliseconds, is at or after the given one; None if nothing is that new."""
         specs = {partition: OffsetSpec.for_timestamp(at_ms) for partition, at_ms in times_ms.items()}
         return self._offsets(specs, "read_uncommitted", lambda found: found.offset if found.offset >= 0 else None)
 
     def newest_times(
         self, partitions: Sequence[TopicPartitionKey]
-    ) -> dict[TopicPartitionKey, int | KafkaDoorError | None]:
+    ) -> dict[TopicPartitionKey, int | KafkaCallError | None]:
         """The latest timestamp in each partition, in milliseconds; None if it has no records."""
         spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
         return self._offsets(
@@ -129,7 +129,7 @@ class TopicCalls(AdminCalls):
 
     def _ask_for_topics(
         self, specs: Sequence[NewTopicSpec], deadline: Deadline, *, validate_only: bool
-    ) -> dict[str, KafkaDoorError | None]:
+    ) -> dict[str, KafkaCallError | None]:
         """What Kafka says to them. `validate_only`: none is made."""
         by_name = {spec.name: spec for spec in specs}
 
@@ -148,7 +148,7 @@ class TopicCalls(AdminCalls):
         specs: Mapping[TopicPartitionKey, OffsetSpec],
         isolation: Isolation,
         value: Callable[[ListOffsetsResultInfo], V],
-    ) -> dict[TopicPartitionKey, V | KafkaDoorError]:
+    ) -> dict[TopicPartitionKey, V | KafkaCallError]:
         asked = False
 
         def send(pending: list[TopicPartitionKey], timeout_seconds: float) -> Mapping[TopicPartitionKey, Wait]:
@@ -220,16 +220,16 @@ class TopicCalls(AdminCalls):
         return known
 
     def _usable(
-        self, asked: Mapping[str, KafkaDoorError | None], totals: Mapping[str, int], deadline: Deadline
-    ) -> dict[str, TopicInfo | KafkaDoorError]:
+        self, asked: Mapping[str, KafkaCallError | None], totals: Mapping[str, int], deadline: Deadline
+    ) -> dict[str, TopicInfo | KafkaCallError]:
         def usable(name: str, known: Known) -> bool:
             return isinstance(known, TopicInfo) and known.leaders_known and known.partitions >= totals[name]
 
         known = self._await([name for name, error in asked.items() if error is None], usable, deadline)
-        outcomes: dict[str, TopicInfo | KafkaDoorError] = {}
+        outcomes: dict[str, TopicInfo | KafkaCallError] = {}
         for name, error in asked.items():
             found = error or known[name]
-            if isinstance(found, KafkaDoorError) or (found is not None and usable(name, found)):
+            if isinstance(found, KafkaCallError) or (found is not None and usable(name, found)):
                 outcomes[name] = found
             else:
                 outcomes[name] = self._too_slow(f"electing leaders for topic {name}")

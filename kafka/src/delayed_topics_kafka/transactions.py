@@ -9,16 +9,16 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from delayed_topics_kafka.calls import AdminCalls, Wait, nothing
-from delayed_topics_kafka.errors import RAISED, KafkaDoorError, kafka_error
+from delayed_topics_kafka.errors import RAISED, KafkaCallError, kafka_error
 
 _ANSWER_SECONDS = 1.0
 """When the client does look at its timeout, its own answer says more."""
 
 
 class TransactionCalls(AdminCalls):
-    """The part of the admin door that is about transactions."""
+    """Admin calls about transactions."""
 
-    def fence(self, transactional_ids: Sequence[str]) -> dict[str, KafkaDoorError | None]:
+    def fence(self, transactional_ids: Sequence[str]) -> dict[str, KafkaCallError | None]:
         """Ends what producers of these ids have left open, and shuts them out. The client library has no admin call for that:
         it takes a producer of the same id."""
 

@@ -98,7 +98,7 @@ class TokenEndpoint:
 
 
 class OAuthKafka:
-    """A broker, by its door for tokens (`connection`) and by its plain one (`broker.bootstrap`)."""
+    """A broker, by its listener for tokens (`connection`) and by its plain one (`broker.bootstrap`)."""
 
     def __init__(self, broker: Broker, tokens: TokenEndpoint, bootstrap: str) -> None:
         self.broker = broker
@@ -125,24 +125,24 @@ class OAuthKafka:
 def oauth_kafka(folder: Path, *, lifetime_seconds: int = 5) -> Iterator[OAuthKafka]:
     """A connection lasts no longer than its token, so that it has to show a new one meanwhile."""
     seat = Seat.of_cluster(1, LOOPBACK)[0]
-    door = f"{LOOPBACK}:{free_ports(1)[0]}"
+    listener = f"{LOOPBACK}:{free_ports(1)[0]}"
     with TokenEndpoint(folder, lifetime_seconds=lifetime_seconds) as tokens:
         pair = tokens.authority.issue("broker", common_name="kafka", names=[LOOPBACK])
         keys = folder / "broker.pem"
         keys.write_text(pair.key.read_text() + pair.certificate.read_text())
-        doors = {"PLAINTEXT": f"{LOOPBACK}:{seat.client_port}", "OAUTH": door}
-        listeners = {**doors, "CONTROLLER": f"{LOOPBACK}:{seat.controller_port}"}
-        of_door = "listener.name.oauth"
+        outside = {"PLAINTEXT": f"{LOOPBACK}:{seat.client_port}", "OAUTH": listener}
+        listeners = {**outside, "CONTROLLER": f"{LOOPBACK}:{seat.controller_port}"}
+        prefix = "listener.name.oauth"
         settings = {
             **PATIENT,
             "listeners": ",".join(f"{name}://{address}" for name, address in listeners.items()),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OAUTH:SASL_SSL",
-            f"{of_door}.ssl.keystore.type": "PEM",
-            f"{of_door}.ssl.keystore.location": str(keys),
+            f"{prefix}.ssl.keystore.type": "PEM",
+            f"{prefix}.ssl.keystore.location": str(keys),
             "sasl.enabled.mechanisms": "OAUTHBEARER",
-            f"{of_door}.oauthbearer.sasl.jaas.config": f"{_SECURITY}.OAuthBearerLoginModule required;",
-            f"{of_door}.oauthbearer.sasl.server.callback.handler.class": f"{_SECURITY}.OAuthBearerValidatorCallbackHandler",
-            f"{of_door}.oauthbearer.connections.max.reauth.ms": "3600000",
+            f"{prefix}.oauthbearer.sasl.jaas.config": f"{_SECURITY}.OAuthBearerLoginModule required;",
+            f"{prefix}.oauthbearer.sasl.server.callback.handler.class": f"{_SECURITY}.OAuthBearerValidatorCallbackHandler",
+            f"{prefix}.oauthbearer.connections.max.reauth.ms": "3600000",
             "sasl.oauthbearer.jwks.endpoint.url": tokens.jwks.as_uri(),
             "sasl.oauthbearer.expected.issuer": ISSUER,
             "sasl.oauthbearer.expected.audience": AUDIENCE,
@@ -150,7 +150,7 @@ def oauth_kafka(folder: Path, *, lifetime_seconds: int = 5) -> Iterator[OAuthKaf
         }
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={tokens.jwks.as_uri()}"
         with Broker(settings=settings, environment={"JAVA_TOOL_OPTIONS": allowed}, seat=seat) as broker:
-            yield OAuthKafka(broker, tokens, door)
+            yield OAuthKafka(broker, tokens, listener)
 
 
 def _base64url(data: bytes) -> str:

@@ -15,15 +15,15 @@ from delayed_topics_crds.pods import LabelSelector
 from pydantic import ValidationError
 
 from delayed_topics_operator.default_connection import apply_default_connection
-from delayed_topics_operator.errors import KubeError, TenureOver
+from delayed_topics_operator.errors import KubeError, LeadershipLost
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.http import Health, serve
+from delayed_topics_operator.leadership import Leadership
 from delayed_topics_operator.lease import Candidate, Elector, Times
 from delayed_topics_operator.observe.children import WATCHED
 from delayed_topics_operator.reconcile.invalid import problems
 from delayed_topics_operator.runtime import CLUSTER_WIDE, Runtime
 from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.tenure import Tenure
 from delayed_topics_operator.watch import Watches
 
 log = logging.getLogger(__name__)
@@ -58,80 +58,83 @@ def main() -> None:
 
 @main.command()
 @click.option(
-    "--namespace", required=True, help="Where the operator runs: Secrets and workers of cluster connections live here."
+    "--namespace",
+    required=True,
+    help="The namespace of the operator. It has the Secrets and workers of cluster connections.",
 )
 @click.option(
     "--audit-namespace",
     required=True,
-    help="Where audits of cluster connections run. Another than --namespace, whose Secrets are none of theirs.",
+    help="The namespace in which audits of cluster connections run. Must not be --namespace, so that audits can't reach the Secrets there.",
 )
 @click.option(
     "--audit-executors",
     is_flag=True,
-    help="Audits may have executors: their Jobs may make pods in --audit-namespace and in tenants' namespaces.",
+    help="Allow audits with executors. Their Jobs may then create pods in --audit-namespace and in the namespaces of tenants.",
 )
 @click.option(
     "--audit-spark-applications",
     is_flag=True,
-    help="Audits with executors may be SparkApplications, which the Spark Operator of Kubeflow runs.",
+    help="Allow audits with executors to be SparkApplications. The Spark Operator of Kubeflow runs these.",
 )
 @click.option(
     "--tenant-namespace",
     "tenant_namespaces",
     multiple=True,
-    help="A namespace that lets the operator in, for KafkaConnections there. May be repeated.",
+    help="A namespace that lets the operator serve its KafkaConnections. Can be repeated.",
 )
 @click.option(
     "--tenant-selector",
     callback=_selector,
     metavar="JSON",
-    help='Labels by which further such namespaces are known, as a LabelSelector: {"matchLabels": {"delayed-topics": "own"}}',
+    help='A LabelSelector that selects further such namespaces: {"matchLabels": {"delayed-topics": "own"}}',
 )
-@click.option("--worker-image", required=True, help="Image of the worker pods.")
-@click.option("--audit-image", required=True, help="Image of the audit Jobs.")
+@click.option("--worker-image", required=True, help="The image of the worker pods.")
+@click.option("--audit-image", required=True, help="The image of the audit Jobs.")
 @click.option(
     "--image-pull-policy",
     type=click.Choice(["Always", "IfNotPresent", "Never"]),
     default="IfNotPresent",
     show_default=True,
+    help="The pull policy of both images.",
 )
 @click.option(
     "--pod-label",
     "pod_labels",
     multiple=True,
     callback=_pairs,
-    help="KEY=VALUE: a label of every pod of workers and audits. May be repeated.",
+    help="A label (KEY=VALUE) for every pod of workers and audits. Can be repeated.",
 )
 @click.option(
     "--pod-annotation",
     "pod_annotations",
     multiple=True,
     callback=_pairs,
-    help="KEY=VALUE: an annotation of every pod of workers and audits. May be repeated.",
+    help="An annotation (KEY=VALUE) for every pod of workers and audits. Can be repeated.",
 )
 @click.option(
     "--audit-fs-group",
     type=click.IntRange(1),
-    help="Group that may write to the claim that an audit is kept on. The cluster chooses it unless set.",
+    help="The group that may write to the claim on which the account of an audit is kept. Unless set, the cluster chooses it.",
 )
 @click.option(
     "--default-connection",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A manifest of a ClusterKafkaConnection that is applied at the start.",
+    help="A manifest of a ClusterKafkaConnection. The operator applies it when it starts.",
 )
 @click.option(
     "--http-port",
     type=click.IntRange(0, 65535),
     default=8080,
     show_default=True,
-    help="For /livez, /readyz and /metrics.",
+    help="The port of /livez, /readyz and /metrics.",
 )
 @click.option(
     "--resync-seconds",
     type=click.FloatRange(1),
     default=30.0,
     show_default=True,
-    help="How often everything is compared.",
+    help="How often the operator compares all resources with what exists.",
 )
 @click.option(
     "--gone-after-seconds",
@@ -145,32 +148,38 @@ def main() -> None:
     type=click.FloatRange(0),
     default=600.0,
     show_default=True,
-    help="How long what was made for a resource may be there without it; then it is removed.",
+    help="How long objects of a resource may exist after the resource is gone. Then the operator removes them.",
 )
 @click.option(
     "--identity",
     default=socket.gethostname,
     show_default="the host's name",
-    help="Of this process among those that may be the operator of the installation: the name of its pod.",
+    help="The name of this process among those that may be the operator of the installation, which is the name of its pod.",
 )
 @click.option(
     "--lease-seconds",
     type=click.IntRange(3),
     default=15,
     show_default=True,
-    help="How long another operator of the installation waits after the last sign of life before it takes over. This one ends "
-    "when it could not renew its lease for two thirds of that.",
+    help="How long another operator of the installation waits after the last renewal of the lease before it takes over. This "
+    "operator ends if it can't renew its lease for two thirds of that time.",
 )
 @click.option(
     "--registry-mebibytes",
     type=click.IntRange(1),
     default=8,
     show_default=True,
-    help="The most keys and values of a connection's registry that are held. In memory they take about four times that.",
+    help="The limit for the keys and values of one connection's registry. They take about four times as much memory.",
 )
-@click.option("--log-level", type=click.Choice(["DEBUG", "INFO", "WARNING"]), default="INFO", show_default=True)
+@click.option(
+    "--log-level",
+    type=click.Choice(["DEBUG", "INFO", "WARNING"]),
+    default="INFO",
+    show_default=True,
+    help="How much the operator logs.",
+)
 def run(log_level: str, default_connection: Path | None, **options: Any) -> None:
-    """Run until SIGTERM."""
+    """Run the operator until SIGTERM."""
     logging.basicConfig(level=log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kopf").setLevel("CRITICAL")  # what ends a watch is logged by ours
     manifest = yaml.safe_load(default_connection.read_text()) if default_connection else None
@@ -181,16 +190,16 @@ async def _run(settings: Settings, default_connection: dict[str, Any] | None) ->
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    tenure = Tenure()
+    leadership = Leadership()
     # Two sets of connections: the lease is renewed whatever all else waits for.
-    kube, electing = await Kube.connect(before_writing=tenure.check), await Kube.connect()
+    kube, electing = await Kube.connect(before_writing=leadership.check), await Kube.connect()
     candidate = Candidate(settings.identity, Times(duration_seconds=settings.lease_seconds))
-    elector = Elector(electing, namespace=settings.namespace, candidate=candidate, tenure=tenure)
-    ends = [asyncio.create_task(end.wait()) for end in (stopped, tenure.over)]
-    serving = asyncio.create_task(_serve(settings, kube, elector, tenure, default_connection))
+    elector = Elector(electing, namespace=settings.namespace, candidate=candidate, leadership=leadership)
+    ends = [asyncio.create_task(end.wait()) for end in (stopped, leadership.over)]
+    serving = asyncio.create_task(_serve(settings, kube, elector, leadership, default_connection))
     await asyncio.wait((serving, *ends), return_when=asyncio.FIRST_COMPLETED)
-    lost, failed = tenure.ended, serving.done()
-    tenure.end("it was stopped")
+    lost, failed = leadership.ended, serving.done()
+    leadership.end("it was stopped")
     serving.cancel()
     try:
         await serving
@@ -207,7 +216,7 @@ async def _run(settings: Settings, default_connection: dict[str, Any] | None) ->
 
 
 async def _serve(
-    settings: Settings, kube: Kube, elector: Elector, tenure: Tenure, default_connection: dict[str, Any] | None
+    settings: Settings, kube: Kube, elector: Elector, leadership: Leadership, default_connection: dict[str, Any] | None
 ) -> None:
     """Until cancelled."""
     health = Health(elector)
@@ -216,18 +225,18 @@ async def _serve(
         await elector.won()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(elector.hold())
-            tasks.create_task(_reconcile(settings, kube, health, tenure, default_connection))
-    except* TenureOver:  # of a call that nobody else answers for
-        tenure.end("the lease could not be renewed in time")
+            tasks.create_task(_reconcile(settings, kube, health, leadership, default_connection))
+    except* LeadershipLost:  # of a call that nobody else answers for
+        leadership.end("the lease could not be renewed in time")
     finally:
         await http.cleanup()
 
 
 async def _reconcile(
-    settings: Settings, kube: Kube, health: Health, tenure: Tenure, default_connection: dict[str, Any] | None
+    settings: Settings, kube: Kube, health: Health, leadership: Leadership, default_connection: dict[str, Any] | None
 ) -> None:
     """Until cancelled."""
-    runtime = Runtime(settings=settings, kube=kube, cluster=await _cluster_uid(kube), tenure=tenure)
+    runtime = Runtime(settings=settings, kube=kube, cluster=await _cluster_uid(kube), leadership=leadership)
     health.runtime = runtime
     if default_connection is not None:
         await _until_done(lambda: apply_default_connection(kube, default_connection, namespace=settings.namespace))

@@ -6,11 +6,11 @@ from datetime import datetime
 from delayed_topics_core.reasons import Condition
 from delayed_topics_crds import Condition as StatusCondition
 
-from delayed_topics_operator.plan import Said
+from delayed_topics_operator.plan import ConditionState
 
 
 def condition(
-    kind: Condition, said: Said, *, known: Iterable[StatusCondition], now: datetime, generation: int | None
+    kind: Condition, said: ConditionState, *, known: Iterable[StatusCondition], now: datetime, generation: int | None
 ) -> StatusCondition:
     """`known`: the conditions that the resource has. As everywhere in Kubernetes, `lastTransitionTime` follows the status alone:
     another reason or message does not change it."""

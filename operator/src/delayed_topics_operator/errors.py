@@ -5,8 +5,8 @@ DelayedTopicsError (core)
     ├── SpecInvalid             a manifest that the API server took and that can't be followed
     ├── ConnectionUnusable      the connection of a resource can't be used now; `reason` is the condition's
     ├── NotYet                  an action has to wait for something; it is tried again soon and nothing is wrong
-    │   └── NotLooked           nobody has looked at the connection as it is now; who waits is woken when it was
-    ├── TenureOver              another operator of this installation may act now, so this one must not
+    │   └── ConnectionNotChecked           nobody has looked at the connection as it is now; who waits is woken when it was
+    ├── LeadershipLost              another operator of this installation may act now, so this one must not
     └── KubeError
         ├── KubeUnreachable     no answer, or the API server can't serve now; the same call may succeed later
         └── KubeRefused         the API server answered no; `status` is the HTTP status
@@ -42,11 +42,11 @@ class NotYet(OperatorError):
     """To be tried again soon."""
 
 
-class NotLooked(NotYet):
+class ConnectionNotChecked(NotYet):
     """The state of a connection is not known yet."""
 
 
-class TenureOver(OperatorError):
+class LeadershipLost(OperatorError):
     """This process is no longer the operator, and is about to end."""
 
 

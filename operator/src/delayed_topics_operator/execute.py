@@ -9,7 +9,7 @@ from typing import assert_never
 from delayed_topics_core.errors import DelayedTopicsError
 from delayed_topics_core.registry import Claim, Owner, is_claim_key
 from delayed_topics_core.settings import MARK_SETTING
-from delayed_topics_kafka.errors import GroupActive, KafkaDoorError, SettingsRefused, TopicExists
+from delayed_topics_kafka.errors import GroupActive, KafkaCallError, SettingsRefused, TopicExists
 from delayed_topics_kafka.model import CommittedOffset
 
 from delayed_topics_operator import metrics
@@ -99,7 +99,7 @@ class Executor:
             name = type(action).__name__
             try:
                 await self._one(key, action, link, owner)
-            except (KafkaDoorError, KubeError, NotYet) as e:
+            except (KafkaCallError, KubeError, NotYet) as e:
                 metrics.ACTIONS.labels(name, "failed").inc()
                 failures[at_kube] = Failure(action=action, error=e)
                 if isinstance(action, AddFinalizer):

@@ -15,7 +15,7 @@ from typing import Any, Final
 from delayed_topics_operator import metrics
 from delayed_topics_operator.errors import Conflict, KubeError, NotFound
 from delayed_topics_operator.gateways.kube import Kube
-from delayed_topics_operator.tenure import Tenure
+from delayed_topics_operator.leadership import Leadership
 
 log = logging.getLogger(__name__)
 
@@ -80,14 +80,14 @@ class Candidate:
 
 
 class Elector:
-    """Gets the lease, holds it, and lets go of it. `kube` must not be held up by what the tenure forbids."""
+    """Gets the lease, holds it, and lets go of it. `kube` must not be held up by what the leadership forbids."""
 
-    def __init__(self, kube: Kube, *, namespace: str, candidate: Candidate, tenure: Tenure) -> None:
+    def __init__(self, kube: Kube, *, namespace: str, candidate: Candidate, leadership: Leadership) -> None:
         self._kube = kube
         self._namespace = namespace
         self._candidate = candidate
         self._times = candidate.times
-        self._tenure = tenure
+        self._tenure = leadership
         self._said = ""
         self.held_by = ""
         """Who else held the lease when it was looked at last."""
@@ -101,7 +101,7 @@ class Elector:
         self._say(f"{self._candidate.identity} holds the lease {self._namespace}/{LEASE}: this is the operator now")
 
     async def hold(self) -> None:
-        """Renews the lease. Returns when it is lost, and ends the tenure."""
+        """Renews the lease. Returns when it is lost, and ends the leadership."""
         while self._tenure.remaining_seconds > 0 and not self.held_by:
             await asyncio.sleep(min(self._times.retry_seconds, self._tenure.remaining_seconds))
             await self._tried(self._tenure.remaining_seconds)

@@ -25,7 +25,7 @@ from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, To
 from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.eventlog import WorkerNews
 from delayed_topics_operator.load import Load
-from delayed_topics_operator.plan import Said
+from delayed_topics_operator.plan import ConditionState
 from delayed_topics_operator.queue import Key
 
 Manifest = dict[str, Any]
@@ -104,7 +104,7 @@ class Shared:
     selector: str
     replicas: int
     ready_replicas: int
-    said: Said
+    said: ConditionState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,13 +184,13 @@ class PodSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beyond:
+class GrantExceeded:
     """What is asked for beyond what the connection grants, in words; None: nothing.
 
     `topics`: why nothing is made, or why the topics stay as large as they are. `workers`: why there are fewer than asked for.
     """
 
-    topics: Said | None = None
+    topics: ConditionState | None = None
     workers: str | None = None
 
 
@@ -217,7 +217,7 @@ class Observation:
     may_roll: bool = True
     others: Amount = field(default_factory=Amount)
     own: Amount = field(default_factory=Amount)
-    beyond: Beyond = Beyond()
+    beyond: GrantExceeded = GrantExceeded()
     refused_protocol: RefusedProtocol | None = None
     autoscaled: int | None = None
     scaled: WorkersScaled | None = None

@@ -147,8 +147,8 @@ Action = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
-    """One condition, before it is known since when it holds."""
+class ConditionState:
+    """One condition without the time of its last transition."""
 
     status: Literal["True", "False", "Unknown"]
     reason: Reason
@@ -166,7 +166,7 @@ class Notice:
     outlives_namespace: bool = False
 
 
-Conditions = Mapping[Condition, Said]
+Conditions = Mapping[Condition, ConditionState]
 
 
 @dataclass(frozen=True, kw_only=True)

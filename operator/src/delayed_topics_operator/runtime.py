@@ -19,13 +19,13 @@ from delayed_topics_operator.errors import KubeError
 from delayed_topics_operator.gateways.kube import APIS, Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.installation import connection_of, connections, front_topic
+from delayed_topics_operator.leadership import Leadership
 from delayed_topics_operator.observe.children import WATCHED
 from delayed_topics_operator.orphans import Sweeper
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Indexer, Manifest, Store, namespaces
 from delayed_topics_operator.tenants import Tenants
-from delayed_topics_operator.tenure import Tenure
 from delayed_topics_operator.usage import Usage
 from delayed_topics_operator.worker_sets import (
     CONNECTION_KIND_LABEL,
@@ -46,7 +46,7 @@ AUDIT_PASSES = 8
 class Runtime:
     """Everything that one operator process has. `run` ends only by being cancelled."""
 
-    def __init__(self, *, settings: Settings, kube: Kube, cluster: str, tenure: Tenure) -> None:
+    def __init__(self, *, settings: Settings, kube: Kube, cluster: str, leadership: Leadership) -> None:
         self.settings = settings
         self.kube = kube
         self.store = Store()
@@ -69,7 +69,7 @@ class Runtime:
             doubted=self.wake,
             news=self._connection_news,
             cluster=cluster,
-            tenure=tenure,
+            leadership=leadership,
             tenants=self.tenants,
         )
         topics = DelayedTopics(

@@ -12,7 +12,7 @@ from delayed_topics_core.registry import AuditedRecord
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import DelayedTopic, parse, to_dict
 from delayed_topics_operator.audits.manifests import job_name, secret_name, window_name
-from delayed_topics_operator.audits.observation import AuditObservation, Blind, JobSettings, Refused, Waiting
+from delayed_topics_operator.audits.observation import AuditObservation, JobSettings, Refused, Unauditable, Waiting
 from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
 from delayed_topics_operator.audits.reconcile import reconcile
 from delayed_topics_operator.plan import AddFinalizer, ApplyChild, DeleteChild, Notice, RemoveFinalizer, WriteRegistry
@@ -65,7 +65,7 @@ class AuditWorld:
 
     raw: Manifest = field(default_factory=audit_resource)
     topic: Manifest | None = field(default_factory=topic_resource)
-    frozen: AuditWindow | Waiting | Blind | Refused = WINDOW
+    frozen: AuditWindow | Waiting | Unauditable | Refused = WINDOW
     ahead: str | None = None
     home: str = AUDIT_NAMESPACE
     files: dict[str, str] | Waiting = field(default_factory=lambda: {"password": "s3cret"})

@@ -5,11 +5,11 @@ from typing import Any
 
 from delayed_topics_core.reasons import Reason
 from delayed_topics_operator.observation import Shared, Usable
-from delayed_topics_operator.plan import Said
+from delayed_topics_operator.plan import ConditionState
 
 from delayed_topics_operator_testing.world import usable
 
-READY = Said(status="True", reason=Reason.AS_DECLARED, message="2 of 2 workers are ready")
+READY = ConditionState(status="True", reason=Reason.AS_DECLARED, message="2 of 2 workers are ready")
 SHARED = Shared(
     group="delayedtopics.shared/x",
     name="default-cluster-shared",

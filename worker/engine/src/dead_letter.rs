@@ -83,7 +83,7 @@ pub enum Cause<'a> {
 }
 
 impl Cause<'_> {
-    /// The value of `dt-reason`; docs/operations.md explains each.
+    /// The value of `dt-reason`; docs/reasons.md explains each.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -150,7 +150,11 @@ impl Display for UnreadableHeader<'_> {
                 let name = Own::DelayLevel.name();
                 write!(f, "{name} must be 1 or more: level 1 is the first entry of the delay list")
             }
-            UnreadableHeader::NoRoot => write!(f, "{} must be door:partition:offset:topic id", Own::Root.name()),
+            UnreadableHeader::NoRoot => write!(
+                f,
+                "{} must be f or d, a partition, an offset and a topic id, with colons between them",
+                Own::Root.name()
+            ),
         }
     }
 }

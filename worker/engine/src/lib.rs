@@ -1,6 +1,6 @@
 //! The relay's engine: reads the records of delayed topics, decides about each, and writes its copies when they are due.
 //!
-//! [`engine`] holds the records, the state of each partition and the loop; [`kafka`] is the door to librdkafka. The other modules
+//! [`engine`] holds the records, the state of each partition and the loop; [`kafka`] is the only code that calls librdkafka. The other modules
 //! decide about one record. They do no IO and read no clock, and allocate nothing for a record:
 //!
 //! * The intake makes a [`record::Record`] of what it has read, whose values are borrowed, and notes its offset in the

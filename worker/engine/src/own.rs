@@ -2,7 +2,7 @@
 
 /// One of our own headers. First those that a client may say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // docs/reference.md says what each is for
+#[allow(missing_docs)] // docs/headers.md says what each is for
 pub enum Own {
     Id,
     Attempt,

@@ -9,20 +9,20 @@ pub const MAX_ROOT_BYTES: usize = 256;
 
 /// Which of the two topics that we read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
+pub enum SourceTopic {
     /// The front topic, where clients produce.
     Front,
     /// The delays topic, where workers write hops, and clients that follow the registry.
     Delays,
 }
 
-impl Door {
+impl SourceTopic {
     /// As it stands in roots and origins.
     #[must_use]
     pub const fn letter(self) -> u8 {
         match self {
-            Door::Front => b'f',
-            Door::Delays => b'd',
+            SourceTopic::Front => b'f',
+            SourceTopic::Delays => b'd',
         }
     }
 }
@@ -31,7 +31,7 @@ impl Door {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
     /// The topic.
-    pub door: Door,
+    pub source: SourceTopic,
     /// Of that topic.
     pub partition: u32,
     /// In that partition.
@@ -50,7 +50,7 @@ impl<'a> Place<'a> {
 
     /// Appends the origin, `f:<partition>:<offset>`.
     pub fn write_origin(&self, text: &mut Vec<u8>) {
-        text.extend_from_slice(&[self.door.letter(), b':']);
+        text.extend_from_slice(&[self.source.letter(), b':']);
         digits::write(text, self.partition);
         text.push(b':');
         digits::write(text, self.offset);
@@ -62,16 +62,16 @@ impl<'a> Place<'a> {
         if value.len() > MAX_ROOT_BYTES || !value.is_ascii() {
             return None;
         }
-        let (door, rest) = match value {
-            [b'f', b':', rest @ ..] => (Door::Front, rest),
-            [b'd', b':', rest @ ..] => (Door::Delays, rest),
+        let (source, rest) = match value {
+            [b'f', b':', rest @ ..] => (SourceTopic::Front, rest),
+            [b'd', b':', rest @ ..] => (SourceTopic::Delays, rest),
             _ => return None,
         };
         let mut parts = rest.splitn(3, |byte| *byte == b':');
         let partition = digits::read(parts.next()?, u64::from(i32::MAX.unsigned_abs()))?;
         let offset = digits::read(parts.next()?, i64::MAX.unsigned_abs())?;
         let topic_id = str::from_utf8(parts.next()?).ok().filter(|id| !id.contains(':'))?;
-        Some(Place { door, partition: u32::try_from(partition).ok()?, offset: i64::try_from(offset).ok()?, topic_id })
+        Some(Place { source, partition: u32::try_from(partition).ok()?, offset: i64::try_from(offset).ok()?, topic_id })
     }
 }
 
@@ -81,7 +81,8 @@ mod tests {
 
     #[test]
     fn a_root_reads_back() {
-        let place = Place { door: Door::Delays, partition: 7, offset: i64::MAX, topic_id: "uT1eKVuTQ2--Rhh9b73dqg" };
+        let place =
+            Place { source: SourceTopic::Delays, partition: 7, offset: i64::MAX, topic_id: "uT1eKVuTQ2--Rhh9b73dqg" };
         let mut text = Vec::new();
         place.write_root(&mut text);
         assert_eq!(text, b"d:7:9223372036854775807:uT1eKVuTQ2--Rhh9b73dqg");

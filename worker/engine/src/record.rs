@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use crate::dead_letter::Cause;
 use crate::layout::Layout;
-use crate::place::{Door, Place};
+use crate::place::{Place, SourceTopic};
 use crate::reading::{read_delays, read_front, Headers, OwnHeaders};
 
 /// What routing needs of a layout record.
@@ -75,11 +75,11 @@ impl<'a, H: Headers<'a>> Record<'a, H> {
     /// Where it stands.
     #[must_use]
     pub fn place(&self) -> Place<'a> {
-        let door = match self.side {
-            Side::Front => Door::Front,
-            Side::Delays { .. } => Door::Delays,
+        let source = match self.side {
+            Side::Front => SourceTopic::Front,
+            Side::Delays { .. } => SourceTopic::Delays,
         };
-        Place { door, partition: self.partition, offset: self.offset, topic_id: self.topic_id }
+        Place { source, partition: self.partition, offset: self.offset, topic_id: self.topic_id }
     }
 
     /// What its headers say, and where it was first seen.

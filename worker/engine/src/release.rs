@@ -99,10 +99,10 @@ impl<'a> Release<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::Door;
+    use crate::place::SourceTopic;
 
     fn prepared(due_at_ms: i64, now_ms: i64) -> Result<i64, NotDue> {
-        let root = Place { door: Door::Front, partition: 0, offset: 0, topic_id: "" };
+        let root = Place { source: SourceTopic::Front, partition: 0, offset: 0, topic_id: "" };
         let to = ReadyPlace { target: None, partition: 0 };
         let release = Release::prepare(OwnHeaders::default(), root, due_at_ms, to, LowerBoundMs(now_ms))?;
         Ok(release.due_at_ms())

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple, TypeVar
 
 from delayed_topics_core.reasons import Reason
-from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
 
 from delayed_topics_worker.assigned import AssignedPartition
 from delayed_topics_worker.known_offsets import Offsets
 from delayed_topics_worker.retention import Risk
 from delayed_topics_worker.served import Served
-from delayed_topics_worker.topic_watch import Sight
+from delayed_topics_worker.topic_watch import TopicsSnapshot
 from delayed_topics_worker.unreadable import Span
 
 log = logging.getLogger(__name__)
@@ -46,11 +46,11 @@ class Unreadable(NamedTuple):
     owned: AssignedPartition
     span: Span
     seconds: float
-    offsets: Offsets | KafkaDoorError | None
+    offsets: Offsets | KafkaCallError | None
     bootstrap_servers: str
 
 
-class Standstill:
+class StallTimes:
     """Since when nothing has been done for topics that have something to do. `now`: seconds of any steady clock."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Standstill:
         return now - since
 
 
-class Lately:
+class RecentRise:
     """Whether a topic's count has risen within the last `seconds`. `now`: seconds of any steady clock."""
 
     def __init__(self, seconds: float) -> None:
@@ -120,7 +120,7 @@ def _alarm(topic: str, reason: Reason, stopped: list[tuple[str, int, str]]) -> A
     return Alarm(topic, reason, message + _further(stopped))
 
 
-def of_unacknowledged(owned: Iterable[AssignedPartition], sight: Sight) -> list[Alarm]:
+def of_unacknowledged(owned: Iterable[AssignedPartition], snapshot: TopicsSnapshot) -> list[Alarm]:
     """Told of the topics that the copies go to, and of those only whose replicas are out of sync, where any are: they hold up the
     others."""
     seconds: dict[str, float] = {}
@@ -133,7 +133,7 @@ def of_unacknowledged(owned: Iterable[AssignedPartition], sight: Sight) -> list[
             stuck = (to for to, stuck in zip(possible, o.seen.unacknowledged, strict=True) if stuck)
             targets.setdefault(topic, set()).update(name for to in stuck for name in to)
     lagging = {
-        name: info.lagging for name, info in sight.topics.items() if isinstance(info, TopicInfo) and info.lagging
+        name: info.lagging for name, info in snapshot.topics.items() if isinstance(info, TopicInfo) and info.lagging
     }
     blamed = {topic: names & lagging.keys() for topic, names in targets.items() if names & lagging.keys()} or targets
     return [
@@ -169,7 +169,7 @@ def of_unreadable_control(served: Served, problem: str) -> Alarm:
     unserved = (
         "" if served.is_control_known else ". No partition that comes to a worker is served until it was read once"
     )
-    message = f"nobody knows which records were cancelled or rescheduled lately: {problem}{unserved}"
+    message = f"workers can't tell which records were cancelled or rescheduled lately: {problem}{unserved}"
     return Alarm(served.topic, Reason.CONTROL_UNREADABLE, message)
 
 
@@ -228,7 +228,7 @@ def of_unreadable(unreadable: Iterable[Unreadable]) -> list[Alarm]:
 def _of_silence(unreadable: Unreadable) -> str:
     owned, span, seconds, offsets, bootstrap_servers = unreadable
     nothing = f"nothing could be read from {owned} at offset {span.position} for {seconds:.0f} s"
-    if offsets is None or isinstance(offsets, KafkaDoorError):
+    if offsets is None or isinstance(offsets, KafkaCallError):
         return f"{nothing}, and it is not known why: {offsets or 'Kafka has not answered yet'}"
     if offsets.stable_end <= span.position:
         return (

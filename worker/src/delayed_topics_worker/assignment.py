@@ -24,7 +24,7 @@ from delayed_topics_worker.happenings import (
 )
 from delayed_topics_worker.known_offsets import KnownOffsets, Offsets
 from delayed_topics_worker.served import ServedTopics
-from delayed_topics_worker.topic_watch import Sight
+from delayed_topics_worker.topic_watch import TopicsSnapshot
 from delayed_topics_worker.unserved import stop_for
 
 log = logging.getLogger(__name__)
@@ -208,11 +208,11 @@ class Assignment:
             owned.stop = Stop(reason=Reason.RECORDS_REMOVED, message=message, retry_at=None)
             owned.removed = None
 
-    def begin(self, sight: Sight) -> None:
+    def begin(self, snapshot: TopicsSnapshot) -> None:
         """Let those partitions begin that can."""
         now = self._seconds()
         waiting = [o for o in self.owned.values() if not o.begun and o.stop is None and now >= o.begin_at]
-        able = [o for o in waiting if self._is_known(o, sight, now)]
+        able = [o for o in waiting if self._is_known(o, snapshot, now)]
         self._ask_committed([o for o in able if o.committed is None and not o.unanswered])
         self._ask_beside()
         for owned in able:
@@ -226,22 +226,22 @@ class Assignment:
                     self._note("served", [o for o in fresh if not o.gone], fresh[0].assigned_at)
                     self._catching_up.append(fresh)
 
-    def check_topics(self, sight: Sight) -> None:
+    def check_topics(self, snapshot: TopicsSnapshot) -> None:
         """Stop what belongs to topics that are gone or were made again, and let go on what can."""
         now = self._seconds()
         for owned in self.owned.values():
-            self._check_topic(owned, sight, now)
+            self._check_topic(owned, snapshot, now)
             refused = owned.tried.refused if owned.tried else None
             if refused is not None and self._engine.is_finished(*owned.place, refused):
                 owned.tried = None
 
-    def _check_topic(self, owned: AssignedPartition, sight: Sight, now: float) -> None:
+    def _check_topic(self, owned: AssignedPartition, snapshot: TopicsSnapshot, now: float) -> None:
         if owned.begun and owned.served.noted_id(owned.topic) not in (None, owned.topic_id):
             owned.stop = owned.tried = None  # whatever was wrong with the topic that is gone
             self._begin_again(owned)
             owned.anew = True
             return
-        before, stop = owned.stop, stop_for(owned, sight, now + RECHECK_SECONDS)
+        before, stop = owned.stop, stop_for(owned, snapshot, now + RECHECK_SECONDS)
         if owned.begun and before and before.topic_gone and before.reason is Reason.TOPIC_RECREATED:
             return  # once seen, whatever a broker that lags behind says; the operator's note of the new one ends it
         gone = stop is not None and stop.topic_gone
@@ -296,19 +296,19 @@ class Assignment:
         self._tell_caught_up()
         log.info("%s: %s", kind, _named(leaving))
 
-    def _is_known(self, owned: AssignedPartition, sight: Sight, now: float) -> bool:
+    def _is_known(self, owned: AssignedPartition, snapshot: TopicsSnapshot, now: float) -> bool:
         """Whether registry and Kafka have been asked about it, and nothing is wrong with its topics."""
         served = owned.served
-        if served.layout is None or served.topics is None or sight.asked_at < owned.assigned_at:
+        if served.layout is None or served.topics is None or snapshot.asked_at < owned.assigned_at:
             return False
         if not owned.is_front and owned.partition >= served.layout.layout.partition_count:
             return False  # Kafka has it, the registry will tell
         if served.has_control_topic and not served.is_control_known:
             return False  # a cancelled record would be released
         noted = served.noted_id(owned.topic)
-        if noted is None or not isinstance(sight.topics.get(owned.topic), TopicInfo | None):
+        if noted is None or not isinstance(snapshot.topics.get(owned.topic), TopicInfo | None):
             return False
-        owned.stop = stop_for(owned, sight, now + RECHECK_SECONDS)
+        owned.stop = stop_for(owned, snapshot, now + RECHECK_SECONDS)
         owned.topic_id = noted
         return owned.stop is None
 

@@ -20,7 +20,7 @@ from delayed_topics_worker.log import set_up
 from delayed_topics_worker.metrics import Metrics
 from delayed_topics_worker.relay import Relay
 from delayed_topics_worker.served import ServedTopics
-from delayed_topics_worker.web import Board, serve
+from delayed_topics_worker.web import PublishedStatus, serve
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
@@ -33,9 +33,9 @@ EXIT_CONFIG = 2
     type=click.Path(path_type=Path),
     default=Path("/etc/delayed-topics/worker.json"),
     show_default=True,
-    help="JSON with topics (or group, to serve all topics of that consumer group), http_port, window_bytes, protocol (classic or "
-    "consumer), assignor (Range, RoundRobin or Sticky; with consumer Uniform or Range), guarantee (AtLeastOnce or ExactlyOnce) "
-    "and commit_interval_ms.",
+    help="The configuration, a JSON file. It has topics (or group, to serve all topics of that consumer group), http_port, "
+    "window_bytes, protocol (classic or consumer), assignor (Range, RoundRobin or Sticky, and with consumer Uniform or Range), "
+    "guarantee (AtLeastOnce or ExactlyOnce) and commit_interval_ms.",
 )
 @click.option(
     "--connection",
@@ -43,19 +43,20 @@ EXIT_CONFIG = 2
     type=click.Path(path_type=Path),
     default=Path("/etc/delayed-topics/connection"),
     show_default=True,
-    help="Folder of a mounted Secret: bootstrap-servers, and security-protocol, sasl-mechanism, username, password, "
-    "ca.crt, tls.crt, tls.key as needed; for tokens token-endpoint-url, token-endpoint-ca.crt, oauth-client-id, "
-    "oauth-client-secret, oauth-scope, oauth-extensions.",
+    help="The folder of a mounted Secret. It has bootstrap-servers, and as needed security-protocol, sasl-mechanism, username, "
+    "password, ca.crt, tls.crt and tls.key. For tokens it has token-endpoint-url, token-endpoint-ca.crt, oauth-client-id, "
+    "oauth-client-secret, oauth-scope and oauth-extensions.",
 )
 def main(config_path: Path, connection_path: Path) -> None:
-    """Release the due records of delayed topics, hop the others, until SIGTERM.
+    """Release the due records of delayed topics, and hop the others, until SIGTERM.
 
-    Everything about a topic (layout, retry cap, pause, group) is followed live in delayedtopics.registry. The member's
-    name is POD_NAME, or the host's name. With DELAYED_TOPIC_OWNER, as the registry writes it (cluster/namespace/name), it serves
-    nothing that has gone over to another owner. Serves /livez, /readyz, /metrics and /status.
+    The worker follows everything about a topic (layout, retry cap, pause, group) live in delayedtopics.registry. Its name in the
+    consumer group is POD_NAME, or else the host's name. If DELAYED_TOPIC_OWNER is set to an owner as the registry writes it
+    (cluster/namespace/name), the worker serves no topic that another owner has taken over. It serves /livez, /readyz, /metrics and
+    /status.
 
-    Exit code 0 after SIGTERM, 2 for a configuration that can't be used, 3 when Kafka hasn't the rebalance protocol or the assignor,
-    1 when it has shut this member out for good.
+    Exit code 0 means that the worker ended after SIGTERM, 2 that it can't use its configuration, 3 that Kafka doesn't have the rebalance
+    protocol or the assignor, and 1 that Kafka has shut this member out for good.
     """
     _on_stop(sys.exit)  # nothing is taken yet; the first process of a container would not be ended by the signal itself
     set_up()
@@ -75,11 +76,11 @@ def _run(config_path: Path, connection_path: Path) -> None:
     member = os.environ.get("POD_NAME") or socket.gethostname()
     served = ServedTopics(config, os.environ.get("DELAYED_TOPIC_OWNER", ""))
     metrics = Metrics()
-    board = Board(boot_seconds)
-    relay = Relay(config, connection, served, member=member, metrics=metrics, board=board)
+    published = PublishedStatus(boot_seconds)
+    relay = Relay(config, connection, served, member=member, metrics=metrics, published=published)
     _on_stop(relay.stop)
     try:
-        server = serve(board, metrics, config.http_port)
+        server = serve(published, metrics, config.http_port)
     except OSError as e:
         raise ConfigInvalid(f"http_port {config.http_port} can't be used: {e.strerror}") from e
     try:

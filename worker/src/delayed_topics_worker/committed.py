@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from delayed_topics_kafka.commits import OffsetsReader
-from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class CommittedReader:
         timeout_seconds = min(ANSWER_SECONDS * 2.0 ** min(asks, 10), MOST_ANSWER_SECONDS)
         try:
             answer = reader.read([place], timeout_seconds).get(place, CommittedOffset(-1))
-        except KafkaDoorError as e:
+        except KafkaCallError as e:
             self._tell(str(e))
             return timeout_seconds < SLOW_SECONDS
         with self._changed:

@@ -21,7 +21,7 @@ from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.background import Repeated
 from delayed_topics_worker.happenings import Changed
 from delayed_topics_worker.served import Served, ServedTopics
-from delayed_topics_worker.topic_watch import Sight
+from delayed_topics_worker.topic_watch import TopicsSnapshot
 
 MOST_REQUESTS: Final = 100_000
 """In force for all delayed topics of a worker: some 50 MB. Each has its part of them. Those beyond are refused, which is an alarm."""
@@ -240,22 +240,22 @@ class Controls:
         """How many requests, by front topic."""
         return {topic: len(requests.in_force) for topic, requests in self._requests.items()}
 
-    def alarms(self, sight: Sight) -> list[Alarm]:
+    def alarms(self, snapshot: TopicsSnapshot) -> list[Alarm]:
         raised: list[Alarm] = []
         for served in self._served:
             if not served.has_control_topic or served.topic not in self._requests:
                 continue
-            if problem := self._problem(served, sight):
+            if problem := self._problem(served, snapshot):
                 raised.append(of_unreadable_control(served, problem))
             if len(self._requests[served.topic].in_force) >= self._most:
                 raised.append(of_many_control_requests(served, self._most))
         return raised
 
-    def _problem(self, served: Served, sight: Sight) -> str | None:
+    def _problem(self, served: Served, snapshot: TopicsSnapshot) -> str | None:
         """The client library says nothing of a topic that is missing."""
         name = served.names.control
-        info = sight.topics.get(name)
-        if info is None and name in sight.topics:
+        info = snapshot.topics.get(name)
+        if info is None and name in snapshot.topics:
             return f"{name} doesn't exist; the operator makes it again if it may"
         if isinstance(info, TopicInfo) and served.noted_id(name) not in (None, info.id):
             return f"{name} was deleted and made again (topic id {info.id}, noted is {served.noted_id(name)})"

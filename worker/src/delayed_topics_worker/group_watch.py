@@ -27,7 +27,7 @@ REJOIN_SECONDS: Final = 6.0
 REJOIN_AGAIN_SECONDS: Final = 30.0
 
 
-class Stage(Enum):
+class MembershipStage(Enum):
     AWAY = "in no group"
     JOINING = "has asked for partitions"
     JOINED = "has got partitions; others may have no worker"
@@ -38,7 +38,7 @@ class Stage(Enum):
 class Membership:
     """Of this worker. `since`: since when each partition has had no worker, in the watch's seconds."""
 
-    stage: Stage = Stage.AWAY
+    stage: MembershipStage = MembershipStage.AWAY
     group: str = ""
     topics: Sequence[str] = ()
     since: Mapping[TopicPartitionKey, float] = field(default_factory=dict)
@@ -61,12 +61,14 @@ class GroupWatch:
     def joining(self, group: str, topics: Sequence[str]) -> None:
         """What was without a worker is taken to be so until the group is asked again."""
         with self._lock:
-            self._membership = replace(self._membership, stage=Stage.JOINING, group=group, topics=tuple(topics))
+            self._membership = replace(
+                self._membership, stage=MembershipStage.JOINING, group=group, topics=tuple(topics)
+            )
 
     def assigned(self) -> None:
         with self._lock:
-            if self._membership.stage is not Stage.AWAY:
-                self._membership = replace(self._membership, stage=Stage.JOINED)
+            if self._membership.stage is not MembershipStage.AWAY:
+                self._membership = replace(self._membership, stage=MembershipStage.JOINED)
                 self._thread.hasten()
 
     def left(self) -> None:
@@ -92,7 +94,7 @@ class GroupWatch:
 
     def _see(self) -> None:
         asked = self._membership
-        if asked.stage is not Stage.JOINED:
+        if asked.stage is not MembershipStage.JOINED:
             return
         seen = self._seen(asked)
         with self._lock:
@@ -105,7 +107,7 @@ class GroupWatch:
         infos = self._admin.describe_topics(asked.topics)
         group = self._admin.describe_classic_group(asked.group)
         if isinstance(group, KafkaRefused):
-            return replace(asked, stage=Stage.SETTLED, since={})
+            return replace(asked, stage=MembershipStage.SETTLED, since={})
         if not isinstance(group, GroupInfo) or group.state != "Stable":
             return replace(asked, since={})
         places = {
@@ -115,5 +117,5 @@ class GroupWatch:
             for partition in range(info.partitions)
         } - {place for member in group.members for place in member.assignment}
         may_come = any(not isinstance(info, TopicInfo) for info in infos.values())
-        stage = Stage.JOINED if places or may_come else Stage.SETTLED
+        stage = MembershipStage.JOINED if places or may_come else MembershipStage.SETTLED
         return replace(asked, stage=stage, since={place: asked.since.get(place, now) for place in sorted(places)})

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from delayed_topics_kafka.admin import KafkaAdmin
-from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_kafka.model import TopicPartitionKey
 
 from delayed_topics_worker.background import Repeated
@@ -24,7 +24,7 @@ class KnownOffsets:
     before it was asked about now."""
 
     def __init__(self, admin: KafkaAdmin) -> None:
-        self.found: Mapping[TopicPartitionKey, Offsets | KafkaDoorError] = {}
+        self.found: Mapping[TopicPartitionKey, Offsets | KafkaCallError] = {}
         self._admin = admin
         self._asked: frozenset[TopicPartitionKey] = frozenset()
         self._thread = Repeated("known-offsets", self._see, interval_seconds=ASK_SECONDS)
@@ -52,7 +52,7 @@ class KnownOffsets:
         self.found = {place: _offsets(first[place], ends[place]) for place in asked}
 
 
-def _offsets(first: int | KafkaDoorError, stable_end: int | KafkaDoorError) -> Offsets | KafkaDoorError:
-    if isinstance(first, KafkaDoorError):
+def _offsets(first: int | KafkaCallError, stable_end: int | KafkaCallError) -> Offsets | KafkaCallError:
+    if isinstance(first, KafkaCallError):
         return first
-    return stable_end if isinstance(stable_end, KafkaDoorError) else Offsets(first, stable_end)
+    return stable_end if isinstance(stable_end, KafkaCallError) else Offsets(first, stable_end)

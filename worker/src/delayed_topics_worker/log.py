@@ -20,7 +20,7 @@ SYSLOG_LEVELS = {
 }
 
 
-class Seldom(logging.Filter):
+class RepeatFilter(logging.Filter):
     """The Kafka client says ten times a second that a broker is away; each kind of message is enough twice a minute."""
 
     def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
@@ -43,4 +43,4 @@ def set_up() -> None:
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    kafka_log.addFilter(Seldom())
+    kafka_log.addFilter(RepeatFilter())

@@ -12,7 +12,7 @@ from delayed_topics_worker.assigned import AssignedPartition
 from delayed_topics_worker.known_offsets import KnownOffsets
 from delayed_topics_worker.pending import Pending, PendingWatch, Unfinished
 from delayed_topics_worker.retention import RetentionWatch, Unreleased
-from delayed_topics_worker.unreadable import UNREADABLE_SECONDS, Silence, Span
+from delayed_topics_worker.unreadable import UNREADABLE_SECONDS, SilentPartitions, Span
 
 LOOK_SECONDS: Final = 30.0
 TIMELESS_SECONDS: Final = 10.0
@@ -29,7 +29,7 @@ class OffsetWatch:
         self._retention = RetentionWatch(admin)
         self._pending = PendingWatch(admin)
         self._known = KnownOffsets(admin)
-        self._silence = Silence()
+        self._silence = SilentPartitions()
         self._look_at = time.monotonic() + TIMELESS_SECONDS
         self._looked_at_generation: int | None = None
 

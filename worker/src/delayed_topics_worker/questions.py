@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeVar
 
-from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_kafka.model import TopicPartitionKey
 
 T = TypeVar("T")
@@ -13,12 +13,12 @@ AT_ONCE: Final = 100
 
 
 def ask(
-    question: Callable[[list[TopicPartitionKey]], Mapping[TopicPartitionKey, T | KafkaDoorError]],
+    question: Callable[[list[TopicPartitionKey]], Mapping[TopicPartitionKey, T | KafkaCallError]],
     places: Collection[TopicPartitionKey],
 ) -> dict[TopicPartitionKey, T]:
     """The answers that are none of an error."""
     answers = (answer for part in _parts(list(places)) for answer in question(part).items())
-    return {place: answer for place, answer in answers if not isinstance(answer, KafkaDoorError)}
+    return {place: answer for place, answer in answers if not isinstance(answer, KafkaCallError)}
 
 
 def _parts(places: list[TopicPartitionKey]) -> Iterator[list[TopicPartitionKey]]:

@@ -12,7 +12,7 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.clock import boot_seconds
 from delayed_topics_kafka.commits import OffsetsReader
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused, RegistryLost
+from delayed_topics_kafka.errors import KafkaCallError, KafkaRefused, RegistryLost
 from delayed_topics_kafka.registry import RegistryFollower
 
 from delayed_topics_worker.assignment import Assignment
@@ -51,7 +51,7 @@ from delayed_topics_worker.metrics import Metrics
 from delayed_topics_worker.report import Reporter
 from delayed_topics_worker.served import ServedTopics
 from delayed_topics_worker.topic_watch import TopicWatch
-from delayed_topics_worker.web import Board
+from delayed_topics_worker.web import PublishedStatus
 
 log = logging.getLogger(__name__)
 
@@ -77,12 +77,12 @@ class Relay:
         *,
         member: str,
         metrics: Metrics,
-        board: Board,
+        published: PublishedStatus,
     ) -> None:
         self._config = config
         self._connection = connection
         self._member = member
-        self._board = board
+        self._published = published
         self._served = served
         self._metrics = metrics
         self._aside = replace(connection, further={**connection.further, **ASIDE})
@@ -132,11 +132,11 @@ class Relay:
         self._known.start()
         self._reporter.started()
         while not self._stopping:
-            self._board.turned_at = self._turned_at()
+            self._published.turned_at = self._turned_at()
             self._follow()
             if self._engine is None or self._assignment is None or not self._subscribed:
                 nothing_to_serve = all(served.layout is None for served in self._served)
-                self._board.ready = bool(self._config.group) and self._caught_up and nothing_to_serve
+                self._published.ready = bool(self._config.group) and self._caught_up and nothing_to_serve
                 time.sleep(TURN_SECONDS)
                 continue
             try:
@@ -155,12 +155,12 @@ class Relay:
     def _turn(self, engine: Engine, assignment: Assignment) -> None:
         """Raises ClientFatal."""
         self._controls.follow(engine)
-        sight = self._watch.sight
-        assignment.check_topics(sight)
-        if any(not o.begun and o.stop is None and sight.asked_at < o.assigned_at for o in assignment.owned.values()):
+        snapshot = self._watch.snapshot
+        assignment.check_topics(snapshot)
+        if any(not o.begun and o.stop is None and snapshot.asked_at < o.assigned_at for o in assignment.owned.values()):
             self._watch.look()
         assignment.tell_removed()
-        assignment.begin(sight)
+        assignment.begin(snapshot)
         for told in engine.wait(TURN_SECONDS):
             self._take(assignment, happening_of(told))
 
@@ -206,10 +206,10 @@ class Relay:
             places = ", ".join(f"{topic} [{partition}]" for topic, partition in self._group_watch.unassigned)
             log.warning("no worker has %s: joining again", places)
             self._join(self._engine, self._subscribed, sorted({topic for topic, _ in self._group_watch.unassigned}))
-        sight = self._watch.sight
-        if sight.asked_at > self._seen_at:
-            self._seen_at = sight.asked_at
-            changed |= {s.topic for s in self._served if s.count_partitions(sight)}
+        snapshot = self._watch.snapshot
+        if snapshot.asked_at > self._seen_at:
+            self._seen_at = snapshot.asked_at
+            changed |= {s.topic for s in self._served if s.count_partitions(snapshot)}
         if self._engine is not None:
             self._serve(self._engine, changed)
 
@@ -245,7 +245,7 @@ class Relay:
                 self._caught_up = True
             else:
                 self._follower.poll(0)
-        except KafkaDoorError as e:
+        except KafkaCallError as e:
             if str(e) != self._registry_problem:
                 log.warning("%s", e)
             self._registry_problem = str(e)
@@ -325,12 +325,12 @@ class Relay:
         self._next_report = now + REPORT_SECONDS
         if now - self._refused_at > REFUSED_SECONDS:
             self._refused = None
-        self._board.ready = assignment.settled
-        self._board.status = self._reporter.report(
+        self._published.ready = assignment.settled
+        self._published.status = self._reporter.report(
             engine,
             assignment,
             refused=self._refused or self._registry_refused,
-            sight=self._watch.sight,
+            snapshot=self._watch.snapshot,
             unassigned=self._group_watch.unassigned,
         )
 
@@ -363,7 +363,7 @@ class Relay:
         deadline = boot_seconds() + LEAVE_SECONDS
         left = False
         while not left and boot_seconds() < deadline:
-            self._board.turned_at = self._turned_at()
+            self._published.turned_at = self._turned_at()
             left = engine.left  # before what has happened until then is taken
             for told in engine.wait(0.0 if left else TURN_SECONDS):
                 self._take(assignment, happening_of(told))

@@ -17,8 +17,8 @@ from delayed_topics_kafka.model import TopicPartitionKey
 from delayed_topics_worker.alarms import (
     Alarm,
     Alarms,
-    Lately,
-    Standstill,
+    RecentRise,
+    StallTimes,
     joined,
     of_missing_targets,
     of_partitions,
@@ -33,7 +33,7 @@ from delayed_topics_worker.happenings import Fault
 from delayed_topics_worker.metrics import Metrics
 from delayed_topics_worker.offset_watch import OffsetWatch, Spans
 from delayed_topics_worker.served import Served, ServedTopics
-from delayed_topics_worker.topic_watch import Sight
+from delayed_topics_worker.topic_watch import TopicsSnapshot
 from delayed_topics_worker.unreadable import unread_span
 
 ASSIGNED_AGAIN_SECONDS: Final = 86_400.0
@@ -68,10 +68,10 @@ class Reporter:
         self._events = EventWriter(connection, client_id=f"{member}-events")
         self._alarms = Alarms(self._alarm_changed)
         self._last_change: dict[str, Any] = {}
-        self._standstill = Standstill()
+        self._standstill = StallTimes()
         self._offsets = OffsetWatch(admin, connection.bootstrap_servers)
-        self._misrouted = Lately(MISROUTED_SHOWN_SECONDS)
-        self._waited_for_target = Lately(WAITED_SHOWN_SECONDS)
+        self._misrouted = RecentRise(MISROUTED_SHOWN_SECONDS)
+        self._waited_for_target = RecentRise(WAITED_SHOWN_SECONDS)
         self._now_ms = 0
         self._now_at = boot_seconds()
 
@@ -97,7 +97,7 @@ class Reporter:
         assignment: Assignment,
         *,
         refused: object,
-        sight: Sight,
+        snapshot: TopicsSnapshot,
         unassigned: Mapping[TopicPartitionKey, float],
     ) -> dict[str, Any]:
         """The new /status. `refused`: what Kafka refuses to the whole worker. `unassigned`: see GroupWatch."""
@@ -117,7 +117,7 @@ class Reporter:
         topics = {s.topic: self._topic(s, by_topic.get(s.topic, []), spans) for s in self._served}
         alarms = of_partitions(owned)
         said = {(alarm.topic, alarm.reason) for alarm in alarms}
-        stuck = of_unacknowledged(owned, sight)
+        stuck = of_unacknowledged(owned, snapshot)
         alarms += [alarm for alarm in stuck if (alarm.topic, alarm.reason) not in said]
         alarms += self._not_releasing(topics, tallies, _why(state, stuck))
         alarms += self._offsets.alarms(
@@ -126,7 +126,7 @@ class Reporter:
         self._metrics.pending.found = self._offsets.pending
         alarms += self._misrouted_alarms(tallies)
         alarms += self._target_alarms(tallies)
-        alarms += self._controls.alarms(sight)
+        alarms += self._controls.alarms(snapshot)
         alarms += of_unassigned(unassigned, self._served)
         refusals = {Reason.KAFKA_REFUSED: str(refusal) if (refusal := refused or state.refused) else None}
         self._alarms.update(joined(alarms + of_refusals([s.topic for s in self._served], refusals)))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from delayed_topics_kafka.admin import KafkaAdmin
-from delayed_topics_kafka.errors import KafkaDoorError, NotAuthorized
+from delayed_topics_kafka.errors import KafkaCallError, NotAuthorized
 from delayed_topics_kafka.model import TopicPartitionKey
 
 from delayed_topics_worker.background import Watch
@@ -83,7 +83,7 @@ class RetentionWatch(Watch[Unreleased]):
         for topic, settings in self._admin.topic_configs(list(least_ms)).items():
             if isinstance(settings, NotAuthorized):
                 self._retentions[topic] = Retention(least_ms[topic], told=False)
-            elif not isinstance(settings, KafkaDoorError):
+            elif not isinstance(settings, KafkaCallError):
                 ms = int(settings["retention.ms"])
                 self._retentions[topic] = Retention(ms if ms >= 0 else None, told=True)
 

@@ -7,11 +7,11 @@ from delayed_topics_core.handover import NOTHING, Position
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord, RegistryState, TopicsRecord
 from delayed_topics_engine import Policy
-from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable
+from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable
 from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_worker.config import WorkerConfig
-from delayed_topics_worker.topic_watch import Sight
+from delayed_topics_worker.topic_watch import TopicsSnapshot
 
 
 @dataclass
@@ -51,20 +51,20 @@ class Served:
     def _is_ours(self, layout: LayoutRecord) -> bool:
         return self.owner in ("", str(layout.owner)) and self.group in ("", layout.group)
 
-    def count_partitions(self, sight: Sight) -> bool:
+    def count_partitions(self, snapshot: TopicsSnapshot) -> bool:
         """Of the dead-letter topic, and of other ready topics. True if a number changed."""
         before = (self.dead_letter_partitions, self.target_partitions)
         name = self.names.dead_letter
-        info = sight.topics.get(name)
-        if not isinstance(info, KafkaDoorError):
+        info = snapshot.topics.get(name)
+        if not isinstance(info, KafkaCallError):
             same = info is not None and self.noted_id(name) in (None, info.id)
             self.dead_letter_partitions = info.partitions if info and same else 0
-        counted = {topic: self._partitions_of_target(topic, sight) for topic in self.targets}
+        counted = {topic: self._partitions_of_target(topic, snapshot) for topic in self.targets}
         self.target_partitions = {topic: count for topic, count in counted.items() if count is not None}
         return before != (self.dead_letter_partitions, self.target_partitions)
 
-    def _partitions_of_target(self, topic: str, sight: Sight) -> int | None:
-        if topic not in sight.topics or isinstance(info := sight.topics[topic], KafkaUnreachable):
+    def _partitions_of_target(self, topic: str, snapshot: TopicsSnapshot) -> int | None:
+        if topic not in snapshot.topics or isinstance(info := snapshot.topics[topic], KafkaUnreachable):
             return self.target_partitions.get(topic)
         return info.partitions if isinstance(info, TopicInfo) else 0
 

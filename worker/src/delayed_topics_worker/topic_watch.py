@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from delayed_topics_kafka.admin import KafkaAdmin
-from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_worker.background import Repeated
@@ -12,18 +12,18 @@ from delayed_topics_worker.background import Repeated
 INTERVAL_SECONDS = 3.0
 
 
-class Sight(NamedTuple):
-    """What Kafka said to a question asked at `asked_at` (seconds of the worker's clock); None: the topic doesn't exist."""
+class TopicsSnapshot(NamedTuple):
+    """How Kafka described topics when it was asked at `asked_at` (seconds of the worker's clock); None: the topic doesn't exist."""
 
     asked_at: float
-    topics: Mapping[str, TopicInfo | KafkaDoorError | None]
+    topics: Mapping[str, TopicInfo | KafkaCallError | None]
 
 
 class TopicWatch:
-    """`sight` is replaced as a whole by the thread and read by the worker's."""
+    """`snapshot` is replaced as a whole by the thread and read by the worker's."""
 
     def __init__(self, admin: KafkaAdmin, seconds: Callable[[], float]) -> None:
-        self.sight = Sight(float("-inf"), {})
+        self.snapshot = TopicsSnapshot(float("-inf"), {})
         self._admin = admin
         self._seconds = seconds
         self._topics: tuple[str, ...] = ()
@@ -44,4 +44,4 @@ class TopicWatch:
     def _see(self) -> None:
         asked_at = self._seconds()
         if self._topics:
-            self.sight = Sight(asked_at, self._admin.describe_topics(self._topics))
+            self.snapshot = TopicsSnapshot(asked_at, self._admin.describe_topics(self._topics))

@@ -40,7 +40,7 @@ def unread_span(owned: AssignedPartition) -> Span:
     return Span(0, -1) if seen is None or seen.state == "unplaced" else Span(seen.position, seen.end)
 
 
-class Silence:
+class SilentPartitions:
     """For how long each partition has given nothing. `now`: seconds of any steady clock."""
 
     def __init__(self) -> None:

@@ -4,17 +4,17 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_worker.assigned import AssignedPartition, Stop
-from delayed_topics_worker.topic_watch import Sight
+from delayed_topics_worker.topic_watch import TopicsSnapshot
 
 
-def stop_for(owned: AssignedPartition, sight: Sight, retry_at: float) -> Stop | None:
+def stop_for(owned: AssignedPartition, snapshot: TopicsSnapshot, retry_at: float) -> Stop | None:
     """What Kafka says against serving this partition: its own topic, or one that its records go to."""
     names = owned.served.names
     refused, target = (owned.stop.refused, owned.stop.target) if owned.stop else (None, None)
     for topic in dict.fromkeys((owned.topic, names.ready, names.delays, target)):
-        if topic is None or topic not in sight.topics:
+        if topic is None or topic not in snapshot.topics:
             continue
-        info = sight.topics[topic]
+        info = snapshot.topics[topic]
         if info is None:
             reason = Reason.TOPIC_MISSING if topic == owned.topic else Reason.TARGET_UNAVAILABLE
             message = f"{owned} can't be served: topic {topic} doesn't exist; the operator makes it again if it may"

@@ -17,8 +17,8 @@ ALIVE_SECONDS: Final = 45.0
 """Longer than the longest that a rebalance callback may block."""
 
 
-class Board:
-    """What the worker's thread shows to the outside; each field is replaced as a whole."""
+class PublishedStatus:
+    """The state that the worker's thread publishes for the HTTP server. Each field is replaced as a whole."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -32,20 +32,24 @@ class Board:
         return self._seconds() - self.turned_at < ALIVE_SECONDS
 
 
-def serve(board: Board, metrics: Metrics, port: int) -> ThreadingHTTPServer:
+def serve(published: PublishedStatus, metrics: Metrics, port: int) -> ThreadingHTTPServer:
     """Starts to serve on all addresses. Raises OSError."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             match self.path.partition("?")[0]:
                 case "/livez":
-                    self._answer(200 if board.alive else 503, "text/plain", b"ok\n" if board.alive else b"stuck\n")
+                    self._answer(
+                        200 if published.alive else 503, "text/plain", b"ok\n" if published.alive else b"stuck\n"
+                    )
                 case "/readyz":
-                    self._answer(200 if board.ready else 503, "text/plain", b"ok\n" if board.ready else b"not yet\n")
+                    self._answer(
+                        200 if published.ready else 503, "text/plain", b"ok\n" if published.ready else b"not yet\n"
+                    )
                 case "/metrics":
                     self._answer(200, CONTENT_TYPE_LATEST, metrics.exposition())
                 case "/status":
-                    self._answer(200, "application/json", json.dumps(board.status, sort_keys=True).encode())
+                    self._answer(200, "application/json", json.dumps(published.status, sort_keys=True).encode())
                 case _:
                     self._answer(404, "text/plain", b"/livez /readyz /metrics /status\n")
 

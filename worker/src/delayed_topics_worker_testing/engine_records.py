@@ -113,13 +113,13 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A record, what is known when it is read, and a time at which it is looked at again. `door`: of the front or the delays topic.
+    """A record, what is known when it is read, and a time at which it is looked at again. `topic_letter`: of the front or the delays topic.
 
     `appended_at_ms` None: the topic has producers' times. `headers` None: a name can't be read.
     """
 
     setting: Setting = field(repr=False)
-    door: Literal["f", "d"]
+    topic_letter: Literal["f", "d"]
     partition: int
     offset: int
     appended_at_ms: int | None
@@ -132,7 +132,7 @@ class Case:
     @property
     def delay_seconds(self) -> int | None:
         """Of the partition of the delays topic."""
-        return self.setting.layout.partition_delays[self.partition] if self.door == "d" else None
+        return self.setting.layout.partition_delays[self.partition] if self.topic_letter == "d" else None
 
     @property
     def asked(self) -> tuple[str, int | None] | None:
@@ -151,7 +151,7 @@ class Case:
 
     @property
     def origin(self) -> bytes:
-        return f"{self.door}:{self.partition}:{self.offset}".encode()
+        return f"{self.topic_letter}:{self.partition}:{self.offset}".encode()
 
     @property
     def root(self) -> bytes:
@@ -202,17 +202,17 @@ class Cases:
         random = self._random
         setting = random.choice(self._settings)
         layout = setting.layout
-        door: Literal["f", "d"] = "f" if random.random() < 0.6 else "d"
+        topic_letter: Literal["f", "d"] = "f" if random.random() < 0.6 else "d"
         partition = random.choice((0, 1, 2, 3, 7, 2**31 - 1))
-        if door == "d":
+        if topic_letter == "d":
             partition = random.randrange(layout.partition_count)
         now_ms = NOW_MS + random.randrange(1000)
         age_ms = random.choice((0, random.randrange(-3000, 3000), random.randrange(1, 4_000_000)))
-        headers = self._headers(door, layout)
+        headers = self._headers(topic_letter, layout)
         later_ms = now_ms + random.choice((0, 1, 999, 1000, 1001, random.randrange(100_000), random.randrange(10**10)))
         return Case(
             setting=setting,
-            door=door,
+            topic_letter=topic_letter,
             partition=partition,
             offset=random.choice((0, random.randrange(10**6), random.randrange(2**40), MAX_OFFSET)),
             appended_at_ms=None if random.random() < 0.02 else now_ms - age_ms,
@@ -223,7 +223,7 @@ class Cases:
             later_ms=later_ms,
         )
 
-    def _headers(self, door: str, layout: Layout) -> list[Header]:
+    def _headers(self, topic_letter: str, layout: Layout) -> list[Header]:
         random = self._random
         headers = random.choices(FOREIGN, k=random.choice((0, 0, 1, 2, 4)))
         kind = random.random()
@@ -231,7 +231,7 @@ class Cases:
             return headers
         if kind < 0.45:
             return self._disturbed([*headers, *self._retry()])
-        if kind < (0.55 if door == "f" else 0.85):
+        if kind < (0.55 if topic_letter == "f" else 0.85):
             return self._disturbed(self._hop(headers, layout))
         own = [self._any_own() for _ in range(random.randrange(1, 4))]
         return self._disturbed([*headers, *own]) if random.random() < 0.3 else [*headers, *own]
@@ -273,8 +273,8 @@ class Cases:
 
     def _root(self) -> Root:
         random = self._random
-        door = random.choice(("f", "f", "d"))
-        return Root(door, random.randrange(12), random.randrange(2 ** random.choice((10, 40, 63))), TOPIC_ID)
+        topic_letter = random.choice(("f", "f", "d"))
+        return Root(topic_letter, random.randrange(12), random.randrange(2 ** random.choice((10, 40, 63))), TOPIC_ID)
 
     def _any_own(self) -> Header:
         name = self._random.choice(OWN)

@@ -10,29 +10,29 @@ from delayed_topics_worker.config import Guarantee, WorkerConfig
 from delayed_topics_worker.metrics import Metrics
 from delayed_topics_worker.relay import Relay
 from delayed_topics_worker.served import ServedTopics
-from delayed_topics_worker.web import Board
+from delayed_topics_worker.web import PublishedStatus
 
 from delayed_topics_worker_testing.world import Declared
 
 
 @contextmanager
-def running_relay(orders: Declared, guarantee: Guarantee = "AtLeastOnce") -> Iterator[tuple[Relay, Board]]:
-    """Member `orders-0`. What its HTTP server would show is on the board."""
+def running_relay(orders: Declared, guarantee: Guarantee = "AtLeastOnce") -> Iterator[tuple[Relay, PublishedStatus]]:
+    """Member `orders-0`. What its HTTP server would show is in `PublishedStatus`."""
     config = WorkerConfig(topics=(orders.names.front,), http_port=free_ports(1)[0], guarantee=guarantee)
     served = ServedTopics(config)
-    board = Board(boot_seconds)
+    published = PublishedStatus(boot_seconds)
     relay = Relay(
         config,
         orders.world.connection,
         served,
         member="orders-0",
         metrics=Metrics(),
-        board=board,
+        published=published,
     )
     thread = threading.Thread(target=relay.run)
     thread.start()
     try:
-        yield relay, board
+        yield relay, published
     finally:
         relay.stop()
         thread.join()

@@ -70,7 +70,7 @@ def _page(template: str, **shown: object) -> str:
 
 
 def _shown(window: AuditWindow, account: Account, findings: Findings) -> dict[str, object]:
-    partitions = sorted(findings.counted.partitions, key=lambda p: (p.door != "f", p.partition))
+    partitions = sorted(findings.counted.partitions, key=lambda p: (p.topic_letter != "f", p.partition))
     worst_first = sorted(partitions, key=lambda p: -p.lost)[:MAX_PARTITIONS]
     return {
         "flaws": findings.counted.flaws,
@@ -85,7 +85,7 @@ def _shown(window: AuditWindow, account: Account, findings: Findings) -> dict[st
         "timeline": svg.timeline(_ordered(findings.timeline, "at_ms"), findings.causes, step_ms=findings.step_ms),
         "blamed": _blamed(findings),
         "chains": _ordered(findings.chains, "attempts"),
-        "partitions": sorted(worst_first, key=lambda p: (p.door != "f", p.partition)),
+        "partitions": sorted(worst_first, key=lambda p: (p.topic_letter != "f", p.partition)),
         "left_out": len(partitions) - len(worst_first),
     }
 

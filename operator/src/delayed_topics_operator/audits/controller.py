@@ -7,7 +7,7 @@ from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import Owner
 from delayed_topics_crds import DelayedTopic, DelayedTopicAudit, parse
-from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.errors import KafkaCallError
 from pydantic import ValidationError
 
 from delayed_topics_operator import worker_sets
@@ -17,7 +17,14 @@ from delayed_topics_operator.audits.access import Place, most_local_disk_mebibyt
 from delayed_topics_operator.audits.access import refused as not_allowed
 from delayed_topics_operator.audits.freeze import freeze
 from delayed_topics_operator.audits.manifests import AUDIT_LABEL, job_name, secret_name, window_name
-from delayed_topics_operator.audits.observation import AuditObservation, Blind, JobSettings, Manifest, Refused, Waiting
+from delayed_topics_operator.audits.observation import (
+    AuditObservation,
+    JobSettings,
+    Manifest,
+    Refused,
+    Unauditable,
+    Waiting,
+)
 from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
 from delayed_topics_operator.audits.reconcile import reconcile, refused, unseen
 from delayed_topics_operator.audits.turns import Turns
@@ -114,7 +121,7 @@ class Audits:
         return SOON_SECONDS
 
     async def _observe(self, key: Key, raw: Manifest) -> AuditObservation:
-        """Raises ValidationError, SpecInvalid, KubeError, KafkaDoorError."""
+        """Raises ValidationError, SpecInvalid, KubeError, KafkaCallError."""
         audit = parse("DelayedTopicAudit", raw)
         found = self._store.get("DelayedTopic", key.namespace, audit.spec.delayed_topic_ref.name)
         deleting = audit.metadata.deletion_timestamp is not None
@@ -198,7 +205,7 @@ class Audits:
 
     async def _begin(
         self, key: Key, audit: DelayedTopicAudit, topic: DelayedTopic, home: str
-    ) -> AuditWindow | Waiting | Blind | Refused:
+    ) -> AuditWindow | Waiting | Unauditable | Refused:
         """Its executors are taken while it is found out whether it can begin, and then if it can."""
         frozen = await self._frozen(key, audit, topic, home)
         if not isinstance(frozen, AuditWindow):
@@ -207,7 +214,7 @@ class Audits:
 
     async def _frozen(
         self, key: Key, audit: DelayedTopicAudit, topic: DelayedTopic, home: str
-    ) -> AuditWindow | Waiting | Blind | Refused:
+    ) -> AuditWindow | Waiting | Unauditable | Refused:
         if not self._tenants.may_audit(home):
             message = f"the operator runs no Jobs in namespace {home}: {LET_IN}"
             return Waiting(reason=Reason.NOT_ALLOWED, message=message)
@@ -238,7 +245,7 @@ class Audits:
                 now=datetime.now(UTC),
                 one_in=sample.one_in if sample else 1,
             )
-        except KafkaDoorError as e:
+        except KafkaCallError as e:
             self._connections.doubt(connection, e)
             return Waiting(reason=reason_of(e), message=str(e))
 

@@ -25,7 +25,7 @@ from delayed_topics_kafka.errors import KafkaRefused
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
 
 from delayed_topics_operator.audits.control import control_id
-from delayed_topics_operator.audits.observation import Blind, Waiting
+from delayed_topics_operator.audits.observation import Unauditable, Waiting
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.reconcile import handover
 
@@ -70,14 +70,14 @@ async def freeze(
     max_lateness_ms: int,
     now: datetime,
     one_in: int = 1,
-) -> AuditWindow | Waiting | Blind:
-    """`asked`: which part of what has come in. `one_in`: of so many records one is looked at. Raises KafkaDoorError."""
+) -> AuditWindow | Waiting | Unauditable:
+    """`asked`: which part of what has come in. `one_in`: of so many records one is looked at. Raises KafkaCallError."""
     if asked.to is not None and asked.to > now:
         return Waiting(
             reason=Reason.AUDIT_WAITING, message=f"spec.window.to is {asked.to:%Y-%m-%d %H:%M:%S} UTC: it begins then"
         )
     if asked.from_ is not None and asked.from_ > now:
-        return Blind(
+        return Unauditable(
             message=f"spec.window.from is {asked.from_:%Y-%m-%d %H:%M:%S} UTC, which is still to come, and without spec.window.to "
             "the window ends now: make a new DelayedTopicAudit that begins earlier, or has an end, which is waited for"
         )
@@ -102,7 +102,7 @@ async def freeze(
     committed = handover.committed(noted, layout.group, await link.committed(layout.group, sources))
     missing = uncommitted(noted, committed)
     if missing:
-        return Blind(
+        return Unauditable(
             message=f"group {layout.group} has lost its committed offsets of {', '.join(missing)}: nobody knows what was served. "
             "Set them with kafka-consumer-groups.sh --reset-offsets while no worker runs, then make a new DelayedTopicAudit"
         )
@@ -357,22 +357,22 @@ def _up_to(limits: Sequence[int] | None, offsets: Sequence[int]) -> tuple[int, .
     return tuple(offsets if limits is None else map(min, offsets, limits))
 
 
-def unlike(noted: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: TopicNames) -> Blind | None:
+def unlike(noted: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: TopicNames) -> Unauditable | None:
     """The topics of now are not those that serving began with."""
     again = ", ".join(name for name in noted.made_again if name in names.topics)
     if again:
-        return Blind(
+        return Unauditable(
             message=f"{again} was deleted and made again since serving began: what was in the former is gone. "
             "Only a DelayedTopic that begins anew can be verified, on another topic or after deletionPolicy Delete"
         )
     for name in names.topics:
         info = topics.get(name)
         if info is None:
-            return Blind(
+            return Unauditable(
                 message=f"topic {name} does not exist, somebody deleted it: the conditions of the DelayedTopic say what to do"
             )
         if info.id != noted.ids.get(name):
-            return Blind(
+            return Unauditable(
                 message=f"topic {name} was deleted and made again: its id was {noted.ids.get(name)}, it is {info.id}"
             )
     return None

@@ -12,7 +12,7 @@ Manifest = dict[str, Any]
 
 BYTES_PER_OFFSET: Final = 80
 """Shuffled and cached, where nothing stays in memory: 181 bytes for a record with its hops and outcomes, two and a half offsets
-(docs/audit.md)."""
+(docs/audit-sizing.md)."""
 LEAST_MEBIBYTES: Final = 1024
 RESOURCE: Final = "ephemeral-storage"
 

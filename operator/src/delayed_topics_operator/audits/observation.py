@@ -21,7 +21,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Blind:
+class Unauditable:
     """No audit of this delayed topic can see what it needs, however long it waits."""
 
     message: str
@@ -72,7 +72,7 @@ class AuditObservation:
     audit: DelayedTopicAudit
     topic: DelayedTopic | None
     job_settings: JobSettings
-    frozen: AuditWindow | Waiting | Blind | Refused | None
+    frozen: AuditWindow | Waiting | Unauditable | Refused | None
     ahead: str | None
     config_map: Manifest | None
     secret: Manifest | None

@@ -21,7 +21,7 @@ from pydantic.alias_generators import to_camel
 from delayed_topics_operator.audits import manifests, spark_application
 from delayed_topics_operator.audits.access import NO_SPARK_APPLICATIONS
 from delayed_topics_operator.audits.freeze import ended as ended_window
-from delayed_topics_operator.audits.observation import AuditObservation, Blind, Refused, Waiting
+from delayed_topics_operator.audits.observation import AuditObservation, Refused, Unauditable, Waiting
 from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
 from delayed_topics_operator.audits.pods import Failed, Reported, Running, outcome
 from delayed_topics_operator.audits.runner import ended, is_application
@@ -32,10 +32,10 @@ from delayed_topics_operator.gateways.kube import of_quota
 from delayed_topics_operator.plan import (
     AddFinalizer,
     ApplyChild,
+    ConditionState,
     DeleteChild,
     Notice,
     RemoveFinalizer,
-    Said,
     WriteRegistry,
 )
 from delayed_topics_operator.reconcile.failures import reason_of
@@ -99,7 +99,7 @@ def _begin(o: AuditObservation) -> AuditPlan:
             add = () if _has_finalizer(o) else (AddFinalizer(),)
             made = ApplyChild(manifest=manifests.config_map(o, window), change="created")
             return AuditPlan(actions=(*add, made), wake_seconds=POLL_SECONDS)
-        case Blind(message=message):
+        case Unauditable(message=message):
             return _conclude(o, "Unknown", message)
         case Refused(message=message):
             return _conclude(o, "Unknown", message, reason=Reason.NOT_ALLOWED)
@@ -143,7 +143,7 @@ def _running(o: AuditObservation, job: Manifest) -> AuditPlan:
             return _conclude(o, "Unknown", message, reason=Reason.AUDIT_FAILED, at=_ended_at(o))
         case Running(obstacle=None):
             message = f"{job['kind']} {_place(job)} accounts for the records"
-            said = Said(status="False", reason=Reason.AUDIT_RUNNING, message=message)
+            said = ConditionState(status="False", reason=Reason.AUDIT_RUNNING, message=message)
             return AuditPlan(
                 status=_status(o, said),
                 notices=(Notice(type="Normal", reason="AuditStarted", message=message),),
@@ -172,8 +172,8 @@ def _conclude(
     at: datetime | None = None,
 ) -> AuditPlan:
     reason = reason or REASONS[verdict]
-    complete = Said(status="True", reason=reason, message=message)
-    verified = Said(status=TRUTH[verdict], reason=reason, message=message)
+    complete = ConditionState(status="True", reason=reason, message=message)
+    verified = ConditionState(status=TRUTH[verdict], reason=reason, message=message)
     status = _status(o, complete, verified).model_copy(
         update={
             "verdict": verdict,
@@ -277,7 +277,9 @@ def _is_of_all(o: AuditObservation) -> bool:
     return o.audit.spec.sample is None and window.from_ is None and window.to is None
 
 
-def _status(o: AuditObservation, complete: Said, verified: Said | None = None) -> DelayedTopicAuditStatus:
+def _status(
+    o: AuditObservation, complete: ConditionState, verified: ConditionState | None = None
+) -> DelayedTopicAuditStatus:
     """`verified`: with the verdict only."""
     generation = o.audit.metadata.generation
     return DelayedTopicAuditStatus(
@@ -291,10 +293,14 @@ def _status(o: AuditObservation, complete: Said, verified: Said | None = None) -
 
 
 def _conditions(
-    known: DelayedTopicAuditStatus, complete: Said, verified: Said | None, now: datetime, generation: int | None
+    known: DelayedTopicAuditStatus,
+    complete: ConditionState,
+    verified: ConditionState | None,
+    now: datetime,
+    generation: int | None,
 ) -> tuple[StatusCondition, ...]:
     if verified is None:
-        verified = Said(status="Unknown", reason=complete.reason, message=complete.message)
+        verified = ConditionState(status="Unknown", reason=complete.reason, message=complete.message)
     ready = replace(verified, status="True" if verified.status == "True" else "False")
     # A verdict stays: nobody need wait for another.
     stalled = {Condition.STALLED: complete} if complete.status == "True" and ready.status == "False" else {}
@@ -304,11 +310,11 @@ def _conditions(
     )
 
 
-def _not_yet(reason: Reason, message: str) -> Said:
-    return Said(status="False", reason=reason, message=message)
+def _not_yet(reason: Reason, message: str) -> ConditionState:
+    return ConditionState(status="False", reason=reason, message=message)
 
 
-def _warning(said: Said) -> Notice:
+def _warning(said: ConditionState) -> Notice:
     return Notice(type="Warning", reason=said.reason, message=said.message)
 
 

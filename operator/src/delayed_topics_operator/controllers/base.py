@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from delayed_topics_kafka.errors import KafkaDoorError
+from delayed_topics_kafka.errors import KafkaCallError
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.errors import KubeUnreachable, OperatorError
@@ -29,7 +29,7 @@ class Controller(Protocol):
     async def reconcile(self, key: Key) -> float | None:
         """One pass. Returns in how many seconds to look again at the latest; None: the resource is gone.
 
-        Raises OperatorError or KafkaDoorError to be tried again later.
+        Raises OperatorError or KafkaCallError to be tried again later.
         """
 
 
@@ -71,7 +71,7 @@ class Runner:
         outcome = "done"
         try:
             next_seconds = await self.controller.reconcile(key)
-        except (OperatorError, KafkaDoorError) as e:
+        except (OperatorError, KafkaCallError) as e:
             outcome = "failed"
             log.warning("%s: %s", key, e)
             asked = e.retry_after_seconds if isinstance(e, KubeUnreachable) else None

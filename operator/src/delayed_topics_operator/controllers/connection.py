@@ -16,7 +16,7 @@ from delayed_topics_crds import (
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import (
     ConnectionInvalid,
-    KafkaDoorError,
+    KafkaCallError,
     KafkaUnreachable,
     RegistryLost,
     RegistryTooLarge,
@@ -35,8 +35,7 @@ from delayed_topics_operator.controllers.found import (
     same_cluster,
 )
 from delayed_topics_operator.controllers.shared_workers import SharedWorkersOf
-from delayed_topics_operator.elsewhere import Elsewhere
-from delayed_topics_operator.errors import ConnectionUnusable, KubeRefused, NotFound, NotLooked
+from delayed_topics_operator.errors import ConnectionNotChecked, ConnectionUnusable, KubeRefused, NotFound
 from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.finalizer import set_finalizer
 from delayed_topics_operator.gateways.kafka import KafkaLink
@@ -44,16 +43,17 @@ from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.gateways.status import write_status
 from delayed_topics_operator.installation import connections, installation_of, record, serves, transactional_id
+from delayed_topics_operator.leadership import Leadership
 from delayed_topics_operator.observation import Unusable, Usable
 from delayed_topics_operator.observe.secrets import security
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.access import LET_IN
 from delayed_topics_operator.reconcile.failures import reason_of
 from delayed_topics_operator.reconcile.transitions import notices
+from delayed_topics_operator.served_elsewhere import ServedElsewhere
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest, Store
 from delayed_topics_operator.tenants import Tenants
-from delayed_topics_operator.tenure import Tenure
 from delayed_topics_operator.translate import FINALIZER, status_of
 from delayed_topics_operator.usage import Usage
 
@@ -67,7 +67,7 @@ _WITHDRAWN = (Reason.CREDENTIALS_MISSING, Reason.NOT_ALLOWED, Reason.KUBERNETES_
 
 
 @dataclass(frozen=True)
-class Doubted:
+class Unanswered:
     """A call by a connection that could be used was not answered. It is used as before until a look at it has failed too."""
 
     usable: Usable
@@ -75,14 +75,14 @@ class Doubted:
 
 @dataclass
 class _Entry:
-    state: Usable | Doubted | Unusable
+    state: Usable | Unanswered | Unusable
     link: KafkaLink | None = None
     generation: int | None = None
 
     @property
     def said(self) -> Usable | Unusable:
         """What others are told."""
-        return self.state.usable if isinstance(self.state, Doubted) else self.state
+        return self.state.usable if isinstance(self.state, Unanswered) else self.state
 
 
 class Connections:
@@ -102,7 +102,7 @@ class Connections:
         doubted: Callable[[Key], None],
         news: Callable[[Key, set[str]], None],
         cluster: str,
-        tenure: Tenure,
+        leadership: Leadership,
         tenants: Tenants,
     ) -> None:
         """`changed`: the state of this connection is another, or is known at last. `doubted`: it has to be looked at soon. `news`:
@@ -115,9 +115,9 @@ class Connections:
         self._changed = changed
         self._doubted = doubted
         self._news = news
-        self._elsewhere = Elsewhere(kube, store, namespace=settings.namespace)
+        self._elsewhere = ServedElsewhere(kube, store, namespace=settings.namespace)
         self._cluster = cluster
-        self._tenure = tenure
+        self._tenure = leadership
         self._tenants = tenants
         executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
         self._shared = SharedWorkersOf(settings=settings, kube=kube, store=store, executor=executor, cluster=cluster)
@@ -125,7 +125,7 @@ class Connections:
         self._unlooked_since: dict[Key, datetime] = {}
 
     def look(self, key: Key) -> tuple[Usable | Unusable, KafkaLink | None]:
-        """The state of a connection, and its link if it can be used. Raises NotLooked until it was looked at as it is now."""
+        """The state of a connection, and its link if it can be used. Raises ConnectionNotChecked until it was looked at as it is now."""
         entry, raw = self._entries.get(key), self._store.get(*key)
         if raw is not None and (entry is None or entry.generation != raw["metadata"].get("generation")):
             return self._unlooked(key), None  # what it allows may have changed
@@ -138,10 +138,10 @@ class Connections:
         return entry.said, entry.link
 
     def _unlooked(self, key: Key) -> Unusable:
-        """Raises NotLooked, but not for longer than a deletion waits for Kafka."""
+        """Raises ConnectionNotChecked, but not for longer than a deletion waits for Kafka."""
         since, now = self._unlooked_since.setdefault(key, _now()), _now()
         if (now - since).total_seconds() < self._settings.gone_after_seconds:
-            raise NotLooked(f"{key} was not looked at yet")
+            raise ConnectionNotChecked(f"{key} was not looked at yet")
         return Unusable(
             reason=Reason.KAFKA_UNREACHABLE,
             message=f"{key} could not be looked at since {since:%H:%M:%S} UTC: the operator's log says why",
@@ -159,7 +159,7 @@ class Connections:
         raw = self._store.get(*key)
         return raw is not None and _deleting(raw)
 
-    def doubt(self, key: Key, error: KafkaDoorError) -> None:
+    def doubt(self, key: Key, error: KafkaCallError) -> None:
         """A call failed. One without an answer only has the connection looked at. A registry that can't be gone by stops its use at
         once."""
         entry = self._entries.get(key)
@@ -171,7 +171,7 @@ class Connections:
             self._doubted(key)
             self._changed(key)
         elif isinstance(error, KafkaUnreachable) and isinstance(entry.state, Usable):
-            entry.state = Doubted(entry.state)
+            entry.state = Unanswered(entry.state)
             self._doubted(key)
 
     async def close(self) -> None:
@@ -210,7 +210,7 @@ class Connections:
             unanswered = e.reason == Reason.KAFKA_UNREACHABLE and entry.generation == generation
             if unanswered and isinstance(state, Usable):
                 log.info("%s is looked at again: %s", key, e)
-                entry.state = Doubted(state)
+                entry.state = Unanswered(state)
                 return 0.0
             entry.state = _unusable(e, before, as_before=unanswered)
         else:
@@ -250,7 +250,7 @@ class Connections:
             return None
         try:
             registry = await entry.link.registry()
-        except KafkaDoorError:
+        except KafkaCallError:
             return None  # the next pass says what there is to say about that
         return self._usage.quotas(key, registry, grants)
 
@@ -305,7 +305,7 @@ class Connections:
                 registry_bytes=self._settings.registry_mebibytes * 2**20,
                 woken=lambda topics: self._news(key, topics),
                 transactional_id=transactional_id(self._cluster, self._settings.namespace, key),
-                tenure=self._tenure,
+                leadership=self._tenure,
             )
             try:
                 cluster = same_cluster(key, before.cluster_id, await link.describe_cluster())
@@ -314,7 +314,7 @@ class Connections:
             except BaseException:
                 await link.close()
                 raise
-        except KafkaDoorError as e:
+        except KafkaCallError as e:
             raise refusal(key, e, before.registry_topic_id) from e
         entry.link = link
         return found

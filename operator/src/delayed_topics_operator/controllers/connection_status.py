@@ -9,7 +9,7 @@ from delayed_topics_crds import MAX_NAMESPACES, ClusterKafkaConnectionStatus, Ka
 from delayed_topics_operator.conditions import condition
 from delayed_topics_operator.controllers.found import Found
 from delayed_topics_operator.observation import Unusable, Usable
-from delayed_topics_operator.plan import Said
+from delayed_topics_operator.plan import ConditionState
 from delayed_topics_operator.store import Manifest
 from delayed_topics_operator.translate import status_of
 
@@ -31,13 +31,13 @@ def connection_status(
             f" and {len(users) - SHOWN_USERS} more" if users[SHOWN_USERS:] else ""
         )
         message = f"being deleted: it goes when the DelayedTopics that use it are gone, {shown}; delete them"
-        said = Said(status="False", reason=Reason.DELETING, message=message)
+        said = ConditionState(status="False", reason=Reason.DELETING, message=message)
     elif found is not None and isinstance(state, Usable):
         message = f"Kafka cluster {found.cluster.cluster_id} with {len(found.cluster.brokers)} brokers answers"
-        said = Said(status="True", reason=Reason.AS_DECLARED, message=message)
+        said = ConditionState(status="True", reason=Reason.AS_DECLARED, message=message)
     else:
         assert isinstance(state, Unusable), "nothing was found"
-        said = Said(status="False", reason=state.reason, message=state.message)
+        said = ConditionState(status="False", reason=state.reason, message=state.message)
     generation = raw["metadata"].get("generation")
     live = raw.get("status") or {}
     known = status_of(ClusterKafkaConnectionStatus, raw)

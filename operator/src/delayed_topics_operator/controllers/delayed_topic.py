@@ -7,15 +7,14 @@ from datetime import UTC, datetime
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import Owner
 from delayed_topics_crds import DelayedTopic, DelayedTopicStatus, Quota, parse
-from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable
+from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable
 from pydantic import ValidationError
 
 from delayed_topics_operator import worker_sets
 from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.controllers.connection import Connections
 from delayed_topics_operator.controllers.found import refusal
-from delayed_topics_operator.elsewhere import Elsewhere
-from delayed_topics_operator.errors import Forbidden, KubeRefused, NotFound, NotLooked, NotYet, SpecInvalid
+from delayed_topics_operator.errors import ConnectionNotChecked, Forbidden, KubeRefused, NotFound, NotYet, SpecInvalid
 from delayed_topics_operator.execute import Executor, Outcome
 from delayed_topics_operator.explain import explanation
 from delayed_topics_operator.gateways.kafka import KafkaLink
@@ -37,6 +36,7 @@ from delayed_topics_operator.reconcile.quota import hard
 from delayed_topics_operator.reconcile.status import OWN_CONDITIONS
 from delayed_topics_operator.reconcile.transitions import autoscaled, notices
 from delayed_topics_operator.reconcile.worker_set import all_ready
+from delayed_topics_operator.served_elsewhere import ServedElsewhere
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Manifest, Store, owner_uids
 from delayed_topics_operator.tenants import Tenants
@@ -84,7 +84,7 @@ class DelayedTopics:
         self._failing_since: dict[Key, datetime] = {}
         self._pod_counts = PodCounts()
         self._loads = Loads()
-        self._elsewhere = Elsewhere(kube, store, namespace=settings.namespace)
+        self._elsewhere = ServedElsewhere(kube, store, namespace=settings.namespace)
 
     async def reconcile(self, key: Key) -> float | None:
         before: tuple[Action, ...] = ()
@@ -100,7 +100,7 @@ class DelayedTopics:
                 return self._settings.resync_seconds
             try:
                 plan, link = await self._plan(key, raw)
-            except NotLooked:
+            except ConnectionNotChecked:
                 return UNLOOKED_SECONDS
             except NotYet:
                 return SOON_SECONDS
@@ -138,7 +138,7 @@ class DelayedTopics:
         failures = [f for f in outcome.failures if not isinstance(f.error, NotYet)]
         raw, status = self._store.get(*key), plan.status
         for failure in failures:
-            if raw is not None and isinstance(failure.error, KafkaDoorError):
+            if raw is not None and isinstance(failure.error, KafkaCallError):
                 self._failed_at_kafka(key, connection_of(raw), failure.error)
         if raw is not None and status is not None:
             for failure in failures:
@@ -261,12 +261,12 @@ class DelayedTopics:
                 self._loads.forget(key)
                 return state, view, link
             return state, replace(view, load=await self._loads.look(key, link, asked.names, view, ready=ready)), link
-        except KafkaDoorError as e:
+        except KafkaCallError as e:
             since = self._failed_at_kafka(key, asked.connection, e)
             said = refusal(asked.connection, e, link.registry_id)
             return Unusable(reason=said.reason, message=str(said), since=since), None, None
 
-    def _failed_at_kafka(self, key: Key, connection: Key, error: KafkaDoorError) -> datetime:
+    def _failed_at_kafka(self, key: Key, connection: Key, error: KafkaCallError) -> datetime:
         """Since when this resource fails at Kafka. Raises a first call without an answer again: nothing is said then, the connection is
         looked at, and the pass is tried again. The same if the look has failed: what it found is for the next pass to say."""
         self._connections.doubt(connection, error)

@@ -7,7 +7,7 @@ from delayed_topics_crds import ClusterKafkaConnection, KafkaConnection, KafkaCo
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import (
     ConnectionInvalid,
-    KafkaDoorError,
+    KafkaCallError,
     KafkaUnreachable,
     RegistryLost,
     RegistryTooLarge,
@@ -35,7 +35,7 @@ class Found(NamedTuple):
 
 
 async def find(key: Key, before: KafkaConnectionStatus, link: KafkaLink) -> Found:
-    """`before`: what was found the last time. Raises KafkaDoorError, ConnectionUnusable."""
+    """`before`: what was found the last time. Raises KafkaCallError, ConnectionUnusable."""
     cluster = same_cluster(key, before.cluster_id, await link.describe_cluster())
     replicas = await link.registry_replicas()
     assert link.registry_id is not None, "the link is open"
@@ -59,7 +59,7 @@ def known_registry(resource: Resource) -> str | None:
     return None if known in accepted_losses(resource.metadata.annotations) else known
 
 
-def refusal(key: Key, error: KafkaDoorError, registry_id: str | None) -> ConnectionUnusable:
+def refusal(key: Key, error: KafkaCallError, registry_id: str | None) -> ConnectionUnusable:
     """What the connection's condition says of the error. `registry_id`: of the registry that was used before."""
     match error:
         case TokenMissing():

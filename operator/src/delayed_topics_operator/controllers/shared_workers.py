@@ -15,7 +15,7 @@ from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.observation import Shared
 from delayed_topics_operator.observe.children import children
 from delayed_topics_operator.observe.pods import pod_settings, pods_and_warnings
-from delayed_topics_operator.plan import Action, Said
+from delayed_topics_operator.plan import Action, ConditionState
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.failures import reason_of
 from delayed_topics_operator.reconcile.shared_workers import SharedObservation, plan
@@ -37,13 +37,15 @@ class SharedWorkersOf:
         self._cluster = cluster
 
     async def reconcile(self, key: Key, raw: Manifest, asked: SharedWorkers | None, link: KafkaLink) -> Shared | None:
-        """How they are; None: there are to be none. Raises KubeUnreachable, NotYet, KafkaDoorError."""
+        """How they are; None: there are to be none. Raises KubeUnreachable, NotYet, KafkaCallError."""
         try:
             return await self._reconciled(key, raw, asked, link)
         except KubeRefused as e:
             if asked is None:
                 raise  # they are to go, which nobody waits for
-            said = Said(status="False", reason=reason_of(e), message=f"the shared workers could not be made: {e}")
+            said = ConditionState(
+                status="False", reason=reason_of(e), message=f"the shared workers could not be made: {e}"
+            )
             return Shared(
                 group=self._group(key),
                 name=shared_name(key),
@@ -57,7 +59,7 @@ class SharedWorkersOf:
         return shared_group(self._cluster, self._settings.namespace, key.kind, key.namespace, key.name)
 
     async def _reconciled(self, key: Key, raw: Manifest, asked: SharedWorkers | None, link: KafkaLink) -> Shared | None:
-        """Raises KubeError, NotYet, KafkaDoorError."""
+        """Raises KubeError, NotYet, KafkaCallError."""
         home, name = self._settings.home(key.kind, key.namespace), shared_name(key)
         resync_seconds = self._settings.resync_seconds
         live = await children(self._kube, self._store, home=home, name=name, resync_seconds=resync_seconds)

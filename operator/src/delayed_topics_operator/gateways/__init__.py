@@ -1,1 +1,1 @@
-"""The doors to Kubernetes and Kafka: nobody else calls either."""
+"""All calls to Kubernetes and Kafka. No other package of the operator makes any."""

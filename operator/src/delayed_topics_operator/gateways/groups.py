@@ -36,7 +36,7 @@ class GroupCalls:
         self._pool: ProcessPoolExecutor | None = None
 
     async def call(self, name: helper.Call, *arguments: Any) -> dict[Any, Any]:
-        """The results by item, KafkaDoorError among them. Raises KafkaUnreachable."""
+        """The results by item, KafkaCallError among them. Raises KafkaUnreachable."""
         for _ in range(ATTEMPTS):
             pool = self._pool = self._pool or self._new()
             try:

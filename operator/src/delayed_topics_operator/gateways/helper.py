@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused
+from delayed_topics_kafka.errors import KafkaCallError, KafkaRefused
 
 Call = Literal["describe_groups", "committed_of_groups", "commit", "delete_groups", "fence"]
 """Methods of KafkaAdmin that return a result for each item."""
@@ -20,15 +20,15 @@ _admin: KafkaAdmin
 class Failed(NamedTuple):
     """An error on its way between processes: exceptions with keyword-only parameters can't be pickled."""
 
-    kind: type[KafkaDoorError]
+    kind: type[KafkaCallError]
     message: str
     code: str | None
 
     @classmethod
-    def of(cls, error: KafkaDoorError) -> "Failed":
+    def of(cls, error: KafkaCallError) -> "Failed":
         return cls(type(error), str(error), error.code if isinstance(error, KafkaRefused) else None)
 
-    def error(self) -> KafkaDoorError:
+    def error(self) -> KafkaCallError:
         if issubclass(self.kind, KafkaRefused):
             return self.kind(self.message, code=self.code or "")
         return self.kind(self.message)
@@ -59,7 +59,7 @@ def portable(outcome: Mapping[Any, Any]) -> dict[Any, Any]:
     """Errors stand for an item, or for a part of one (committed_of_groups)."""
     return {
         item: Failed.of(value)
-        if isinstance(value, KafkaDoorError)
+        if isinstance(value, KafkaCallError)
         else portable(value)
         if isinstance(value, dict)
         else value

@@ -1,4 +1,4 @@
-"""The door to one Kafka cluster: the blocking calls of delayed_topics_kafka, gathered, in threads of this connection's own.
+"""All calls to one Kafka cluster: the blocking calls of delayed_topics_kafka, gathered, in threads of this connection's own.
 
 A cluster that does not answer blocks its own threads only.
 """
@@ -15,7 +15,7 @@ from delayed_topics_core.registry import RegistryRecord, RegistryState
 from delayed_topics_core.settings import MIN_ISR
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import KafkaDoorError, KafkaUnreachable, RegistryLost, SettingsRefused
+from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable, RegistryLost, SettingsRefused
 from delayed_topics_kafka.model import (
     ClusterInfo,
     CommittedOffset,
@@ -27,14 +27,14 @@ from delayed_topics_kafka.model import (
 from delayed_topics_kafka.system_topics import ensure_system_topics, same_registry
 
 from delayed_topics_operator import metrics
-from delayed_topics_operator.errors import TenureOver
+from delayed_topics_operator.errors import LeadershipLost
 from delayed_topics_operator.eventlog import EventLog
 from delayed_topics_operator.gateways.gather import Gatherer
 from delayed_topics_operator.gateways.groups import GroupCalls
 from delayed_topics_operator.gateways.helper import Call
 from delayed_topics_operator.gateways.refusals import Refusals
 from delayed_topics_operator.gateways.registry import RegistryThread
-from delayed_topics_operator.tenure import Tenure
+from delayed_topics_operator.leadership import Leadership
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -43,14 +43,14 @@ FOLLOW_SECONDS = 1.0
 SYSTEM_REPLICATION = 3
 CLIENT_ID = "delayed-topics-operator"
 
-Committed = Mapping[TopicPartitionKey, CommittedOffset | KafkaDoorError | None]
+Committed = Mapping[TopicPartitionKey, CommittedOffset | KafkaCallError | None]
 
 GroupPartitions = tuple[str, tuple[TopicPartitionKey, ...]]
 """A group, and the partitions that are asked for."""
 
 
 class KafkaLink:
-    """One connection that is in use. Every call raises KafkaDoorError, for a single item too, and TenureOver."""
+    """One connection that is in use. Every call raises KafkaCallError, for a single item too, and LeadershipLost."""
 
     def __init__(
         self,
@@ -61,12 +61,12 @@ class KafkaLink:
         registry_bytes: int,
         woken: Callable[[set[str]], None],
         transactional_id: str,
-        tenure: Tenure,
+        leadership: Leadership,
     ) -> None:
         """`registry_bytes`: the most keys and values of the registry that are held. `woken` is called with the front topics of which
         the registry or the events have news. `transactional_id`: of the registry's writer, see RegistryThread."""
         self.connection = connection
-        self._tenure = tenure
+        self._tenure = leadership
         self._timeout_seconds = timeout_seconds
         self._woken = woken
         self._admin = KafkaAdmin(connection, client_id=CLIENT_ID, timeout_seconds=timeout_seconds)
@@ -78,7 +78,7 @@ class KafkaLink:
         self.registry_id: str | None = None
         """Of the topic that was found, or made, when the link was opened."""
         self._registry_in_sync = True
-        self.failure: KafkaDoorError | None = None
+        self.failure: KafkaCallError | None = None
         """Set when registry or events can't be followed any more: the link is to be made anew."""
         self.registry_read = RegistryState()  # as it was last
         self.event_log = EventLog()
@@ -88,7 +88,7 @@ class KafkaLink:
             timeout_seconds=timeout_seconds,
             registry_bytes=registry_bytes,
             transactional_id=transactional_id,
-            tenure=tenure,
+            leadership=leadership,
             event_log=self.event_log,
         )
         self.refusals = Refusals()
@@ -260,46 +260,46 @@ class KafkaLink:
 
     # the calls themselves
 
-    async def _describe_topics(self, items: dict[str, None]) -> Mapping[str, TopicInfo | KafkaDoorError | None]:
+    async def _describe_topics(self, items: dict[str, None]) -> Mapping[str, TopicInfo | KafkaCallError | None]:
         return await self._blocking("describe_topics", len(items), lambda: self._admin.describe_topics(list(items)))
 
-    async def _describe_configs(self, items: dict[str, None]) -> Mapping[str, dict[str, str] | KafkaDoorError]:
+    async def _describe_configs(self, items: dict[str, None]) -> Mapping[str, dict[str, str] | KafkaCallError]:
         return await self._blocking("describe_configs", len(items), lambda: self._admin.topic_configs(list(items)))
 
-    async def _describe_groups(self, items: dict[str, None]) -> Mapping[str, GroupInfo | KafkaDoorError]:
+    async def _describe_groups(self, items: dict[str, None]) -> Mapping[str, GroupInfo | KafkaCallError]:
         return await self._in_helper("describe_groups", len(items), list(items))
 
     async def _read_committed(
         self, items: dict[GroupPartitions, None]
-    ) -> Mapping[GroupPartitions, Committed | KafkaDoorError]:
+    ) -> Mapping[GroupPartitions, Committed | KafkaCallError]:
         found = await self._in_helper("committed_of_groups", len(items), merged(items))
         return {(group, partitions): _part(found[group], partitions) for group, partitions in items}
 
     async def _list_offsets(
         self, which: Literal["earliest", "latest", "stable"], items: dict[TopicPartitionKey, None]
-    ) -> Mapping[TopicPartitionKey, int | KafkaDoorError]:
-        def ask() -> Mapping[TopicPartitionKey, int | KafkaDoorError]:
+    ) -> Mapping[TopicPartitionKey, int | KafkaCallError]:
+        def ask() -> Mapping[TopicPartitionKey, int | KafkaCallError]:
             if which == "stable":
                 return self._admin.list_offsets(list(items), "latest", isolation="read_committed")
             return self._admin.list_offsets(list(items), which)
 
         return await self._blocking("list_offsets", len(items), ask)
 
-    async def _create_topics(self, items: dict[str, NewTopicSpec]) -> Mapping[str, TopicInfo | KafkaDoorError]:
+    async def _create_topics(self, items: dict[str, NewTopicSpec]) -> Mapping[str, TopicInfo | KafkaCallError]:
         return await self._blocking(
             "create_topics", len(items), lambda: self._admin.create_topics(list(items.values()))
         )
 
-    async def _create_partitions(self, items: dict[str, int]) -> Mapping[str, TopicInfo | KafkaDoorError]:
+    async def _create_partitions(self, items: dict[str, int]) -> Mapping[str, TopicInfo | KafkaCallError]:
         return await self._blocking("create_partitions", len(items), lambda: self._admin.create_partitions(items))
 
-    async def _alter_configs(self, items: dict[str, Mapping[str, str]]) -> Mapping[str, KafkaDoorError | None]:
+    async def _alter_configs(self, items: dict[str, Mapping[str, str]]) -> Mapping[str, KafkaCallError | None]:
         return await self._blocking("alter_configs", len(items), lambda: self._admin.alter_topic_configs(items))
 
-    async def _delete_topics(self, items: dict[str, None]) -> Mapping[str, KafkaDoorError | None]:
+    async def _delete_topics(self, items: dict[str, None]) -> Mapping[str, KafkaCallError | None]:
         return await self._blocking("delete_topics", len(items), lambda: self._admin.delete_topics(list(items)))
 
-    async def _delete_groups(self, items: dict[str, None]) -> Mapping[str, KafkaDoorError | None]:
+    async def _delete_groups(self, items: dict[str, None]) -> Mapping[str, KafkaCallError | None]:
         return await self._in_helper("delete_groups", len(items), list(items))
 
     async def _catch_up(self, items: dict[None, None]) -> Mapping[None, RegistryState]:
@@ -317,9 +317,9 @@ class KafkaLink:
             await asyncio.sleep(FOLLOW_SECONDS)
             try:
                 changed = await self._registry_thread.poll()
-            except TenureOver:
+            except LeadershipLost:
                 return
-            except KafkaDoorError as e:
+            except KafkaCallError as e:
                 log.warning("the registry can't be followed: %s", e)
                 self.failure = e
                 return
@@ -355,18 +355,18 @@ def merged(items: Iterable[GroupPartitions]) -> dict[str, list[TopicPartitionKey
     return {group: list(partitions) for group, partitions in wanted.items()}
 
 
-def _part(found: Committed | KafkaDoorError, partitions: tuple[TopicPartitionKey, ...]) -> Committed | KafkaDoorError:
-    return found if isinstance(found, KafkaDoorError) else {key: found[key] for key in partitions}
+def _part(found: Committed | KafkaCallError, partitions: tuple[TopicPartitionKey, ...]) -> Committed | KafkaCallError:
+    return found if isinstance(found, KafkaCallError) else {key: found[key] for key in partitions}
 
 
 K = TypeVar("K")
 
 
-def _values(outcomes: Mapping[K, T | KafkaDoorError]) -> dict[K, T]:
+def _values(outcomes: Mapping[K, T | KafkaCallError]) -> dict[K, T]:
     """Raises the first error."""
     values: dict[K, T] = {}
     for item, outcome in outcomes.items():
-        if isinstance(outcome, KafkaDoorError):
+        if isinstance(outcome, KafkaCallError):
             raise outcome
         values[item] = outcome
     return values

@@ -1,4 +1,4 @@
-"""The door to the API server: plain dicts in and out, server-side apply, one error tree, every call counted.
+"""All calls to the API server: plain dicts in and out, server-side apply, one error tree, every call counted.
 
 The generated methods of the official client send a strategic merge where an apply is meant, and its models refuse
 fields that they don't know; so only its configuration and transport are used.

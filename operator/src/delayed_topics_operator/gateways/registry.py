@@ -12,13 +12,13 @@ from delayed_topics_kafka.events import EventFollower
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 
 from delayed_topics_operator.eventlog import EventLog
-from delayed_topics_operator.tenure import Tenure
+from delayed_topics_operator.leadership import Leadership
 
 T = TypeVar("T")
 
 
 class RegistryThread:
-    """Every call raises KafkaDoorError and TenureOver."""
+    """Every call raises KafkaCallError and LeadershipLost."""
 
     def __init__(
         self,
@@ -28,18 +28,18 @@ class RegistryThread:
         timeout_seconds: float,
         registry_bytes: int,
         transactional_id: str,
-        tenure: Tenure,
+        leadership: Leadership,
         event_log: EventLog,
     ) -> None:
         """`registry_bytes`: the most keys and values that are held.
 
-        `transactional_id`: of the one writer that there may be. When another one opens, the `tenure` of this process ends."""
+        `transactional_id`: of the one writer that there may be. When another one opens, the `leadership` of this process ends."""
         self._connection = connection
         self._client_id = client_id
         self._timeout_seconds = timeout_seconds
         self._registry_bytes = registry_bytes
         self._transactional_id = transactional_id
-        self._tenure = tenure
+        self._tenure = leadership
         self._event_log = event_log
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="registry")
         self._last_read = RegistryState()

@@ -12,7 +12,7 @@ from delayed_topics_operator.reconcile.target import unbegun, unnoted
 
 
 async def kafka_view(link: KafkaLink, names: TopicNames, owner: Owner) -> KafkaView:
-    """Raises KafkaDoorError. Of topics that nobody claimed only their existence and settings are looked at, for adopting."""
+    """Raises KafkaCallError. Of topics that nobody claimed only their existence and settings are looked at, for adopting."""
     # The control topic stays when it is asked for no more.
     state, topics = await asyncio.gather(link.registry(), link.topics(names.possible))
     registered = _registered(state, names, owner)

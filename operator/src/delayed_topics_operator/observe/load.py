@@ -35,7 +35,7 @@ class Loads:
             metrics.DUE_LAG.remove(key.namespace, key.name)
 
     async def look(self, key: Key, link: KafkaLink, names: TopicNames, kafka: KafkaView, *, ready: int) -> Load:
-        """With a new look if the last is some seconds old. `ready`: workers, 0 unless all are. Raises KafkaDoorError."""
+        """With a new look if the last is some seconds old. `ready`: workers, 0 unless all are. Raises KafkaCallError."""
         load, now = self._loads.get(key, Load()), self._clock()
         layout = kafka.registered.layout
         if layout is None or layout.state != "serving":

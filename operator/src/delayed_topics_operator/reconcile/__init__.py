@@ -1,4 +1,4 @@
-"""From an observation to a plan. Pure: no clock, no door; a chain of small checks, each of which says what is to be done and what is so.
+"""From an observation to a plan. Pure: no clock, no calls; a chain of small checks, each of which says what is to be done and what is so.
 
 The same checks answer "what is to be done?" and "is it ready?", so the two can't disagree.
 """
@@ -9,7 +9,7 @@ from delayed_topics_core.reasons import Condition, Reason
 
 from delayed_topics_operator.explain import explanation
 from delayed_topics_operator.observation import Observation
-from delayed_topics_operator.plan import Action, Finding, Notice, Plan, Said
+from delayed_topics_operator.plan import Action, ConditionState, Finding, Notice, Plan
 from delayed_topics_operator.reconcile import (
     access,
     alarms,
@@ -51,7 +51,7 @@ def reconcile(o: Observation) -> Plan:
     o = protocol.settled(quota.limited(autoscale.scaled(o)))
     found = _found(o)
     if o.subject.plan_only:
-        planned = Said(
+        planned = ConditionState(
             status="True", reason=Reason.PLAN_ONLY, message=explanation(found.actions) or "nothing is to be done"
         )
         return Plan(status=status.of(o, {**found.conditions, Condition.PLANNED: planned}))
@@ -67,7 +67,7 @@ def reconcile(o: Observation) -> Plan:
 def _found(o: Observation) -> Finding:
     actions: list[Action] = []
     notices: list[Notice] = []
-    conditions: dict[Condition, Said] = {}
+    conditions: dict[Condition, ConditionState] = {}
     wakes: list[float] = []
     proceed = True
     for check in CHECKS:

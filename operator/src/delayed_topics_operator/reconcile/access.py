@@ -9,7 +9,7 @@ from delayed_topics_crds.delayed_topic import MAX_PARTITIONS
 from delayed_topics_crds.pods import LabelSelector, LabelSelectorRequirement
 
 from delayed_topics_operator.observation import Observation, Unusable, Usable
-from delayed_topics_operator.plan import Finding, Said
+from delayed_topics_operator.plan import ConditionState, Finding
 from delayed_topics_operator.reconcile.pod_template import not_granted
 
 LET_IN: Final = "list it in the chart's tenantNamespaces, or label it as its tenantNamespaceSelector asks"
@@ -20,15 +20,15 @@ def check(o: Observation) -> Finding:
     total = sum(o.wanted.layout.wanted().values())
     if total > MAX_PARTITIONS:
         message = f"spec: the delays topic must have at most {MAX_PARTITIONS} partitions, this makes {total}: use fewer lanes or delays"
-        said = Said(status="False", reason=Reason.SPEC_INVALID, message=message)
+        said = ConditionState(status="False", reason=Reason.SPEC_INVALID, message=message)
         return Finding(conditions={Condition.TOPICS_READY: said}, proceed=False)
     if isinstance(o.connection, Unusable):
-        said = Said(status="Unknown", reason=o.connection.reason, message=o.connection.message)
+        said = ConditionState(status="Unknown", reason=o.connection.reason, message=o.connection.message)
         return Finding(conditions={Condition.CLAIMED: said, Condition.TOPICS_READY: said}, proceed=False)
     refusal = refused(o, o.connection)
     if refusal is None:
         return Finding()
-    said = Said(status="False", reason=Reason.NOT_ALLOWED, message=refusal)
+    said = ConditionState(status="False", reason=Reason.NOT_ALLOWED, message=refusal)
     return Finding(conditions={Condition.CLAIMED: said}, proceed=False)
 
 

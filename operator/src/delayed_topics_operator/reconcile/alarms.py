@@ -5,7 +5,7 @@ from delayed_topics_crds import RebalanceRecord
 
 from delayed_topics_operator.eventlog import RaisedAlarm
 from delayed_topics_operator.observation import Observation, Usable
-from delayed_topics_operator.plan import Finding, Notice, Said
+from delayed_topics_operator.plan import ConditionState, Finding, Notice
 from delayed_topics_operator.reconcile import rebalances
 from delayed_topics_operator.reconcile.workers import workers_name
 
@@ -27,7 +27,7 @@ def check(o: Observation) -> Finding:
     said = _said(alarms)
     slow = rebalances.slow(rebalance, now=o.now, slow_seconds=slow_seconds)
     if slow is not None and (said.status == "False" or said.reason in HARMLESS):
-        said = Said(status="True", reason=Reason.REBALANCE_SLOW, message=slow)
+        said = ConditionState(status="True", reason=Reason.REBALANCE_SLOW, message=slow)
     ended = rebalances.ended_slowly(o.subject.status.rebalance, rebalance, slow_seconds=slow_seconds)
     wake_seconds = REBALANCING_WAKE_SECONDS if not o.kafka.group.settled else None
     if wake_seconds is None and slow is None and rebalances.under_way_since(rebalance) is not None:
@@ -59,9 +59,9 @@ def reason_of(alarm: RaisedAlarm) -> Reason:
     return REASONS.get(alarm.reason, Reason.NOT_RELEASING)
 
 
-def _said(alarms: list[RaisedAlarm]) -> Said:
+def _said(alarms: list[RaisedAlarm]) -> ConditionState:
     if not alarms:
-        return Said(status="False", reason=Reason.NONE_RAISED, message="no worker raises an alarm")
+        return ConditionState(status="False", reason=Reason.NONE_RAISED, message="no worker raises an alarm")
     shown = "; ".join(f"{alarm.member}: {alarm.message}" for alarm in alarms[:SHOWN])
     more = f"; and {len(alarms) - SHOWN} more" if len(alarms) > SHOWN else ""
-    return Said(status="True", reason=reason_of(alarms[0]), message=shown + more)
+    return ConditionState(status="True", reason=reason_of(alarms[0]), message=shown + more)

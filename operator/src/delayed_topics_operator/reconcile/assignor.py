@@ -7,7 +7,7 @@ another one is refused for as long as one is there that has it, so replacing one
 from delayed_topics_core.reasons import Condition, Reason
 
 from delayed_topics_operator.observation import Manifest, Observation
-from delayed_topics_operator.plan import Finding, Said, ScaleWorkers
+from delayed_topics_operator.plan import ConditionState, Finding, ScaleWorkers
 
 WAKE_SECONDS = 2.0
 STICKY = "cooperative-sticky"
@@ -35,7 +35,7 @@ def stop_first(o: Observation, live: Manifest) -> Finding | None:
         f"all workers of {o.wanted.names.front} stop before they start again with the assignor {o.wanted.assignor}: those of "
         "assignor Sticky can't be in one group with others. Records wait meanwhile"
     )
-    said = Said(status="False", reason=Reason.WORKERS_STARTING, message=message)
+    said = ConditionState(status="False", reason=Reason.WORKERS_STARTING, message=message)
     return Finding(
         actions=(scale,) if replicas else (), conditions={Condition.WORKERS_READY: said}, wake_seconds=WAKE_SECONDS
     )

@@ -10,13 +10,13 @@ from delayed_topics_crds import DelayedTopicStatus
 from delayed_topics_operator.observation import KafkaView, Observation, Unusable
 from delayed_topics_operator.plan import (
     Action,
+    ConditionState,
     DeleteGroup,
     DeleteTopics,
     Notice,
     Plan,
     RemoveFinalizer,
     RemoveFromRegistry,
-    Said,
     WriteRegistry,
 )
 from delayed_topics_operator.reconcile import handover, status
@@ -116,5 +116,5 @@ def _waiting(o: Observation, what: str, actions: tuple[Action, ...] = ()) -> Pla
 
 
 def _deleting(o: Observation, what: str) -> DelayedTopicStatus:
-    said = Said(status="False", reason=Reason.DELETING, message=f"being deleted: waiting until {what}")
+    said = ConditionState(status="False", reason=Reason.DELETING, message=f"being deleted: waiting until {what}")
     return status.of(o, {Condition.READY: said})

@@ -20,6 +20,7 @@ from delayed_topics_operator.plan import (
     AlterSettings,
     ApplyChild,
     CommitOffsets,
+    ConditionState,
     CreateTopics,
     DeleteChild,
     DeleteGroup,
@@ -28,7 +29,6 @@ from delayed_topics_operator.plan import (
     GrowTopic,
     RemoveFinalizer,
     RemoveFromRegistry,
-    Said,
     ScaleWorkers,
     WriteRegistry,
 )
@@ -96,7 +96,7 @@ def not_ready(raw: Mapping[str, Any], reason: Reason, message: str, now: datetim
 def _failed(
     status: DelayedTopicStatus, kind: Condition, reason: Reason, message: str, now: datetime
 ) -> StatusCondition:
-    said = Said(status="False", reason=reason, message=message)
+    said = ConditionState(status="False", reason=reason, message=message)
     return condition(kind, said, known=status.conditions, now=now, generation=status.observed_generation)
 
 

@@ -13,7 +13,7 @@ from delayed_topics_core.registry import TopicsRecord
 from delayed_topics_core.settings import DURABLE, MIN_ISR, least_in_sync
 
 from delayed_topics_operator.observation import KafkaView, Observation, Usable
-from delayed_topics_operator.plan import Action, CommitOffsets, Finding, Said, WriteRegistry
+from delayed_topics_operator.plan import Action, CommitOffsets, ConditionState, Finding, WriteRegistry
 from delayed_topics_operator.reconcile import handover
 from delayed_topics_operator.reconcile.enforced import missing
 from delayed_topics_operator.reconcile.target import Target, identified, target, write_layout
@@ -101,7 +101,7 @@ def _begun(kafka: KafkaView, record: TopicsRecord, commits: CommitOffsets | None
     return replace(record, begun=begun)
 
 
-def _clamped(o: Observation, t: Target) -> Said:
+def _clamped(o: Observation, t: Target) -> ConditionState:
     if o.beyond.topics is not None:
         return replace(o.beyond.topics, status="True")
     wanted = o.wanted.layout
@@ -114,17 +114,19 @@ def _clamped(o: Observation, t: Target) -> Said:
             f"spec.partitions is {asked}; {delays} has {t.layout.partition_count} partitions, because each delay after the first "
             f"needs {wanted.lanes_per_delay} and the first at least one: raise spec.partitions to {needed} to agree"
         )
-        return Said(status="True", reason=Reason.LAYOUT_CLAMPED, message=message)
+        return ConditionState(status="True", reason=Reason.LAYOUT_CLAMPED, message=message)
     if extra:
         message = (
             f"{delays} has {extra} partitions more than spec.partitions ({asked}): partitions are never taken away, those of delays "
             "that left the list are served to their last record"
         )
-        return Said(status="True", reason=Reason.COUNTS_ABOVE_SPEC, message=message)
-    return Said(status="False", reason=Reason.AS_DECLARED, message=f"{delays} has the partitions that were asked for")
+        return ConditionState(status="True", reason=Reason.COUNTS_ABOVE_SPEC, message=message)
+    return ConditionState(
+        status="False", reason=Reason.AS_DECLARED, message=f"{delays} has the partitions that were asked for"
+    )
 
 
-def _durability(o: Observation, kafka: KafkaView, t: Target) -> Said:
+def _durability(o: Observation, kafka: KafkaView, t: Target) -> ConditionState:
     """A record counts as written when `min.insync.replicas` brokers have it."""
     assert isinstance(o.connection, Usable), "access is checked first"
     replicas = {
@@ -143,9 +145,9 @@ def _durability(o: Observation, kafka: KafkaView, t: Target) -> Said:
             f"{'; '.join(map(str, lacking))}: a record that counts as written can be lost with one broker's disk; have it allowed "
             "by whoever runs Kafka"
         )
-        return Said(status="True", reason=Reason.SETTING_REFUSED, message=message)
+        return ConditionState(status="True", reason=Reason.SETTING_REFUSED, message=message)
     if not reduced:
-        return Said(
+        return ConditionState(
             status="False",
             reason=Reason.AS_DECLARED,
             message="every record is on more than one broker before it counts as written",
@@ -157,4 +159,4 @@ def _durability(o: Observation, kafka: KafkaView, t: Target) -> Said:
     )
     alone = all(replicas[name] == 1 for name in reduced)
     reason = Reason.ONE_REPLICA if alone else Reason.ONE_IN_SYNC_REPLICA
-    return Said(status="True", reason=reason, message=message)
+    return ConditionState(status="True", reason=reason, message=message)

@@ -15,8 +15,8 @@ from delayed_topics_crds import Grant, Quota
 from delayed_topics_crds.delayed_topic import MAX_PARTITIONS
 
 from delayed_topics_operator.amount import Amount
-from delayed_topics_operator.observation import Beyond, KafkaView, Observation, Usable
-from delayed_topics_operator.plan import Action, Finding, Said, WriteRegistry
+from delayed_topics_operator.observation import GrantExceeded, KafkaView, Observation, Usable
+from delayed_topics_operator.plan import Action, ConditionState, Finding, WriteRegistry
 from delayed_topics_operator.reconcile.access import covering, roomy, selects, where
 from delayed_topics_operator.reconcile.target import has_control, present, target
 from delayed_topics_operator.reconcile.workers import workers_name
@@ -45,7 +45,7 @@ def limited(o: Observation) -> Observation:
         return o
     topics = _topics_refused(o, o.kafka, o.connection)
     replicas, why = _workers(o, o.connection.grants or ()) if o.has_own_workers else (0, None)
-    return replace(o, wanted=replace(o.wanted, replicas=replicas), beyond=Beyond(topics=topics, workers=why))
+    return replace(o, wanted=replace(o.wanted, replicas=replicas), beyond=GrantExceeded(topics=topics, workers=why))
 
 
 def check(o: Observation) -> Finding:
@@ -69,16 +69,18 @@ def takes(o: Observation, actions: Iterable[Action]) -> Amount | None:
     return Amount(delayed_topics=1, partitions=partitions, workers=o.wanted.replicas)
 
 
-def _topics_refused(o: Observation, kafka: KafkaView, connection: Usable) -> Said | None:
+def _topics_refused(o: Observation, kafka: KafkaView, connection: Usable) -> ConditionState | None:
     growing = _growing(o, kafka)
     if growing > MAX_PARTITIONS:
         message = (
             f"a topic must have at most {MAX_PARTITIONS} partitions, this makes {growing}, those of delays that left the list "
             "included: use fewer lanes or delays"
         )
-        return Said(status="False", reason=Reason.SPEC_INVALID, message=message)
+        return ConditionState(status="False", reason=Reason.SPEC_INVALID, message=message)
     refusal = _too_large(o, growing, connection.grants or ()) or _too_much(o, kafka, connection.grants or ())
-    return Said(status="False", reason=Reason.GRANT_EXCEEDED, message=refusal) if refusal is not None else None
+    return (
+        ConditionState(status="False", reason=Reason.GRANT_EXCEEDED, message=refusal) if refusal is not None else None
+    )
 
 
 def _growing(o: Observation, kafka: KafkaView) -> int:

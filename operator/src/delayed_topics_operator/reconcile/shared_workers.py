@@ -8,7 +8,7 @@ from delayed_topics_core.reasons import Reason
 
 from delayed_topics_operator import manifests, worker_sets
 from delayed_topics_operator.observation import Shared
-from delayed_topics_operator.plan import Action, ApplyChild, Said
+from delayed_topics_operator.plan import Action, ApplyChild, ConditionState
 from delayed_topics_operator.reconcile.worker_set import (
     STARTING_SECONDS,
     Live,
@@ -59,14 +59,14 @@ def plan(o: SharedObservation) -> tuple[tuple[Action, ...], Shared]:
     return actions, shared
 
 
-def _said(o: SharedObservation, live: Manifest | None) -> Said:
+def _said(o: SharedObservation, live: Manifest | None) -> ConditionState:
     replicas = o.wanted.replicas
     if replicas == 0:
         message = "spec.sharedWorkers.replicas of the connection is 0: records stay where they are"
-        return Said(status="False", reason=Reason.SCALED_TO_ZERO, message=message)
+        return ConditionState(status="False", reason=Reason.SCALED_TO_ZERO, message=message)
     if live is not None and all_ready(live, replicas):
         message = f"{replicas} of {replicas} workers are ready, which several DelayedTopics share"
-        return Said(status="True", reason=Reason.AS_DECLARED, message=message)
+        return ConditionState(status="True", reason=Reason.AS_DECLARED, message=message)
     overdue = o.unready_since is not None and (o.now - o.unready_since).total_seconds() > STARTING_SECONDS
     where = f"kubectl --namespace {o.wanted.home} describe pods --selector {worker_sets.selector(o.wanted.labels)}"
     return not_ready(

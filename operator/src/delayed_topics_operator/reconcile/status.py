@@ -20,7 +20,7 @@ from delayed_topics_crds import (
 from delayed_topics_operator import worker_sets
 from delayed_topics_operator.conditions import condition
 from delayed_topics_operator.observation import KafkaView, Observation, Usable
-from delayed_topics_operator.plan import Conditions, Said
+from delayed_topics_operator.plan import Conditions, ConditionState
 from delayed_topics_operator.reconcile import rebalances
 from delayed_topics_operator.reconcile.alarms import HARMLESS, REASONS
 from delayed_topics_operator.reconcile.autoscale import last_scaled
@@ -68,11 +68,11 @@ def conditions(o: Observation, said: Conditions) -> tuple[StatusCondition, ...]:
     before = o.subject.status.conditions
     stays = {Condition(c.type): c for c in before if c.type in OWN_CONDITIONS and c.type != Condition.PLANNED}
     known = {
-        kind: Said(status=c.status, reason=REASONS[c.reason], message=c.message)
+        kind: ConditionState(status=c.status, reason=REASONS[c.reason], message=c.message)
         for kind, c in stays.items()
         if c.reason in REASONS
     }
-    all_said: dict[Condition, Said] = {**known, **said}
+    all_said: dict[Condition, ConditionState] = {**known, **said}
     fresh = {**said, Condition.READY: _ready(o, all_said)}
     made = {
         kind: condition(kind, s, known=before, now=o.now, generation=o.subject.generation) for kind, s in fresh.items()
@@ -88,25 +88,27 @@ def in_units(seconds: int) -> str:
     return f"{seconds // size}{unit}"
 
 
-def _ready(o: Observation, said: Mapping[Condition, Said]) -> Said:
+def _ready(o: Observation, said: Mapping[Condition, ConditionState]) -> ConditionState:
     if o.subject.deleting:
-        return said.get(Condition.READY) or Said(status="False", reason=Reason.DELETING, message="being deleted")
+        return said.get(Condition.READY) or ConditionState(
+            status="False", reason=Reason.DELETING, message="being deleted"
+        )
     for kind in (Condition.CLAIMED, Condition.TOPICS_READY, Condition.WORKERS_READY):
         found = said.get(kind)
         if found is None:
-            return Said(status="False", reason=Reason.IN_PROGRESS, message=f"{kind} is not known yet")
+            return ConditionState(status="False", reason=Reason.IN_PROGRESS, message=f"{kind} is not known yet")
         if found.status != "True":
-            return Said(status="False", reason=found.reason, message=found.message)
+            return ConditionState(status="False", reason=found.reason, message=found.message)
     alarm = said.get(Condition.ALARM)
     if alarm is not None and alarm.status == "True" and alarm.reason not in HARMLESS:
-        return Said(status="False", reason=alarm.reason, message=alarm.message)
+        return ConditionState(status="False", reason=alarm.reason, message=alarm.message)
     if o.wanted.paused:
-        return Said(
+        return ConditionState(
             status="True", reason=Reason.PAUSED, message="spec.paused: nothing is released, records stay where they are"
         )
     if o.beyond.workers is not None or o.refused_protocol is not None:
         return said[Condition.WORKERS_READY]
-    return Said(
+    return ConditionState(
         status="True",
         reason=Reason.AS_DECLARED,
         message=f"produce to {o.wanted.names.front}, consume {o.wanted.names.ready}",

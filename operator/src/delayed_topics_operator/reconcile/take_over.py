@@ -11,7 +11,14 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import Claim, Owner
 
 from delayed_topics_operator.observation import Observation, Usable
-from delayed_topics_operator.plan import Action, AddFinalizer, Finding, RemoveFromRegistry, Said, WriteRegistry
+from delayed_topics_operator.plan import (
+    Action,
+    AddFinalizer,
+    ConditionState,
+    Finding,
+    RemoveFromRegistry,
+    WriteRegistry,
+)
 from delayed_topics_operator.reconcile.access import may_take_over
 from delayed_topics_operator.reconcile.worker_set import ours, removal
 from delayed_topics_operator.translate import TAKE_OVER
@@ -89,13 +96,13 @@ def _take_over(o: Observation, holder: Claim, own: Claim | None) -> Finding:
     removed = RemoveFromRegistry(
         keys=(holder.key,), why=f"remove the claim of {who(holder.owner)}, which was taken over"
     )
-    said = Said(
+    said = ConditionState(
         status="Unknown", reason=Reason.IN_PROGRESS, message=f"the topics are taken over from {who(holder.owner)}"
     )
     return Finding(actions=(*finalizer, *written, removed), conditions={Condition.CLAIMED: said}, proceed=False)
 
 
-def _held_by(o: Observation, holder: Claim, names: tuple[str, ...]) -> Said:
+def _held_by(o: Observation, holder: Claim, names: tuple[str, ...]) -> ConditionState:
     lost = (
         "" if holder.taken_from != o.subject.owner else ", which took them over from here; the workers here are stopped"
     )
@@ -108,10 +115,10 @@ def _held_by(o: Observation, holder: Claim, names: tuple[str, ...]) -> Said:
             "; if that cluster is no more, or hands them over, and the connection's owner allows it (spec.allow[].takeOver), annotate "
             f"this resource with {TAKE_OVER}={names[0]}"
         )
-    return Said(status="False", reason=Reason.CLAIMED_BY_OTHER, message=message)
+    return ConditionState(status="False", reason=Reason.CLAIMED_BY_OTHER, message=message)
 
 
-def _not_granted(o: Observation, holder: Claim) -> Said:
+def _not_granted(o: Observation, holder: Claim) -> ConditionState:
     message = (
         f"the topics of {holder.topic} belong to {who(holder.owner)}, and {o.wanted.connection} does not allow namespace "
         f"{o.subject.namespace} to take them over: ask its owner for takeOver in an entry of spec.allow"
@@ -121,4 +128,4 @@ def _not_granted(o: Observation, holder: Claim) -> Said:
             f"the topics of {holder.topic} belong to {who(holder.owner)}: by a KafkaConnection only those of the same namespace and name "
             "can be taken over, others by a ClusterKafkaConnection whose owner allows it"
         )
-    return Said(status="False", reason=Reason.NOT_ALLOWED, message=message)
+    return ConditionState(status="False", reason=Reason.NOT_ALLOWED, message=message)

@@ -8,11 +8,11 @@ from delayed_topics_operator.observation import KafkaView, Observation
 from delayed_topics_operator.plan import (
     Action,
     AlterSettings,
+    ConditionState,
     CreateTopics,
     Finding,
     GrowTopic,
     Notice,
-    Said,
     WriteRegistry,
 )
 from delayed_topics_operator.reconcile.enforced import RETENTION, differing, enforced, is_refused, missing
@@ -113,12 +113,14 @@ def _repaired(o: Observation, kafka: KafkaView, t: Target, role: TopicRole) -> A
     )
 
 
-def _said(o: Observation, kafka: KafkaView, t: Target, made: tuple[str, ...], leaderless: bool) -> Said:
+def _said(o: Observation, kafka: KafkaView, t: Target, made: tuple[str, ...], leaderless: bool) -> ConditionState:
     delays = t.names["delays"]
     if made:
-        return Said(status="False", reason=Reason.TOPICS_CREATING, message=f"being made or grown: {', '.join(made)}")
+        return ConditionState(
+            status="False", reason=Reason.TOPICS_CREATING, message=f"being made or grown: {', '.join(made)}"
+        )
     if leaderless:
-        return Said(
+        return ConditionState(
             status="False", reason=Reason.TOPICS_CREATING, message="some partitions have no leader: look at the brokers"
         )
     if present(kafka, delays) > t.partitions["delays"]:
@@ -126,17 +128,17 @@ def _said(o: Observation, kafka: KafkaView, t: Target, made: tuple[str, ...], le
             f"{delays} has {present(kafka, delays)} partitions, the layout {t.partitions['delays']}: somebody else grew it, and "
             "records in the further ones wait for ever; raise spec.partitions by the difference to have them served at the first delay"
         )
-        return Said(status="False", reason=Reason.PARTITIONS_FOREIGN, message=message)
+        return ConditionState(status="False", reason=Reason.PARTITIONS_FOREIGN, message=message)
     if present(kafka, control := t.names.get("control", "")) > t.partitions["control"]:
         message = (
             f"{control} has {present(kafka, control)} partitions: somebody else grew it, and only the first is read; delete it, then the "
             "operator makes it again, and cancel once more what is to be cancelled"
         )
-        return Said(status="False", reason=Reason.PARTITIONS_FOREIGN, message=message)
+        return ConditionState(status="False", reason=Reason.PARTITIONS_FOREIGN, message=message)
     return (
         _needed(o, kafka, t)
         or _replicas(o, kafka, t)
-        or Said(
+        or ConditionState(
             status="True",
             reason=Reason.AS_DECLARED,
             message=f"all topics are as declared{_kept_longer(o, kafka, t)}{_without(o, kafka, t)}",
@@ -144,14 +146,14 @@ def _said(o: Observation, kafka: KafkaView, t: Target, made: tuple[str, ...], le
     )
 
 
-def _needed(o: Observation, kafka: KafkaView, t: Target) -> Said | None:
+def _needed(o: Observation, kafka: KafkaView, t: Target) -> ConditionState | None:
     """A promise that can't be kept because Kafka refuses a setting."""
     lacking = missing(o, kafka, t, NEEDED.__contains__)
     if not lacking:
         return None
     message = "; ".join(f"{found}: {NEEDED[found.setting]}" for found in lacking)
     message += "; have it allowed by whoever runs Kafka, see docs/managed-kafka.md. Until then nothing new is served"
-    return Said(status="False", reason=Reason.SETTING_REFUSED, message=message)
+    return ConditionState(status="False", reason=Reason.SETTING_REFUSED, message=message)
 
 
 def _without(o: Observation, kafka: KafkaView, t: Target) -> str:
@@ -160,7 +162,7 @@ def _without(o: Observation, kafka: KafkaView, t: Target) -> str:
     return "".join(f"; {found}: a copy that doesn't fit becomes a dead letter" for found in lacking)
 
 
-def _replicas(o: Observation, kafka: KafkaView, t: Target) -> Said | None:
+def _replicas(o: Observation, kafka: KafkaView, t: Target) -> ConditionState | None:
     """The operator moves no replicas: that copies all data, at a speed and to brokers that their owners choose."""
     asked = o.wanted.replication_factor
     differ = [
@@ -174,7 +176,7 @@ def _replicas(o: Observation, kafka: KafkaView, t: Target) -> Said | None:
         f"spec.replicationFactor is {asked} and {', '.join(differ)}: it is for topics that are made, those that exist keep their "
         "replicas; move them with kafka-reassign-partitions.sh"
     )
-    return Said(status="True", reason=Reason.REPLICATION_DIFFERS, message=message)
+    return ConditionState(status="True", reason=Reason.REPLICATION_DIFFERS, message=message)
 
 
 def _kept_longer(o: Observation, kafka: KafkaView, t: Target) -> str:
@@ -187,7 +189,7 @@ def _kept_longer(o: Observation, kafka: KafkaView, t: Target) -> str:
     return f"; kept for longer than that: {', '.join(longer)} (kafka-configs.sh lowers it)" if longer else ""
 
 
-def _lost(o: Observation, kafka: KafkaView, t: Target) -> Said:
+def _lost(o: Observation, kafka: KafkaView, t: Target) -> ConditionState:
     name = t.lost[0]
     old, new = noted(o, kafka).ids[name], id_of(kafka.topics.get(name))
     what = f"was deleted and made again (its id was {old} and is {new})" if new else f"was deleted (its id was {old})"
@@ -195,10 +197,12 @@ def _lost(o: Observation, kafka: KafkaView, t: Target) -> Said:
         f"topic {name} {what}, by somebody else; what waited in it is gone. It is not served by guess: to begin anew with an "
         f"empty one, {'delete the topic and ' if new else ''}annotate this resource with {ACCEPT_LOSS}={old}"
     )
-    return Said(status="False", reason=Reason.TOPIC_RECREATED if new else Reason.TOPIC_MISSING, message=message)
+    return ConditionState(
+        status="False", reason=Reason.TOPIC_RECREATED if new else Reason.TOPIC_MISSING, message=message
+    )
 
 
-def _foreign(t: Target) -> Said:
+def _foreign(t: Target) -> ConditionState:
     names = ", ".join(t.foreign)
     without = (
         "remove spec.control"
@@ -209,7 +213,7 @@ def _foreign(t: Target) -> Said:
         f"somebody else has made {names}: nothing is written there, changed or deleted; delete {'them' if len(t.foreign) > 1 else 'it'}, "
         f"then the operator makes its own, or {without}"
     )
-    return Said(status="False", reason=Reason.TOPIC_FOREIGN, message=message)
+    return ConditionState(status="False", reason=Reason.TOPIC_FOREIGN, message=message)
 
 
 def _made_again(o: Observation, kafka: KafkaView, t: Target) -> tuple[Notice, ...]:

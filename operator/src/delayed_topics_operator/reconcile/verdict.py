@@ -4,7 +4,7 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import LastAudit, LastViolation
 
 from delayed_topics_operator.observation import Observation
-from delayed_topics_operator.plan import Finding, Said
+from delayed_topics_operator.plan import ConditionState, Finding
 from delayed_topics_operator.translate import ACKNOWLEDGED_AUDIT
 from delayed_topics_operator.verdicts import TRUTH
 
@@ -12,15 +12,15 @@ from delayed_topics_operator.verdicts import TRUTH
 def check(o: Observation) -> Finding:
     last, broken = o.subject.status.last_audit, unacknowledged(o)
     if broken is not None:
-        return _finding(Said(status="False", reason=Reason.PROMISE_BROKEN, message=_broken(o, broken, last)))
+        return _finding(ConditionState(status="False", reason=Reason.PROMISE_BROKEN, message=_broken(o, broken, last)))
     known = o.subject.status.last_violation
     if known is not None and (last is None or last.name == known.name):
         message = f"audit {known.name}: {known.message}; this was acknowledged, and the next audit says how it is since"
-        return _finding(Said(status="Unknown", reason=Reason.VIOLATION_ACKNOWLEDGED, message=message))
+        return _finding(ConditionState(status="Unknown", reason=Reason.VIOLATION_ACKNOWLEDGED, message=message))
     if last is None or last.reason is None or last.message is None:
         return Finding()  # none has ended, or one of an older version of the operator, whose condition stays
     message = f"audit {last.name}: {last.message}"
-    return _finding(Said(status=TRUTH[last.verdict], reason=Reason(last.reason), message=message))
+    return _finding(ConditionState(status=TRUTH[last.verdict], reason=Reason(last.reason), message=message))
 
 
 def unacknowledged(o: Observation) -> LastViolation | None:
@@ -37,5 +37,5 @@ def _broken(o: Observation, broken: LastViolation, last: LastAudit | None) -> st
     )
 
 
-def _finding(said: Said) -> Finding:
+def _finding(said: ConditionState) -> Finding:
     return Finding(conditions={Condition.DELIVERY_VERIFIED: said})

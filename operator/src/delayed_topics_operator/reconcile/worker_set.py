@@ -8,7 +8,7 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_operator import manifests
 from delayed_topics_operator.drift import drifted
 from delayed_topics_operator.gateways.kube import FIELD_MANAGER, of_quota
-from delayed_topics_operator.plan import Action, ApplyChild, DeleteChild, Said
+from delayed_topics_operator.plan import Action, ApplyChild, ConditionState, DeleteChild
 from delayed_topics_operator.pods import hindrance, told
 
 Manifest = dict[str, Any]
@@ -31,7 +31,7 @@ def changes(wanted: Iterable[Manifest], live: Live) -> tuple[Action, ...]:
     return tuple(action for action in found if action is not None)
 
 
-def in_the_way(wanted: Iterable[Manifest], live: Live, labels: Mapping[str, str]) -> Said | None:
+def in_the_way(wanted: Iterable[Manifest], live: Live, labels: Mapping[str, str]) -> ConditionState | None:
     """An object of that name that somebody else made: it is left alone."""
     for manifest in wanted:
         found = live.get((manifest["kind"], manifest["metadata"]["name"]))
@@ -64,7 +64,7 @@ def not_ready(
     overdue: bool,
     where: str,
     template: str,
-) -> Said:
+) -> ConditionState:
     """Why not all are ready. `overdue`: they should be by now. `where`: the command that shows their pods. `template`: the field with what
     is added to them."""
     status = (live or {}).get("status") or {}
@@ -74,14 +74,14 @@ def not_ready(
     if found is None:
         # The pods' own words are above: tenants may not look into the namespace of a cluster connection's workers.
         message = f"{counts}; see: {where}" if overdue else counts
-        return Said(
+        return ConditionState(
             status="False", reason=Reason.WORKERS_FAILING if overdue else Reason.WORKERS_STARTING, message=message
         )
     message = f"{counts}: {found.message}{_REMEDIES.get(found.about, '').format(template=template)}"
     # A node may be on its way: whoever adds nodes sees the same.
     waits = found.about == "room" and not overdue
     reason = Reason.QUOTA_EXCEEDED if of_quota(found.message) else Reason.WORKERS_FAILING
-    return Said(status="False", reason=Reason.WORKERS_STARTING if waits else reason, message=message)
+    return ConditionState(status="False", reason=Reason.WORKERS_STARTING if waits else reason, message=message)
 
 
 def removal(children: Mapping[tuple[str, str], Manifest]) -> tuple[Action, ...]:
@@ -128,10 +128,10 @@ def _change(wanted: Manifest, live: Manifest) -> Literal["repaired", "changed"]:
     return "repaired" if applied == wanted["metadata"]["annotations"][manifests.APPLIED] else "changed"
 
 
-def _strange(manifest: Manifest) -> Said:
+def _strange(manifest: Manifest) -> ConditionState:
     meta = manifest["metadata"]
     message = (
         f"{manifest['kind']} {meta['namespace']}/{meta['name']} exists and was not made by the operator; it is left alone: "
         "rename or delete it"
     )
-    return Said(status="False", reason=Reason.WORKERS_FAILING, message=message)
+    return ConditionState(status="False", reason=Reason.WORKERS_FAILING, message=message)

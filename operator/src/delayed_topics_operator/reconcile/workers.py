@@ -10,7 +10,7 @@ from delayed_topics_crds import RefusedProtocol
 
 from delayed_topics_operator import manifests, worker_sets
 from delayed_topics_operator.observation import Manifest, Observation, Shared, Usable
-from delayed_topics_operator.plan import ApplyChild, FenceWorkers, Finding, Said, ScaleWorkers
+from delayed_topics_operator.plan import ApplyChild, ConditionState, FenceWorkers, Finding, ScaleWorkers
 from delayed_topics_operator.reconcile import handover
 from delayed_topics_operator.reconcile.assignor import mixes, stop_first
 from delayed_topics_operator.reconcile.autoscale import last_scaled
@@ -42,7 +42,9 @@ def check(o: Observation) -> Finding:
     live = o.children.get(("StatefulSet", name))
     registered = o.kafka.registered.layout
     if live is None and (registered is None or registered.state != "serving"):
-        said = Said(status="False", reason=Reason.WORKERS_STARTING, message="workers start when the topics are served")
+        said = ConditionState(
+            status="False", reason=Reason.WORKERS_STARTING, message="workers start when the topics are served"
+        )
         return Finding(conditions={Condition.WORKERS_READY: said})
     layout = registered or record(o, target(o, o.kafka), "planned")
     own = worker_sets.worker_set(subject=o.subject, wanted=o.wanted, pods=o.pods, files=o.connection.files)
@@ -78,11 +80,11 @@ def _shared(o: Observation, registered: LayoutRecord | None, shared: Shared) -> 
     said = shared.said
     if registered is None or registered.state != "serving":
         message = "the shared workers begin when the topics are served"
-        said = _handing_over(o) or Said(status="False", reason=Reason.WORKERS_STARTING, message=message)
+        said = _handing_over(o) or ConditionState(status="False", reason=Reason.WORKERS_STARTING, message=message)
     return Finding(actions=(*changes(copies, o.children), *removal(former)), conditions={Condition.WORKERS_READY: said})
 
 
-def _handing_over(o: Observation) -> Said | None:
+def _handing_over(o: Observation) -> ConditionState | None:
     """Nobody serves the topics while they go from one group to another."""
     if not handover.under_way(o) or o.kafka is None:
         return None
@@ -91,7 +93,7 @@ def _handing_over(o: Observation) -> Said | None:
         return None
     by = ", ".join(handover.holders(o)) or "nobody has them now"
     message = f"the topics go from the workers of group {o.group} to those of group {o.wanted_group}; {by}"
-    return Said(status="False", reason=Reason.WORKERS_STARTING, message=message)
+    return ConditionState(status="False", reason=Reason.WORKERS_STARTING, message=message)
 
 
 def _scaling(o: Observation, live: Manifest | None) -> tuple[ScaleWorkers, ...]:
@@ -122,30 +124,30 @@ def workers_name(o: Observation) -> str:
     return worker_sets.object_name(namespace=o.subject.namespace, name=o.subject.name, home=o.pods.home)
 
 
-def _waits(o: Observation) -> Said:
+def _waits(o: Observation) -> ConditionState:
     message = (
         f"the workers of {o.wanted.names.front} are not as declared yet: replacing them waits until fewer other resources "
         "replace theirs; those that run go on"
     )
-    return Said(status="False", reason=Reason.WORKERS_STARTING, message=message)
+    return ConditionState(status="False", reason=Reason.WORKERS_STARTING, message=message)
 
 
-def _said(o: Observation, live: Manifest | None) -> Said:
+def _said(o: Observation, live: Manifest | None) -> ConditionState:
     wanted = o.wanted.replicas
     if wanted == 0 and o.beyond.workers is not None:
-        return Said(status="False", reason=Reason.GRANT_EXCEEDED, message=o.beyond.workers)
+        return ConditionState(status="False", reason=Reason.GRANT_EXCEEDED, message=o.beyond.workers)
     if wanted == 0:
         message = "spec.workers.replicas is 0: records stay where they are; kubectl scale brings workers back"
-        return Said(status="False", reason=Reason.SCALED_TO_ZERO, message=message)
+        return ConditionState(status="False", reason=Reason.SCALED_TO_ZERO, message=message)
     if live is not None and all_ready(live, wanted):
         message = f"{wanted} of {wanted} workers are ready"
         if o.beyond.workers is not None:
-            return Said(status="True", reason=Reason.GRANT_EXCEEDED, message=f"{message}; {o.beyond.workers}")
+            return ConditionState(status="True", reason=Reason.GRANT_EXCEEDED, message=f"{message}; {o.beyond.workers}")
         if o.refused_protocol is not None:
-            return Said(
+            return ConditionState(
                 status="True", reason=Reason.PROTOCOL_REFUSED, message=f"{message}; {_fallback(o.refused_protocol)}"
             )
-        return Said(status="True", reason=Reason.AS_DECLARED, message=message)
+        return ConditionState(status="True", reason=Reason.AS_DECLARED, message=message)
     scaled, serving = last_scaled(o), ((live or {}).get("status") or {}).get("readyReplicas", 0)
     if (
         scaled is not None
@@ -154,7 +156,7 @@ def _said(o: Observation, live: Manifest | None) -> Said:
     ):
         # Nothing is wrong while autoscaling adds workers, or takes some away, and those that stay go on.
         message = f"{serving} of {wanted} workers are ready; autoscaling made it {wanted} at {scaled.time:%H:%M:%S} UTC"
-        return Said(status="True", reason=Reason.AS_DECLARED, message=message)
+        return ConditionState(status="True", reason=Reason.AS_DECLARED, message=message)
     since = next(
         (c for c in o.subject.status.conditions if c.type == Condition.WORKERS_READY and c.status == "False"), None
     )

@@ -96,9 +96,9 @@ fn with_id<T>(own: &OwnHeaders<'_>, root: Place<'_>, with: impl FnOnce(&[u8]) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::Door;
+    use crate::place::SourceTopic;
 
-    const ROOT: Place<'static> = Place { door: Door::Front, partition: 3, offset: 7, topic_id: "AbC" };
+    const ROOT: Place<'static> = Place { source: SourceTopic::Front, partition: 3, offset: 7, topic_id: "AbC" };
 
     fn with(id: &[u8]) -> OwnHeaders<'_> {
         OwnHeaders { id: Some(id), ..OwnHeaders::default() }

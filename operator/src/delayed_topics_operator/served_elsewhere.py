@@ -15,7 +15,7 @@ from delayed_topics_operator.errors import NotFound
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.status import write_status
 from delayed_topics_operator.installation import INSTALLATION, connection_of, server_of
-from delayed_topics_operator.plan import Said
+from delayed_topics_operator.plan import ConditionState
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.store import Manifest, Store
 from delayed_topics_operator.translate import status_of
@@ -25,7 +25,7 @@ UNSERVED_SECONDS = 60.0
 """For so long the operator that serves a DelayedTopic need not have looked at it."""
 
 
-class Elsewhere:
+class ServedElsewhere:
     """`namespace`: of this operator. `clock` counts monotonic seconds."""
 
     def __init__(
@@ -88,7 +88,7 @@ def _said(resource: Manifest) -> str | None:
 def _served_elsewhere(
     resource: Manifest, kind: type[DelayedTopicStatus] | type[KafkaConnectionStatus], message: str
 ) -> StatusCondition:
-    said = Said(status="True", reason=Reason.OTHER_INSTALLATION, message=message)
+    said = ConditionState(status="True", reason=Reason.OTHER_INSTALLATION, message=message)
     return condition(
         Condition.SERVED_ELSEWHERE,
         said,

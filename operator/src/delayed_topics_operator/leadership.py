@@ -1,4 +1,4 @@
-"""For how long this process may act as the operator of its installation: what the lease gives, and every call out asks for."""
+"""For how long this process may act as the operator of its installation. The lease extends it, and every call to the outside checks it."""
 
 import asyncio
 import math
@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from delayed_topics_operator.errors import TenureOver
+from delayed_topics_operator.errors import LeadershipLost
 
 T = TypeVar("T")
 
 
-class Tenure:
+class Leadership:
     """`check` may be called from any thread, all else from the event loop only. `clock` counts monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -22,11 +22,11 @@ class Tenure:
         self.over = asyncio.Event()
 
     @classmethod
-    def without_end(cls) -> "Tenure":
+    def without_end(cls) -> "Leadership":
         """Of a process that shares with no other."""
-        tenure = cls()
-        tenure.extend(math.inf)
-        return tenure
+        leadership = cls()
+        leadership.extend(math.inf)
+        return leadership
 
     def extend(self, until: float) -> None:
         """`until`: by the clock."""
@@ -37,11 +37,11 @@ class Tenure:
         return self._until - self._clock()
 
     def check(self) -> None:
-        """Right before each call that leaves this process: it may have been frozen since the last one. Raises TenureOver."""
+        """Right before each call that leaves this process: it may have been frozen since the last one. Raises LeadershipLost."""
         if self.ended is not None:
-            raise TenureOver(self.ended)
+            raise LeadershipLost(self.ended)
         if self.remaining_seconds <= 0:
-            raise TenureOver("the lease was not renewed in time, and another operator may act now")
+            raise LeadershipLost("the lease was not renewed in time, and another operator may act now")
 
     def bound(self, call: Callable[[], T]) -> Callable[[], T]:
         """For a thread, where `call` may have to wait, or be frozen, before it begins."""

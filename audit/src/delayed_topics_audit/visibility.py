@@ -7,17 +7,17 @@ from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.layout import format_ranges
 from delayed_topics_core.settings import DEFAULT_MAX_MESSAGE_BYTES
 from delayed_topics_kafka.admin import KafkaAdmin
-from delayed_topics_kafka.errors import KafkaDoorError, KafkaRefused
+from delayed_topics_kafka.errors import KafkaCallError, KafkaRefused
 
 from delayed_topics_audit.account import BlindSpot
 from delayed_topics_audit.errors import AuditFailed
 
-Configs = Mapping[str, Mapping[str, str] | KafkaDoorError]
+Configs = Mapping[str, Mapping[str, str] | KafkaCallError]
 """The settings of each topic."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sight:
+class WindowVisibility:
     """`starts`: by topic and partition the first offset of the window that is still there. `readable`: reading makes sense.
     `least_limit_bytes`: no topic refuses a batch that is not larger."""
 
@@ -27,15 +27,15 @@ class Sight:
     least_limit_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
 
 
-def look(admin: KafkaAdmin, window: AuditWindow) -> Sight:
+def look(admin: KafkaAdmin, window: AuditWindow) -> WindowVisibility:
     """Raises AuditFailed if Kafka doesn't answer."""
     names = window.topics
     changed = _changed(admin, window, names)
     if changed:
-        return Sight(spots=changed, starts={}, readable=False)
+        return WindowVisibility(spots=changed, starts={}, readable=False)
     starts, removed = _starts(admin, window, names)
     configs = admin.topic_configs(names)
-    return Sight(
+    return WindowVisibility(
         spots=[*_compacted(configs), *removed],
         starts=starts,
         readable=True,
@@ -46,7 +46,7 @@ def look(admin: KafkaAdmin, window: AuditWindow) -> Sight:
 def _changed(admin: KafkaAdmin, window: AuditWindow, names: Sequence[str]) -> list[BlindSpot]:
     spots = []
     for name, info in admin.describe_topics(names).items():
-        if isinstance(info, KafkaDoorError):
+        if isinstance(info, KafkaCallError):
             spots.append(_refused(info))
         elif info is None:
             spots.append(_blind(f"topic {name} doesn't exist any more"))
@@ -64,7 +64,7 @@ def _least_limit_bytes(configs: Configs) -> int:
     limits = [
         int(settings[limit])
         for settings in configs.values()
-        if not isinstance(settings, KafkaDoorError)
+        if not isinstance(settings, KafkaCallError)
         for limit in ("max.message.bytes", "segment.bytes")
         if limit in settings
     ]
@@ -74,7 +74,7 @@ def _least_limit_bytes(configs: Configs) -> int:
 def _compacted(configs: Configs) -> list[BlindSpot]:
     spots = []
     for name, settings in configs.items():
-        if isinstance(settings, KafkaDoorError):
+        if isinstance(settings, KafkaCallError):
             spots.append(_refused(settings))
         elif "compact" in settings.get("cleanup.policy", ""):
             spots.append(
@@ -108,13 +108,13 @@ def _starts(
     return starts, spots
 
 
-def _offset(found: int | KafkaDoorError) -> int:
-    if isinstance(found, KafkaDoorError):
+def _offset(found: int | KafkaCallError) -> int:
+    if isinstance(found, KafkaCallError):
         raise AuditFailed(f"the offsets can't be read: {found}") from found
     return found
 
 
-def _refused(error: KafkaDoorError) -> BlindSpot:
+def _refused(error: KafkaCallError) -> BlindSpot:
     if isinstance(error, KafkaRefused):
         return _blind(str(error))
     raise AuditFailed(str(error)) from error
