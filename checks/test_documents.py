@@ -20,6 +20,9 @@ from pathlib import Path
 
 import pytest
 from delayed_topics_devcluster.kafka import kafka_jars
+from delayed_topics_operator import metrics as _operator_metrics  # noqa: F401  # registers what the operator exports
+from delayed_topics_worker.metrics import Metrics as WorkerMetrics
+from prometheus_client import REGISTRY
 
 from checks.documents import Block, blocks
 
@@ -79,6 +82,14 @@ def test_tests_that_documents_name_are_there() -> None:
         there |= set(re.findall(r"^def (test_\w+)", (ROOT / file).read_text(), re.M))
     assert named
     assert named <= there, f"documents name tests that are not there: {sorted(named - there)}"
+
+
+def test_every_metric_is_in_the_list_with_its_type() -> None:
+    families = [*WorkerMetrics().registry.collect(), *REGISTRY.collect()]
+    exported = {(f"{m.name}_total" if m.type == "counter" else m.name, m.type) for m in families}
+    ours = {(name, of_type) for name, of_type in exported if name.startswith(("delayedtopics_", "delayed_topics_"))}
+    listed = re.findall(r"^\| `(delayed\w+)` \| (\w+) \|", (ROOT / "docs" / "metrics.md").read_text(), re.M)
+    assert set(listed) == ours
 
 
 def test_versions_that_the_documents_name_are_those_that_tests_run_on() -> None:

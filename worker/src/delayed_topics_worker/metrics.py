@@ -98,7 +98,9 @@ class Metrics:
         self.due_lag = self._gauge("due_lag_records", "Records that are due and not released and acknowledged", "topic")
         self.unread = self._gauge("unread_records", "Records of assigned partitions that are not taken in", "topic")
         self.partitions = self._gauge("partitions", "Assigned partitions", "topic")
-        self.cancel_requests = self._gauge("cancel_requests", "Ids of records that are not to be released", "topic")
+        self.control_requests = self._gauge(
+            "control_requests", "Requests to cancel or reschedule a record that are in force", "topic"
+        )
         self.held_bytes = self._gauge("held_bytes", "Memory that held records count for")
         self.alarms = self._gauge("alarms", "1 while an alarm is raised", "topic", "reason")
         self.clock_fresh = self._gauge("clock_fresh", "1 while the broker's time is known")

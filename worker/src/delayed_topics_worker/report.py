@@ -147,7 +147,7 @@ class Reporter:
         self._metrics.held_bytes.set(state.held_bytes)
         self._metrics.events_failed.set(self._events.failed)
         for topic, count in self._controls.in_force().items():
-            self._metrics.cancel_requests.labels(topic).set(count)
+            self._metrics.control_requests.labels(topic).set(count)
 
     def _topic(self, served: Served, owned: Sequence[AssignedPartition], spans: Spans) -> dict[str, Any]:
         waiting = sum(o.seen.waiting for o in owned if o.seen)
