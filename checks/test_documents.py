@@ -34,6 +34,7 @@ FOLDERS = ["", "worker/engine/src"] + [
     f"{member}/src/delayed_topics_{member}" for member in ("operator", "worker", "audit")
 ]
 """Where pages about the code have their files."""
+TESTS_OF_PROMISES = ["worker/tests", "operator/tests", "faults/tests", "client/tests"]
 KAFKA_TOOLS = {
     "kafka-console-producer.sh": "ConsoleProducer",
     "kafka-console-consumer.sh": "consumer.ConsoleConsumer",
@@ -82,6 +83,23 @@ def test_tests_that_documents_name_are_there() -> None:
         there |= set(re.findall(r"^def (test_\w+)", (ROOT / file).read_text(), re.M))
     assert named
     assert named <= there, f"documents name tests that are not there: {sorted(named - there)}"
+
+
+def test_each_promise_has_tests_that_the_gate_plays() -> None:
+    promised = re.findall(r"^\d\. \*\*(.+)\.\*\*", (ROOT / "README.md").read_text(), re.M)
+    section = (ROOT / "docs" / "testing.md").read_text().partition("## Tests of the promises")[2].partition("\n## ")[0]
+    rows = {row.split(" | ")[0].removeprefix("| "): re.findall(r"`(test_\w+)`", row) for row in section.splitlines()}
+    assert promised
+    assert [promise for promise in promised if not rows.get(promise)] == []
+    listed = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "not slow and not cluster", *TESTS_OF_PROMISES],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    played = {re.sub(r"\[.*", "", line.rpartition("::")[2]) for line in listed.splitlines()}
+    assert {test for tests in rows.values() for test in tests} <= played
 
 
 def test_every_metric_is_in_the_list_with_its_type() -> None:
