@@ -17,7 +17,7 @@ from delayed_topics_audit.repeats import Takeover
 from delayed_topics_audit.requests import Requests
 from delayed_topics_audit.sources import Read
 from delayed_topics_audit.visibility import WindowVisibility
-from delayed_topics_audit_testing.chain import HOUR_MS, IDS, NAMES, Day, Play
+from delayed_topics_audit_testing.chain import HOUR_MS, IDS, NAMES, Day, DayGenerator
 from delayed_topics_audit_testing.rows import AT_MS
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.carried import Carried
@@ -85,7 +85,7 @@ def links(spark: SparkSession, day: Day, folder: Path) -> Iterator[tuple[Link, F
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_chain_that_carries_reads_each_row_once_and_finds_the_same(spark: SparkSession, tmp_path: Path) -> None:
-    day = Play(hours=8).until_nothing_is_left()
+    day = DayGenerator(hours=8).until_nothing_is_left()
     read, terms, of_windows, of_chain = day.reader(spark), Counter[str](), 0, 0
     for once, found, _ in links(spark, day, tmp_path):
         every = link(spark, read, once.window, None, carries=False)
@@ -156,7 +156,7 @@ def no_parquet(_spark: SparkSession, table: Path) -> None:
 def test_a_table_that_is_not_the_one_that_was_noted_is_not_used(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    day = Play(hours=2).until_nothing_is_left()
+    day = DayGenerator(hours=2).until_nothing_is_left()
     *_, (_, _, last) = links(spark, day, tmp_path)
     window, output = day.freeze(3 * HOUR_MS, last), output_of(tmp_path, 2)
     table = tmp_path / "carried" / IDS[NAMES.front] / "hour-1"

@@ -12,7 +12,7 @@ from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec
-from delayed_topics_worker_testing.world import Declared, World
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
@@ -20,28 +20,28 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 RECORDS = 60
 
 
-def judged(orders: Declared, spark: SparkSession) -> Result:
-    return audit(whole_window(orders), orders.world.connection, lambda: spark, lambda _: None).result
+def judged(orders: DeclaredTopic, spark: SparkSession) -> Result:
+    return audit(whole_window(orders), orders.harness.connection, lambda: spark, lambda _: None).result
 
 
 def test_what_came_out_in_another_ready_topic_is_accounted_for_and_what_is_wrong_there_is_named(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    with World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as world:
-        orders = world.declare((0, 1))
+    with WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness:
+        orders = harness.declare((0, 1))
         invoices = f"{orders.names.front}.invoices"
         config = {"message.timestamp.type": "LogAppendTime"}
-        world.create([NewTopicSpec(name=invoices, partitions=3, replication_factor=1, config=config)])
+        harness.create([NewTopicSpec(name=invoices, partitions=3, replication_factor=1, config=config)])
         register(orders)
         orders.change(ready_topics=(AllowedTopic(invoices, int(time.time() * 1000)),))
         asks: list[Header] = [("dt-target", invoices.encode())]
         orders.produce(b"of somebody", topic=invoices)
-        worker = world.start(orders)
+        worker = harness.start(orders)
         for n in range(RECORDS):
             level: list[Header] = [("dt-delay-level", b"%d" % (n % 4 // 2 + 1))]
             orders.produce(b"%d" % n, headers=[*level, *(asks if n % 2 else [])])
         orders.flush()
-        there = world.read(invoices, RECORDS // 2 + 1)
+        there = harness.read(invoices, RECORDS // 2 + 1)
         orders.ready(RECORDS // 2)
         assert worker.terminate() == 0
 
@@ -55,9 +55,9 @@ def test_what_came_out_in_another_ready_topic_is_accounted_for_and_what_is_wrong
         orders.produce(b"taken", headers=asks, partition=0)
         orders.flush()
         front = (orders.names.front, 0)
-        end = world.admin.list_offsets([front], "latest")[front]
+        end = harness.admin.list_offsets([front], "latest")[front]
         assert isinstance(end, int)
-        world.commit(orders.record.group, {front: CommittedOffset(end)})
+        harness.commit(orders.record.group, {front: CommittedOffset(end)})
 
         found = judged(orders, spark)
         assert found.verdict == "Violated", found.message

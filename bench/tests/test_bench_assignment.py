@@ -9,7 +9,7 @@ from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_worker_testing.generations import owners_now
-from delayed_topics_worker_testing.world import World
+from delayed_topics_worker_testing.harness import WorkerHarness
 
 WORKERS = 3
 
@@ -45,12 +45,12 @@ def test_the_busiest_worker_is_told_as_a_multiple_of_the_average() -> None:
     "name", [name if name == "Sticky" else pytest.param(name, marks=pytest.mark.slow) for name in ASSIGNORS]
 )
 def test_a_group_of_workers_has_what_the_simulation_says(broker: Broker, tmp_path: Path, name: str) -> None:
-    with World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as world:
-        orders = world.declare((0, 10, 60), front_partitions=5, partitions=7, lanes_per_delay=2)
+    with WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness:
+        orders = harness.declare((0, 10, 60), front_partitions=5, partitions=7, lanes_per_delay=2)
         topics = {orders.names.front: 5, orders.names.delays: 7}
         simulated = ASSIGNORS[name](topics, WORKERS, {})
         for number in range(WORKERS):
-            world.start(orders, member=f"orders-{number}", assignor=name, ready=False)
+            harness.start(orders, member=f"orders-{number}", assignor=name, ready=False)
 
         def real() -> Owners:
             return {place: int(member[-1]) for place, member in owners_now(orders).items()}

@@ -2,7 +2,7 @@
 
 from delayed_topics_bench.overtaken import overtakings
 from delayed_topics_core.headers import Header
-from delayed_topics_worker_testing.world import Seen
+from delayed_topics_worker_testing.harness import Seen
 
 
 def copy(offset: int, due_at_ms: int, *, hops: int = 1, partition: int = 0) -> Seen:

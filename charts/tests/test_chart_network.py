@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 from delayed_topics_operator.audits.executors import TEMPLATE_KEY
-from delayed_topics_operator_testing.audit_world import AuditWorld, audit_resource
-from delayed_topics_operator_testing.world import World, resource
+from delayed_topics_operator_testing.audit_harness import AuditWorld, audit_resource
+from delayed_topics_operator_testing.harness import WorkerHarness, resource
 
 pytestmark = pytest.mark.api
 
@@ -129,8 +129,8 @@ def test_the_port_for_metrics_has_the_name_that_policies_use(render: Any) -> Non
 
 
 def worker_template() -> Manifest:
-    world = World(raw=resource())
-    world.settle()
-    (workers,) = [child for (kind, _), child in world.children.items() if kind == "StatefulSet"]
+    harness = WorkerHarness(raw=resource())
+    harness.settle()
+    (workers,) = [child for (kind, _), child in harness.children.items() if kind == "StatefulSet"]
     template: Manifest = workers["spec"]["template"]
     return template

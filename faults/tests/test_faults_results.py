@@ -11,7 +11,7 @@ from delayed_topics_faults.cli import main
 from delayed_topics_faults.copies import Copy
 from delayed_topics_faults.judge import Seen, Verdict
 from delayed_topics_faults.results import DOCUMENT, RESULTS, between, note, table
-from delayed_topics_faults.row import Play
+from delayed_topics_faults.row import Trial
 from delayed_topics_faults.rows import ROWS
 
 PLAYED: dict[str, Any] = {
@@ -63,8 +63,8 @@ def test_a_guarantee_that_a_row_cannot_have_is_refused() -> None:
 def test_what_a_broken_promise_leaves_is_kept_with_figures_of_any_kind(tmp_path: Path) -> None:
     copy = Copy(1, 7, 5, True, "k", "v", "f", {"dt-root": "f:0:1:id"})
     verdict = Verdict(late_by_ms=Counter({40: 2}), broken={"D": ["1 copy came twice"]})
-    play = Play(injected="g +1", told={("orders", 0): "orders-0"})
-    keep(tmp_path, "orders", play, Seen([], [], [copy], []), verdict)
+    trial = Trial(injected="g +1", told={("orders", 0): "orders-0"})
+    keep(tmp_path, "orders", trial, Seen([], [], [copy], []), verdict)
 
     assert (tmp_path / "ready.tsv").read_text() == "1\t7\t5\tTrue\tk\tv\tf\tdt-root=f:0:1:id\n"
     told = (tmp_path / "verdict.txt").read_text()

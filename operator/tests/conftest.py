@@ -8,9 +8,9 @@ from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_devcluster.audit_log import missed
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
 from delayed_topics_operator_testing.rights import OPERATOR, give_the_rights_of_the_chart
-from delayed_topics_operator_testing.scene import Scene
 
 
 @pytest.fixture(scope="session")
@@ -41,12 +41,12 @@ def spark_applications(api: KubeApi) -> None:
 
 
 @pytest.fixture
-def scene(api: KubeApi, broker: Broker) -> Iterator[Scene]:
+def harness(api: KubeApi, broker: Broker) -> Iterator[OperatorHarness]:
     """An operator that runs, a cluster connection `default` to the broker, and a namespace of this test's own.
 
     The operator has the rights of the chart, and needs no others.
     """
-    made = Scene(api, broker, OperatorProcess(api, "--resync-seconds=3"))
+    made = OperatorHarness(api, broker, OperatorProcess(api, "--resync-seconds=3"))
     log = api.server.audit_log
     begin = log.stat().st_size
     try:

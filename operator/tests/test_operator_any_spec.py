@@ -5,7 +5,7 @@ from typing import Any
 from delayed_topics_core.reasons import Condition
 from delayed_topics_crds import parse
 from delayed_topics_operator.reconcile import reconcile
-from delayed_topics_operator_testing.world import World, resource
+from delayed_topics_operator_testing.simulation import Simulation, resource
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,31 +73,31 @@ SPECS = st.fixed_dictionaries(
 )
 
 
-def settled(world: World) -> None:
-    world.settle()
-    world.workers_come_up()
-    world.settle()
-    assert reconcile(world.observe()).actions == ()
-    parse("DelayedTopic", world.raw)
-    assert world.condition(Condition.TOPICS_READY).status == "True"
+def settled(simulation: Simulation) -> None:
+    simulation.settle()
+    simulation.workers_come_up()
+    simulation.settle()
+    assert reconcile(simulation.observe()).actions == ()
+    parse("DelayedTopic", simulation.raw)
+    assert simulation.condition(Condition.TOPICS_READY).status == "True"
 
 
 @settings(max_examples=150, deadline=None)
 @given(specs=st.lists(SPECS, min_size=1, max_size=4))
 def test_any_manifest_and_any_series_of_edits_is_followed_to_its_end(specs: list[dict[str, Any]]) -> None:
-    world = World(resource(**specs[0]))
-    settled(world)
+    simulation = Simulation(resource(**specs[0]))
+    settled(simulation)
     former: dict[int, int] = {}
     for spec in specs[1:]:
-        world.raw["spec"] = {}
-        world.edit(**spec)
-        settled(world)
-        now = dict(enumerate(world.kafka.registry.layouts["orders"].layout.partition_delays))
+        simulation.raw["spec"] = {}
+        simulation.edit(**spec)
+        settled(simulation)
+        now = dict(enumerate(simulation.kafka.registry.layouts["orders"].layout.partition_delays))
         assert former.items() <= now.items(), "a partition's delay never changes"
         former = now
-        record = world.kafka.registry.layouts["orders"]
-        assert record.ready_partitions >= record.front_partitions == world.kafka.topics["orders"].partitions
-        assert world.kafka.topics["orders.delays"].partitions == record.layout.partition_count
-    world.delete()
-    world.settle()
-    assert world.gone
+        record = simulation.kafka.registry.layouts["orders"]
+        assert record.ready_partitions >= record.front_partitions == simulation.kafka.topics["orders"].partitions
+        assert simulation.kafka.topics["orders.delays"].partitions == record.layout.partition_count
+    simulation.delete()
+    simulation.settle()
+    assert simulation.gone

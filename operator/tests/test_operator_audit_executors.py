@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Condition
-from delayed_topics_operator_testing.audit_world import AUDIT_NAMESPACE, AuditWorld, audit_resource
+from delayed_topics_operator_testing.audit_simulation import AUDIT_NAMESPACE, AuditSimulation, audit_resource
 
 ZONE = {"fieldRef": {"fieldPath": "metadata.labels['topology.kubernetes.io/zone']"}}
 
@@ -16,12 +16,12 @@ ZONE = {"fieldRef": {"fieldPath": "metadata.labels['topology.kubernetes.io/zone'
 def test_every_pod_reads_from_the_replica_in_its_own_zone_or_in_one_that_is_named(
     spark: dict[str, str], rack: dict[str, Any]
 ) -> None:
-    world = AuditWorld(raw=audit_resource(spark={"executors": 2, **spark}))
-    world.settle()
-    assert world.job is not None
-    assert world.config_map is not None
-    driver = world.job["spec"]["template"]
-    executor = json.loads(world.config_map["data"]["executor.json"])
+    simulation = AuditSimulation(raw=audit_resource(spark={"executors": 2, **spark}))
+    simulation.settle()
+    assert simulation.job is not None
+    assert simulation.config_map is not None
+    driver = simulation.job["spec"]["template"]
+    executor = json.loads(simulation.config_map["data"]["executor.json"])
     for pod in (driver, executor):
         assert {"name": "KAFKA_CLIENT_RACK", **rack} in pod["spec"]["containers"][0]["env"]
 
@@ -38,20 +38,22 @@ def test_every_pod_goes_to_the_nodes_that_are_asked_for() -> None:
 
 def pods(**spark: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The specs of the Job's pod and of an executor's."""
-    world = AuditWorld(raw=audit_resource(spark=spark))
-    world.settle()
-    assert world.job is not None
-    assert world.config_map is not None
-    return world.job["spec"]["template"]["spec"], json.loads(world.config_map["data"]["executor.json"])["spec"]
+    simulation = AuditSimulation(raw=audit_resource(spark=spark))
+    simulation.settle()
+    assert simulation.job is not None
+    assert simulation.config_map is not None
+    return simulation.job["spec"]["template"]["spec"], json.loads(simulation.config_map["data"]["executor.json"])[
+        "spec"
+    ]
 
 
 def test_with_executors_spark_makes_restricted_pods_by_the_operators_template_and_rights() -> None:
     conf = {"spark.sql.shuffle.partitions": "8"}
-    world = AuditWorld(raw=audit_resource(spark={"executors": 2, "cores": 4, "memory": "2g", "conf": conf}))
-    world.settle()
-    assert world.job is not None
-    assert world.config_map is not None
-    pod = world.job["spec"]["template"]["spec"]
+    simulation = AuditSimulation(raw=audit_resource(spark={"executors": 2, "cores": 4, "memory": "2g", "conf": conf}))
+    simulation.settle()
+    assert simulation.job is not None
+    assert simulation.config_map is not None
+    pod = simulation.job["spec"]["template"]["spec"]
     assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("delayed-topics-audit-driver", True)
     (container,) = pod["containers"]
     settings = [a.removeprefix("--conf=") for a in container["args"] if a.startswith("--conf=")]
@@ -67,21 +69,21 @@ def test_with_executors_spark_makes_restricted_pods_by_the_operators_template_an
         "spark.authenticate=true",
     } <= set(settings)
     assert container["resources"]["requests"]["cpu"] == "100m"
-    template = json.loads(world.config_map["data"]["executor.json"])
+    template = json.loads(simulation.config_map["data"]["executor.json"])
     made = template["spec"]
     assert (made["automountServiceAccountToken"], made["securityContext"]["runAsNonRoot"]) == (False, True)
     assert made["containers"][0]["securityContext"] == container["securityContext"]
-    assert template["metadata"]["labels"]["delayedtopics.io/audit"] == world.job_name
+    assert template["metadata"]["labels"]["delayedtopics.io/audit"] == simulation.job_name
 
-    world.pod({"running": {}})
+    simulation.pod({"running": {}})
     waiting = {"name": "executor", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
     labels = {"spark-role": "executor"}
-    world.pods.append({"metadata": {"name": "e-1", "labels": labels}, "status": {"containerStatuses": [waiting]}})
-    world.settle()
-    assert "pod e-1: ErrImagePull: no such image" in world.condition(Condition.COMPLETE).message
-    world.job_reports("Verified")
-    world.settle()
-    assert world.status["verdict"] == "Verified"
+    simulation.pods.append({"metadata": {"name": "e-1", "labels": labels}, "status": {"containerStatuses": [waiting]}})
+    simulation.settle()
+    assert "pod e-1: ErrImagePull: no such image" in simulation.condition(Condition.COMPLETE).message
+    simulation.job_reports("Verified")
+    simulation.settle()
+    assert simulation.status["verdict"] == "Verified"
 
 
 def test_executors_are_made_while_tasks_wait_for_one_up_to_the_most() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from delayed_topics_core.reasons import Reason
 from delayed_topics_operator_testing.audits import apply_audit, child, report, status, wait_for_job, wait_said
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE, OperatorProcess
-from delayed_topics_operator_testing.scene import Scene
 
 pytestmark = pytest.mark.api
 
@@ -18,19 +18,19 @@ def grant(**audits: Any) -> Manifest:
 
 
 def test_an_audit_runs_away_from_the_platforms_secrets_with_the_one_it_needs_for_as_long_as_it_needs_it(
-    scene: Scene,
+    harness: OperatorHarness,
 ) -> None:
-    scene.apply()
-    scene.wait_until_served()  # an audit's Job may be there before the workers' Secret
-    apply_audit(scene)
-    wait_for_job(scene)
-    assert scene.api.list_all("Job", SYSTEM_NAMESPACE) == []
-    job = child(scene, "Job", "jobName") or {}
+    harness.apply()
+    harness.wait_until_served()  # an audit's Job may be there before the workers' Secret
+    apply_audit(harness)
+    wait_for_job(harness)
+    assert harness.api.list_all("Job", SYSTEM_NAMESPACE) == []
+    job = child(harness, "Job", "jobName") or {}
     assert job["metadata"]["namespace"] == AUDIT_NAMESPACE
     assert job["spec"]["template"]["spec"]["serviceAccountName"] == "delayed-topics-audit"
 
     def secrets() -> list[Manifest]:
-        found = scene.api.list_all("Secret", AUDIT_NAMESPACE)
+        found = harness.api.list_all("Secret", AUDIT_NAMESPACE)
         return [s for s in found if s["metadata"]["labels"]["delayedtopics.io/audit"] == job["metadata"]["name"]]
 
     (secret,) = secrets()
@@ -38,49 +38,49 @@ def test_an_audit_runs_away_from_the_platforms_secrets_with_the_one_it_needs_for
     assert mounted == [secret["metadata"]["name"]]
     workers = next(
         s
-        for s in scene.api.list_all("Secret", SYSTEM_NAMESPACE)
-        if s["metadata"]["labels"]["delayedtopics.io/name"] == scene.topic
+        for s in harness.api.list_all("Secret", SYSTEM_NAMESPACE)
+        if s["metadata"]["labels"]["delayedtopics.io/name"] == harness.topic
     )
     assert secret["data"] == workers["data"]
     assert [owner["kind"] for owner in secret["metadata"]["ownerReferences"]] == ["ConfigMap"], (
         "should nobody remove it"
     )
-    report(scene, "Verified")
-    scene.wait(lambda: not secrets(), "the verdict is there, and the credentials are gone")
-    assert child(scene, "Job", "jobName") is not None
+    report(harness, "Verified")
+    harness.wait(lambda: not secrets(), "the verdict is there, and the credentials are gone")
+    assert child(harness, "Job", "jobName") is not None
 
 
 @pytest.fixture
-def with_executors(scene: Scene) -> OperatorProcess:
+def with_executors(harness: OperatorHarness) -> OperatorProcess:
     """The operator of an installation that has turned them on."""
-    scene.operator.stop()
-    scene.operator = OperatorProcess(scene.api, "--resync-seconds=3", "--audit-executors")
-    scene.operator.start()
-    return scene.operator
+    harness.operator.stop()
+    harness.operator = OperatorProcess(harness.api, "--resync-seconds=3", "--audit-executors")
+    harness.operator.start()
+    return harness.operator
 
 
-def test_executors_are_off_unless_whoever_runs_the_operator_has_turned_them_on(scene: Scene) -> None:
-    scene.api.apply(scene.cluster_connection(allow=[grant(maxExecutors=4)]))
-    scene.apply()
-    apply_audit(scene, spark={"executors": 1})
-    wait_said(scene, Reason.NOT_ALLOWED, "spec.spark.executors", "audits.executors.enabled")
-    assert (status(scene)["verdict"], status(scene).get("jobName")) == ("Unknown", None)
+def test_executors_are_off_unless_whoever_runs_the_operator_has_turned_them_on(harness: OperatorHarness) -> None:
+    harness.api.apply(harness.cluster_connection(allow=[grant(maxExecutors=4)]))
+    harness.apply()
+    apply_audit(harness, spark={"executors": 1})
+    wait_said(harness, Reason.NOT_ALLOWED, "spec.spark.executors", "audits.executors.enabled")
+    assert (status(harness)["verdict"], status(harness).get("jobName")) == ("Unknown", None)
 
 
-def test_no_audit_of_a_cluster_connection_writes_to_storage_of_the_platform(scene: Scene) -> None:
-    scene.apply()
-    apply_audit(scene, output={"claimName": "accounts"})
-    wait_said(scene, Reason.NOT_ALLOWED, f"must come with a KafkaConnection of namespace {scene.namespace}")
-    assert (status(scene)["verdict"], status(scene).get("jobName")) == ("Unknown", None)
+def test_no_audit_of_a_cluster_connection_writes_to_storage_of_the_platform(harness: OperatorHarness) -> None:
+    harness.apply()
+    apply_audit(harness, output={"claimName": "accounts"})
+    wait_said(harness, Reason.NOT_ALLOWED, f"must come with a KafkaConnection of namespace {harness.namespace}")
+    assert (status(harness)["verdict"], status(harness).get("jobName")) == ("Unknown", None)
 
 
 @pytest.mark.slow
 def test_an_audit_takes_no_more_of_the_platform_than_the_connection_grants(
-    scene: Scene, with_executors: OperatorProcess
+    harness: OperatorHarness, with_executors: OperatorProcess
 ) -> None:
     nodes = {"nodeSelectors": ["disk"], "tolerations": ["batch"]}
-    scene.api.apply(scene.cluster_connection(allow=[grant(maxExecutors=1, maxCores=2, maxMemory="2g", **nodes)]))
-    scene.apply()
+    harness.api.apply(harness.cluster_connection(allow=[grant(maxExecutors=1, maxCores=2, maxMemory="2g", **nodes)]))
+    harness.apply()
     asked = {
         "many": ({"executors": 2}, "spec.spark.executors (2, at most 1)"),
         "wide": ({"cores": 3}, "spec.spark.cores (3, at most 2)"),
@@ -89,38 +89,40 @@ def test_an_audit_takes_no_more_of_the_platform_than_the_connection_grants(
         "anywhere": ({"tolerations": [{"operator": "Exists"}]}, "spec.spark.tolerations[0] (every taint)"),
     }
     for name, (spark, words) in asked.items():
-        apply_audit(scene, name, spark=spark)
-        wait_said(scene, Reason.NOT_ALLOWED, "ClusterKafkaConnection default", words, "spec.allow[].audits", name=name)
-        assert status(scene, name).get("jobName") is None
+        apply_audit(harness, name, spark=spark)
+        wait_said(
+            harness, Reason.NOT_ALLOWED, "ClusterKafkaConnection default", words, "spec.allow[].audits", name=name
+        )
+        assert status(harness, name).get("jobName") is None
     there = {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "batch", "operator": "Exists"}]}
-    apply_audit(scene, spark={"executors": 1, "cores": 2, "memory": "2g", **there})
-    wait_for_job(scene)
-    pod = (child(scene, "Job", "jobName") or {})["spec"]["template"]["spec"]
+    apply_audit(harness, spark={"executors": 1, "cores": 2, "memory": "2g", **there})
+    wait_for_job(harness)
+    pod = (child(harness, "Job", "jobName") or {})["spec"]["template"]["spec"]
     assert there.items() <= pod.items()
     assert pod["serviceAccountName"] == "delayed-topics-audit-driver"
 
-    scene.api.apply(scene.cluster_connection(allow=[{**grant(), "topicPrefixes": ["other."]}]))
-    apply_audit(scene, "revoked")
-    report(scene, "Verified")
-    wait_said(scene, Reason.NOT_ALLOWED, f"topic {scene.topic}", name="revoked")
+    harness.api.apply(harness.cluster_connection(allow=[{**grant(), "topicPrefixes": ["other."]}]))
+    apply_audit(harness, "revoked")
+    report(harness, "Verified")
+    wait_said(harness, Reason.NOT_ALLOWED, f"topic {harness.topic}", name="revoked")
 
 
 @pytest.mark.slow
 def test_executors_of_running_audits_are_bounded_in_sum_and_who_finds_no_room_waits(
-    scene: Scene, with_executors: OperatorProcess
+    harness: OperatorHarness, with_executors: OperatorProcess
 ) -> None:
     limited = {**grant(maxExecutors=9), "quota": {"executors": 3}}
-    scene.api.apply(scene.cluster_connection(allow=[limited]))
-    second = f"{scene.topic}-second"
-    scene.api.apply(scene.delayed_topic(), scene.delayed_topic(second))
-    scene.wait_until_served()
-    scene.wait_until_served(second)
-    apply_audit(scene, "alone", spark={"executors": 4})
-    wait_said(scene, Reason.NOT_ALLOWED, "3 executors in sum", "this audit alone asks for 4", name="alone")
-    apply_audit(scene, spark={"executors": 2})
-    wait_for_job(scene)
-    apply_audit(scene, "waits", spark={"executors": 2}, delayedTopicRef={"name": second})
-    wait_said(scene, Reason.GRANT_EXCEEDED, "audits that run have 2 of them", "waits until there are 2", name="waits")
-    assert child(scene, "Job", "jobName", "waits") is None
-    report(scene, "Verified")
-    wait_for_job(scene, "waits")
+    harness.api.apply(harness.cluster_connection(allow=[limited]))
+    second = f"{harness.topic}-second"
+    harness.api.apply(harness.delayed_topic(), harness.delayed_topic(second))
+    harness.wait_until_served()
+    harness.wait_until_served(second)
+    apply_audit(harness, "alone", spark={"executors": 4})
+    wait_said(harness, Reason.NOT_ALLOWED, "3 executors in sum", "this audit alone asks for 4", name="alone")
+    apply_audit(harness, spark={"executors": 2})
+    wait_for_job(harness)
+    apply_audit(harness, "waits", spark={"executors": 2}, delayedTopicRef={"name": second})
+    wait_said(harness, Reason.GRANT_EXCEEDED, "audits that run have 2 of them", "waits until there are 2", name="waits")
+    assert child(harness, "Job", "jobName", "waits") is None
+    report(harness, "Verified")
+    wait_for_job(harness, "waits")

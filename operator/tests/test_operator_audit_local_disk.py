@@ -10,7 +10,7 @@ from delayed_topics_crds.schedule import Spark
 from delayed_topics_operator.audits.access import Place, most_local_disk_mebibytes, refused
 from delayed_topics_operator.audits.executors import LOCAL_DISK
 from delayed_topics_operator.queue import Key
-from delayed_topics_operator_testing.audit_world import AUDIT_NAMESPACE, WINDOW, AuditWorld, audit_resource
+from delayed_topics_operator_testing.audit_simulation import AUDIT_NAMESPACE, WINDOW, AuditSimulation, audit_resource
 
 DISK = "ephemeral-storage"
 LARGE = replace(WINDOW, end_offsets={"orders": (10**9,)})
@@ -31,12 +31,14 @@ PLACE = Place(
 
 def pods(spark: dict[str, Any], *, most: int | None = None) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """The specs of the Job's pod and of an executor's, if there are any."""
-    world = AuditWorld(raw=audit_resource(spark=spark), frozen=LARGE, most_local_disk_mebibytes=most, fs_group=7)
-    world.settle()
-    assert world.job is not None
-    assert world.config_map is not None
-    executor = world.config_map["data"].get("executor.json")
-    return world.job["spec"]["template"]["spec"], json.loads(executor)["spec"] if executor else None
+    simulation = AuditSimulation(
+        raw=audit_resource(spark=spark), frozen=LARGE, most_local_disk_mebibytes=most, fs_group=7
+    )
+    simulation.settle()
+    assert simulation.job is not None
+    assert simulation.config_map is not None
+    executor = simulation.config_map["data"].get("executor.json")
+    return simulation.job["spec"]["template"]["spec"], json.loads(executor)["spec"] if executor else None
 
 
 def disk(pod: dict[str, Any] | None) -> tuple[dict[str, Any], str | None, str | None]:
@@ -52,17 +54,17 @@ def disk(pod: dict[str, Any] | None) -> tuple[dict[str, Any], str | None, str | 
 
 def test_a_pod_asks_for_what_the_window_needs() -> None:
     assert disk(pods({})[0]) == ({"emptyDir": {}}, f"{GIVEN_MIB}Mi", None)
-    small = AuditWorld(raw=audit_resource())
+    small = AuditSimulation(raw=audit_resource())
     small.settle()
     assert small.job is not None
     assert disk(small.job["spec"]["template"]["spec"])[1] == "1024Mi"
 
 
 def test_a_sample_needs_as_much_less_as_it_looks_at() -> None:
-    world = AuditWorld(raw=audit_resource(sample={"oneIn": 10}), frozen=replace(LARGE, sample_one_in=10))
-    world.settle()
-    assert world.job is not None
-    assert disk(world.job["spec"]["template"]["spec"])[1] == "7630Mi"
+    simulation = AuditSimulation(raw=audit_resource(sample={"oneIn": 10}), frozen=replace(LARGE, sample_one_in=10))
+    simulation.settle()
+    assert simulation.job is not None
+    assert disk(simulation.job["spec"]["template"]["spec"])[1] == "7630Mi"
 
 
 def test_executors_share_it_and_the_pod_that_leads_them_needs_none() -> None:

@@ -11,44 +11,44 @@ from delayed_topics_crds import Grant, parse
 from delayed_topics_operator.audits.access import Place, refused
 from delayed_topics_operator.audits.observation import Refused
 from delayed_topics_operator.queue import Key
-from delayed_topics_operator_testing.audit_world import AUDIT_NAMESPACE, WINDOW, AuditWorld, audit_resource
+from delayed_topics_operator_testing.audit_simulation import AUDIT_NAMESPACE, WINDOW, AuditSimulation, audit_resource
 
 S3 = {"bucket": "accounts", "prefix": "some/folder", "secretName": "accounts-s3"}
 
 
-def begun(output: dict[str, Any], **spec: Any) -> AuditWorld:
+def begun(output: dict[str, Any], **spec: Any) -> AuditSimulation:
     """In a namespace with a KafkaConnection of its own."""
-    world = AuditWorld(raw=audit_resource(output=output, **spec), home="shop")
-    world.settle()
-    return world
+    simulation = AuditSimulation(raw=audit_resource(output=output, **spec), home="shop")
+    simulation.settle()
+    return simulation
 
 
-def pod_of(world: AuditWorld) -> dict[str, Any]:
-    assert world.job is not None
-    return dict(world.job["spec"]["template"]["spec"])
+def pod_of(simulation: AuditSimulation) -> dict[str, Any]:
+    assert simulation.job is not None
+    return dict(simulation.job["spec"]["template"]["spec"])
 
 
 def test_the_account_is_kept_on_the_claim_that_it_is_given() -> None:
-    world = begun({"claimName": "accounts", "parquet": True})
-    pod = pod_of(world)
+    simulation = begun({"claimName": "accounts", "parquet": True})
+    pod = pod_of(simulation)
     assert {"name": "output", "persistentVolumeClaim": {"claimName": "accounts"}} in pod["volumes"]
     assert pod["securityContext"]["fsGroup"] == 10001
     (container,) = pod["containers"]
     (mount,) = [mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "output"]
-    assert {f"--output={mount}/{world.job_name}", "--parquet"} <= set(container["args"])
-    assert world.status["report"] == f"accounts:{world.job_name}/report.html"
+    assert {f"--output={mount}/{simulation.job_name}", "--parquet"} <= set(container["args"])
+    assert simulation.status["report"] == f"accounts:{simulation.job_name}/report.html"
 
 
 def test_where_the_cluster_chooses_the_group_of_a_claim_nobody_else_does() -> None:
-    world = AuditWorld(raw=audit_resource(output={"claimName": "accounts"}), home="shop", fs_group=None)
-    world.settle()
-    assert "fsGroup" not in pod_of(world)["securityContext"]
+    simulation = AuditSimulation(raw=audit_resource(output={"claimName": "accounts"}), home="shop", fs_group=None)
+    simulation.settle()
+    assert "fsGroup" not in pod_of(simulation)["securityContext"]
 
 
 def test_the_account_is_kept_in_the_bucket_that_it_is_given() -> None:
     own = {"endpoint": "https://minio.example.com:9000", "region": "eu-1"}
-    world = begun({"s3": {**S3, **own}})
-    pod = pod_of(world)
+    simulation = begun({"s3": {**S3, **own}})
+    pod = pod_of(simulation)
     assert {"name": "output", "secret": {"secretName": "accounts-s3", "optional": True}} in pod["volumes"]
     assert "fsGroup" not in pod["securityContext"]
     (container,) = pod["containers"]
@@ -57,19 +57,19 @@ def test_the_account_is_kept_in_the_bucket_that_it_is_given() -> None:
     environment = {variable["name"]: variable.get("value") for variable in container["env"]}
     assert environment["AWS_SHARED_CREDENTIALS_FILE"] == f"{mount['mountPath']}/credentials"
     assert {
-        f"--output=s3a://accounts/some/folder/{world.job_name}",
+        f"--output=s3a://accounts/some/folder/{simulation.job_name}",
         "--conf=spark.hadoop.fs.s3a.endpoint=https://minio.example.com:9000",
         "--conf=spark.hadoop.fs.s3a.path.style.access=true",
         "--conf=spark.hadoop.fs.s3a.endpoint.region=eu-1",
     } <= set(container["args"])
     assert "--parquet" not in container["args"]
-    assert world.status["report"] == f"s3://accounts/some/folder/{world.job_name}/report.html"
+    assert simulation.status["report"] == f"s3://accounts/some/folder/{simulation.job_name}/report.html"
 
 
 def test_amazons_own_s3_needs_a_bucket_and_a_secret_only() -> None:
-    world = begun({"s3": {**S3, "prefix": None}})
-    (container,) = pod_of(world)["containers"]
-    assert f"--output=s3a://accounts/{world.job_name}" in container["args"]
+    simulation = begun({"s3": {**S3, "prefix": None}})
+    (container,) = pod_of(simulation)["containers"]
+    assert f"--output=s3a://accounts/{simulation.job_name}" in container["args"]
     assert not [word for word in container["args"] if word.startswith("--conf")]
 
 
@@ -91,18 +91,18 @@ def test_no_storage_of_the_operators_namespace_is_written_to_for_a_tenant(output
 
 
 def test_an_audit_that_may_not_be_has_its_verdict_at_once() -> None:
-    world = AuditWorld(frozen=Refused(message="not here"))
-    world.settle()
-    assert (world.job, world.status["verdict"], world.status["message"]) == (None, "Unknown", "not here")
-    assert world.condition(Condition.COMPLETE).reason == Reason.NOT_ALLOWED
+    simulation = AuditSimulation(frozen=Refused(message="not here"))
+    simulation.settle()
+    assert (simulation.job, simulation.status["verdict"], simulation.status["message"]) == (None, "Unknown", "not here")
+    assert simulation.condition(Condition.COMPLETE).reason == Reason.NOT_ALLOWED
 
 
 @pytest.mark.parametrize("output", [{"claimName": "accounts"}, {"s3": S3}], ids=str)
 def test_executors_can_write_where_the_account_goes(output: dict[str, Any]) -> None:
-    world = begun({**output, "parquet": True}, spark={"executors": 2})
-    assert world.config_map is not None
-    driver = pod_of(world)
-    executor = json.loads(world.config_map["data"]["executor.json"])["spec"]
+    simulation = begun({**output, "parquet": True}, spark={"executors": 2})
+    assert simulation.config_map is not None
+    driver = pod_of(simulation)
+    executor = json.loads(simulation.config_map["data"]["executor.json"])["spec"]
     assert [volume for volume in driver["volumes"] if volume["name"] == "output"] == executor["volumes"][1:]
     assert executor["securityContext"] == driver["securityContext"]
     (container,) = executor["containers"]
@@ -116,12 +116,12 @@ def test_executors_have_nothing_to_write_without_parquet_but_for_what_a_chain_ca
     def asked(window: AuditWindow) -> tuple[list[str], bool]:
         """The executors' volumes, and whether there is to be an index."""
         resource = audit_resource(output={"claimName": "accounts"}, spark={"executors": 2})
-        world = AuditWorld(raw=resource, home="shop", frozen=window)
-        world.settle()
-        assert world.config_map is not None
-        executor = json.loads(world.config_map["data"]["executor.json"])
+        simulation = AuditSimulation(raw=resource, home="shop", frozen=window)
+        simulation.settle()
+        assert simulation.config_map is not None
+        executor = json.loads(simulation.config_map["data"]["executor.json"])
         volumes = [volume["name"] for volume in executor["spec"]["volumes"]]
-        return volumes, "--index" in pod_of(world)["containers"][0]["args"]
+        return volumes, "--index" in pod_of(simulation)["containers"][0]["args"]
 
     assert asked(WINDOW) == (["spark-local-dir-1"], False)
     assert asked(replace(WINDOW, carries=True)) == (["spark-local-dir-1", "output"], True)

@@ -7,40 +7,40 @@ import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_operator.audits.observation import Waiting
 from delayed_topics_operator.audits.spark_application import DRIVER, SPARK_VERSION
-from delayed_topics_operator_testing.audit_world import AUDIT_NAMESPACE, BEGIN, AuditWorld, audit_resource
+from delayed_topics_operator_testing.audit_simulation import AUDIT_NAMESPACE, BEGIN, AuditSimulation, audit_resource
 
 DEADLINE_SECONDS, KEPT_SECONDS = 600, 300
 
 
 @pytest.fixture
-def world() -> AuditWorld:
+def simulation() -> AuditSimulation:
     """One that runs."""
     return begun(executors=2)
 
 
-def begun(**spark: Any) -> AuditWorld:
+def begun(**spark: Any) -> AuditSimulation:
     asked = {"mode": "SparkApplication", "cores": 4, "memory": "2g", **spark}
     limits: dict[str, Any] = {"activeDeadlineSeconds": DEADLINE_SECONDS, "ttlSecondsAfterFinished": KEPT_SECONDS}
-    world = AuditWorld(raw=audit_resource(spark=asked, **limits))
-    world.settle()
-    assert world.job is not None
-    world.job["metadata"]["creationTimestamp"] = BEGIN.isoformat()
-    return world
+    simulation = AuditSimulation(raw=audit_resource(spark=asked, **limits))
+    simulation.settle()
+    assert simulation.job is not None
+    simulation.job["metadata"]["creationTimestamp"] = BEGIN.isoformat()
+    return simulation
 
 
-def spec(world: AuditWorld) -> dict[str, Any]:
-    assert world.job is not None
-    assert (world.job["kind"], world.job["metadata"]["namespace"]) == ("SparkApplication", AUDIT_NAMESPACE)
-    return dict(world.job["spec"])
+def spec(simulation: AuditSimulation) -> dict[str, Any]:
+    assert simulation.job is not None
+    assert (simulation.job["kind"], simulation.job["metadata"]["namespace"]) == ("SparkApplication", AUDIT_NAMESPACE)
+    return dict(simulation.job["spec"])
 
 
-def said(world: AuditWorld) -> str:
-    world.settle()
-    return world.condition(Condition.COMPLETE).message
+def said(simulation: AuditSimulation) -> str:
+    simulation.settle()
+    return simulation.condition(Condition.COMPLETE).message
 
 
-def test_its_fields_are_those_of_the_audit_and_its_pods_are_restricted_by_template(world: AuditWorld) -> None:
-    asked = spec(world)
+def test_its_fields_are_those_of_the_audit_and_its_pods_are_restricted_by_template(simulation: AuditSimulation) -> None:
+    asked = spec(simulation)
     assert (asked["type"], asked["mode"], asked["image"]) == ("Python", "cluster", "audit:1")
     assert asked["arguments"][0] == "run"
     assert "--master=k8s://https://kubernetes.default.svc" in asked["arguments"]
@@ -51,14 +51,14 @@ def test_its_fields_are_those_of_the_audit_and_its_pods_are_restricted_by_templa
     assert (executor["instances"], executor["cores"], executor["memory"]) == (2, 4, "2g")
     for part, name in ((driver, DRIVER), (executor, "executor")):
         template = part["template"]
-        assert template["metadata"]["labels"]["delayedtopics.io/audit"] == world.job_name
+        assert template["metadata"]["labels"]["delayedtopics.io/audit"] == simulation.job_name
         assert template["spec"]["securityContext"]["runAsNonRoot"] is True
         (container,) = template["spec"]["containers"]
         assert (container["name"], "args" in container) == (name, False)
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert driver["template"]["spec"]["activeDeadlineSeconds"] == DEADLINE_SECONDS
-    assert world.config_map is not None
-    assert list(world.config_map["data"]) == ["window.json"]
+    assert simulation.config_map is not None
+    assert list(simulation.config_map["data"]) == ["window.json"]
 
 
 def test_it_names_the_spark_of_the_image() -> None:
@@ -71,44 +71,46 @@ def test_with_the_least_number_of_executors_spark_makes_more_while_it_needs_them
     assert "instances" not in asked["executor"], "the Spark Operator takes no 0"
 
 
-def test_its_verdict_is_read_when_it_is_complete_and_what_it_had_goes_when_its_time_is_over(world: AuditWorld) -> None:
-    world.application_is("RUNNING")
-    world.pod({"running": {}}, container=DRIVER)
-    assert said(world) == f"SparkApplication {AUDIT_NAMESPACE}/{world.job_name} accounts for the records"
-    world.pods.clear()
-    world.container_reports("Verified", container=DRIVER)
-    world.now = BEGIN.replace(hour=1)
-    world.application_is("COMPLETED")
-    world.settle()
-    assert (world.status["verdict"], world.status["finishedAt"]) == ("Verified", "2026-01-02T01:00:00Z")
-    assert world.secret is None
-    assert world.job is not None, "people can look at it"
-    world.now = BEGIN.replace(hour=1)
-    world.later(KEPT_SECONDS - 1)
-    world.settle()
-    assert world.job is not None
-    world.later(1)
-    world.settle()
-    assert not any((world.job, world.config_map, world.raw["metadata"]["finalizers"]))
-    assert world.expired is None, "the Spark Operator runs one again whose spec is changed"
+def test_its_verdict_is_read_when_it_is_complete_and_what_it_had_goes_when_its_time_is_over(
+    simulation: AuditSimulation,
+) -> None:
+    simulation.application_is("RUNNING")
+    simulation.pod({"running": {}}, container=DRIVER)
+    assert said(simulation) == f"SparkApplication {AUDIT_NAMESPACE}/{simulation.job_name} accounts for the records"
+    simulation.pods.clear()
+    simulation.container_reports("Verified", container=DRIVER)
+    simulation.now = BEGIN.replace(hour=1)
+    simulation.application_is("COMPLETED")
+    simulation.settle()
+    assert (simulation.status["verdict"], simulation.status["finishedAt"]) == ("Verified", "2026-01-02T01:00:00Z")
+    assert simulation.secret is None
+    assert simulation.job is not None, "people can look at it"
+    simulation.now = BEGIN.replace(hour=1)
+    simulation.later(KEPT_SECONDS - 1)
+    simulation.settle()
+    assert simulation.job is not None
+    simulation.later(1)
+    simulation.settle()
+    assert not any((simulation.job, simulation.config_map, simulation.raw["metadata"]["finalizers"]))
+    assert simulation.expired is None, "the Spark Operator runs one again whose spec is changed"
 
 
-def test_one_that_was_deleted_takes_its_spark_application_along(world: AuditWorld) -> None:
-    world.application_is("RUNNING")
-    world.raw["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
-    world.settle()
-    assert not any((world.job, world.secret, world.config_map, world.raw["metadata"]["finalizers"]))
+def test_one_that_was_deleted_takes_its_spark_application_along(simulation: AuditSimulation) -> None:
+    simulation.application_is("RUNNING")
+    simulation.raw["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    simulation.settle()
+    assert not any((simulation.job, simulation.secret, simulation.config_map, simulation.raw["metadata"]["finalizers"]))
 
 
-def test_what_it_waits_for_is_said(world: AuditWorld) -> None:
-    world.later(20)
-    assert "the Spark Operator must run, and run applications of namespace delayed-topics-audits" in said(world)
-    world.application_is("SUBMISSION_FAILED", errorMessage="forbidden: no such account")
-    assert said(world) == f"SparkApplication {world.job_name}: forbidden: no such account"
-    world.application_is("SUBMITTED")
-    assert "gets no pod" in said(world)
-    world.pod({"waiting": {"reason": "ErrImagePull", "message": "no such image"}}, container=DRIVER)
-    assert "no such image" in said(world)
+def test_what_it_waits_for_is_said(simulation: AuditSimulation) -> None:
+    simulation.later(20)
+    assert "the Spark Operator must run, and run applications of namespace delayed-topics-audits" in said(simulation)
+    simulation.application_is("SUBMISSION_FAILED", errorMessage="forbidden: no such account")
+    assert said(simulation) == f"SparkApplication {simulation.job_name}: forbidden: no such account"
+    simulation.application_is("SUBMITTED")
+    assert "gets no pod" in said(simulation)
+    simulation.pod({"waiting": {"reason": "ErrImagePull", "message": "no such image"}}, container=DRIVER)
+    assert "no such image" in said(simulation)
 
 
 @pytest.mark.parametrize(
@@ -121,58 +123,68 @@ def test_what_it_waits_for_is_said(world: AuditWorld) -> None:
     ids=["said", "killed", "not said"],
 )
 def test_why_it_failed_is_said_and_there_is_no_verdict(
-    world: AuditWorld, terminated: dict[str, Any] | None, words: str
+    simulation: AuditSimulation, terminated: dict[str, Any] | None, words: str
 ) -> None:
     if terminated is not None:
-        world.pod({"terminated": terminated}, container=DRIVER)
-    world.application_is("FAILED", errorMessage="driver pod failed")
-    assert words in said(world)
-    assert (world.status["verdict"], world.condition(Condition.COMPLETE).reason) == ("Unknown", Reason.AUDIT_FAILED)
+        simulation.pod({"terminated": terminated}, container=DRIVER)
+    simulation.application_is("FAILED", errorMessage="driver pod failed")
+    assert words in said(simulation)
+    assert (simulation.status["verdict"], simulation.condition(Condition.COMPLETE).reason) == (
+        "Unknown",
+        Reason.AUDIT_FAILED,
+    )
 
 
-def test_one_that_takes_too_long_is_ended_whatever_the_spark_operator_makes_of_it(world: AuditWorld) -> None:
-    world.application_is("PENDING_RERUN")
-    world.pod({"running": {}}, container=DRIVER)
-    world.later(DEADLINE_SECONDS)
-    world.settle()
-    assert f"the SparkApplication was not done in {DEADLINE_SECONDS} seconds" in world.status["message"]
-    assert (world.status["verdict"], world.job) == ("Unknown", None)
+def test_one_that_takes_too_long_is_ended_whatever_the_spark_operator_makes_of_it(simulation: AuditSimulation) -> None:
+    simulation.application_is("PENDING_RERUN")
+    simulation.pod({"running": {}}, container=DRIVER)
+    simulation.later(DEADLINE_SECONDS)
+    simulation.settle()
+    assert f"the SparkApplication was not done in {DEADLINE_SECONDS} seconds" in simulation.status["message"]
+    assert (simulation.status["verdict"], simulation.job) == ("Unknown", None)
 
 
-def test_one_that_failed_in_time_is_not_out_of_time_for_an_operator_that_was_away(world: AuditWorld) -> None:
-    world.later(60)
-    world.application_is("FAILED", errorMessage="driver pod failed")
-    world.later(DEADLINE_SECONDS)
-    assert said(world) == "driver pod failed"
+def test_one_that_failed_in_time_is_not_out_of_time_for_an_operator_that_was_away(simulation: AuditSimulation) -> None:
+    simulation.later(60)
+    simulation.application_is("FAILED", errorMessage="driver pod failed")
+    simulation.later(DEADLINE_SECONDS)
+    assert said(simulation) == "driver pod failed"
 
 
-def test_one_that_was_ended_at_its_deadline_is_out_of_time_whenever_that_is_seen(world: AuditWorld) -> None:
-    world.later(DEADLINE_SECONDS + 1)
-    world.application_is("FAILED", errorMessage="driver pod failed")
-    world.later(DEADLINE_SECONDS)
-    assert "more of spec.activeDeadlineSeconds" in said(world)
+def test_one_that_was_ended_at_its_deadline_is_out_of_time_whenever_that_is_seen(simulation: AuditSimulation) -> None:
+    simulation.later(DEADLINE_SECONDS + 1)
+    simulation.application_is("FAILED", errorMessage="driver pod failed")
+    simulation.later(DEADLINE_SECONDS)
+    assert "more of spec.activeDeadlineSeconds" in said(simulation)
 
 
 @pytest.mark.parametrize("state", ["NEW", "RUNNING", "COMPLETED"])
-def test_when_they_are_turned_off_one_that_runs_has_no_verdict_and_goes(world: AuditWorld, state: str) -> None:
-    world.application_is(state)
-    world.spark_applications = False
-    assert "audits.sparkApplications.enabled" in said(world)
-    assert (world.status["verdict"], world.condition(Condition.COMPLETE).reason) == ("Unknown", Reason.NOT_ALLOWED)
-    assert not any((world.job, world.secret, world.config_map, world.raw["metadata"]["finalizers"]))
+def test_when_they_are_turned_off_one_that_runs_has_no_verdict_and_goes(
+    simulation: AuditSimulation, state: str
+) -> None:
+    simulation.application_is(state)
+    simulation.spark_applications = False
+    assert "audits.sparkApplications.enabled" in said(simulation)
+    assert (simulation.status["verdict"], simulation.condition(Condition.COMPLETE).reason) == (
+        "Unknown",
+        Reason.NOT_ALLOWED,
+    )
+    assert not any((simulation.job, simulation.secret, simulation.config_map, simulation.raw["metadata"]["finalizers"]))
 
 
 def test_when_they_are_turned_off_one_that_has_only_its_window_never_begins() -> None:
     asked = {"mode": "SparkApplication", "executors": 2}
-    world = AuditWorld(raw=audit_resource(spark=asked), files=Waiting(reason=Reason.CONNECTION_MISSING, message="gone"))
-    world.settle()
-    assert (world.config_map is not None, world.job) == (True, None)
-    world.spark_applications = False
-    assert "audits.sparkApplications.enabled" in said(world)
-    assert world.config_map is None
+    simulation = AuditSimulation(
+        raw=audit_resource(spark=asked), files=Waiting(reason=Reason.CONNECTION_MISSING, message="gone")
+    )
+    simulation.settle()
+    assert (simulation.config_map is not None, simulation.job) == (True, None)
+    simulation.spark_applications = False
+    assert "audits.sparkApplications.enabled" in said(simulation)
+    assert simulation.config_map is None
 
 
-def test_one_that_somebody_removed_before_its_end_has_no_verdict(world: AuditWorld) -> None:
-    world.job = None
-    assert f"SparkApplication {AUDIT_NAMESPACE}/{world.job_name} was removed before it ended" in said(world)
-    assert world.status["verdict"] == "Unknown"
+def test_one_that_somebody_removed_before_its_end_has_no_verdict(simulation: AuditSimulation) -> None:
+    simulation.job = None
+    assert f"SparkApplication {AUDIT_NAMESPACE}/{simulation.job_name} was removed before it ended" in said(simulation)
+    assert simulation.status["verdict"] == "Unknown"

@@ -13,14 +13,14 @@ from delayed_topics_operator.audits.observation import Unauditable, Waiting
 from delayed_topics_operator.audits.plan import Expire
 from delayed_topics_operator.audits.reconcile import refused, unseen
 from delayed_topics_operator.errors import Forbidden
-from delayed_topics_operator_testing.audit_world import (
+from delayed_topics_operator_testing.audit_simulation import (
     AUDIT_NAMESPACE,
     WINDOW,
-    AuditWorld,
+    AuditSimulation,
     audit_resource,
     topic_resource,
 )
-from delayed_topics_operator_testing.world import Stopped
+from delayed_topics_operator_testing.simulation import Stopped
 
 ENDS = {"orders.delays": (5,), "orders.ready": (9,), "orders.dead": (1,)}
 CHAINABLE = replace(
@@ -31,37 +31,37 @@ CHAINABLE = replace(
 )
 
 
-def running(world: AuditWorld | None = None) -> AuditWorld:
-    world = world or AuditWorld()
-    world.settle()
-    assert world.job is not None
-    return world
+def running(simulation: AuditSimulation | None = None) -> AuditSimulation:
+    simulation = simulation or AuditSimulation()
+    simulation.settle()
+    assert simulation.job is not None
+    return simulation
 
 
 def test_a_window_is_frozen_and_a_job_reads_it() -> None:
-    world = running()
-    assert world.config_map is not None
-    assert AuditWindow.decode(world.config_map["data"]["window.json"]) == WINDOW
-    assert world.config_map["immutable"] is True
-    assert world.job is not None
-    pod = world.job["spec"]["template"]["spec"]
+    simulation = running()
+    assert simulation.config_map is not None
+    assert AuditWindow.decode(simulation.config_map["data"]["window.json"]) == WINDOW
+    assert simulation.config_map["immutable"] is True
+    assert simulation.job is not None
+    pod = simulation.job["spec"]["template"]["spec"]
     sources = {volume["name"]: volume for volume in pod["volumes"]}
-    assert sources["window"]["configMap"]["name"] == world.config_map["metadata"]["name"]
-    assert world.secret is not None
-    assert sources["connection"]["secret"]["secretName"] == world.secret["metadata"]["name"]
-    assert base64.b64decode(world.secret["data"]["password"]) == b"s3cret"
-    complete = world.condition(Condition.COMPLETE)
+    assert sources["window"]["configMap"]["name"] == simulation.config_map["metadata"]["name"]
+    assert simulation.secret is not None
+    assert sources["connection"]["secret"]["secretName"] == simulation.secret["metadata"]["name"]
+    assert base64.b64decode(simulation.secret["data"]["password"]) == b"s3cret"
+    complete = simulation.condition(Condition.COMPLETE)
     assert (complete.status, complete.reason) == ("False", Reason.AUDIT_RUNNING)
-    assert world.status["startedAt"] == "2026-01-02T00:00:00Z"
-    assert world.status["jobName"] == f"{AUDIT_NAMESPACE}/{world.job_name}"
+    assert simulation.status["startedAt"] == "2026-01-02T00:00:00Z"
+    assert simulation.status["jobName"] == f"{AUDIT_NAMESPACE}/{simulation.job_name}"
 
 
 def test_the_pod_is_restricted_and_has_what_spec_spark_says() -> None:
-    world = running(AuditWorld(raw=audit_resource(spark={"cores": 4, "memory": "2g"})))
-    assert world.job is not None
-    assert world.job["spec"]["backoffLimit"] == 2
-    assert "ttlSecondsAfterFinished" not in world.job["spec"]
-    pod = world.job["spec"]["template"]["spec"]
+    simulation = running(AuditSimulation(raw=audit_resource(spark={"cores": 4, "memory": "2g"})))
+    assert simulation.job is not None
+    assert simulation.job["spec"]["backoffLimit"] == 2
+    assert "ttlSecondsAfterFinished" not in simulation.job["spec"]
+    pod = simulation.job["spec"]["template"]["spec"]
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     (container,) = pod["containers"]
@@ -81,34 +81,35 @@ def test_the_pod_is_restricted_and_has_what_spec_spark_says() -> None:
     ],
 )
 def test_the_verdict_goes_to_the_audit_and_to_its_delayed_topic(verdict: str, truth: str, reason: Reason) -> None:
-    world = running(AuditWorld(raw=audit_resource(ttlSecondsAfterFinished=0)))
-    world.job_reports(verdict)
-    world.settle()
-    assert (world.status["verdict"], world.status["message"]) == (verdict, "a sentence")
-    assert world.status["account"] == {"produced": 12, "released": 9, "deadLettered": 1, "pending": 2, "lost": 0}
-    assert world.status["finishedAt"] == "2026-01-02T01:00:00Z"
-    verified = world.condition(Condition.VERIFIED)
+    simulation = running(AuditSimulation(raw=audit_resource(ttlSecondsAfterFinished=0)))
+    simulation.job_reports(verdict)
+    simulation.settle()
+    assert (simulation.status["verdict"], simulation.status["message"]) == (verdict, "a sentence")
+    assert simulation.status["account"] == {"produced": 12, "released": 9, "deadLettered": 1, "pending": 2, "lost": 0}
+    assert simulation.status["finishedAt"] == "2026-01-02T01:00:00Z"
+    verified = simulation.condition(Condition.VERIFIED)
     assert (verified.status, verified.reason) == (truth, reason)
-    assert world.condition(Condition.COMPLETE).status == "True"
-    assert world.status["offenders"] == [{"kind": "overCap", "records": ["f:0:1"]}]
-    topic = world.topic_model().status
+    assert simulation.condition(Condition.COMPLETE).status == "True"
+    assert simulation.status["offenders"] == [{"kind": "overCap", "records": ["f:0:1"]}]
+    topic = simulation.topic_model().status
     last = topic.last_audit
     assert last is not None
     assert (last.name, last.verdict, last.reason, last.message) == ("orders-audit", verdict, reason, "a sentence")
     assert (topic.last_violation is not None) == (verdict == "Violated")
-    assert [n.type for n in world.notices if n.reason == verdict] == ["Normal" if verdict == "Verified" else "Warning"]
+    event_type = "Normal" if verdict == "Verified" else "Warning"
+    assert [n.type for n in simulation.notices if n.reason == verdict] == [event_type]
 
 
 def test_the_job_may_go_only_after_its_verdict_was_read() -> None:
-    world = running(AuditWorld(raw=audit_resource(ttlSecondsAfterFinished=60)))
-    assert not any(isinstance(action, Expire) for action in world.done)
-    world.job_reports("Verified")
-    world.settle()
-    assert (world.expired, world.secret) == (60, None), "the Job is kept, and what it knew of Kafka is not"
-    assert world.raw["metadata"]["finalizers"] == []
-    done = len(world.done)
-    world.settle()
-    assert len(world.done) == done
+    simulation = running(AuditSimulation(raw=audit_resource(ttlSecondsAfterFinished=60)))
+    assert not any(isinstance(action, Expire) for action in simulation.done)
+    simulation.job_reports("Verified")
+    simulation.settle()
+    assert (simulation.expired, simulation.secret) == (60, None), "the Job is kept, and what it knew of Kafka is not"
+    assert simulation.raw["metadata"]["finalizers"] == []
+    done = len(simulation.done)
+    simulation.settle()
+    assert len(simulation.done) == done
 
 
 @pytest.mark.parametrize("boundary", range(8))
@@ -117,129 +118,129 @@ def test_an_operator_killed_between_any_two_steps_ends_where_an_undisturbed_one_
     undisturbed.job_reports("Verified")
     undisturbed.settle()
     assert len(undisturbed.done) == 7
-    world = AuditWorld()
+    simulation = AuditSimulation()
     try:
-        world.settle(actions=boundary)
-        world.job_reports("Verified")
-        world.settle(actions=boundary)
+        simulation.settle(actions=boundary)
+        simulation.job_reports("Verified")
+        simulation.settle(actions=boundary)
     except Stopped:
-        world.settle()
-        if not world.pods:
-            world.job_reports("Verified")
-        world.settle()
-    assert (world.status["verdict"], world.expired) == ("Verified", undisturbed.expired)
-    assert world.raw["metadata"]["finalizers"] == []
-    assert world.topic_model().status.last_audit is not None
+        simulation.settle()
+        if not simulation.pods:
+            simulation.job_reports("Verified")
+        simulation.settle()
+    assert (simulation.status["verdict"], simulation.expired) == ("Verified", undisturbed.expired)
+    assert simulation.raw["metadata"]["finalizers"] == []
+    assert simulation.topic_model().status.last_audit is not None
 
 
 def test_an_audit_that_goes_on_from_the_last_notes_where_it_ended_before_it_says_its_verdict() -> None:
-    world = running(AuditWorld(raw=audit_resource(window={"sinceLast": True}), frozen=CHAINABLE))
-    world.job_reports("Violated", pending_since_ms=77, carried_sha256="ab")
+    simulation = running(AuditSimulation(raw=audit_resource(window={"sinceLast": True}), frozen=CHAINABLE))
+    simulation.job_reports("Violated", pending_since_ms=77, carried_sha256="ab")
     with pytest.raises(Stopped):
-        world.settle(actions=len(world.done))
-    assert "verdict" not in world.status, "a chain may not lose a link that people can see"
-    world.settle()
-    assert world.audited == AuditedRecord(
+        simulation.settle(actions=len(simulation.done))
+    assert "verdict" not in simulation.status, "a chain may not lose a link that people can see"
+    simulation.settle()
+    assert simulation.audited == AuditedRecord(
         topic="orders",
         ids={},
         offsets={"orders": (10,), "orders.delays": (4,)},
         since_ms=77,
         ready_partitions=1,
         ends=ENDS,
-        carried=Carried(folder=world.job_name, sha256="ab"),
+        carried=Carried(folder=simulation.job_name, sha256="ab"),
     )
 
 
 def test_an_audit_of_everything_is_no_link_of_the_chain() -> None:
-    world = running(AuditWorld(frozen=CHAINABLE))
-    world.job_reports("Verified")
-    world.settle()
-    assert world.audited is None
+    simulation = running(AuditSimulation(frozen=CHAINABLE))
+    simulation.job_reports("Verified")
+    simulation.settle()
+    assert simulation.audited is None
 
 
 def test_the_verdict_on_a_deleted_delayed_topic_is_not_said_of_its_successor() -> None:
-    world = running()
-    world.job_reports("Verified")
+    simulation = running()
+    simulation.job_reports("Verified")
     successor = topic_resource()
     successor["metadata"]["creationTimestamp"] = "2026-01-02T00:30:00Z"
-    world.topic = successor
-    world.settle()
-    assert world.status["verdict"] == "Verified"
-    assert world.topic_model().status.last_audit is None
+    simulation.topic = successor
+    simulation.settle()
+    assert simulation.status["verdict"] == "Verified"
+    assert simulation.topic_model().status.last_audit is None
 
 
 def test_it_waits_for_what_it_needs_and_says_so() -> None:
     message = "Kafka does not answer"
-    world = AuditWorld(frozen=Waiting(reason=Reason.KAFKA_UNREACHABLE, message=message))
-    plan = world.settle()
-    complete = world.condition(Condition.COMPLETE)
+    simulation = AuditSimulation(frozen=Waiting(reason=Reason.KAFKA_UNREACHABLE, message=message))
+    plan = simulation.settle()
+    complete = simulation.condition(Condition.COMPLETE)
     assert (complete.status, complete.reason, complete.message) == ("False", Reason.KAFKA_UNREACHABLE, message)
     assert plan.wake_seconds is not None
-    assert world.done == []
-    world.frozen = WINDOW
-    running(world)
+    assert simulation.done == []
+    simulation.frozen = WINDOW
+    running(simulation)
 
 
 def test_a_connection_that_is_lost_before_the_job_begins_is_waited_for() -> None:
     lost = Waiting(reason=Reason.CREDENTIALS_MISSING, message="Secret kafka does not exist")
-    world = AuditWorld(files=lost)
-    world.settle()
-    assert world.condition(Condition.COMPLETE).message == "Secret kafka does not exist"
-    assert (world.job, world.secret) == (None, None)
-    world.files = {"password": "s3cret"}
-    assert running(world).secret is not None
+    simulation = AuditSimulation(files=lost)
+    simulation.settle()
+    assert simulation.condition(Condition.COMPLETE).message == "Secret kafka does not exist"
+    assert (simulation.job, simulation.secret) == (None, None)
+    simulation.files = {"password": "s3cret"}
+    assert running(simulation).secret is not None
 
 
 def test_an_audit_of_nothing_waits_for_it_to_come() -> None:
-    world = AuditWorld(topic=None)
-    world.settle()
-    assert "DelayedTopic shop/orders does not exist" in world.condition(Condition.COMPLETE).message
-    world.topic = topic_resource()
-    running(world)
+    simulation = AuditSimulation(topic=None)
+    simulation.settle()
+    assert "DelayedTopic shop/orders does not exist" in simulation.condition(Condition.COMPLETE).message
+    simulation.topic = topic_resource()
+    running(simulation)
 
 
 def test_what_no_audit_can_see_is_unknown_at_once() -> None:
-    world = AuditWorld(frozen=Unauditable(message="topic orders.ready was deleted and made again"))
-    world.settle()
-    assert world.status["verdict"] == "Unknown"
-    assert world.done == []
-    last = world.topic_model().status.last_audit
+    simulation = AuditSimulation(frozen=Unauditable(message="topic orders.ready was deleted and made again"))
+    simulation.settle()
+    assert simulation.status["verdict"] == "Unknown"
+    assert simulation.done == []
+    last = simulation.topic_model().status.last_audit
     assert last is not None
     assert last.verdict == "Unknown"
 
 
-def failed(world: AuditWorld) -> str:
-    world.job_ends("Failed", "Job has reached the specified backoff limit")
-    world.settle()
-    assert world.status["verdict"] == "Unknown"
-    assert world.condition(Condition.VERIFIED).reason == Reason.AUDIT_FAILED
-    assert world.expired is not None
-    return str(world.status["message"])
+def failed(simulation: AuditSimulation) -> str:
+    simulation.job_ends("Failed", "Job has reached the specified backoff limit")
+    simulation.settle()
+    assert simulation.status["verdict"] == "Unknown"
+    assert simulation.condition(Condition.VERIFIED).reason == Reason.AUDIT_FAILED
+    assert simulation.expired is not None
+    return str(simulation.status["message"])
 
 
 def test_a_job_that_is_out_of_memory_says_what_to_do() -> None:
-    world = running()
-    world.pod({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})
-    assert "raise spec.spark.memory" in failed(world)
+    simulation = running()
+    simulation.pod({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})
+    assert "raise spec.spark.memory" in failed(simulation)
 
 
 def test_a_job_that_found_no_verdict_says_why() -> None:
-    world = running()
+    simulation = running()
     body = json.dumps({"verdict": "Unknown", "message": "Kafka at k:9092 did not answer in time"})
-    world.pod({"terminated": {"exitCode": 1, "reason": "Error", "message": body}})
-    assert failed(world) == "Kafka at k:9092 did not answer in time"
+    simulation.pod({"terminated": {"exitCode": 1, "reason": "Error", "message": body}})
+    assert failed(simulation) == "Kafka at k:9092 did not answer in time"
 
 
 def test_a_job_that_crashed_names_the_pod_with_the_logs() -> None:
-    world = running()
-    world.pod({"terminated": {"exitCode": 2, "reason": "Error", "message": "not JSON"}})
-    assert failed(world) == f"the container ended with exit code 2; see the logs of pod {world.job_name}-0"
+    simulation = running()
+    simulation.pod({"terminated": {"exitCode": 2, "reason": "Error", "message": "not JSON"}})
+    assert failed(simulation) == f"the container ended with exit code 2; see the logs of pod {simulation.job_name}-0"
 
 
 def test_an_evicted_pod_is_told() -> None:
-    world = running()
-    world.pod({}, reason="Evicted", message="The node was low on resource: ephemeral-storage.")
-    assert "low on resource: ephemeral-storage" in failed(world)
+    simulation = running()
+    simulation.pod({}, reason="Evicted", message="The node was low on resource: ephemeral-storage.")
+    assert "low on resource: ephemeral-storage" in failed(simulation)
 
 
 @pytest.mark.parametrize(
@@ -252,13 +253,13 @@ def test_an_evicted_pod_is_told() -> None:
 def test_a_job_that_ran_out_of_time_says_how_much_it_had_and_whether_it_only_waited(
     pod: dict[str, dict[str, str]], words: str
 ) -> None:
-    world = running(AuditWorld(raw=audit_resource(activeDeadlineSeconds=60)))
-    world.pod(pod)
-    world.settle()
-    world.pods.clear()
-    world.job_ends("Failed", "Job was active longer than specified deadline", reason="DeadlineExceeded")
-    world.settle()
-    message = str(world.status["message"])
+    simulation = running(AuditSimulation(raw=audit_resource(activeDeadlineSeconds=60)))
+    simulation.pod(pod)
+    simulation.settle()
+    simulation.pods.clear()
+    simulation.job_ends("Failed", "Job was active longer than specified deadline", reason="DeadlineExceeded")
+    simulation.settle()
+    message = str(simulation.status["message"])
     assert "was not done in 60 seconds: make a new DelayedTopicAudit" in message
     assert words in message
     assert ("no such image" in message) == ("waiting" in pod)
@@ -269,79 +270,80 @@ def test_a_job_without_pods_says_what_kubernetes_says() -> None:
 
 
 def test_a_verdict_that_is_gone_with_its_pod_is_unknown() -> None:
-    world = running()
-    world.job_ends()
-    world.settle()
-    assert (world.status["verdict"], "its pod is gone" in world.status["message"]) == ("Unknown", True)
+    simulation = running()
+    simulation.job_ends()
+    simulation.settle()
+    assert (simulation.status["verdict"], "its pod is gone" in simulation.status["message"]) == ("Unknown", True)
 
 
 def test_a_later_pod_counts() -> None:
-    world = running()
-    world.pod({"terminated": {"exitCode": 1, "reason": "Error", "message": ""}})
-    world.job_reports("Verified")
-    world.settle()
-    assert world.status["verdict"] == "Verified"
+    simulation = running()
+    simulation.pod({"terminated": {"exitCode": 1, "reason": "Error", "message": ""}})
+    simulation.job_reports("Verified")
+    simulation.settle()
+    assert simulation.status["verdict"] == "Verified"
 
 
 def test_a_pod_that_waits_for_somebody_says_what_for_and_goes_on() -> None:
-    world = running()
-    world.pod({"waiting": {"reason": "ErrImageNeverPull", "message": "image audit:1 is not present"}})
-    world.settle()
-    complete = world.condition(Condition.COMPLETE)
+    simulation = running()
+    simulation.pod({"waiting": {"reason": "ErrImageNeverPull", "message": "image audit:1 is not present"}})
+    simulation.settle()
+    complete = simulation.condition(Condition.COMPLETE)
     assert (complete.status, complete.reason) == ("False", Reason.AUDIT_WAITING)
     assert "ErrImageNeverPull: image audit:1 is not present; correct the chart's images.audit" in complete.message
-    world.pods.clear()
-    world.pod({}, conditions=[{"type": "PodScheduled", "status": "False", "message": "Insufficient memory."}])
-    world.settle()
-    assert "Insufficient memory.; lower spec.spark or add room" in world.condition(Condition.COMPLETE).message
-    world.pods.clear()
-    world.job_reports("Verified")
-    world.settle()
-    assert world.status["verdict"] == "Verified"
+    simulation.pods.clear()
+    simulation.pod({}, conditions=[{"type": "PodScheduled", "status": "False", "message": "Insufficient memory."}])
+    simulation.settle()
+    assert "Insufficient memory.; lower spec.spark or add room" in simulation.condition(Condition.COMPLETE).message
+    simulation.pods.clear()
+    simulation.job_reports("Verified")
+    simulation.settle()
+    assert simulation.status["verdict"] == "Verified"
 
 
 def test_a_job_that_gets_no_pod_points_to_its_events() -> None:
-    world = running()
-    assert world.job is not None
-    world.job["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
-    world.later(60)
-    world.settle()
-    assert f"kubectl describe job {world.job_name} -n {AUDIT_NAMESPACE}" in world.condition(Condition.COMPLETE).message
+    simulation = running()
+    assert simulation.job is not None
+    simulation.job["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
+    simulation.later(60)
+    simulation.settle()
+    advice = f"kubectl describe job {simulation.job_name} -n {AUDIT_NAMESPACE}"
+    assert advice in simulation.condition(Condition.COMPLETE).message
 
 
 def test_a_job_that_somebody_removed_is_no_verdict() -> None:
-    world = running()
-    world.job = None
-    world.settle()
-    assert "was removed before it ended" in world.status["message"]
-    assert world.config_map is None
-    assert world.raw["metadata"]["finalizers"] == []
+    simulation = running()
+    simulation.job = None
+    simulation.settle()
+    assert "was removed before it ended" in simulation.status["message"]
+    assert simulation.config_map is None
+    assert simulation.raw["metadata"]["finalizers"] == []
 
 
 def test_deleted_while_it_runs_it_takes_its_job_along() -> None:
-    world = running()
-    world.raw["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
-    world.settle()
-    assert (world.job, world.config_map, world.raw["metadata"]["finalizers"]) == (None, None, [])
+    simulation = running()
+    simulation.raw["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    simulation.settle()
+    assert (simulation.job, simulation.config_map, simulation.raw["metadata"]["finalizers"]) == (None, None, [])
 
 
 def test_a_delayed_topic_that_is_deleted_meanwhile_ends_the_audit() -> None:
-    world = running()
-    world.topic = None
-    world.settle()
-    assert "was deleted while it was audited" in world.status["message"]
-    assert world.job is None
+    simulation = running()
+    simulation.topic = None
+    simulation.settle()
+    assert "was deleted while it was audited" in simulation.status["message"]
+    assert simulation.job is None
 
 
 def test_in_a_tenants_own_namespace_kubernetes_cleans_up_by_itself() -> None:
-    world = running(AuditWorld(home="shop"))
-    assert world.job is not None
-    (owner,) = world.job["metadata"]["ownerReferences"]
+    simulation = running(AuditSimulation(home="shop"))
+    assert simulation.job is not None
+    (owner,) = simulation.job["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"]) == ("DelayedTopicAudit", "orders-audit")
-    pod = world.job["spec"]["template"]["spec"]
+    pod = simulation.job["spec"]["template"]["spec"]
     assert "serviceAccountName" not in pod
     assert {"secretName": "orders-delay-connection"} in [volume.get("secret") for volume in pod["volumes"]]
-    assert world.secret is None, "the workers' is there"
+    assert simulation.secret is None, "the workers' is there"
     elsewhere = running().job
     assert elsewhere is not None
     assert "ownerReferences" not in elsewhere["metadata"]
@@ -350,20 +352,20 @@ def test_in_a_tenants_own_namespace_kubernetes_cleans_up_by_itself() -> None:
 def test_an_audit_made_again_under_its_name_gets_a_job_of_its_own() -> None:
     again = audit_resource()
     again["metadata"]["uid"] = "another"
-    assert AuditWorld(raw=again).job_name != AuditWorld().job_name
+    assert AuditSimulation(raw=again).job_name != AuditSimulation().job_name
 
 
 @pytest.mark.parametrize("name", ["a" * 253, "9.lives", "with.dots-" + "x" * 60])
 def test_any_name_makes_a_legal_job_name(name: str) -> None:
-    made = AuditWorld(raw=audit_resource(name)).job_name
+    made = AuditSimulation(raw=audit_resource(name)).job_name
     assert len(made) <= 54
     assert made[0].isalpha()
     assert made.replace("-", "").isalnum()
 
 
 def test_what_the_api_server_refuses_is_said_in_the_condition() -> None:
-    world = AuditWorld()
-    plan = refused(world.observe(), Forbidden("APPLY Job x: refused (403): not for you", status=403))
+    simulation = AuditSimulation()
+    plan = refused(simulation.observe(), Forbidden("APPLY Job x: refused (403): not for you", status=403))
     assert plan.status is not None
     said = plan.status.conditions[0]
     assert (said.reason, said.message) == (
@@ -374,21 +376,23 @@ def test_what_the_api_server_refuses_is_said_in_the_condition() -> None:
 
 
 def test_a_refusal_after_the_verdict_takes_nothing_of_it_back() -> None:
-    world = running()
-    world.job_reports("Verified")
+    simulation = running()
+    simulation.job_reports("Verified")
     with pytest.raises(Stopped):
-        world.settle(actions=len(world.done))
+        simulation.settle(actions=len(simulation.done))
     error = Forbidden("MERGE Job x: refused (403)", status=403)
-    assert world.status["verdict"] == "Verified"
-    for plan in (refused(world.observe(), error), unseen(world.raw, Reason.KUBERNETES_REFUSED, "no", world.now)):
+    assert simulation.status["verdict"] == "Verified"
+    not_made = refused(simulation.observe(), error)
+    not_seen = unseen(simulation.raw, Reason.KUBERNETES_REFUSED, "no", simulation.now)
+    for plan in (not_made, not_seen):
         assert plan.status is None
 
 
 def test_an_audit_that_could_not_be_looked_at_says_so_and_keeps_what_was_known_of_it() -> None:
-    world = running()
-    plan = unseen(world.raw, Reason.KUBERNETES_REFUSED, "GET Job x: refused (403)", world.now)
+    simulation = running()
+    plan = unseen(simulation.raw, Reason.KUBERNETES_REFUSED, "GET Job x: refused (403)", simulation.now)
     assert plan.status is not None
-    assert plan.status.job_name == f"{AUDIT_NAMESPACE}/{world.job_name}"
+    assert plan.status.job_name == f"{AUDIT_NAMESPACE}/{simulation.job_name}"
     assert {(c.type, c.status, c.reason) for c in plan.status.conditions} == {
         (Condition.READY, "False", Reason.KUBERNETES_REFUSED),
         (Condition.COMPLETE, "False", Reason.KUBERNETES_REFUSED),

@@ -9,7 +9,7 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_operator.audits.turns import Turns
 from delayed_topics_operator.store import Manifest, Store
 from delayed_topics_operator.translate import FINALIZER
-from delayed_topics_operator_testing.audit_world import WINDOW, AuditWorld, audit_resource
+from delayed_topics_operator_testing.audit_simulation import WINDOW, AuditSimulation, audit_resource
 
 
 def audit(name: str, *, made: str = "2026-01-01T00:00:00Z", topic: str = "orders", **spec: Any) -> Manifest:
@@ -65,31 +65,31 @@ def test_one_that_is_deleted_or_made_anew_or_waits_for_the_end_of_its_window_hol
     assert turns.ahead(again) == "d"
 
 
-def begun(world: AuditWorld) -> AuditWorld:
-    world.settle()
-    assert world.job is not None
-    return world
+def begun(simulation: AuditSimulation) -> AuditSimulation:
+    simulation.settle()
+    assert simulation.job is not None
+    return simulation
 
 
 def test_two_audits_of_one_delayed_topic_take_turns() -> None:
-    world = AuditWorld(ahead="first")
-    world.settle()
-    assert world.config_map is None
-    complete = world.condition(Condition.COMPLETE)
+    simulation = AuditSimulation(ahead="first")
+    simulation.settle()
+    assert simulation.config_map is None
+    complete = simulation.condition(Condition.COMPLETE)
     assert (complete.status, complete.reason) == ("False", Reason.AUDIT_WAITING)
     assert "audit first of the same DelayedTopic comes first" in complete.message
-    world.ahead = None
-    world.settle()
-    assert world.job is not None
+    simulation.ahead = None
+    simulation.settle()
+    assert simulation.job is not None
 
 
 @pytest.mark.parametrize("verdict", ["Verified", "Violated"])
 def test_the_verdict_of_an_earlier_window_does_not_replace_that_of_a_later_one_though_it_came_last(
     verdict: str,
 ) -> None:
-    first = begun(AuditWorld(raw=audit_resource("first")))
+    first = begun(AuditSimulation(raw=audit_resource("first")))
     later = replace(WINDOW, frozen_at_ms=WINDOW.frozen_at_ms + 60_000)
-    second = begun(AuditWorld(raw=audit_resource("second"), frozen=later))
+    second = begun(AuditSimulation(raw=audit_resource("second"), frozen=later))
     second.topic = first.topic
     second.job_reports("Violated")
     second.settle()

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from delayed_topics_core.names import TopicNames
 from delayed_topics_devcluster.pace import paced
-from delayed_topics_operator_testing.scene import Scene
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
 
 pytestmark = pytest.mark.api
 
@@ -20,16 +20,16 @@ TICK_SECONDS = 0.1
 class PlayedWorkers:
     """As many members of the workers' group as there are pods. Each takes `WORKER_PER_SECOND` records and commits."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._names = TopicNames.of(scene.topic)
+    def __init__(self, harness: OperatorHarness) -> None:
+        self._harness = harness
+        self._names = TopicNames.of(harness.topic)
         self._ended = threading.Event()
         self._threads: list[threading.Thread] = []
 
     def as_many_as_pods(self) -> int:
         """Makes pods ready and members of the group for them. Returns how many there are."""
-        self._scene.play_kubelet()
-        live = self._scene.stateful_set()
+        self._harness.play_kubelet()
+        live = self._harness.stateful_set()
         wanted = live["spec"]["replicas"] if live is not None else 0
         while len(self._threads) < wanted:
             self._threads.append(threading.Thread(target=self._work))
@@ -44,7 +44,7 @@ class PlayedWorkers:
     def _work(self) -> None:
         consumer = Consumer(
             {
-                "bootstrap.servers": self._scene.broker.bootstrap,
+                "bootstrap.servers": self._harness.broker.bootstrap,
                 "group.id": self._names.group,
                 "enable.auto.commit": False,
                 "partition.assignment.strategy": "range",
@@ -60,8 +60,8 @@ class PlayedWorkers:
 
 
 @contextmanager
-def played_workers(scene: Scene) -> Iterator[PlayedWorkers]:
-    workers = PlayedWorkers(scene)
+def played_workers(harness: OperatorHarness) -> Iterator[PlayedWorkers]:
+    workers = PlayedWorkers(harness)
     try:
         yield workers
     finally:
@@ -69,9 +69,9 @@ def played_workers(scene: Scene) -> Iterator[PlayedWorkers]:
 
 
 @contextmanager
-def produced(scene: Scene, topic: str, partitions: range, per_second: int) -> Iterator[None]:
+def produced(harness: OperatorHarness, topic: str, partitions: range, per_second: int) -> Iterator[None]:
     """Records come all the time, the same number into each of the partitions."""
-    producer = Producer({"bootstrap.servers": scene.broker.bootstrap, "linger.ms": 20})
+    producer = Producer({"bootstrap.servers": harness.broker.bootstrap, "linger.ms": 20})
 
     def produce(number: int) -> None:
         producer.produce(topic, b"x", partition=partitions[number % len(partitions)])
@@ -82,42 +82,44 @@ def produced(scene: Scene, topic: str, partitions: range, per_second: int) -> It
     producer.flush(30)
 
 
-def due_lag(scene: Scene) -> float:
-    return scene.operator.counted(
-        "delayed_topics_operator_due_lag_records", resource_namespace=scene.namespace, resource_name=scene.topic
+def due_lag(harness: OperatorHarness) -> float:
+    return harness.operator.counted(
+        "delayed_topics_operator_due_lag_records", resource_namespace=harness.namespace, resource_name=harness.topic
     )
 
 
-def end_of(scene: Scene, topic: str, partition: int) -> int:
-    found = scene.kafka.list_offsets([(topic, partition)], "latest")[topic, partition]
+def end_of(harness: OperatorHarness, topic: str, partition: int) -> int:
+    found = harness.kafka.list_offsets([(topic, partition)], "latest")[topic, partition]
     assert isinstance(found, int), found
     return found
 
 
-def looked(scene: Scene) -> float:
-    return scene.operator.counted("delayed_topics_operator_kafka_calls_total", call="offsets_for_times")
+def looked(harness: OperatorHarness) -> float:
+    return harness.operator.counted("delayed_topics_operator_kafka_calls_total", call="offsets_for_times")
 
 
 @pytest.mark.slow
-def test_workers_that_do_not_catch_up_with_what_is_due_become_more_and_what_waits_brings_none(scene: Scene) -> None:
-    scene.apply(delaySeconds=[0, 3600], partitions=5, workers={"autoscale": {"min": 1, "max": 3}})
-    scene.wait_until_served()
-    names = TopicNames.of(scene.topic)
-    with played_workers(scene) as workers:
-        scene.wait(lambda: workers.as_many_as_pods() == 1, "there is one worker")
-        scene.wait_for("Ready", "True")
+def test_workers_that_do_not_catch_up_with_what_is_due_become_more_and_what_waits_brings_none(
+    harness: OperatorHarness,
+) -> None:
+    harness.apply(delaySeconds=[0, 3600], partitions=5, workers={"autoscale": {"min": 1, "max": 3}})
+    harness.wait_until_served()
+    names = TopicNames.of(harness.topic)
+    with played_workers(harness) as workers:
+        harness.wait(lambda: workers.as_many_as_pods() == 1, "there is one worker")
+        harness.wait_for("Ready", "True")
 
-        with produced(scene, names.delays, range(4, 5), 10 * WORKER_PER_SECOND):
-            scene.wait(lambda: end_of(scene, names.delays, 4) > 10 * WORKER_PER_SECOND, "records wait for an hour")
-            looks = looked(scene)
-            scene.wait(lambda: looked(scene) > looks + 2, "the operator has looked at the offsets three times")
-        assert (due_lag(scene), workers.as_many_as_pods()) == (0, 1)
+        with produced(harness, names.delays, range(4, 5), 10 * WORKER_PER_SECOND):
+            harness.wait(lambda: end_of(harness, names.delays, 4) > 10 * WORKER_PER_SECOND, "records wait for an hour")
+            looks = looked(harness)
+            harness.wait(lambda: looked(harness) > looks + 2, "the operator has looked at the offsets three times")
+        assert (due_lag(harness), workers.as_many_as_pods()) == (0, 1)
 
-        with produced(scene, names.front, range(4), 3 * WORKER_PER_SECOND):
-            scene.wait(lambda: workers.as_many_as_pods() > 1, "there are more workers", seconds=60)
-            scene.wait_event("WorkersScaled", "scaled from 1 to", "1 worker released")
-            scene.wait(lambda: workers.as_many_as_pods() == 3, "there are as many as may be", seconds=90)
-            assert due_lag(scene) > 0
-        scene.wait(lambda: due_lag(scene) == 0, "all that is due is released", seen=lambda: due_lag(scene))
-    told = (scene.resource() or {})["status"]["workers"]
+        with produced(harness, names.front, range(4), 3 * WORKER_PER_SECOND):
+            harness.wait(lambda: workers.as_many_as_pods() > 1, "there are more workers", seconds=60)
+            harness.wait_event("WorkersScaled", "scaled from 1 to", "1 worker released")
+            harness.wait(lambda: workers.as_many_as_pods() == 3, "there are as many as may be", seconds=90)
+            assert due_lag(harness) > 0
+        harness.wait(lambda: due_lag(harness) == 0, "all that is due is released", seen=lambda: due_lag(harness))
+    told = (harness.resource() or {})["status"]["workers"]
     assert (told["wantedReplicas"], told["lastScaled"]["toReplicas"]) == (3, 3)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_kafka.model import NewTopicSpec
-from delayed_topics_operator_testing.scene import Scene
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
 
 pytestmark = pytest.mark.api
 
@@ -12,91 +12,93 @@ RIVAL = {"team": "rival"}
 
 
 @pytest.fixture
-def rival(scene: Scene) -> str:
+def rival(harness: OperatorHarness) -> str:
     """Another team's namespace."""
-    name = f"rival-of-{scene.namespace}"
-    scene.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": RIVAL}})
+    name = f"rival-of-{harness.namespace}"
+    harness.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": RIVAL}})
     return name
 
 
-def test_who_claims_what_another_has_is_told_whose_it_is_and_gets_and_breaks_nothing(scene: Scene, rival: str) -> None:
-    scene.topic = f"shop.{scene.topic}"
-    scene.apply(deletionPolicy="Delete")
-    scene.wait_until_ready()
-    ids, workers = scene.topic_ids(), (scene.stateful_set() or {})["spec"]
+def test_who_claims_what_another_has_is_told_whose_it_is_and_gets_and_breaks_nothing(
+    harness: OperatorHarness, rival: str
+) -> None:
+    harness.topic = f"shop.{harness.topic}"
+    harness.apply(deletionPolicy="Delete")
+    harness.wait_until_ready()
+    ids, workers = harness.topic_ids(), (harness.stateful_set() or {})["spec"]
     attacks = {
-        "thief": (scene.topic, "False", "ClaimedByOther"),
-        "lookalike": (scene.topic.replace(".", "_"), "False", "ClaimedByOther"),  # one name to Kafka's metrics
-        "inside": (f"{scene.topic}.delays.x", "True", "ClaimHeld"),
+        "thief": (harness.topic, "False", "ClaimedByOther"),
+        "lookalike": (harness.topic.replace(".", "_"), "False", "ClaimedByOther"),  # one name to Kafka's metrics
+        "inside": (f"{harness.topic}.delays.x", "True", "ClaimHeld"),
     }
     for name, (topic, _, _) in attacks.items():
-        scene.api.apply(scene.delayed_topic(name, namespace=rival, topic=topic, deletionPolicy="Delete"))
+        harness.api.apply(harness.delayed_topic(name, namespace=rival, topic=topic, deletionPolicy="Delete"))
     for name, (_, status, reason) in attacks.items():
-        scene.wait_for("Claimed", status, reason, name=name, namespace=rival)
+        harness.wait_for("Claimed", status, reason, name=name, namespace=rival)
     for name in ("thief", "lookalike"):
-        assert f"{scene.namespace}/{scene.topic}" in scene.condition("Claimed", name, rival)["message"]
-        assert scene.condition("Ready", name, rival)["reason"] == "ClaimedByOther"
-        assert scene.stateful_set(name, rival) is None
+        assert f"{harness.namespace}/{harness.topic}" in harness.condition("Claimed", name, rival)["message"]
+        assert harness.condition("Ready", name, rival)["reason"] == "ClaimedByOther"
+        assert harness.stateful_set(name, rival) is None
 
     for name in attacks:
-        scene.delete(name, rival)
-    assert scene.topic_ids() == ids
-    assert (scene.stateful_set() or {})["spec"] == workers
-    assert scene.condition("Ready")["status"] == "True"
+        harness.delete(name, rival)
+    assert harness.topic_ids() == ids
+    assert (harness.stateful_set() or {})["spec"] == workers
+    assert harness.condition("Ready")["status"] == "True"
 
 
-def test_a_foreign_topic_is_neither_adopted_nor_changed_nor_deleted(scene: Scene) -> None:
-    spec = NewTopicSpec(name=scene.topic, partitions=2, replication_factor=1, config={"retention.ms": "1234567"})
-    scene.kafka.create_topics([spec])
-    before = (scene.topic_ids(), scene.settings(scene.topic))
-    scene.apply(deletionPolicy="Delete")
-    scene.wait_for("Claimed", "False", "TopicForeign")
-    assert scene.topic in scene.condition("Claimed")["message"]
-    scene.wait_event("TopicForeign", scene.topic)
-    scene.delete()
-    assert (scene.topic_ids(), scene.settings(scene.topic)) == before, "nothing else was made, either"
+def test_a_foreign_topic_is_neither_adopted_nor_changed_nor_deleted(harness: OperatorHarness) -> None:
+    spec = NewTopicSpec(name=harness.topic, partitions=2, replication_factor=1, config={"retention.ms": "1234567"})
+    harness.kafka.create_topics([spec])
+    before = (harness.topic_ids(), harness.settings(harness.topic))
+    harness.apply(deletionPolicy="Delete")
+    harness.wait_for("Claimed", "False", "TopicForeign")
+    assert harness.topic in harness.condition("Claimed")["message"]
+    harness.wait_event("TopicForeign", harness.topic)
+    harness.delete()
+    assert (harness.topic_ids(), harness.settings(harness.topic)) == before, "nothing else was made, either"
 
 
-def test_the_owner_of_a_connection_says_who_may_have_what(scene: Scene, rival: str) -> None:
+def test_the_owner_of_a_connection_says_who_may_have_what(harness: OperatorHarness, rival: str) -> None:
     grant = {
         "namespaceSelector": {"matchLabels": RIVAL},
-        "topicPrefixes": [scene.topic],
+        "topicPrefixes": [harness.topic],
         "maxPartitions": 8,
         "maxWorkers": 2,
     }
-    scene.api.apply(scene.cluster_connection("granted", allow=[grant]))
+    harness.api.apply(harness.cluster_connection("granted", allow=[grant]))
     connection = {"kind": "ClusterKafkaConnection", "name": "granted"}
 
     def ask(name: str, namespace: str, **spec: Any) -> None:
-        topic = f"{scene.topic}-{name}"
-        scene.api.apply(
-            scene.delayed_topic(name, namespace=namespace, **{"topic": topic, "connectionRef": connection, **spec})
+        topic = f"{harness.topic}-{name}"
+        harness.api.apply(
+            harness.delayed_topic(name, namespace=namespace, **{"topic": topic, "connectionRef": connection, **spec})
         )
 
     refusals: dict[str, tuple[str, dict[str, Any], str, str]] = {
-        "stranger": (scene.namespace, {}, "NotAllowed", scene.namespace),
-        "elsewhere": (rival, {"topic": "elsewhere"}, "NotAllowed", scene.topic),
+        "stranger": (harness.namespace, {}, "NotAllowed", harness.namespace),
+        "elsewhere": (rival, {"topic": "elsewhere"}, "NotAllowed", harness.topic),
         "wide": (rival, {"partitions": 9}, "GrantExceeded", "at most 8"),
     }
     for name, (namespace, spec, _, _) in refusals.items():
         ask(name, namespace, **spec)
     for name, (namespace, _, reason, words) in refusals.items():
-        scene.wait_for("Claimed", "False", reason, name=name, namespace=namespace)
-        assert words in scene.condition("Claimed", name, namespace)["message"]
-        assert scene.topics(f"{scene.topic}-{name}") == {}
+        harness.wait_for("Claimed", "False", reason, name=name, namespace=namespace)
+        assert words in harness.condition("Claimed", name, namespace)["message"]
+        assert harness.topics(f"{harness.topic}-{name}") == {}
     ask("served", rival, partitions=8, workers={"replicas": 3})
-    scene.wait_until_served("served", rival)
-    assert (scene.stateful_set("served", rival) or {})["spec"]["replicas"] == 2
+    harness.wait_until_served("served", rival)
+    assert (harness.stateful_set("served", rival) or {})["spec"]["replicas"] == 2
     ask("wide", rival, partitions=8)
-    scene.wait_for("Claimed", "True", name="wide", namespace=rival)
+    harness.wait_for("Claimed", "True", name="wide", namespace=rival)
 
 
-def test_a_team_sets_nothing_on_pods_of_the_platform_but_what_the_connection_lists(scene: Scene) -> None:
-    grant = {"namespaceSelector": {}, "topicPrefixes": [scene.topic], "template": {"labels": ["team"]}}
-    scene.api.apply(scene.cluster_connection(allow=[grant]))
-    scene.apply(workers={"template": {"labels": {"team": "shop"}}})
-    scene.wait_until_served()
-    template = (scene.stateful_set() or {})["spec"]["template"]
+def test_a_team_sets_nothing_on_pods_of_the_platform_but_what_the_connection_lists(harness: OperatorHarness) -> None:
+    grant = {"namespaceSelector": {}, "topicPrefixes": [harness.topic], "template": {"labels": ["team"]}}
+    harness.api.apply(harness.cluster_connection(allow=[grant]))
+    harness.apply(workers={"template": {"labels": {"team": "shop"}}})
+    harness.wait_until_served()
+    template = (harness.stateful_set() or {})["spec"]["template"]
     assert template["metadata"]["labels"]["team"] == "shop"
     attempts: dict[str, tuple[dict[str, Any], str]] = {
         "injected": ({"annotations": {"sidecar.istio.io/inject": "true"}}, "annotations[sidecar.istio.io/inject]"),
@@ -108,12 +110,12 @@ def test_a_team_sets_nothing_on_pods_of_the_platform_but_what_the_connection_lis
         "unlimited": ({"resources": {"requests": {"cpu": "1"}}}, "resources.limits without memory"),
     }
     for name, (asked, field) in attempts.items():
-        topic = f"{scene.topic}-{name}"
-        scene.api.apply(scene.delayed_topic(name, topic=topic, workers={"template": asked}))
-        scene.wait_for("Claimed", "False", "NotAllowed", name=name)
-        assert f"spec.workers.template.{field}" in scene.condition("Claimed", name)["message"]
-        assert (scene.topics(topic), scene.stateful_set(name)) == ({}, None)
+        topic = f"{harness.topic}-{name}"
+        harness.api.apply(harness.delayed_topic(name, topic=topic, workers={"template": asked}))
+        harness.wait_for("Claimed", "False", "NotAllowed", name=name)
+        assert f"spec.workers.template.{field}" in harness.condition("Claimed", name)["message"]
+        assert (harness.topics(topic), harness.stateful_set(name)) == ({}, None)
 
-    scene.apply(workers={"template": attempts["injected"][0]})
-    scene.wait_for("Claimed", "False", "NotAllowed")
-    assert (scene.stateful_set() or {})["spec"]["template"] == template, "what ran before runs on"
+    harness.apply(workers={"template": attempts["injected"][0]})
+    harness.wait_for("Claimed", "False", "NotAllowed")
+    assert (harness.stateful_set() or {})["spec"]["template"] == template, "what ran before runs on"

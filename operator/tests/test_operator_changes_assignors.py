@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from delayed_topics_core.reasons import Condition
 from delayed_topics_operator.plan import ApplyChild, ScaleWorkers
-from delayed_topics_operator_testing.world import World, member, resource
+from delayed_topics_operator_testing.simulation import Simulation, member, resource
 
 STICKY = {"protocol": "Classic", "assignor": "Sticky"}
 RANGE = {"protocol": "Classic"}
@@ -14,32 +14,32 @@ UNIFORM = {"protocol": "Consumer"}
 IN_KAFKA = {"Range": "range", "RoundRobin": "roundrobin", "Sticky": "cooperative-sticky", "Uniform": "uniform"}
 
 
-def running(rebalance: dict[str, str], replicas: int = 3) -> World:
-    world = World(resource(workers={"replicas": replicas}, rebalance=rebalance))
-    world.settle()
-    come_up(world)
-    world.settle()
-    world.done.clear()
-    return world
+def running(rebalance: dict[str, str], replicas: int = 3) -> Simulation:
+    simulation = Simulation(resource(workers={"replicas": replicas}, rebalance=rebalance))
+    simulation.settle()
+    come_up(simulation)
+    simulation.settle()
+    simulation.done.clear()
+    return simulation
 
 
-def come_up(world: World) -> None:
-    world.workers_come_up()
-    names = [f"{world.name}-{n}" for n in range(stateful_set(world)["spec"]["replicas"])]
-    world.kafka.members[group(world)] = tuple(member(name) for name in names)
-    world.kafka.assignors[group(world)] = IN_KAFKA[config(world)[1]]
+def come_up(simulation: Simulation) -> None:
+    simulation.workers_come_up()
+    names = [f"{simulation.name}-{n}" for n in range(stateful_set(simulation)["spec"]["replicas"])]
+    simulation.kafka.members[group(simulation)] = tuple(member(name) for name in names)
+    simulation.kafka.assignors[group(simulation)] = IN_KAFKA[config(simulation)[1]]
 
 
-def stateful_set(world: World) -> dict[str, Any]:
-    return world.children["StatefulSet", world.name]
+def stateful_set(simulation: Simulation) -> dict[str, Any]:
+    return simulation.children["StatefulSet", simulation.name]
 
 
-def group(world: World) -> str:
-    return f"delayedtopics.{world.owner.name}"
+def group(simulation: Simulation) -> str:
+    return f"delayedtopics.{simulation.owner.name}"
 
 
-def config(world: World) -> tuple[str, str]:
-    told = json.loads(world.children["ConfigMap", f"{world.name}-worker"]["data"]["worker.json"])
+def config(simulation: Simulation) -> tuple[str, str]:
+    told = json.loads(simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]["worker.json"])
     return told["protocol"], told["assignor"]
 
 
@@ -55,11 +55,11 @@ def config(world: World) -> tuple[str, str]:
 def test_where_both_may_be_in_one_group_the_workers_are_replaced_one_by_one(
     before: dict[str, str], after: dict[str, str]
 ) -> None:
-    world = running(before)
-    world.edit(rebalance=after)
-    world.settle()
-    assert not [a for a in world.done if isinstance(a, ScaleWorkers)]
-    assert [a.kind for a in world.done if isinstance(a, ApplyChild) and a.rolls] == ["StatefulSet"]
+    simulation = running(before)
+    simulation.edit(rebalance=after)
+    simulation.settle()
+    assert not [a for a in simulation.done if isinstance(a, ScaleWorkers)]
+    assert [a.kind for a in simulation.done if isinstance(a, ApplyChild) and a.rolls] == ["StatefulSet"]
 
 
 @pytest.mark.parametrize(
@@ -74,74 +74,74 @@ def test_where_both_may_be_in_one_group_the_workers_are_replaced_one_by_one(
 def test_from_and_to_sticky_all_stop_and_their_sessions_end_before_others_start(
     before: dict[str, str], after: dict[str, str], expected: tuple[str, str]
 ) -> None:
-    world = running(before)
-    was = config(world)
-    world.edit(rebalance=after)
-    world.settle()
-    assert (stateful_set(world)["spec"]["replicas"], config(world)) == (0, was)
-    said = world.condition(Condition.WORKERS_READY)
+    simulation = running(before)
+    was = config(simulation)
+    simulation.edit(rebalance=after)
+    simulation.settle()
+    assert (stateful_set(simulation)["spec"]["replicas"], config(simulation)) == (0, was)
+    said = simulation.condition(Condition.WORKERS_READY)
     assert (said.status, "all workers of orders stop" in said.message) == ("False", True)
 
-    stateful_set(world)["status"]["replicas"] = 0
-    world.settle()
-    assert stateful_set(world)["spec"]["replicas"] == 0, "they are members until their sessions are over"
+    stateful_set(simulation)["status"]["replicas"] = 0
+    simulation.settle()
+    assert stateful_set(simulation)["spec"]["replicas"] == 0, "they are members until their sessions are over"
 
-    world.kafka.members[group(world)] = ()
-    world.may_roll = False  # it was its turn when they stopped
-    world.settle()
-    assert (stateful_set(world)["spec"]["replicas"], config(world)) == (3, expected)
-    come_up(world)
-    world.settle()
-    assert world.condition(Condition.WORKERS_READY).status == "True"
+    simulation.kafka.members[group(simulation)] = ()
+    simulation.may_roll = False  # it was its turn when they stopped
+    simulation.settle()
+    assert (stateful_set(simulation)["spec"]["replicas"], config(simulation)) == (3, expected)
+    come_up(simulation)
+    simulation.settle()
+    assert simulation.condition(Condition.WORKERS_READY).status == "True"
 
 
 def test_to_stop_they_wait_for_their_turn() -> None:
-    world = running(RANGE)
-    world.may_roll = False
-    world.edit(rebalance=STICKY)
-    world.settle()
-    assert stateful_set(world)["spec"]["replicas"] == 3
-    assert "waits until fewer other resources replace theirs" in world.condition(Condition.WORKERS_READY).message
+    simulation = running(RANGE)
+    simulation.may_roll = False
+    simulation.edit(rebalance=STICKY)
+    simulation.settle()
+    assert stateful_set(simulation)["spec"]["replicas"] == 3
+    assert "waits until fewer other resources replace theirs" in simulation.condition(Condition.WORKERS_READY).message
 
 
 def test_an_edit_that_is_taken_back_while_they_stop_starts_them_as_they_were() -> None:
-    world = running(RANGE)
-    world.edit(rebalance=STICKY)
-    world.settle()
-    world.edit(rebalance=RANGE)
-    world.settle()
-    assert (stateful_set(world)["spec"]["replicas"], config(world)) == (3, ("classic", "Range"))
+    simulation = running(RANGE)
+    simulation.edit(rebalance=STICKY)
+    simulation.settle()
+    simulation.edit(rebalance=RANGE)
+    simulation.settle()
+    assert (stateful_set(simulation)["spec"]["replicas"], config(simulation)) == (3, ("classic", "Range"))
 
 
 def test_whatever_somebody_wrote_into_their_settings_what_kafka_says_of_the_group_counts() -> None:
-    world = running(RANGE)
-    settings = world.children["ConfigMap", f"{world.name}-worker"]["data"]
+    simulation = running(RANGE)
+    settings = simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]
     for written in ("", "{}", json.dumps({"protocol": "classic", "assignor": "Sticky"})):
         settings["worker.json"] = written
-        world.settle()
-        assert (stateful_set(world)["spec"]["replicas"], config(world)) == (3, ("classic", "Range"))
+        simulation.settle()
+        assert (stateful_set(simulation)["spec"]["replicas"], config(simulation)) == (3, ("classic", "Range"))
 
 
 def test_while_members_join_and_kafka_tells_no_assignor_it_is_the_one_that_was_seen_last() -> None:
-    world = running(RANGE)
-    world.kafka.assignors[group(world)] = ""
-    world.edit(rebalance=STICKY)
-    world.settle()
-    assert stateful_set(world)["spec"]["replicas"] == 0
+    simulation = running(RANGE)
+    simulation.kafka.assignors[group(simulation)] = ""
+    simulation.edit(rebalance=STICKY)
+    simulation.settle()
+    assert stateful_set(simulation)["spec"]["replicas"] == 0
 
 
 def test_a_worker_that_was_started_before_the_others_had_joined_is_stopped_with_them() -> None:
     """It was edited before a member was there: replacing them began, and the first new one is refused."""
-    world = World(resource(workers={"replicas": 3}, rebalance=RANGE))
-    world.settle()
-    world.edit(rebalance=STICKY)
-    world.settle()
-    assert config(world) == ("classic", "Sticky")
-    come_up(world)
-    world.kafka.assignors[group(world)] = "range"
-    world.settle()
-    assert stateful_set(world)["spec"]["replicas"] == 0
-    stateful_set(world)["status"]["replicas"] = 0
-    world.kafka.members[group(world)] = ()
-    world.settle()
-    assert (stateful_set(world)["spec"]["replicas"], config(world)) == (3, ("classic", "Sticky"))
+    simulation = Simulation(resource(workers={"replicas": 3}, rebalance=RANGE))
+    simulation.settle()
+    simulation.edit(rebalance=STICKY)
+    simulation.settle()
+    assert config(simulation) == ("classic", "Sticky")
+    come_up(simulation)
+    simulation.kafka.assignors[group(simulation)] = "range"
+    simulation.settle()
+    assert stateful_set(simulation)["spec"]["replicas"] == 0
+    stateful_set(simulation)["status"]["replicas"] = 0
+    simulation.kafka.members[group(simulation)] = ()
+    simulation.settle()
+    assert (stateful_set(simulation)["spec"]["replicas"], config(simulation)) == (3, ("classic", "Sticky"))

@@ -10,7 +10,7 @@ from delayed_topics_core.registry import Claim, Owner, encode
 from delayed_topics_crds import Grant
 from delayed_topics_operator.plan import GrowTopic, RemoveFromRegistry
 from delayed_topics_operator.reconcile import reconcile
-from delayed_topics_operator_testing.world import Kafka, Stopped, World, resource, usable
+from delayed_topics_operator_testing.simulation import Kafka, Simulation, Stopped, resource, usable
 
 
 def grant(**fields: object) -> Grant:
@@ -33,33 +33,33 @@ def claimed_by(kafka: Kafka, namespace: str, name: str, topic: str = "orders") -
 def test_who_finds_the_topic_claimed_is_told_by_whom_and_writes_nothing() -> None:
     kafka = Kafka()
     claimed_by(kafka, "billing", "theirs")
-    world = World(resource(), kafka=kafka)
-    world.settle()
-    assert world.done == []
-    claimed = world.condition(Condition.CLAIMED)
+    simulation = Simulation(resource(), kafka=kafka)
+    simulation.settle()
+    assert simulation.done == []
+    claimed = simulation.condition(Condition.CLAIMED)
     assert (claimed.status, claimed.reason) == ("False", Reason.CLAIMED_BY_OTHER)
     assert "billing/theirs" in claimed.message
-    assert world.condition(Condition.READY).reason == Reason.CLAIMED_BY_OTHER
+    assert simulation.condition(Condition.READY).reason == Reason.CLAIMED_BY_OTHER
 
 
 def test_who_claimed_second_withdraws_at_once() -> None:
     kafka = Kafka()
     claimed_by(kafka, "billing", "theirs")
     claimed_by(kafka, "shop", "orders")
-    world = World(resource(), kafka=kafka)
-    world.settle()
-    assert [type(action) for action in world.done] == [RemoveFromRegistry]
+    simulation = Simulation(resource(), kafka=kafka)
+    simulation.settle()
+    assert [type(action) for action in simulation.done] == [RemoveFromRegistry]
     assert [entry.claim.owner.namespace for entry in kafka.registry.claims.values()] == ["billing"]
     assert kafka.topics == {}
 
 
 def test_of_two_that_claim_at_the_same_time_exactly_one_owns_the_topic() -> None:
     kafka = Kafka()
-    first, second = World(resource(), kafka=kafka), World(resource(namespace="other"), kafka=kafka)
-    plans = [reconcile(world.observe()) for world in (first, second)]  # both have seen a free topic
-    for world, plan in zip((second, first), reversed(plans), strict=True):
+    first, second = Simulation(resource(), kafka=kafka), Simulation(resource(namespace="other"), kafka=kafka)
+    plans = [reconcile(simulation.observe()) for simulation in (first, second)]  # both have seen a free topic
+    for simulation, plan in zip((second, first), reversed(plans), strict=True):
         for action in plan.actions:
-            world.execute(action)
+            simulation.execute(action)
     first.settle()
     second.settle()
     assert second.condition(Condition.CLAIMED).status == "True"
@@ -70,16 +70,16 @@ def test_of_two_that_claim_at_the_same_time_exactly_one_owns_the_topic() -> None
 def test_the_loser_does_not_lie_in_wait_but_may_claim_a_free_topic_when_it_is_edited() -> None:
     kafka = Kafka()
     claimed_by(kafka, "billing", "theirs")
-    world = World(resource(), kafka=kafka)
-    world.settle()
+    simulation = Simulation(resource(), kafka=kafka)
+    simulation.settle()
     kafka.write("claim/orders/0000-cluster/billing/theirs", None)
-    world.settle()
-    assert world.condition(Condition.CLAIMED).reason == Reason.CLAIMED_BY_OTHER
-    assert "edit" in world.condition(Condition.CLAIMED).message
+    simulation.settle()
+    assert simulation.condition(Condition.CLAIMED).reason == Reason.CLAIMED_BY_OTHER
+    assert "edit" in simulation.condition(Condition.CLAIMED).message
     assert kafka.topics == {}
-    world.edit(retryCap=3)
-    world.settle()
-    assert world.condition(Condition.CLAIMED).status == "True"
+    simulation.edit(retryCap=3)
+    simulation.settle()
+    assert simulation.condition(Condition.CLAIMED).status == "True"
 
 
 @pytest.mark.parametrize("theirs", ["orders.delays", "a_b"])
@@ -87,145 +87,145 @@ def test_names_that_would_overlap_or_that_kafka_can_not_tell_apart_are_refused(t
     kafka = Kafka()
     if theirs == "a_b":
         claimed_by(kafka, "billing", "theirs", topic="a_b")
-        world = World(resource(topic="a.b"), kafka=kafka)
+        simulation = Simulation(resource(topic="a.b"), kafka=kafka)
     else:
         claimed_by(kafka, "billing", "theirs", topic="orders")
-        world = World(resource(topic="orders"), kafka=kafka)
-    world.settle()
-    assert world.condition(Condition.CLAIMED).reason == Reason.CLAIMED_BY_OTHER
+        simulation = Simulation(resource(topic="orders"), kafka=kafka)
+    simulation.settle()
+    assert simulation.condition(Condition.CLAIMED).reason == Reason.CLAIMED_BY_OTHER
 
 
 @pytest.mark.parametrize("existing", ["orders", "orders.ready", "orders.dead", "orders.delays"])
 def test_a_topic_that_nobody_claimed_is_foreign_and_left_alone(existing: str) -> None:
-    world = World(resource())
-    world.kafka.create(existing, 7, config={"retention.ms": "1"})
-    before = dict(world.kafka.topics)
-    world.settle()
-    assert world.done == []
-    assert world.kafka.topics == before
-    assert world.condition(Condition.CLAIMED).reason == Reason.TOPIC_FOREIGN
-    assert existing in world.condition(Condition.CLAIMED).message
+    simulation = Simulation(resource())
+    simulation.kafka.create(existing, 7, config={"retention.ms": "1"})
+    before = dict(simulation.kafka.topics)
+    simulation.settle()
+    assert simulation.done == []
+    assert simulation.kafka.topics == before
+    assert simulation.condition(Condition.CLAIMED).reason == Reason.TOPIC_FOREIGN
+    assert existing in simulation.condition(Condition.CLAIMED).message
 
 
 @pytest.mark.parametrize("theirs", ["orders", "orders.ready", "orders.dead", "orders.delays"])
 def test_a_topic_that_somebody_made_while_kafka_refused_ours_is_never_touched(theirs: str) -> None:
-    world = World(resource(replicationFactor=100, deletionPolicy="Delete"))
+    simulation = Simulation(resource(replicationFactor=100, deletionPolicy="Delete"))
     with pytest.raises(Stopped):
-        world.settle(actions=3)  # finalizer, claim and planned layout: Kafka has no hundred brokers
-    world.kafka.create(theirs, 1, 1, config={"cleanup.policy": "compact"})
-    before = copy.deepcopy(world.kafka.topics)
-    world.edit(replicationFactor=1)
-    world.settle()
-    said = world.condition(Condition.TOPICS_READY)
+        simulation.settle(actions=3)  # finalizer, claim and planned layout: Kafka has no hundred brokers
+    simulation.kafka.create(theirs, 1, 1, config={"cleanup.policy": "compact"})
+    before = copy.deepcopy(simulation.kafka.topics)
+    simulation.edit(replicationFactor=1)
+    simulation.settle()
+    said = simulation.condition(Condition.TOPICS_READY)
     assert (said.status, said.reason) == ("False", Reason.TOPIC_FOREIGN)
     assert theirs in said.message
-    assert (world.kafka.topics, world.children, world.kafka.registry.topics) == (before, {}, {})
-    world.delete()
-    world.settle()
-    assert (world.gone, world.kafka.topics, world.kafka.registry.claims) == (True, before, {})
+    assert (simulation.kafka.topics, simulation.children, simulation.kafka.registry.topics) == (before, {}, {})
+    simulation.delete()
+    simulation.settle()
+    assert (simulation.gone, simulation.kafka.topics, simulation.kafka.registry.claims) == (True, before, {})
 
 
 @pytest.mark.parametrize("theirs", ["orders.ready", "orders.dead"])
 def test_a_topic_that_somebody_made_in_the_place_of_ours_is_never_touched(theirs: str) -> None:
-    world = World(resource(deletionPolicy="Delete"))
-    world.settle()
-    world.kafka.delete(theirs)
-    world.kafka.create(theirs, 1, 1, config={"cleanup.policy": "compact"})
-    before, noted = copy.deepcopy(world.kafka.topics), world.kafka.registry.topics["orders"]
-    world.settle()
-    assert world.condition(Condition.TOPICS_READY).reason == Reason.TOPIC_FOREIGN
-    assert (world.kafka.topics, world.kafka.registry.topics["orders"]) == (before, noted)
-    world.delete()
-    world.settle()
-    assert set(world.kafka.topics) == {theirs}
+    simulation = Simulation(resource(deletionPolicy="Delete"))
+    simulation.settle()
+    simulation.kafka.delete(theirs)
+    simulation.kafka.create(theirs, 1, 1, config={"cleanup.policy": "compact"})
+    before, noted = copy.deepcopy(simulation.kafka.topics), simulation.kafka.registry.topics["orders"]
+    simulation.settle()
+    assert simulation.condition(Condition.TOPICS_READY).reason == Reason.TOPIC_FOREIGN
+    assert (simulation.kafka.topics, simulation.kafka.registry.topics["orders"]) == (before, noted)
+    simulation.delete()
+    simulation.settle()
+    assert set(simulation.kafka.topics) == {theirs}
 
 
 def test_a_claim_of_which_nothing_was_made_lapses_with_its_resource_and_keeps_the_name_from_nobody() -> None:
-    world = World(resource(replicationFactor=100))
+    simulation = Simulation(resource(replicationFactor=100))
     with pytest.raises(Stopped):
-        world.settle(actions=3)
-    assert world.kafka.registry.claims
-    world.delete()
-    world.settle()
-    assert (world.gone, world.kafka.registry.claims, world.kafka.registry.layouts) == (True, {}, {})
-    other = World(resource(namespace="other"), kafka=world.kafka)
+        simulation.settle(actions=3)
+    assert simulation.kafka.registry.claims
+    simulation.delete()
+    simulation.settle()
+    assert (simulation.gone, simulation.kafka.registry.claims, simulation.kafka.registry.layouts) == (True, {}, {})
+    other = Simulation(resource(namespace="other"), kafka=simulation.kafka)
     other.settle()
     assert other.condition(Condition.CLAIMED).status == "True"
 
 
 def test_a_foreign_topic_that_is_gone_is_no_obstacle_any_more() -> None:
-    world = World(resource())
-    world.kafka.create("orders", 7)
-    world.settle()
-    world.kafka.delete("orders")
-    world.settle()
-    assert world.condition(Condition.CLAIMED).status == "True"
+    simulation = Simulation(resource())
+    simulation.kafka.create("orders", 7)
+    simulation.settle()
+    simulation.kafka.delete("orders")
+    simulation.settle()
+    assert simulation.condition(Condition.CLAIMED).status == "True"
 
 
 def test_a_front_topic_is_adopted_where_the_connections_owner_allows_it_from_its_end_on() -> None:
-    world = World(resource(), connection=usable(grant(adopt=True)))
-    world.kafka.create("orders", 2)
-    world.kafka.topics["orders"].ends = {0: 100, 1: 200}
-    world.settle()
-    assert world.condition(Condition.CLAIMED).status == "True"
-    assert world.kafka.registry.topics["orders"].start_offsets["orders"] == (100, 200)
-    assert world.kafka.committed["delayedtopics.orders"]["orders", 1] == 200
-    world.edit(deletionPolicy="Delete")
-    world.delete()
-    world.settle()
-    assert world.gone
-    assert set(world.kafka.topics) == {"orders"}
+    simulation = Simulation(resource(), connection=usable(grant(adopt=True)))
+    simulation.kafka.create("orders", 2)
+    simulation.kafka.topics["orders"].ends = {0: 100, 1: 200}
+    simulation.settle()
+    assert simulation.condition(Condition.CLAIMED).status == "True"
+    assert simulation.kafka.registry.topics["orders"].start_offsets["orders"] == (100, 200)
+    assert simulation.kafka.committed["delayedtopics.orders"]["orders", 1] == 200
+    simulation.edit(deletionPolicy="Delete")
+    simulation.delete()
+    simulation.settle()
+    assert simulation.gone
+    assert set(simulation.kafka.topics) == {"orders"}
 
 
 def test_the_limit_of_a_grant_holds_over_any_series_of_edits_and_refuses_only_growth() -> None:
-    world = World(resource(partitions=3, delaySeconds=[0, 1]), connection=usable(grant(maxPartitions=3)))
-    world.settle()
-    world.edit(delaySeconds=[0, 2])
-    world.settle()
-    assert {name: topic.partitions for name, topic in world.kafka.topics.items()}["orders.delays"] == 3
-    said = world.condition(Condition.TOPICS_READY)
+    simulation = Simulation(resource(partitions=3, delaySeconds=[0, 1]), connection=usable(grant(maxPartitions=3)))
+    simulation.settle()
+    simulation.edit(delaySeconds=[0, 2])
+    simulation.settle()
+    assert {name: topic.partitions for name, topic in simulation.kafka.topics.items()}["orders.delays"] == 3
+    said = simulation.condition(Condition.TOPICS_READY)
     assert (said.status, said.reason) == ("False", Reason.GRANT_EXCEEDED)
     assert "this asks for 4 partitions" in said.message
-    world.edit(delaySeconds=[0, 1])
-    world.settle()
-    assert world.condition(Condition.TOPICS_READY).status == "True"
-    world.connection = usable(grant(maxPartitions=2))
-    world.edit(partitions=2)
-    world.kafka.delete("orders.dead")
-    world.settle()
-    assert world.condition(Condition.TOPICS_READY).status == "True"
-    assert world.kafka.topics["orders.dead"].partitions == 2
+    simulation.edit(delaySeconds=[0, 1])
+    simulation.settle()
+    assert simulation.condition(Condition.TOPICS_READY).status == "True"
+    simulation.connection = usable(grant(maxPartitions=2))
+    simulation.edit(partitions=2)
+    simulation.kafka.delete("orders.dead")
+    simulation.settle()
+    assert simulation.condition(Condition.TOPICS_READY).status == "True"
+    assert simulation.kafka.topics["orders.dead"].partitions == 2
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete"])
 def test_a_compacted_topic_is_never_adopted(policy: str) -> None:
-    world = World(resource(), connection=usable(grant(adopt=True)))
-    world.kafka.create("orders", 3, config={"cleanup.policy": policy, "retention.ms": "-1"})
-    world.settle()
-    assert world.done == []
-    claimed = world.condition(Condition.CLAIMED)
+    simulation = Simulation(resource(), connection=usable(grant(adopt=True)))
+    simulation.kafka.create("orders", 3, config={"cleanup.policy": policy, "retention.ms": "-1"})
+    simulation.settle()
+    assert simulation.done == []
+    claimed = simulation.condition(Condition.CLAIMED)
     assert (claimed.status, claimed.reason) == ("False", Reason.TOPIC_FOREIGN)
     assert f"cleanup.policy={policy}" in claimed.message
 
 
 def test_no_record_is_lost_from_partitions_that_an_adopted_topic_is_given() -> None:
-    world = World(resource(frontPartitions=6), connection=usable(grant(adopt=True)))
-    world.kafka.create("orders", 3)
-    world.kafka.topics["orders"].ends = {0: 100, 1: 100, 2: 100}
+    simulation = Simulation(resource(frontPartitions=6), connection=usable(grant(adopt=True)))
+    simulation.kafka.create("orders", 3)
+    simulation.kafka.topics["orders"].ends = {0: 100, 1: 100, 2: 100}
     for _ in range(8):
-        for action in reconcile(world.observe()).actions:
-            world.execute(action)
+        for action in reconcile(simulation.observe()).actions:
+            simulation.execute(action)
             if isinstance(action, GrowTopic) and action.topic == "orders":
-                world.kafka.topics["orders"].ends |= {3: 7, 4: 5, 5: 9}
-    committed = world.kafka.committed["delayedtopics.orders"]
+                simulation.kafka.topics["orders"].ends |= {3: 7, 4: 5, 5: 9}
+    committed = simulation.kafka.committed["delayedtopics.orders"]
     assert [committed["orders", p] for p in range(6)] == [100, 100, 100, 0, 0, 0]
 
 
 def test_other_topics_than_the_front_are_never_adopted() -> None:
-    world = World(resource(), connection=usable(grant(adopt=True)))
-    world.kafka.create("orders.ready", 2)
-    world.settle()
-    assert world.condition(Condition.CLAIMED).reason == Reason.TOPIC_FOREIGN
+    simulation = Simulation(resource(), connection=usable(grant(adopt=True)))
+    simulation.kafka.create("orders.ready", 2)
+    simulation.settle()
+    assert simulation.condition(Condition.CLAIMED).reason == Reason.TOPIC_FOREIGN
 
 
 @pytest.mark.parametrize(
@@ -257,10 +257,10 @@ def test_other_topics_than_the_front_are_never_adopted() -> None:
 def test_what_the_connections_owner_does_not_allow_is_refused_with_the_rule(
     grants: tuple[Grant, ...], spec: dict[str, Any], said: str
 ) -> None:
-    world = World(resource(**spec), connection=usable(*grants), labels={"team": "a"})
-    world.settle()
-    assert world.done == []
-    claimed = world.condition(Condition.CLAIMED)
+    simulation = Simulation(resource(**spec), connection=usable(*grants), labels={"team": "a"})
+    simulation.settle()
+    assert simulation.done == []
+    claimed = simulation.condition(Condition.CLAIMED)
     assert (claimed.status, claimed.reason) == ("False", Reason.NOT_ALLOWED)
     assert said in claimed.message
 
@@ -279,9 +279,9 @@ def test_what_the_connections_owner_does_not_allow_is_refused_with_the_rule(
 )
 def test_one_grant_that_fits_is_enough(selector: dict[str, object]) -> None:
     grants = (grant(topicPrefixes=["no"]), grant(namespaceSelector=selector, topicPrefixes=["or"], maxPartitions=3))
-    world = World(resource(partitions=3), connection=usable(*grants), labels={"team": "a"})
-    world.settle()
-    assert world.condition(Condition.CLAIMED).status == "True"
+    simulation = Simulation(resource(partitions=3), connection=usable(*grants), labels={"team": "a"})
+    simulation.settle()
+    assert simulation.condition(Condition.CLAIMED).status == "True"
 
 
 def test_what_a_grant_lists_may_be_set_on_pods_in_the_platforms_namespace() -> None:
@@ -304,31 +304,31 @@ def test_what_a_grant_lists_may_be_set_on_pods_in_the_platforms_namespace() -> N
         "maxCpu": 4,
         "maxMemory": "4Gi",
     }
-    world = World(resource(**template(**asked)), connection=usable(grant(template=allowed)))
-    world.settle()
-    assert world.condition(Condition.CLAIMED).status == "True"
-    pod = world.children["StatefulSet", world.name]["spec"]["template"]["spec"]
+    simulation = Simulation(resource(**template(**asked)), connection=usable(grant(template=allowed)))
+    simulation.settle()
+    assert simulation.condition(Condition.CLAIMED).status == "True"
+    pod = simulation.children["StatefulSet", simulation.name]["spec"]["template"]["spec"]
     assert pod["priorityClassName"] == "high"
 
 
 def test_on_a_connection_of_its_own_namespace_a_team_sets_what_it_likes() -> None:
-    world = World(resource(**template(labels={"team": "a"}, priorityClassName="high")))
-    world.settle()
-    assert world.condition(Condition.CLAIMED).status == "True"
+    simulation = Simulation(resource(**template(labels={"team": "a"}, priorityClassName="high")))
+    simulation.settle()
+    assert simulation.condition(Condition.CLAIMED).status == "True"
 
 
 def test_a_connection_without_grants_allows_nobody() -> None:
-    world = World(resource(), connection=replace(usable(), grants=()))
-    world.settle()
-    assert world.condition(Condition.CLAIMED).reason == Reason.NOT_ALLOWED
+    simulation = Simulation(resource(), connection=replace(usable(), grants=()))
+    simulation.settle()
+    assert simulation.condition(Condition.CLAIMED).reason == Reason.NOT_ALLOWED
 
 
 def test_a_grant_that_is_withdrawn_stops_changes_and_not_the_workers() -> None:
-    world = World(resource(), connection=usable(grant()))
-    world.settle()
-    children = dict(world.children)
-    world.connection = replace(usable(), grants=())
-    world.edit(workers={"replicas": 5})
-    world.settle()
-    assert world.condition(Condition.READY).reason == Reason.NOT_ALLOWED
-    assert world.children == children
+    simulation = Simulation(resource(), connection=usable(grant()))
+    simulation.settle()
+    children = dict(simulation.children)
+    simulation.connection = replace(usable(), grants=())
+    simulation.edit(workers={"replicas": 5})
+    simulation.settle()
+    assert simulation.condition(Condition.READY).reason == Reason.NOT_ALLOWED
+    assert simulation.children == children

@@ -12,184 +12,189 @@ from delayed_topics_operator.audits.freeze import unlike
 from delayed_topics_operator.observation import Unusable
 from delayed_topics_operator.plan import AlterSettings, CreateTopics, WriteRegistry
 from delayed_topics_operator.reconcile import reconcile
-from delayed_topics_operator_testing.team import Team, grant, with_quota
-from delayed_topics_operator_testing.world import Kafka, Stopped, World, resource, usable
+from delayed_topics_operator_testing.namespace_simulation import NamespaceSimulation, grant, with_quota
+from delayed_topics_operator_testing.simulation import Kafka, Simulation, Stopped, resource, usable
 
 CONTROL = "orders.control"
 THEIRS = {"cleanup.policy": "delete", "retention.ms": "1"}
 
 
-def settled(world: World) -> World:
-    world.settle()
-    world.workers_come_up()
-    world.settle()
-    world.done.clear()
-    return world
+def settled(simulation: Simulation) -> Simulation:
+    simulation.settle()
+    simulation.workers_come_up()
+    simulation.settle()
+    simulation.done.clear()
+    return simulation
 
 
-def made(**spec: Any) -> World:
-    return settled(World(resource(control={}, **spec)))
+def made(**spec: Any) -> Simulation:
+    return settled(Simulation(resource(control={}, **spec)))
 
 
-def is_read(world: World) -> bool:
+def is_read(simulation: Simulation) -> bool:
     """Whether workers are told to read the control topic."""
-    layout = world.kafka.registry.layouts["orders"]
+    layout = simulation.kafka.registry.layouts["orders"]
     assert layout.state == "serving"
     return layout.control
 
 
-def shown(world: World) -> dict[str, str]:
+def shown(simulation: Simulation) -> dict[str, str]:
     """Names of the topics in the status, by role."""
-    return {topic.role: topic.name for topic in parse("DelayedTopic", world.raw).status.topics}
+    return {topic.role: topic.name for topic in parse("DelayedTopic", simulation.raw).status.topics}
 
 
 def test_without_it_there_is_no_control_topic() -> None:
-    world = settled(World(resource()))
-    assert set(world.kafka.topics) == {"orders", "orders.delays", "orders.ready", "orders.dead"}
-    assert (is_read(world), "control" in shown(world)) == (False, False)
+    simulation = settled(Simulation(resource()))
+    assert set(simulation.kafka.topics) == {"orders", "orders.delays", "orders.ready", "orders.dead"}
+    assert (is_read(simulation), "control" in shown(simulation)) == (False, False)
 
 
 def test_a_control_topic_has_one_partition_and_is_compacted_and_kept_for_as_long_as_what_comes_in() -> None:
-    world = made(partitions=5)
-    control, front = world.kafka.topics[CONTROL], world.kafka.topics["orders"]
+    simulation = made(partitions=5)
+    control, front = simulation.kafka.topics[CONTROL], simulation.kafka.topics["orders"]
     assert (control.partitions, control.replication_factor) == (1, 3)
     assert control.config["cleanup.policy"] == "compact,delete"
     assert control.config["retention.ms"] == front.config["retention.ms"]
     assert front.config["cleanup.policy"] == "delete"
-    assert (is_read(world), shown(world)["control"]) == (True, CONTROL)
-    assert world.kafka.registry.topics["orders"].ids[CONTROL] == control.id
-    assert reconcile(world.observe()).actions == ()
+    assert (is_read(simulation), shown(simulation)["control"]) == (True, CONTROL)
+    assert simulation.kafka.registry.topics["orders"].ids[CONTROL] == control.id
+    assert reconcile(simulation.observe()).actions == ()
 
 
 @pytest.mark.parametrize("live", [False, True])
 def test_workers_are_told_of_it_when_it_is_there_wherever_the_operator_is_killed(live: bool) -> None:
-    def begun() -> World:
-        world = World(resource())
+    def begun() -> Simulation:
+        simulation = Simulation(resource())
         if live:
-            settled(world)
-        world.edit(control={})
-        return world
+            settled(simulation)
+        simulation.edit(control={})
+        return simulation
 
     undisturbed = begun()
     undisturbed.settle()
     for boundary in range(len(undisturbed.done)):
-        world = begun()
+        simulation = begun()
         with pytest.raises(Stopped):
-            world.settle(actions=boundary)
-        layout = world.kafka.registry.layouts.get("orders")
+            simulation.settle(actions=boundary)
+        layout = simulation.kafka.registry.layouts.get("orders")
         assert layout is None or layout.state == "serving" or not live, "what is served goes on"
-        assert layout is None or not layout.control or CONTROL in world.kafka.registry.topics["orders"].ids
-        world.settle()
-        assert is_read(world)
-        assert world.kafka.registry.topics == undisturbed.kafka.registry.topics
-        assert world.kafka.topics == undisturbed.kafka.topics
+        assert layout is None or not layout.control or CONTROL in simulation.kafka.registry.topics["orders"].ids
+        simulation.settle()
+        assert is_read(simulation)
+        assert simulation.kafka.registry.topics == undisturbed.kafka.registry.topics
+        assert simulation.kafka.topics == undisturbed.kafka.topics
 
 
 def test_a_live_resource_gets_one_and_nothing_else_changes() -> None:
-    world = settled(World(resource()))
-    layout, topics = world.kafka.registry.layouts["orders"], copy.deepcopy(world.kafka.topics)
-    world.edit(control={})
-    world.settle()
-    (created,) = (action for action in world.done if isinstance(action, CreateTopics))
+    simulation = settled(Simulation(resource()))
+    layout, topics = simulation.kafka.registry.layouts["orders"], copy.deepcopy(simulation.kafka.topics)
+    simulation.edit(control={})
+    simulation.settle()
+    (created,) = (action for action in simulation.done if isinstance(action, CreateTopics))
     assert [spec.name for spec in created.specs] == [CONTROL]
-    assert is_read(world)
-    assert world.kafka.registry.layouts["orders"].layout == layout.layout
-    assert {name: topic for name, topic in world.kafka.topics.items() if name != CONTROL} == topics
+    assert is_read(simulation)
+    assert simulation.kafka.registry.layouts["orders"].layout == layout.layout
+    assert {name: topic for name, topic in simulation.kafka.topics.items() if name != CONTROL} == topics
 
 
 def test_what_is_changed_by_hand_is_repaired() -> None:
-    world = made()
-    world.kafka.topics[CONTROL].config |= {"cleanup.policy": "compact", "retention.ms": "1"}
-    world.settle()
-    (repaired,) = (action for action in world.done if isinstance(action, AlterSettings))
+    simulation = made()
+    simulation.kafka.topics[CONTROL].config |= {"cleanup.policy": "compact", "retention.ms": "1"}
+    simulation.settle()
+    (repaired,) = (action for action in simulation.done if isinstance(action, AlterSettings))
     assert (repaired.topic, repaired.settings["cleanup.policy"]) == (CONTROL, "compact,delete")
-    assert world.kafka.topics[CONTROL].config["retention.ms"] == world.kafka.topics["orders"].config["retention.ms"]
+    assert (
+        simulation.kafka.topics[CONTROL].config["retention.ms"]
+        == simulation.kafka.topics["orders"].config["retention.ms"]
+    )
 
 
 def test_where_kafka_refuses_that_it_is_compacted_it_is_said_and_it_is_not_read() -> None:
-    world = settled(World(resource(), kafka=Kafka(refuses=frozenset({"cleanup.policy"}))))
-    world.edit(control={})
-    world.settle()
-    said = world.condition(Condition.TOPICS_READY)
+    simulation = settled(Simulation(resource(), kafka=Kafka(refuses=frozenset({"cleanup.policy"}))))
+    simulation.edit(control={})
+    simulation.settle()
+    said = simulation.condition(Condition.TOPICS_READY)
     assert (said.status, said.reason) == ("False", Reason.SETTING_REFUSED)
     assert f"cleanup.policy=compact,delete of {CONTROL}" in said.message
     assert "a control topic alone has to be compacted" in said.message
-    assert not is_read(world)
+    assert not is_read(simulation)
 
 
 def test_when_it_is_asked_for_no_more_it_is_not_read_and_stays_as_it_is() -> None:
-    world = made()
-    world.raw["spec"].pop("control")
-    world.edit()
-    world.settle()
-    assert [type(action) for action in world.done if not isinstance(action, WriteRegistry)] == []
-    assert not is_read(world)
-    assert world.condition(Condition.TOPICS_READY).status == "True"
-    assert shown(world)["control"] == CONTROL
-    kept = copy.deepcopy(world.kafka.topics[CONTROL])
-    kept.config["retention.ms"] = world.kafka.topics[CONTROL].config["retention.ms"] = "1"
-    world.settle()
-    assert world.kafka.topics[CONTROL] == kept
-    world.edit(control={})
-    world.settle()
-    assert (is_read(world), world.kafka.topics[CONTROL].id) == (True, kept.id)
-    assert world.kafka.topics[CONTROL].config["retention.ms"] != "1"
+    simulation = made()
+    simulation.raw["spec"].pop("control")
+    simulation.edit()
+    simulation.settle()
+    assert [type(action) for action in simulation.done if not isinstance(action, WriteRegistry)] == []
+    assert not is_read(simulation)
+    assert simulation.condition(Condition.TOPICS_READY).status == "True"
+    assert shown(simulation)["control"] == CONTROL
+    kept = copy.deepcopy(simulation.kafka.topics[CONTROL])
+    kept.config["retention.ms"] = simulation.kafka.topics[CONTROL].config["retention.ms"] = "1"
+    simulation.settle()
+    assert simulation.kafka.topics[CONTROL] == kept
+    simulation.edit(control={})
+    simulation.settle()
+    assert (is_read(simulation), simulation.kafka.topics[CONTROL].id) == (True, kept.id)
+    assert simulation.kafka.topics[CONTROL].config["retention.ms"] != "1"
 
 
 @pytest.mark.parametrize("asked_for", [True, False])
 def test_delete_deletes_it_though_it_is_asked_for_no_more(asked_for: bool) -> None:
-    world = made(deletionPolicy="Delete")
+    simulation = made(deletionPolicy="Delete")
     if not asked_for:
-        del world.raw["spec"]["control"]
-        world.settle()
-    world.delete()
-    world.settle()
-    assert (world.gone, world.kafka.topics, world.kafka.registry.topics) == (True, {}, {})
+        del simulation.raw["spec"]["control"]
+        simulation.settle()
+    simulation.delete()
+    simulation.settle()
+    assert (simulation.gone, simulation.kafka.topics, simulation.kafka.registry.topics) == (True, {}, {})
 
 
 @pytest.mark.parametrize("asked_for", [True, False])
 def test_retain_keeps_and_names_it_and_the_same_resource_goes_on_with_it(asked_for: bool) -> None:
-    world = made()
+    simulation = made()
     if not asked_for:
-        del world.raw["spec"]["control"]
-        world.settle()
-    before = copy.deepcopy(world.kafka.topics)
-    world.children.clear()
-    world.delete()
-    (notice,) = reconcile(world.observe()).notices
+        del simulation.raw["spec"]["control"]
+        simulation.settle()
+    before = copy.deepcopy(simulation.kafka.topics)
+    simulation.children.clear()
+    simulation.delete()
+    (notice,) = reconcile(simulation.observe()).notices
     assert f"topics orders, orders.delays, orders.ready, orders.dead, {CONTROL}, group" in notice.message
-    world.settle()
-    assert (world.gone, world.kafka.topics) == (True, before)
-    again = settled(World(resource(uid="another", control={}), kafka=world.kafka))
+    simulation.settle()
+    assert (simulation.gone, simulation.kafka.topics) == (True, before)
+    again = settled(Simulation(resource(uid="another", control={}), kafka=simulation.kafka))
     assert (is_read(again), again.kafka.topics[CONTROL].id) == (True, before[CONTROL].id)
 
 
 def test_with_kafka_away_it_is_named_among_what_stays() -> None:
-    world = made(deletionPolicy="Delete")
-    world.connection = Unusable(reason=Reason.KAFKA_UNREACHABLE, message="Kafka does not answer", since=world.now)
-    world.children.clear()
-    world.delete()
-    world.later(301)
-    (notice,) = reconcile(world.observe()).notices
+    simulation = made(deletionPolicy="Delete")
+    simulation.connection = Unusable(
+        reason=Reason.KAFKA_UNREACHABLE, message="Kafka does not answer", since=simulation.now
+    )
+    simulation.children.clear()
+    simulation.delete()
+    simulation.later(301)
+    (notice,) = reconcile(simulation.observe()).notices
     assert f"orders.dead, {CONTROL}, group" in notice.message
 
 
 def test_somebody_elses_topic_of_that_name_is_no_obstacle_for_who_asks_for_none_and_is_left_alone() -> None:
-    world = World(resource(deletionPolicy="Delete"))
-    world.kafka.create(CONTROL, 7, config=THEIRS)
-    theirs = copy.deepcopy(world.kafka.topics[CONTROL])
-    settled(world)
-    assert world.condition(Condition.READY).status == "True"
-    assert "control" not in shown(world)
-    world.delete()
-    world.settle()
-    assert (world.gone, world.kafka.topics) == (True, {CONTROL: theirs})
+    simulation = Simulation(resource(deletionPolicy="Delete"))
+    simulation.kafka.create(CONTROL, 7, config=THEIRS)
+    theirs = copy.deepcopy(simulation.kafka.topics[CONTROL])
+    settled(simulation)
+    assert simulation.condition(Condition.READY).status == "True"
+    assert "control" not in shown(simulation)
+    simulation.delete()
+    simulation.settle()
+    assert (simulation.gone, simulation.kafka.topics) == (True, {CONTROL: theirs})
 
 
 def test_whether_somebody_elses_topic_of_that_name_has_leaders_is_nobodys_matter() -> None:
-    world = settled(World(resource()))
-    world.kafka.create(CONTROL, 1)
-    o = world.observe()
+    simulation = settled(Simulation(resource()))
+    simulation.kafka.create(CONTROL, 1)
+    o = simulation.observe()
     assert o.kafka is not None
     theirs = o.kafka.topics[CONTROL]
     assert theirs is not None
@@ -201,119 +206,119 @@ def test_whether_somebody_elses_topic_of_that_name_has_leaders_is_nobodys_matter
 
 
 def test_who_asks_for_one_where_somebody_has_made_it_claims_nothing_and_is_told_how_to_do_without() -> None:
-    world = World(resource(control={}))
-    world.kafka.create(CONTROL, 1, config=THEIRS)
-    world.settle()
-    said = world.condition(Condition.CLAIMED)
-    assert (said.reason, world.done, set(world.kafka.topics)) == (Reason.TOPIC_FOREIGN, [], {CONTROL})
+    simulation = Simulation(resource(control={}))
+    simulation.kafka.create(CONTROL, 1, config=THEIRS)
+    simulation.settle()
+    said = simulation.condition(Condition.CLAIMED)
+    assert (said.reason, simulation.done, set(simulation.kafka.topics)) == (Reason.TOPIC_FOREIGN, [], {CONTROL})
     assert CONTROL in said.message
     assert "remove spec.control" in said.message
 
 
 def test_a_live_resource_does_not_take_somebody_elses_for_its_own_and_goes_on() -> None:
-    world = settled(World(resource(deletionPolicy="Delete")))
-    world.kafka.create(CONTROL, 1, config=THEIRS)
-    before = copy.deepcopy(world.kafka.topics)
-    world.edit(control={})
-    world.settle()
-    said = world.condition(Condition.TOPICS_READY)
+    simulation = settled(Simulation(resource(deletionPolicy="Delete")))
+    simulation.kafka.create(CONTROL, 1, config=THEIRS)
+    before = copy.deepcopy(simulation.kafka.topics)
+    simulation.edit(control={})
+    simulation.settle()
+    said = simulation.condition(Condition.TOPICS_READY)
     assert (said.status, said.reason) == ("False", Reason.TOPIC_FOREIGN)
     assert f"somebody else has made {CONTROL}" in said.message
     assert "remove spec.control" in said.message
-    assert (is_read(world), world.kafka.topics) == (False, before)
-    del world.raw["spec"]["control"]
-    world.settle()
-    assert world.condition(Condition.TOPICS_READY).status == "True"
-    world.delete()
-    world.settle()
-    assert (world.gone, set(world.kafka.topics)) == (True, {CONTROL})
+    assert (is_read(simulation), simulation.kafka.topics) == (False, before)
+    del simulation.raw["spec"]["control"]
+    simulation.settle()
+    assert simulation.condition(Condition.TOPICS_READY).status == "True"
+    simulation.delete()
+    simulation.settle()
+    assert (simulation.gone, set(simulation.kafka.topics)) == (True, {CONTROL})
 
 
 def test_one_that_somebody_made_in_the_place_of_ours_is_not_read_changed_or_deleted() -> None:
-    world = made(deletionPolicy="Delete")
-    world.kafka.delete(CONTROL)
-    world.kafka.create(CONTROL, 1, config=THEIRS)
-    theirs = copy.deepcopy(world.kafka.topics[CONTROL])
-    world.settle()
-    assert world.condition(Condition.TOPICS_READY).reason == Reason.TOPIC_FOREIGN
-    assert (is_read(world), world.kafka.topics[CONTROL]) == (False, theirs)
-    world.delete()
-    world.settle()
-    assert (world.gone, world.kafka.topics) == (True, {CONTROL: theirs})
+    simulation = made(deletionPolicy="Delete")
+    simulation.kafka.delete(CONTROL)
+    simulation.kafka.create(CONTROL, 1, config=THEIRS)
+    theirs = copy.deepcopy(simulation.kafka.topics[CONTROL])
+    simulation.settle()
+    assert simulation.condition(Condition.TOPICS_READY).reason == Reason.TOPIC_FOREIGN
+    assert (is_read(simulation), simulation.kafka.topics[CONTROL]) == (False, theirs)
+    simulation.delete()
+    simulation.settle()
+    assert (simulation.gone, simulation.kafka.topics) == (True, {CONTROL: theirs})
 
 
 def test_one_that_was_deleted_is_made_again_and_it_is_said_what_that_means() -> None:
-    world = made()
-    former = world.kafka.topics[CONTROL].id
-    world.kafka.delete(CONTROL)
-    (notice,) = reconcile(world.observe()).notices
+    simulation = made()
+    former = simulation.kafka.topics[CONTROL].id
+    simulation.kafka.delete(CONTROL)
+    (notice,) = reconcile(simulation.observe()).notices
     assert (notice.type, notice.reason) == ("Warning", Reason.TOPIC_MISSING)
     assert f"{CONTROL} (id {former}) was deleted by somebody else; what was cancelled there" in notice.message
-    world.settle()
-    told = [action.record for action in world.done if isinstance(action, WriteRegistry)]
+    simulation.settle()
+    told = [action.record for action in simulation.done if isinstance(action, WriteRegistry)]
     layouts = [(record.state, record.control) for record in told if isinstance(record, LayoutRecord)]
     assert layouts == [("serving", False), ("serving", True)]
-    assert world.kafka.registry.topics["orders"].ids[CONTROL] == world.kafka.topics[CONTROL].id != former
+    assert simulation.kafka.registry.topics["orders"].ids[CONTROL] == simulation.kafka.topics[CONTROL].id != former
 
 
 def test_audits_go_on_though_the_control_topic_was_made_again() -> None:
-    world = made()
-    world.kafka.delete(CONTROL)
-    world.settle()
-    noted = world.kafka.registry.topics["orders"]
+    simulation = made()
+    simulation.kafka.delete(CONTROL)
+    simulation.settle()
+    noted = simulation.kafka.registry.topics["orders"]
     assert noted.made_again == (CONTROL,)
-    o = world.observe()
+    o = simulation.observe()
     assert o.kafka is not None
     assert unlike(noted, o.kafka.topics, o.wanted.names) is None
 
 
 def test_one_that_somebody_grew_is_said_since_only_its_first_partition_is_read() -> None:
-    world = made()
-    world.kafka.topics[CONTROL].partitions = 3
-    world.settle()
-    said = world.condition(Condition.TOPICS_READY)
+    simulation = made()
+    simulation.kafka.topics[CONTROL].partitions = 3
+    simulation.settle()
+    said = simulation.condition(Condition.TOPICS_READY)
     assert (said.status, said.reason) == ("False", Reason.PARTITIONS_FOREIGN)
     assert f"{CONTROL} has 3 partitions" in said.message
 
 
 def test_its_partition_counts_for_the_quota_until_it_is_deleted() -> None:
-    team = Team(with_quota(partitions=6))
-    world = team.add("orders", partitions=3, control={})
-    team.settle()
-    assert "and this asks for 7 in all its topics" in world.condition(Condition.CLAIMED).message
-    del world.raw["spec"]["control"]
-    world.edit()
-    team.settle()
-    assert (team.reason("orders", Condition.TOPICS_READY)[0], team.used().partitions) == ("True", 6)
-    world.edit(control={})
-    team.settle()
-    assert team.reason("orders", Condition.TOPICS_READY) == ("False", Reason.GRANT_EXCEEDED)
-    assert CONTROL not in team.kafka.topics
+    tenant = NamespaceSimulation(with_quota(partitions=6))
+    simulation = tenant.add("orders", partitions=3, control={})
+    tenant.settle()
+    assert "and this asks for 7 in all its topics" in simulation.condition(Condition.CLAIMED).message
+    del simulation.raw["spec"]["control"]
+    simulation.edit()
+    tenant.settle()
+    assert (tenant.reason("orders", Condition.TOPICS_READY)[0], tenant.used().partitions) == ("True", 6)
+    simulation.edit(control={})
+    tenant.settle()
+    assert tenant.reason("orders", Condition.TOPICS_READY) == ("False", Reason.GRANT_EXCEEDED)
+    assert CONTROL not in tenant.kafka.topics
 
-    team.connection = world.connection = with_quota(partitions=7)
-    team.settle()
-    assert (is_read(world), team.used().partitions) == (True, 7)
-    team.restart()
-    assert team.used().partitions == 7
-    del world.raw["spec"]["control"]
-    world.edit(delaySeconds=[0, 10, 60, 300])
-    team.settle()
-    assert "and this asks for 8 in all its topics" in world.condition(Condition.TOPICS_READY).message
-    assert (is_read(world), team.used().partitions) == (False, 7)
-    world.edit(control={})
-    team.settle()
-    assert is_read(world), "what there is stays"
+    tenant.connection = simulation.connection = with_quota(partitions=7)
+    tenant.settle()
+    assert (is_read(simulation), tenant.used().partitions) == (True, 7)
+    tenant.restart()
+    assert tenant.used().partitions == 7
+    del simulation.raw["spec"]["control"]
+    simulation.edit(delaySeconds=[0, 10, 60, 300])
+    tenant.settle()
+    assert "and this asks for 8 in all its topics" in simulation.condition(Condition.TOPICS_READY).message
+    assert (is_read(simulation), tenant.used().partitions) == (False, 7)
+    simulation.edit(control={})
+    tenant.settle()
+    assert is_read(simulation), "what there is stays"
 
 
 def test_a_grant_of_one_partition_a_topic_is_enough_for_it() -> None:
-    world = settled(World(resource(delaySeconds=[0], control={}), connection=usable(grant(maxPartitions=1))))
-    assert is_read(world)
+    simulation = settled(Simulation(resource(delaySeconds=[0], control={}), connection=usable(grant(maxPartitions=1))))
+    assert is_read(simulation)
 
 
 def test_the_plan_names_it() -> None:
-    world = World(resource(control={}))
-    world.annotate(plan_only="true")
-    world.settle()
+    simulation = Simulation(resource(control={}))
+    simulation.annotate(plan_only="true")
+    simulation.settle()
     assert f"claim orders, orders.delays, orders.ready, orders.dead, {CONTROL}" in (
-        world.condition(Condition.PLANNED).message
+        simulation.condition(Condition.PLANNED).message
     )

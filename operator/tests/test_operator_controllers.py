@@ -27,7 +27,7 @@ from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
 from delayed_topics_operator.tenants import Tenants
 from delayed_topics_operator.usage import Usage
-from delayed_topics_operator_testing.world import resource, usable
+from delayed_topics_operator_testing.simulation import resource, usable
 from pydantic import ValidationError
 
 OURS = Key("KafkaConnection", "shop", "ours")

@@ -19,23 +19,23 @@ from delayed_topics_operator.reconcile import reconcile
 from delayed_topics_operator.reconcile.failures import with_failure
 from delayed_topics_operator.reconcile.transitions import notices
 from delayed_topics_operator.translate import PLAN_ONLY
-from delayed_topics_operator_testing.world import Stopped, World, member, resource
+from delayed_topics_operator_testing.simulation import Simulation, Stopped, member, resource
 
 
-def made(**spec: Any) -> World:
-    world = World(resource(**spec))
-    world.settle()
-    world.workers_come_up()
-    world.settle()
-    world.done.clear()
-    return world
+def made(**spec: Any) -> Simulation:
+    simulation = Simulation(resource(**spec))
+    simulation.settle()
+    simulation.workers_come_up()
+    simulation.settle()
+    simulation.done.clear()
+    return simulation
 
 
 def test_delete_removes_workers_then_group_then_topics_then_claim() -> None:
-    world = made(deletionPolicy="Delete")
-    world.delete()
-    world.settle()
-    assert [type(action) for action in world.done] == [
+    simulation = made(deletionPolicy="Delete")
+    simulation.delete()
+    simulation.settle()
+    assert [type(action) for action in simulation.done] == [
         *[DeleteChild] * 6,
         DeleteGroup,
         DeleteTopics,
@@ -43,33 +43,37 @@ def test_delete_removes_workers_then_group_then_topics_then_claim() -> None:
         RemoveFromRegistry,
         RemoveFinalizer,
     ]
-    assert isinstance(world.done[0], DeleteChild)
-    assert world.done[0].kind == "StatefulSet"
-    assert world.gone
-    assert (world.kafka.topics, world.kafka.committed, world.children) == ({}, {}, {})
-    assert (world.kafka.registry.claims, world.kafka.registry.layouts, world.kafka.registry.topics) == ({}, {}, {})
+    assert isinstance(simulation.done[0], DeleteChild)
+    assert simulation.done[0].kind == "StatefulSet"
+    assert simulation.gone
+    assert (simulation.kafka.topics, simulation.kafka.committed, simulation.children) == ({}, {}, {})
+    assert (simulation.kafka.registry.claims, simulation.kafka.registry.layouts, simulation.kafka.registry.topics) == (
+        {},
+        {},
+        {},
+    )
 
 
 @pytest.mark.parametrize("boundary", range(11))
 def test_an_operator_killed_while_deleting_goes_on_where_it_was(boundary: int) -> None:
-    world = made(deletionPolicy="Delete")
-    world.delete()
+    simulation = made(deletionPolicy="Delete")
+    simulation.delete()
     with pytest.raises(Stopped):
-        world.settle(actions=boundary)
-    world.settle()
-    assert world.gone
-    assert (world.kafka.topics, world.kafka.committed, world.kafka.registry.claims) == ({}, {}, {})
+        simulation.settle(actions=boundary)
+    simulation.settle()
+    assert simulation.gone
+    assert (simulation.kafka.topics, simulation.kafka.committed, simulation.kafka.registry.claims) == ({}, {}, {})
 
 
 def test_retain_keeps_topics_offsets_and_claim_so_that_the_same_resource_goes_on() -> None:
-    world = made()
-    world.delete()
-    plan = reconcile(world.observe())
-    world.settle()
-    assert world.gone
-    assert len(world.kafka.topics) == 4
+    simulation = made()
+    simulation.delete()
+    plan = reconcile(simulation.observe())
+    simulation.settle()
+    assert simulation.gone
+    assert len(simulation.kafka.topics) == 4
     assert not plan.notices
-    again = World(resource(uid="another"), kafka=world.kafka)
+    again = Simulation(resource(uid="another"), kafka=simulation.kafka)
     again.kafka.committed["delayedtopics.orders"]["orders", 0] = 99
     again.settle()
     assert again.kafka.committed["delayedtopics.orders"]["orders", 0] == 99
@@ -78,112 +82,114 @@ def test_retain_keeps_topics_offsets_and_claim_so_that_the_same_resource_goes_on
 
 
 def test_what_was_retained_is_not_for_another_name() -> None:
-    world = made()
-    world.delete()
-    world.settle()
-    other = World(resource(namespace="other"), kafka=world.kafka)
+    simulation = made()
+    simulation.delete()
+    simulation.settle()
+    other = Simulation(resource(namespace="other"), kafka=simulation.kafka)
     other.settle()
     assert other.condition(Condition.CLAIMED).reason == Reason.CLAIMED_BY_OTHER
 
 
 def test_topics_stay_as_long_as_the_group_has_members() -> None:
-    world = made(deletionPolicy="Delete")
-    world.kafka.members["delayedtopics.orders"] = (member("orders-0"),)
-    world.delete()
-    plan = world.settle()
+    simulation = made(deletionPolicy="Delete")
+    simulation.kafka.members["delayedtopics.orders"] = (member("orders-0"),)
+    simulation.delete()
+    plan = simulation.settle()
     assert plan.wake_seconds is not None
-    assert len(world.kafka.topics) == 4
-    assert "members" in world.condition(Condition.READY).message
-    world.kafka.members.clear()
-    world.settle()
-    assert world.gone
-    assert world.kafka.topics == {}
+    assert len(simulation.kafka.topics) == 4
+    assert "members" in simulation.condition(Condition.READY).message
+    simulation.kafka.members.clear()
+    simulation.settle()
+    assert simulation.gone
+    assert simulation.kafka.topics == {}
 
 
 def test_a_topic_that_somebody_made_again_under_our_name_is_not_deleted() -> None:
-    world = made(deletionPolicy="Delete")
-    world.kafka.delete("orders")
-    world.kafka.create("orders", 1)
-    world.delete()
-    world.settle()
-    assert world.gone
-    assert set(world.kafka.topics) == {"orders"}
+    simulation = made(deletionPolicy="Delete")
+    simulation.kafka.delete("orders")
+    simulation.kafka.create("orders", 1)
+    simulation.delete()
+    simulation.settle()
+    assert simulation.gone
+    assert set(simulation.kafka.topics) == {"orders"}
 
 
 def test_who_never_owned_the_topic_deletes_nothing() -> None:
-    world = World(resource(deletionPolicy="Delete"))
+    simulation = Simulation(resource(deletionPolicy="Delete"))
     claim = Claim(topic="orders", owner=Owner("0000-cluster", "billing", "theirs"))
-    world.kafka.write(claim.key, encode(claim))
-    world.kafka.create("orders", 3)
-    world.raw["metadata"]["finalizers"] = ["delayedtopics.io/finalizer"]
-    world.delete()
-    world.settle()
-    assert world.gone
-    assert set(world.kafka.topics) == {"orders"}
-    assert list(world.kafka.registry.claims) == [claim.key]
+    simulation.kafka.write(claim.key, encode(claim))
+    simulation.kafka.create("orders", 3)
+    simulation.raw["metadata"]["finalizers"] = ["delayedtopics.io/finalizer"]
+    simulation.delete()
+    simulation.settle()
+    assert simulation.gone
+    assert set(simulation.kafka.topics) == {"orders"}
+    assert list(simulation.kafka.registry.claims) == [claim.key]
 
 
-def gone(world: World) -> None:
-    world.connection = Unusable(reason=Reason.KAFKA_UNREACHABLE, message="Kafka does not answer", since=world.now)
+def gone(simulation: Simulation) -> None:
+    simulation.connection = Unusable(
+        reason=Reason.KAFKA_UNREACHABLE, message="Kafka does not answer", since=simulation.now
+    )
 
 
 @pytest.mark.parametrize("policy", ["Retain", "Delete"])
 def test_with_kafka_away_a_deletion_waits_five_minutes_and_then_leaves_everything_with_a_warning(policy: str) -> None:
-    world = made(deletionPolicy=policy)
-    gone(world)
-    world.delete()
-    world.settle()
-    assert world.children == {}
-    world.later(299)
-    assert not any(isinstance(a, RemoveFinalizer) for a in reconcile(world.observe()).actions)
-    world.later(2)
-    plan = reconcile(world.observe())
+    simulation = made(deletionPolicy=policy)
+    gone(simulation)
+    simulation.delete()
+    simulation.settle()
+    assert simulation.children == {}
+    simulation.later(299)
+    assert not any(isinstance(a, RemoveFinalizer) for a in reconcile(simulation.observe()).actions)
+    simulation.later(2)
+    plan = reconcile(simulation.observe())
     assert [notice.type for notice in plan.notices] == ["Warning"]
     assert "orders.delays" in plan.notices[0].message
-    world.settle()
-    assert world.gone
-    assert len(world.kafka.topics) == 4
+    simulation.settle()
+    assert simulation.gone
+    assert len(simulation.kafka.topics) == 4
 
 
 def test_kafka_that_comes_back_in_time_is_cleaned_up() -> None:
-    world = made(deletionPolicy="Delete")
-    usable = world.connection
-    gone(world)
-    world.delete()
-    world.settle()
-    world.now += timedelta(seconds=200)
-    world.connection = usable
-    world.settle()
-    assert world.kafka.topics == {}
+    simulation = made(deletionPolicy="Delete")
+    usable = simulation.connection
+    gone(simulation)
+    simulation.delete()
+    simulation.settle()
+    simulation.now += timedelta(seconds=200)
+    simulation.connection = usable
+    simulation.settle()
+    assert simulation.kafka.topics == {}
 
 
 def test_a_terminating_namespace_whose_credentials_went_first_is_not_held_up() -> None:
-    world = made(deletionPolicy="Delete")
-    world.terminating = True
-    gone(world)
-    world.delete()
-    world.settle()
-    assert world.gone
+    simulation = made(deletionPolicy="Delete")
+    simulation.terminating = True
+    gone(simulation)
+    simulation.delete()
+    simulation.settle()
+    assert simulation.gone
 
 
 def test_a_terminating_namespace_whose_kafka_answers_is_cleaned_up_as_the_policy_says() -> None:
-    world = made(deletionPolicy="Delete")
-    world.terminating = True
-    world.delete()
-    world.settle()
-    assert world.gone
-    assert world.kafka.topics == {}
+    simulation = made(deletionPolicy="Delete")
+    simulation.terminating = True
+    simulation.delete()
+    simulation.settle()
+    assert simulation.gone
+    assert simulation.kafka.topics == {}
 
 
 def test_a_deletion_that_kafka_refuses_is_said_and_how_to_let_go() -> None:
-    world = made(deletionPolicy="Delete")
-    world.delete()
-    world.children.clear()
-    plan = reconcile(world.observe())
+    simulation = made(deletionPolicy="Delete")
+    simulation.delete()
+    simulation.children.clear()
+    plan = reconcile(simulation.observe())
     action = next(a for a in plan.actions if isinstance(a, DeleteTopics))
     assert plan.status is not None
     error = KafkaRefused("deleting topic orders, Kafka at k:9092 refused", code="TOPIC_DELETION_DISABLED")
-    after = with_failure(plan.status, action, error, world.now)
+    after = with_failure(plan.status, action, error, simulation.now)
     ready = next(c for c in after.conditions if c.type == Condition.READY)
     assert ready.reason == Reason.KAFKA_REFUSED
     assert "could not delete topics orders" in ready.message
@@ -193,20 +199,20 @@ def test_a_deletion_that_kafka_refuses_is_said_and_how_to_let_go() -> None:
 
 @pytest.mark.parametrize("policy", ["Retain", "Delete"])
 def test_plan_only_that_never_did_anything_is_gone_at_once_and_deletes_nothing(policy: str) -> None:
-    world = World(resource(deletionPolicy=policy))
-    world.raw["metadata"]["annotations"][PLAN_ONLY] = "true"
-    world.kafka.create("orders", 3)
-    world.settle()
-    world.delete()
-    plan = reconcile(world.observe())
+    simulation = Simulation(resource(deletionPolicy=policy))
+    simulation.raw["metadata"]["annotations"][PLAN_ONLY] = "true"
+    simulation.kafka.create("orders", 3)
+    simulation.settle()
+    simulation.delete()
+    plan = reconcile(simulation.observe())
     assert plan.actions == ()
-    assert "orders" in world.kafka.topics
+    assert "orders" in simulation.kafka.topics
 
 
 def test_plan_only_does_not_hold_up_the_deletion_of_what_was_live_before() -> None:
-    world = made(deletionPolicy="Delete")
-    world.raw["metadata"]["annotations"][PLAN_ONLY] = "true"  # it plans what a spec makes; a deletion is no spec
-    world.delete()
-    world.settle()
-    assert world.gone
-    assert world.kafka.topics == {}
+    simulation = made(deletionPolicy="Delete")
+    simulation.raw["metadata"]["annotations"][PLAN_ONLY] = "true"  # it plans what a spec makes; a deletion is no spec
+    simulation.delete()
+    simulation.settle()
+    assert simulation.gone
+    assert simulation.kafka.topics == {}

@@ -15,7 +15,7 @@ from delayed_topics_operator.load import Load
 from delayed_topics_operator.observation import KafkaView
 from delayed_topics_operator.observe.load import Loads
 from delayed_topics_operator.queue import Key
-from delayed_topics_operator_testing.world import World, member, resource
+from delayed_topics_operator_testing.simulation import Simulation, member, resource
 
 KEY = Key("DelayedTopic", "shop", "orders")
 NAMES = TopicNames.of("orders")
@@ -50,9 +50,9 @@ class FakeLink:
 
 
 def served() -> KafkaView:
-    world = World(resource(delaySeconds=[0, 10], partitions=5, workers={"autoscale": {"max": 4}}))
-    world.settle()
-    view = world.observe().kafka
+    simulation = Simulation(resource(delaySeconds=[0, 10], partitions=5, workers={"autoscale": {"max": 4}}))
+    simulation.settle()
+    view = simulation.observe().kafka
     assert view is not None
     return view
 

@@ -7,8 +7,8 @@ from delayed_topics_core.names import REGISTRY_TOPIC, TopicNames
 from delayed_topics_devcluster.broker import Brokers
 from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import OperatorProcess
-from delayed_topics_operator_testing.scene import Scene
 
 pytestmark = pytest.mark.api
 
@@ -20,9 +20,9 @@ def brokers() -> Iterator[Brokers]:
 
 
 @pytest.fixture
-def three(api: KubeApi, brokers: Brokers) -> Iterator[Scene]:
-    """As `scene`, with three brokers of its own."""
-    made = Scene(api, brokers.members[0], OperatorProcess(api, "--resync-seconds=3"))
+def three(api: KubeApi, brokers: Brokers) -> Iterator[OperatorHarness]:
+    """As `harness`, with three brokers of its own."""
+    made = OperatorHarness(api, brokers.members[0], OperatorProcess(api, "--resync-seconds=3"))
     try:
         made.open()
         yield made
@@ -30,13 +30,15 @@ def three(api: KubeApi, brokers: Brokers) -> Iterator[Scene]:
         made.close()
 
 
-def replicas(scene: Scene, *topics: str) -> list[int]:
-    found = scene.kafka.describe_topics(topics or TopicNames.of(scene.topic).topics)
+def replicas(harness: OperatorHarness, *topics: str) -> list[int]:
+    found = harness.kafka.describe_topics(topics or TopicNames.of(harness.topic).topics)
     return [info.replication_factor if isinstance(info, TopicInfo) else 0 for info in found.values()]
 
 
 @pytest.mark.slow
-def test_two_replicas_mean_that_a_record_counts_when_one_broker_has_it_and_the_condition_says_so(three: Scene) -> None:
+def test_two_replicas_mean_that_a_record_counts_when_one_broker_has_it_and_the_condition_says_so(
+    three: OperatorHarness,
+) -> None:
     three.apply(replicationFactor=2)
     three.wait_for("DurabilityReduced", "True", "OneInSyncReplica")
     three.wait_for("TopicsReady", "True")
@@ -46,7 +48,9 @@ def test_two_replicas_mean_that_a_record_counts_when_one_broker_has_it_and_the_c
 
 
 @pytest.mark.slow
-def test_topics_that_are_made_while_a_broker_is_away_have_all_their_replicas(three: Scene, brokers: Brokers) -> None:
+def test_topics_that_are_made_while_a_broker_is_away_have_all_their_replicas(
+    three: OperatorHarness, brokers: Brokers
+) -> None:
     three.wait(lambda: three.connection_status().get("brokersSeen") == 3, "three brokers were seen")
     three.operator.kill()
     brokers.members[2].kill()

@@ -10,65 +10,65 @@ from delayed_topics_operator.plan import AlterSettings, ApplyChild, GrowTopic, W
 from delayed_topics_operator.reconcile import reconcile
 from delayed_topics_operator.reconcile.target import ROLLED_MS
 from delayed_topics_operator.translate import ACCEPT_LOSS
-from delayed_topics_operator_testing.world import Stopped, World, member, resource
+from delayed_topics_operator_testing.simulation import Simulation, Stopped, member, resource
 
 
-def made(**spec: Any) -> World:
-    world = World(resource(**spec))
-    world.settle()
-    world.workers_come_up()
-    world.settle()
-    world.done.clear()
-    return world
+def made(**spec: Any) -> Simulation:
+    simulation = Simulation(resource(**spec))
+    simulation.settle()
+    simulation.workers_come_up()
+    simulation.settle()
+    simulation.done.clear()
+    return simulation
 
 
-def written(world: World) -> list[str]:
-    return [a.record.state for a in world.done if isinstance(a, WriteRegistry) and hasattr(a.record, "state")]
+def written(simulation: Simulation) -> list[str]:
+    return [a.record.state for a in simulation.done if isinstance(a, WriteRegistry) and hasattr(a.record, "state")]
 
 
 def test_a_new_delay_is_planned_then_given_a_partition_then_served() -> None:
-    world = made(partitions=4)
-    world.edit(delaySeconds=[0, 10, 60, 600], partitions=5)
-    world.settle()
-    steps = [type(action) for action in world.done]
+    simulation = made(partitions=4)
+    simulation.edit(delaySeconds=[0, 10, 60, 600], partitions=5)
+    simulation.settle()
+    steps = [type(action) for action in simulation.done]
     assert steps.index(WriteRegistry) < steps.index(GrowTopic)
-    assert written(world) == ["planned", "serving"]
-    record = world.kafka.registry.layouts["orders"]
+    assert written(simulation) == ["planned", "serving"]
+    record = simulation.kafka.registry.layouts["orders"]
     assert record.layout.ranges() == [(0, "main", "0-1"), (10, "delay", "2"), (60, "delay", "3"), (600, "delay", "4")]
-    assert world.kafka.topics["orders.delays"].partitions == 5
-    assert world.kafka.registry.topics["orders"].start_offsets["orders.delays"] == (0,) * 5
+    assert simulation.kafka.topics["orders.delays"].partitions == 5
+    assert simulation.kafka.registry.topics["orders"].start_offsets["orders.delays"] == (0,) * 5
 
 
 def test_partitions_that_are_appended_to_a_live_group_are_left_for_its_workers_to_begin() -> None:
-    world = made(partitions=4)
-    world.kafka.members["delayedtopics.orders"] = (member("orders-0"),)
-    world.edit(delaySeconds=[0, 10, 60, 600])
-    world.settle()
-    record = world.kafka.registry.topics["orders"]
+    simulation = made(partitions=4)
+    simulation.kafka.members["delayedtopics.orders"] = (member("orders-0"),)
+    simulation.edit(delaySeconds=[0, 10, 60, 600])
+    simulation.settle()
+    record = simulation.kafka.registry.topics["orders"]
     assert len(record.start_offsets["orders.delays"]) == 5
     assert record.begun["orders.delays"] == 4
-    assert world.kafka.registry.layouts["orders"].state == "serving"
+    assert simulation.kafka.registry.layouts["orders"].state == "serving"
 
 
 def test_a_delay_that_left_the_list_is_served_on_and_comes_back_to_its_partitions() -> None:
-    world = made(partitions=3)
-    world.edit(delaySeconds=[0, 60])
-    world.settle()
-    assert (10, "retired", "1") in world.kafka.registry.layouts["orders"].layout.ranges()
-    assert world.condition(Condition.LAYOUT_CLAMPED).reason == Reason.COUNTS_ABOVE_SPEC
-    world.done.clear()
-    world.edit(delaySeconds=[0, 60, 10])
-    world.settle()
-    assert (10, "delay", "1") in world.kafka.registry.layouts["orders"].layout.ranges()
-    assert not any(isinstance(action, GrowTopic) for action in world.done)
+    simulation = made(partitions=3)
+    simulation.edit(delaySeconds=[0, 60])
+    simulation.settle()
+    assert (10, "retired", "1") in simulation.kafka.registry.layouts["orders"].layout.ranges()
+    assert simulation.condition(Condition.LAYOUT_CLAMPED).reason == Reason.COUNTS_ABOVE_SPEC
+    simulation.done.clear()
+    simulation.edit(delaySeconds=[0, 60, 10])
+    simulation.settle()
+    assert (10, "delay", "1") in simulation.kafka.registry.layouts["orders"].layout.ranges()
+    assert not any(isinstance(action, GrowTopic) for action in simulation.done)
 
 
 def test_growing_partitions_grows_the_ready_topic_before_the_front_topic() -> None:
-    world = made(partitions=3)
-    world.edit(partitions=8)
-    world.settle()
-    assert [a.topic for a in world.done if isinstance(a, GrowTopic)] == ["orders.ready", "orders.delays", "orders"]
-    assert world.kafka.topics["orders"].partitions == 6
+    simulation = made(partitions=3)
+    simulation.edit(partitions=8)
+    simulation.settle()
+    assert [a.topic for a in simulation.done if isinstance(a, GrowTopic)] == ["orders.ready", "orders.delays", "orders"]
+    assert simulation.kafka.topics["orders"].partitions == 6
 
 
 @pytest.mark.parametrize("boundary", range(6))
@@ -76,23 +76,23 @@ def test_an_operator_killed_while_growing_goes_on_where_it_was(boundary: int) ->
     undisturbed = made(partitions=3)
     undisturbed.edit(partitions=8)
     undisturbed.settle()
-    world = made(partitions=3)
-    world.edit(partitions=8)
+    simulation = made(partitions=3)
+    simulation.edit(partitions=8)
     with pytest.raises(Stopped):
-        world.settle(actions=boundary)
-    world.settle()
-    assert world.kafka.registry.layouts == undisturbed.kafka.registry.layouts
-    assert world.kafka.registry.topics == undisturbed.kafka.registry.topics
-    assert world.kafka.topics == undisturbed.kafka.topics
+        simulation.settle(actions=boundary)
+    simulation.settle()
+    assert simulation.kafka.registry.layouts == undisturbed.kafka.registry.layouts
+    assert simulation.kafka.registry.topics == undisturbed.kafka.registry.topics
+    assert simulation.kafka.topics == undisturbed.kafka.topics
 
 
-def refused_growth(world: World, **spec: Any) -> None:
+def refused_growth(simulation: Simulation, **spec: Any) -> None:
     """As where Kafka, or a policy of it, does not take the number."""
-    world.edit(**spec)
-    plan = reconcile(world.observe())
+    simulation.edit(**spec)
+    plan = reconcile(simulation.observe())
     for action in plan.actions:
         if isinstance(action, WriteRegistry):
-            world.execute(action)
+            simulation.execute(action)
 
 
 @pytest.mark.parametrize(
@@ -105,38 +105,38 @@ def refused_growth(world: World, **spec: Any) -> None:
     ],
 )
 def test_a_growth_that_kafka_refuses_can_be_taken_back(refused: dict[str, Any], back: dict[str, Any]) -> None:
-    world = made(partitions=12)
-    served = world.kafka.registry.layouts["orders"]
-    refused_growth(world, **refused)
-    planned = world.kafka.registry.layouts["orders"]
+    simulation = made(partitions=12)
+    served = simulation.kafka.registry.layouts["orders"]
+    refused_growth(simulation, **refused)
+    planned = simulation.kafka.registry.layouts["orders"]
     assert planned.state == "planned"
-    world.edit(**back)
-    world.settle()
-    now = world.kafka.registry.layouts["orders"]
+    simulation.edit(**back)
+    simulation.settle()
+    now = simulation.kafka.registry.layouts["orders"]
     assert now.state == "serving"
     assert now.layout.generation >= planned.layout.generation
     assert now.layout.partition_delays[:12] == served.layout.partition_delays
-    assert now.layout.partition_count == world.kafka.topics["orders.delays"].partitions <= 13
-    assert now.front_partitions == world.kafka.topics["orders"].partitions <= 12
-    assert world.condition(Condition.TOPICS_READY).status == "True"
+    assert now.layout.partition_count == simulation.kafka.topics["orders.delays"].partitions <= 13
+    assert now.front_partitions == simulation.kafka.topics["orders"].partitions <= 12
+    assert simulation.condition(Condition.TOPICS_READY).status == "True"
 
 
 def test_fewer_partitions_than_there_are_change_nothing_and_a_condition_says_so() -> None:
-    world = made(partitions=8)
-    world.edit(partitions=3)
-    world.settle()
-    assert world.kafka.topics["orders.delays"].partitions == 8
-    clamped = world.condition(Condition.LAYOUT_CLAMPED)
+    simulation = made(partitions=8)
+    simulation.edit(partitions=3)
+    simulation.settle()
+    assert simulation.kafka.topics["orders.delays"].partitions == 8
+    clamped = simulation.condition(Condition.LAYOUT_CLAMPED)
     assert (clamped.status, clamped.reason) == ("True", Reason.COUNTS_ABOVE_SPEC)
 
 
 def test_fewer_partitions_than_the_delays_need_are_clamped_and_a_condition_says_so() -> None:
-    world = made(delaySeconds=[10, 20, 30], partitions=2)
-    assert world.kafka.topics["orders.delays"].partitions == 3
-    clamped = world.condition(Condition.LAYOUT_CLAMPED)
+    simulation = made(delaySeconds=[10, 20, 30], partitions=2)
+    assert simulation.kafka.topics["orders.delays"].partitions == 3
+    clamped = simulation.condition(Condition.LAYOUT_CLAMPED)
     assert (clamped.status, clamped.reason) == ("True", Reason.LAYOUT_CLAMPED)
     assert "raise spec.partitions to 3" in clamped.message
-    assert world.condition(Condition.READY).status == "True"
+    assert simulation.condition(Condition.READY).status == "True"
 
 
 @pytest.mark.parametrize(
@@ -150,23 +150,23 @@ def test_fewer_partitions_than_the_delays_need_are_clamped_and_a_condition_says_
 def test_cap_pause_and_compression_are_followed_live_without_touching_pods(
     spec: dict[str, Any], field: str, value: object
 ) -> None:
-    world = made()
-    pods = world.children["StatefulSet", world.name]["spec"]["template"]
-    world.edit(**spec)
-    world.settle()
-    record = world.kafka.registry.layouts["orders"]
+    simulation = made()
+    pods = simulation.children["StatefulSet", simulation.name]["spec"]["template"]
+    simulation.edit(**spec)
+    simulation.settle()
+    record = simulation.kafka.registry.layouts["orders"]
     assert getattr(record, field) == value
     assert (record.state, record.layout.generation) == ("serving", 1)
-    assert world.children["StatefulSet", world.name]["spec"]["template"] == pods
+    assert simulation.children["StatefulSet", simulation.name]["spec"]["template"] == pods
 
 
 def test_the_registry_says_from_when_on_nothing_may_come_out_twice() -> None:
-    world = made(guarantee="ExactlyOnce")
+    simulation = made(guarantee="ExactlyOnce")
 
     def from_ms(**spec: Any) -> int | None:
-        world.edit(**spec)
-        world.settle()
-        record = world.kafka.registry.layouts["orders"]
+        simulation.edit(**spec)
+        simulation.settle()
+        record = simulation.kafka.registry.layouts["orders"]
         assert record.state == "serving"
         return record.exactly_once_from_ms
 
@@ -178,49 +178,49 @@ def test_the_registry_says_from_when_on_nothing_may_come_out_twice() -> None:
 
 
 def test_the_registry_keeps_former_lists_and_caps_and_growth_is_no_edit_of_them() -> None:
-    world = made(delaySeconds=[0, 10], partitions=4, retryCap=5)
+    simulation = made(delaySeconds=[0, 10], partitions=4, retryCap=5)
 
     def lists(**spec: Any) -> list[tuple[tuple[int, ...], int]]:
-        world.edit(**spec)
-        world.settle()
-        record = world.kafka.registry.layouts["orders"]
+        simulation.edit(**spec)
+        simulation.settle()
+        record = simulation.kafka.registry.layouts["orders"]
         assert record.state == "serving"
         assert [entry.from_ms for entry in record.lists] == sorted(entry.from_ms for entry in record.lists)
         assert record.lists[0].from_ms == 0
         return [(entry.delay_seconds, entry.retry_cap) for entry in record.lists]
 
     assert lists(partitions=6) == [((0, 10), 5)]
-    assert unedited(world.kafka.registry.layouts["orders"]) == (0, 10)
+    assert unedited(simulation.kafka.registry.layouts["orders"]) == (0, 10)
     assert lists(delaySeconds=[0, 60]) == [((0, 10), 5), ((0, 60), 5)]
     assert lists(retryCap=3)[1:] == [((0, 60), 5), ((0, 60), 3)]
-    assert unedited(world.kafka.registry.layouts["orders"]) == ()
+    assert unedited(simulation.kafka.registry.layouts["orders"]) == ()
 
 
 def test_a_paused_resource_is_ready_and_says_that_it_is_paused() -> None:
-    world = made()
-    world.edit(paused=True)
-    world.settle()
-    world.workers_come_up()
-    world.settle()
-    assert world.condition(Condition.READY).reason == Reason.PAUSED
+    simulation = made()
+    simulation.edit(paused=True)
+    simulation.settle()
+    simulation.workers_come_up()
+    simulation.settle()
+    assert simulation.condition(Condition.READY).reason == Reason.PAUSED
 
 
 def test_a_longer_delay_lengthens_the_retention_of_what_waits() -> None:
-    world = made()
-    before = int(world.kafka.topics["orders.delays"].config["retention.ms"])
-    world.edit(delaySeconds=[0, 10, 60, 86_400])
-    world.settle()
-    assert int(world.kafka.topics["orders.delays"].config["retention.ms"]) == before + (86_400 - 60) * 1000
+    simulation = made()
+    before = int(simulation.kafka.topics["orders.delays"].config["retention.ms"])
+    simulation.edit(delaySeconds=[0, 10, 60, 86_400])
+    simulation.settle()
+    assert int(simulation.kafka.topics["orders.delays"].config["retention.ms"]) == before + (86_400 - 60) * 1000
 
 
 @pytest.mark.parametrize("topic", ["orders", "orders.ready", "orders.delays", "orders.dead"])
 def test_settings_changed_by_hand_are_repaired_and_those_that_nobody_enforces_are_left(topic: str) -> None:
-    world = made()
-    live = world.kafka.topics[topic].config
+    simulation = made()
+    live = simulation.kafka.topics[topic].config
     wanted = dict(live)
     live.update({"message.timestamp.type": "CreateTime", "retention.ms": "1000", "segment.bytes": "12345678"})
-    world.settle()
-    assert world.done == [
+    simulation.settle()
+    assert simulation.done == [
         AlterSettings(
             topic=topic,
             settings={"message.timestamp.type": "LogAppendTime", "retention.ms": wanted["retention.ms"]},
@@ -233,103 +233,103 @@ def test_settings_changed_by_hand_are_repaired_and_those_that_nobody_enforces_ar
 @pytest.mark.parametrize("topic", ["orders", "orders.ready", "orders.delays", "orders.dead"])
 @pytest.mark.parametrize("retention", ["-1", "99999999999999"])
 def test_what_somebody_set_beyond_the_promises_stays_and_no_record_goes_early(topic: str, retention: str) -> None:
-    world = made()
+    simulation = made()
     beyond = {"retention.ms": retention, "max.message.bytes": "99999999", "min.insync.replicas": "3"}
-    world.kafka.topics[topic].config.update(beyond)
-    world.settle()
-    assert world.done == []
-    said = world.condition(Condition.TOPICS_READY)
+    simulation.kafka.topics[topic].config.update(beyond)
+    simulation.settle()
+    assert simulation.done == []
+    said = simulation.condition(Condition.TOPICS_READY)
     assert said.status == "True"
     assert f"retention.ms of {topic} is {retention}" in said.message
 
 
 def test_replicas_that_are_being_moved_raise_no_least_number_in_sync() -> None:
-    world = made()
-    for topic in world.kafka.topics.values():
+    simulation = made()
+    for topic in simulation.kafka.topics.values():
         topic.replication_factor = 6
-    world.settle()
-    assert world.done == []
+    simulation.settle()
+    assert simulation.done == []
 
 
 def test_a_topic_with_fewer_replicas_than_have_to_be_in_sync_is_repaired() -> None:
-    world = made()
-    world.kafka.topics["orders"].replication_factor = 1
-    world.settle()
-    assert world.kafka.topics["orders"].config["min.insync.replicas"] == "1"
+    simulation = made()
+    simulation.kafka.topics["orders"].replication_factor = 1
+    simulation.settle()
+    assert simulation.kafka.topics["orders"].config["min.insync.replicas"] == "1"
 
 
 def test_an_edit_of_the_replication_factor_is_answered_with_what_moves_replicas() -> None:
-    world = made(replicationFactor=3)
-    world.edit(replicationFactor=2)
-    world.settle()
-    assert world.done == []
-    said = world.condition(Condition.TOPICS_READY)
+    simulation = made(replicationFactor=3)
+    simulation.edit(replicationFactor=2)
+    simulation.settle()
+    assert simulation.done == []
+    said = simulation.condition(Condition.TOPICS_READY)
     assert (said.status, said.reason) == ("True", Reason.REPLICATION_DIFFERS)
     assert "orders.delays has 3" in said.message
     assert "kafka-reassign-partitions" in said.message
 
 
 def test_partitions_of_the_delays_topic_that_somebody_added_are_said_until_the_layout_takes_them_in() -> None:
-    world = made(partitions=3)
-    world.kafka.topics["orders.delays"].partitions = 5
-    world.settle()
-    assert world.condition(Condition.TOPICS_READY).reason == Reason.PARTITIONS_FOREIGN
-    assert "raise spec.partitions" in world.condition(Condition.TOPICS_READY).message
-    world.edit(partitions=5)
-    world.settle()
-    assert world.condition(Condition.TOPICS_READY).status == "True"
+    simulation = made(partitions=3)
+    simulation.kafka.topics["orders.delays"].partitions = 5
+    simulation.settle()
+    assert simulation.condition(Condition.TOPICS_READY).reason == Reason.PARTITIONS_FOREIGN
+    assert "raise spec.partitions" in simulation.condition(Condition.TOPICS_READY).message
+    simulation.edit(partitions=5)
+    simulation.settle()
+    assert simulation.condition(Condition.TOPICS_READY).status == "True"
 
 
 def test_a_front_topic_that_its_users_grew_is_followed() -> None:
-    world = made(partitions=3)
-    world.kafka.topics["orders"].partitions = 6
-    world.settle()
-    assert world.kafka.topics["orders.ready"].partitions == 6
-    record = world.kafka.registry.layouts["orders"]
+    simulation = made(partitions=3)
+    simulation.kafka.topics["orders"].partitions = 6
+    simulation.settle()
+    assert simulation.kafka.topics["orders.ready"].partitions == 6
+    record = simulation.kafka.registry.layouts["orders"]
     assert (record.front_partitions, record.ready_partitions, record.state) == (6, 6, "serving")
-    assert world.kafka.registry.topics["orders"].start_offsets["orders"] == (0,) * 6
+    assert simulation.kafka.registry.topics["orders"].start_offsets["orders"] == (0,) * 6
 
 
 @pytest.mark.parametrize("topic", ["orders", "orders.delays"])
 @pytest.mark.parametrize("again", [False, True])
 def test_a_topic_with_waiting_records_that_is_gone_is_never_replaced_by_guess(topic: str, *, again: bool) -> None:
-    world = made()
-    old = world.kafka.topics[topic].id
-    world.kafka.delete(topic)
+    simulation = made()
+    old = simulation.kafka.topics[topic].id
+    simulation.kafka.delete(topic)
     if again:
-        world.kafka.create(topic, 3)
-    world.settle()
-    assert world.done == []
-    said = world.condition(Condition.TOPICS_READY)
+        simulation.kafka.create(topic, 3)
+    simulation.settle()
+    assert simulation.done == []
+    said = simulation.condition(Condition.TOPICS_READY)
     assert said.reason == (Reason.TOPIC_RECREATED if again else Reason.TOPIC_MISSING)
     assert f"{ACCEPT_LOSS}={old}" in said.message
-    world.raw["metadata"]["annotations"][ACCEPT_LOSS] = old
+    simulation.raw["metadata"]["annotations"][ACCEPT_LOSS] = old
     if again:
-        world.settle()
-        assert (world.done, world.condition(Condition.TOPICS_READY).reason) == ([], Reason.TOPIC_FOREIGN)
-        world.kafka.delete(topic)
-    world.settle()
-    assert world.kafka.registry.topics["orders"].ids[topic] == world.kafka.topics[topic].id != old
-    assert ("orders", 0) in world.kafka.committed["delayedtopics.orders"]
-    assert world.condition(Condition.TOPICS_READY).status == "True"
-    assert world.kafka.registry.topics["orders"].made_again == (topic,)
+        simulation.settle()
+        assert (simulation.done, simulation.condition(Condition.TOPICS_READY).reason) == ([], Reason.TOPIC_FOREIGN)
+        simulation.kafka.delete(topic)
+    simulation.settle()
+    assert simulation.kafka.registry.topics["orders"].ids[topic] == simulation.kafka.topics[topic].id != old
+    assert ("orders", 0) in simulation.kafka.committed["delayedtopics.orders"]
+    assert simulation.condition(Condition.TOPICS_READY).status == "True"
+    assert simulation.kafka.registry.topics["orders"].made_again == (topic,)
 
 
 def test_more_partitions_than_kafka_takes_is_a_condition_and_nothing_is_done() -> None:
-    world = made()
-    world.edit(lanesPerDelay=6000)
-    world.settle()
-    assert world.done == []
-    assert world.condition(Condition.TOPICS_READY).reason == Reason.SPEC_INVALID
-    assert reconcile(world.observe()).actions == ()
+    simulation = made()
+    simulation.edit(lanesPerDelay=6000)
+    simulation.settle()
+    assert simulation.done == []
+    assert simulation.condition(Condition.TOPICS_READY).reason == Reason.SPEC_INVALID
+    assert reconcile(simulation.observe()).actions == ()
 
 
 def test_workers_learn_how_many_there_are_to_be_before_some_are_taken_away() -> None:
     """Those that are not to come back leave the group at once, and their partitions wait for no session's end."""
-    world = made(workers={"replicas": 3})
-    world.edit(workers={"replicas": 1})
-    world.settle()
-    written, applied = world.done
+    simulation = made(workers={"replicas": 3})
+    simulation.edit(workers={"replicas": 1})
+    simulation.settle()
+    written, applied = simulation.done
     assert isinstance(written, WriteRegistry)
     assert isinstance(written.record, LayoutRecord)
     assert (written.record.workers, written.record.state) == (1, "serving")

@@ -13,68 +13,74 @@ from delayed_topics_operator.eventlog import EventLog
 from delayed_topics_operator.gateways.refusals import Refusals
 from delayed_topics_operator.observe.kafka import kafka_view
 from delayed_topics_operator_testing.shared import SHARED, sharing
-from delayed_topics_operator_testing.world import World, member, resource, usable
+from delayed_topics_operator_testing.simulation import Simulation, member, resource, usable
 
 OWN = "delayedtopics.orders"
 
 
-def layout(world: World) -> LayoutRecord:
-    return world.kafka.registry.layouts["orders"]
+def layout(simulation: Simulation) -> LayoutRecord:
+    return simulation.kafka.registry.layouts["orders"]
 
 
-def topics(world: World) -> TopicsRecord:
-    return world.kafka.registry.topics["orders"]
+def topics(simulation: Simulation) -> TopicsRecord:
+    return simulation.kafka.registry.topics["orders"]
 
 
-def with_own_workers() -> World:
+def with_own_workers() -> Simulation:
     """Which have committed 7 of each partition."""
-    world = World(resource())
-    world.settle()
-    world.workers_come_up()
-    world.kafka.members[OWN] = (member(f"{world.name}-0", ("orders", 0), ("orders.delays", 0)),)
-    world.kafka.committed[OWN] = dict.fromkeys(world.kafka.committed[OWN], 7)
-    world.settle()
-    return world
+    simulation = Simulation(resource())
+    simulation.settle()
+    simulation.workers_come_up()
+    simulation.kafka.members[OWN] = (member(f"{simulation.name}-0", ("orders", 0), ("orders.delays", 0)),)
+    simulation.kafka.committed[OWN] = dict.fromkeys(simulation.kafka.committed[OWN], 7)
+    simulation.settle()
+    return simulation
 
 
-def handed_over() -> World:
+def handed_over() -> Simulation:
     """To the shared workers, which have committed as much."""
-    world = with_own_workers()
-    world.connection = sharing()
-    world.settle()
-    world.kafka.members[OWN] = ()
-    world.settle()
-    world.kafka.committed[SHARED.group] = dict(world.kafka.committed[OWN])
-    world.settle()
-    return world
+    simulation = with_own_workers()
+    simulation.connection = sharing()
+    simulation.settle()
+    simulation.kafka.members[OWN] = ()
+    simulation.settle()
+    simulation.kafka.committed[SHARED.group] = dict(simulation.kafka.committed[OWN])
+    simulation.settle()
+    return simulation
 
 
 def test_the_former_workers_give_the_topics_up_before_others_get_them() -> None:
-    world = with_own_workers()
-    world.connection = sharing()
-    world.settle()
-    assert (layout(world).state, layout(world).group) == ("retired", OWN)
-    assert f"to those of group {SHARED.group}; {world.name}-0" in world.condition(Condition.READY).message
+    simulation = with_own_workers()
+    simulation.connection = sharing()
+    simulation.settle()
+    assert (layout(simulation).state, layout(simulation).group) == ("retired", OWN)
+    assert f"to those of group {SHARED.group}; {simulation.name}-0" in simulation.condition(Condition.READY).message
 
-    world.kafka.rebalancing = {OWN}
-    world.settle()
-    assert layout(world).state == "retired", "who has what is not told while a group rebalances"
-    world.kafka.rebalancing = set()
-    world.kafka.members[OWN] = ()
-    world.settle()
-    assert (layout(world).state, layout(world).group, layout(world).workers) == ("serving", SHARED.group, None)
-    assert topics(world).handover == Handover(
+    simulation.kafka.rebalancing = {OWN}
+    simulation.settle()
+    assert layout(simulation).state == "retired", "who has what is not told while a group rebalances"
+    simulation.kafka.rebalancing = set()
+    simulation.kafka.members[OWN] = ()
+    simulation.settle()
+    assert (layout(simulation).state, layout(simulation).group, layout(simulation).workers) == (
+        "serving",
+        SHARED.group,
+        None,
+    )
+    assert topics(simulation).handover == Handover(
         group=SHARED.group, positions={"orders": (Position(7),), "orders.delays": (Position(7),) * 3}
     )
-    assert ("StatefulSet", world.name) not in world.children
-    assert world.condition(Condition.READY).status == "True"
+    assert ("StatefulSet", simulation.name) not in simulation.children
+    assert simulation.condition(Condition.READY).status == "True"
 
 
 def test_nothing_is_given_up_before_those_who_come_are_ready() -> None:
-    world = with_own_workers()
-    world.connection = sharing(said=SHARED.said.__class__(status="False", reason=SHARED.said.reason, message="0 of 2"))
-    world.settle()
-    assert (layout(world).state, layout(world).group) == ("serving", OWN)
+    simulation = with_own_workers()
+    simulation.connection = sharing(
+        said=SHARED.said.__class__(status="False", reason=SHARED.said.reason, message="0 of 2")
+    )
+    simulation.settle()
+    assert (layout(simulation).state, layout(simulation).group) == ("serving", OWN)
 
     shared = handed_over()
     shared.edit(workers={"replicas": 2})
@@ -90,56 +96,56 @@ def test_nothing_is_given_up_before_those_who_come_are_ready() -> None:
 
 
 def test_a_handover_is_forgotten_when_its_group_has_committed_that_much_everywhere() -> None:
-    world = with_own_workers()
-    world.connection = sharing()
-    world.settle()
-    world.kafka.members[OWN] = ()
+    simulation = with_own_workers()
+    simulation.connection = sharing()
+    simulation.settle()
+    simulation.kafka.members[OWN] = ()
     # from when it had the topics before
-    world.kafka.committed[SHARED.group] = {("orders", 0): 3, **{("orders.delays", p): 9 for p in range(3)}}
-    world.settle()
-    assert topics(world).handover is not None
-    world.kafka.committed[SHARED.group]["orders", 0] = 7
-    world.settle()
-    assert topics(world).handover is None
+    simulation.kafka.committed[SHARED.group] = {("orders", 0): 3, **{("orders.delays", p): 9 for p in range(3)}}
+    simulation.settle()
+    assert topics(simulation).handover is not None
+    simulation.kafka.committed[SHARED.group]["orders", 0] = 7
+    simulation.settle()
+    assert topics(simulation).handover is None
 
 
 def test_what_the_former_group_had_lost_is_no_position_to_begin_at() -> None:
-    world = with_own_workers()
-    world.connection = sharing()
-    world.settle()
-    del world.kafka.committed[OWN]["orders.delays", 1]
-    world.kafka.members[OWN] = ()
-    world.settle()
-    given = topics(world).handover
+    simulation = with_own_workers()
+    simulation.connection = sharing()
+    simulation.settle()
+    del simulation.kafka.committed[OWN]["orders.delays", 1]
+    simulation.kafka.members[OWN] = ()
+    simulation.settle()
+    given = topics(simulation).handover
     assert given is not None
     assert (given.of("orders.delays", 1), given.of("orders", 0)) == (NOTHING, Position(7))
 
 
 def test_a_change_of_mind_gives_the_topics_back_to_those_who_had_them() -> None:
-    world = with_own_workers()
-    world.connection = sharing()
-    world.settle()
-    assert layout(world).state == "retired"
-    world.connection = usable()
-    world.settle()
-    assert (layout(world).state, layout(world).group, topics(world).handover) == ("serving", OWN, None)
+    simulation = with_own_workers()
+    simulation.connection = sharing()
+    simulation.settle()
+    assert layout(simulation).state == "retired"
+    simulation.connection = usable()
+    simulation.settle()
+    assert (layout(simulation).state, layout(simulation).group, topics(simulation).handover) == ("serving", OWN, None)
 
 
 def test_topics_with_many_partitions_keep_their_workers_and_it_is_said_why() -> None:
-    world = World(resource(partitions=300, frontPartitions=4))
-    world.settle()
-    world.workers_come_up()
-    world.connection = sharing()
-    world.settle()
-    assert (layout(world).state, layout(world).group) == ("serving", OWN)
-    assert "at most 200 partitions" in world.condition(Condition.WORKERS_READY).message
+    simulation = Simulation(resource(partitions=300, frontPartitions=4))
+    simulation.settle()
+    simulation.workers_come_up()
+    simulation.connection = sharing()
+    simulation.settle()
+    assert (layout(simulation).state, layout(simulation).group) == ("serving", OWN)
+    assert "at most 200 partitions" in simulation.condition(Condition.WORKERS_READY).message
 
 
 def test_what_is_committed_is_asked_when_it_is_known_who_has_given_up() -> None:
     """A worker commits for the last time, and only then gives its partition up."""
-    world = with_own_workers()
-    world.connection = sharing()
-    world.settle()
+    simulation = with_own_workers()
+    simulation.connection = sharing()
+    simulation.settle()
 
     class Kafka:
         """Whose last commit comes while it is asked about the group."""
@@ -149,10 +155,10 @@ def test_what_is_committed_is_asked_when_it_is_known_who_has_given_up() -> None:
         last_commit = 3
 
         async def registry(self) -> RegistryState:
-            return world.kafka.registry
+            return simulation.kafka.registry
 
         async def topics(self, names: Sequence[str]) -> dict[str, TopicInfo | None]:
-            kafka = world.observe().kafka
+            kafka = simulation.observe().kafka
             assert kafka is not None
             return dict(kafka.topics)
 
@@ -173,5 +179,5 @@ def test_what_is_committed_is_asked_when_it_is_known_who_has_given_up() -> None:
             return GroupInfo(group=group, state="Empty", protocol="classic", members=())
 
     link: Any = Kafka()
-    view = asyncio.run(kafka_view(link, TopicNames.of("orders"), world.owner))
+    view = asyncio.run(kafka_view(link, TopicNames.of("orders"), simulation.owner))
     assert set(view.committed.values()) == {CommittedOffset(8)}

@@ -13,8 +13,8 @@ from delayed_topics_crds.pods import LabelSelector
 from delayed_topics_crds.schema import structural
 from delayed_topics_operator.controllers.connection_status import connection_status
 from delayed_topics_operator.observation import Unusable
-from delayed_topics_operator_testing.audit_world import AuditWorld
-from delayed_topics_operator_testing.world import BEGIN, World, resource, usable
+from delayed_topics_operator_testing.audit_simulation import AuditSimulation
+from delayed_topics_operator_testing.simulation import BEGIN, Simulation, resource, usable
 from lupa.lua51 import LuaRuntime
 
 from checks.documents import blocks
@@ -54,51 +54,51 @@ def fresh() -> Manifest:
     return {**resource(), "status": structural(KINDS["DelayedTopic"].model)["properties"]["status"]["default"]}
 
 
-def starting(**spec: Any) -> World:
-    world = World(raw=resource(**spec))
-    world.settle()
-    return world
+def starting(**spec: Any) -> Simulation:
+    simulation = Simulation(raw=resource(**spec))
+    simulation.settle()
+    return simulation
 
 
-def serving(**spec: Any) -> World:
-    world = starting(**spec)
-    world.workers_come_up()
-    world.settle()
-    return world
+def serving(**spec: Any) -> Simulation:
+    simulation = starting(**spec)
+    simulation.workers_come_up()
+    simulation.settle()
+    return simulation
 
 
 def edited() -> Manifest:
-    world = serving()
-    world.edit(retryCap=7)
-    return world.raw
+    simulation = serving()
+    simulation.edit(retryCap=7)
+    return simulation.raw
 
 
 def not_allowed() -> Manifest:
     grant = Grant(namespace_selector=LabelSelector(), topic_prefixes=("bank.",))
-    world = World(raw=resource(), connection=usable(grant))
-    world.settle()
-    return world.raw
+    simulation = Simulation(raw=resource(), connection=usable(grant))
+    simulation.settle()
+    return simulation.raw
 
 
 def leaving() -> Manifest:
-    world = serving()
-    world.delete()
-    return world.raw
+    simulation = serving()
+    simulation.delete()
+    return simulation.raw
 
 
-def audit(*steps: Callable[[AuditWorld], None]) -> Manifest:
-    world = AuditWorld()
-    world.settle()
+def audit(*steps: Callable[[AuditSimulation], None]) -> Manifest:
+    simulation = AuditSimulation()
+    simulation.settle()
     for step in steps:
-        step(world)
-        world.settle()
-    return world.raw
+        step(simulation)
+        simulation.settle()
+    return simulation.raw
 
 
 def waiting_audit() -> Manifest:
-    world = AuditWorld(ahead="the-one-before")
-    world.settle()
-    return world.raw
+    simulation = AuditSimulation(ahead="the-one-before")
+    simulation.settle()
+    return simulation.raw
 
 
 def connection(reason: Reason) -> Manifest:

@@ -11,9 +11,9 @@ from delayed_topics_operator.installation import INSTALLATION, connection_of, se
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.store import Store
 from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
 from delayed_topics_operator_testing.rights import give_the_rights_of_the_chart, take_the_rights_of_the_chart
-from delayed_topics_operator_testing.scene import Manifest, Scene
 
 OTHER_NAMESPACE = "delayed-topics-second"
 
@@ -45,9 +45,9 @@ def test_the_annotation_of_a_connection_says_who_serves_it_else_that_of_the_defa
     assert {name for name in ("first", "second") if serves(store, connection_of(topic), namespace=name)} == served_by
 
 
-def elsewhere(scene: Scene, connection: str) -> str:
+def elsewhere(harness: OperatorHarness, connection: str) -> str:
     """What the connection says of who else serves it."""
-    conditions = scene.connection_status(connection).get("conditions", ())
+    conditions = harness.connection_status(connection).get("conditions", ())
     return next((c["message"] for c in conditions if c["type"] == "ServedElsewhere"), "")
 
 
@@ -59,12 +59,12 @@ def of_the_other_installation(api: KubeApi, *arguments: str) -> OperatorProcess:
 
 
 @pytest.fixture
-def two(api: KubeApi, broker: Broker, tmp_path: Path) -> Iterator[tuple[Scene, OperatorProcess]]:
-    """A scene whose operator comes with the default connection, and an operator of another installation with one to nowhere.
+def two(api: KubeApi, broker: Broker, tmp_path: Path) -> Iterator[tuple[OperatorHarness, OperatorProcess]]:
+    """A harness whose operator comes with the default connection, and an operator of another installation with one to nowhere.
 
     Neither runs.
     """
-    made = Scene(api, broker, OperatorProcess(api))
+    made = OperatorHarness(api, broker, OperatorProcess(api))
     ours, theirs = tmp_path / "ours.yaml", tmp_path / "theirs.yaml"
     ours.write_text(yaml.safe_dump(made.cluster_connection()))
     theirs.write_text(yaml.safe_dump(made.cluster_connection(bootstrap="127.0.0.1:1")))
@@ -82,78 +82,81 @@ def two(api: KubeApi, broker: Broker, tmp_path: Path) -> Iterator[tuple[Scene, O
 
 @pytest.mark.api
 def test_a_second_installation_leaves_the_first_ones_connection_and_resources_alone(
-    two: tuple[Scene, OperatorProcess],
+    two: tuple[OperatorHarness, OperatorProcess],
 ) -> None:
-    scene, second = two
-    scene.operator.start()
-    scene.apply()
-    scene.wait_until_served()
-    scene.operator.stop()  # from here on whatever is written is written by the second
-    before = scene.resource()
+    harness, second = two
+    harness.operator.start()
+    harness.apply()
+    harness.wait_until_served()
+    harness.operator.stop()  # from here on whatever is written is written by the second
+    before = harness.resource()
 
     second.start()
-    scene.wait(lambda: elsewhere(scene, "default") != "", "the connection says whose it is")
-    assert f"installation in namespace {SYSTEM_NAMESPACE}, and by no other" in elsewhere(scene, "default")
-    scene.wait(lambda: second.counted("delayed_topics_operator_reconciles_total") > 0, "it looks at the resource")
-    theirs = scene.cluster_connection("theirs")
+    harness.wait(lambda: elsewhere(harness, "default") != "", "the connection says whose it is")
+    assert f"installation in namespace {SYSTEM_NAMESPACE}, and by no other" in elsewhere(harness, "default")
+    harness.wait(lambda: second.counted("delayed_topics_operator_reconciles_total") > 0, "it looks at the resource")
+    theirs = harness.cluster_connection("theirs")
     theirs["metadata"]["annotations"] = {INSTALLATION: OTHER_NAMESPACE}
-    scene.api.apply(theirs)
-    scene.wait(lambda: bool(scene.connection_status("theirs")), "the second operator serves a connection of its own")
+    harness.api.apply(theirs)
+    harness.wait(
+        lambda: bool(harness.connection_status("theirs")), "the second operator serves a connection of its own"
+    )
 
-    found = scene.api.get("ClusterKafkaConnection", "default")
+    found = harness.api.get("ClusterKafkaConnection", "default")
     assert found is not None
     assert found["metadata"]["annotations"][INSTALLATION] == SYSTEM_NAMESPACE
-    assert found["spec"]["bootstrapServers"] == [scene.broker.bootstrap]
-    assert scene.api.list_all("StatefulSet", OTHER_NAMESPACE) == []
-    assert scene.resource() == before
+    assert found["spec"]["bootstrapServers"] == [harness.broker.bootstrap]
+    assert harness.api.list_all("StatefulSet", OTHER_NAMESPACE) == []
+    assert harness.resource() == before
 
 
 @pytest.mark.slow
 @pytest.mark.api
 def test_of_two_installations_that_begin_at_once_one_has_the_default_connection_as_it_wants_it(
-    two: tuple[Scene, OperatorProcess],
+    two: tuple[OperatorHarness, OperatorProcess],
 ) -> None:
-    scene, second = two
+    harness, second = two
     with ThreadPoolExecutor() as at_once:
-        for started in [at_once.submit(operator.start) for operator in (scene.operator, second)]:
+        for started in [at_once.submit(operator.start) for operator in (harness.operator, second)]:
             started.result()
-    scene.wait(lambda: elsewhere(scene, "default") != "", "the other one says whose it is")
-    found = scene.api.get("ClusterKafkaConnection", "default")
+    harness.wait(lambda: elsewhere(harness, "default") != "", "the other one says whose it is")
+    found = harness.api.get("ClusterKafkaConnection", "default")
     assert found is not None
-    wanted = {SYSTEM_NAMESPACE: scene.broker.bootstrap, OTHER_NAMESPACE: "127.0.0.1:1"}
+    wanted = {SYSTEM_NAMESPACE: harness.broker.bootstrap, OTHER_NAMESPACE: "127.0.0.1:1"}
     server = found["metadata"]["annotations"][INSTALLATION]
     assert found["spec"]["bootstrapServers"] == [wanted[server]]
-    assert f"installation in namespace {server}, and by no other" in elsewhere(scene, "default")
+    assert f"installation in namespace {server}, and by no other" in elsewhere(harness, "default")
 
 
 @pytest.mark.slow
 @pytest.mark.api
 def test_a_connection_that_names_nobody_is_served_by_one_of_two_installations(api: KubeApi, broker: Broker) -> None:
-    scene = Scene(api, broker, OperatorProcess(api, "--resync-seconds=3"))
-    for namespace in (scene.namespace, OTHER_NAMESPACE):
+    harness = OperatorHarness(api, broker, OperatorProcess(api, "--resync-seconds=3"))
+    for namespace in (harness.namespace, OTHER_NAMESPACE):
         api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     second = of_the_other_installation(api)
     try:
-        for operator in (scene.operator, second):
+        for operator in (harness.operator, second):
             operator.start()
-        scene.api.apply(scene.cluster_connection())
-        scene.apply()
-        scene.wait_until_served()
-        scene.wait(lambda: elsewhere(scene, "default") != "", "the other one says whose it is")
-        server = (scene.api.get("ClusterKafkaConnection", "default") or {})["metadata"]["annotations"][INSTALLATION]
-        assert {found["metadata"]["namespace"] for found in scene.made("StatefulSet")} == {server}
+        harness.api.apply(harness.cluster_connection())
+        harness.apply()
+        harness.wait_until_served()
+        harness.wait(lambda: elsewhere(harness, "default") != "", "the other one says whose it is")
+        server = (harness.api.get("ClusterKafkaConnection", "default") or {})["metadata"]["annotations"][INSTALLATION]
+        assert {found["metadata"]["namespace"] for found in harness.made("StatefulSet")} == {server}
 
         other = next(name for name in (SYSTEM_NAMESPACE, OTHER_NAMESPACE) if name != server)
-        scene.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {INSTALLATION: other}}})
-        scene.wait(lambda: f"namespace {other}, and by no other" in elsewhere(scene, "default"), "it changed hands")
-        (scene.operator if server == SYSTEM_NAMESPACE else second).stop()
-        scene.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {INSTALLATION: "nowhere"}}})
-        scene.wait(
-            lambda: "a namespace that does not exist" in elsewhere(scene, "default"), "nobody serves it, and it says so"
+        harness.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {INSTALLATION: other}}})
+        harness.wait(lambda: f"namespace {other}, and by no other" in elsewhere(harness, "default"), "it changed hands")
+        (harness.operator if server == SYSTEM_NAMESPACE else second).stop()
+        harness.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {INSTALLATION: "nowhere"}}})
+        harness.wait(
+            lambda: "a namespace that does not exist" in elsewhere(harness, "default"),
+            "nobody serves it, and it says so",
         )
     finally:
         second.close()
-        scene.close()
+        harness.close()
         take_the_rights_of_the_chart(api.server, namespace=OTHER_NAMESPACE)
 
 
@@ -161,17 +164,17 @@ def test_a_connection_that_names_nobody_is_served_by_one_of_two_installations(ap
 def test_a_default_connection_that_is_refused_is_said_and_holds_up_no_other(
     api: KubeApi, broker: Broker, tmp_path: Path
 ) -> None:
-    scene = Scene(api, broker, OperatorProcess(api))
-    invalid = scene.cluster_connection("invalid")
+    harness = OperatorHarness(api, broker, OperatorProcess(api))
+    invalid = harness.cluster_connection("invalid")
     invalid["spec"]["bootstrapServers"] = []
     file = tmp_path / "invalid.yaml"
     file.write_text(yaml.safe_dump(invalid))
-    scene.operator = OperatorProcess(api, "--resync-seconds=3", f"--default-connection={file}")
-    api.kubectl("create", "namespace", scene.namespace)
+    harness.operator = OperatorProcess(api, "--resync-seconds=3", f"--default-connection={file}")
+    api.kubectl("create", "namespace", harness.namespace)
     try:
-        scene.operator.start()
-        scene.api.apply(scene.cluster_connection("valid"))
-        scene.wait(lambda: bool(scene.connection_status("valid")), "another connection is served")
-        assert "Correct the chart's value defaultConnection" in scene.operator.log.read_text()
+        harness.operator.start()
+        harness.api.apply(harness.cluster_connection("valid"))
+        harness.wait(lambda: bool(harness.connection_status("valid")), "another connection is served")
+        assert "Correct the chart's value defaultConnection" in harness.operator.log.read_text()
     finally:
-        scene.close()
+        harness.close()

@@ -6,41 +6,41 @@ from delayed_topics_core.layout import Role
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import LayoutStatus, parse
 from delayed_topics_operator.plan import AlterSettings, GrowTopic
-from delayed_topics_operator_testing.world import World, resource
+from delayed_topics_operator_testing.simulation import Simulation, resource
 
 DAY_SECONDS = 86_400
 
 
-def settled(**spec: Any) -> World:
-    world = World(resource(**spec))
-    world.settle()
-    world.workers_come_up()
-    world.settle()
-    world.done.clear()
-    return world
+def settled(**spec: Any) -> Simulation:
+    simulation = Simulation(resource(**spec))
+    simulation.settle()
+    simulation.workers_come_up()
+    simulation.settle()
+    simulation.done.clear()
+    return simulation
 
 
-def ranges(world: World) -> list[tuple[int, Role, str]]:
-    return world.kafka.registry.layouts["orders"].layout.ranges()
+def ranges(simulation: Simulation) -> list[tuple[int, Role, str]]:
+    return simulation.kafka.registry.layouts["orders"].layout.ranges()
 
 
-def shown(world: World) -> LayoutStatus:
-    layout = parse("DelayedTopic", world.raw).status.layout
+def shown(simulation: Simulation) -> LayoutStatus:
+    layout = parse("DelayedTopic", simulation.raw).status.layout
     assert layout is not None
     return layout
 
 
 def test_a_ladder_adds_partitions_to_those_that_were_asked_for() -> None:
-    world = settled(delaySeconds=[0, 4], partitions=3, lanesPerDelay=2, ladder={"maxSeconds": 16, "base": 4})
-    assert ranges(world) == [(0, "main", "0"), (4, "delay", "1-2"), (1, "ladder", "3-4"), (16, "ladder", "5-6")]
-    assert world.condition(Condition.LAYOUT_CLAMPED).reason == Reason.AS_DECLARED
-    record = world.kafka.registry.layouts["orders"]
+    simulation = settled(delaySeconds=[0, 4], partitions=3, lanesPerDelay=2, ladder={"maxSeconds": 16, "base": 4})
+    assert ranges(simulation) == [(0, "main", "0"), (4, "delay", "1-2"), (1, "ladder", "3-4"), (16, "ladder", "5-6")]
+    assert simulation.condition(Condition.LAYOUT_CLAMPED).reason == Reason.AS_DECLARED
+    record = simulation.kafka.registry.layouts["orders"]
     assert (record.layout.ladder_seconds, record.max_delay_seconds) == ((1, 4, 16), 30 * DAY_SECONDS)
 
 
 def test_the_status_says_what_due_times_cost() -> None:
-    world = settled(ladder={}, maxDelaySeconds=7 * DAY_SECONDS)
-    layout = shown(world)
+    simulation = settled(ladder={}, maxDelaySeconds=7 * DAY_SECONDS)
+    layout = shown(simulation)
     assert layout.ladder is not None
     # 17 delays of 1 s to 65,536 s: the longest nine times, each of the others once
     assert (layout.ladder.average_hops, layout.ladder.max_hops) == (8, 9 + 16)
@@ -49,24 +49,29 @@ def test_the_status_says_what_due_times_cost() -> None:
 
 
 def test_records_are_kept_for_as_long_as_a_due_time_may_lie_ahead() -> None:
-    def retention_seconds(world: World) -> int:
-        return int(world.kafka.topics["orders"].config["retention.ms"]) // 1000
+    def retention_seconds(simulation: Simulation) -> int:
+        return int(simulation.kafka.topics["orders"].config["retention.ms"]) // 1000
 
     without, with_one = settled(delaySeconds=[0, 10]), settled(delaySeconds=[0, 10], ladder={})
     assert retention_seconds(with_one) - retention_seconds(without) == 30 * DAY_SECONDS - 10
 
 
 def test_a_ladder_comes_to_a_topic_that_is_served_and_leaves_it_and_audits_know_when() -> None:
-    world = settled(delaySeconds=[0, 10], partitions=2)
-    world.edit(ladder={"maxSeconds": 2}, maxDelaySeconds=DAY_SECONDS)
-    world.settle()
-    assert ranges(world) == [(0, "main", "0"), (10, "delay", "1"), (1, "ladder", "2"), (2, "ladder", "3")]
-    assert any(isinstance(action, GrowTopic) for action in world.done)
-    assert any(isinstance(action, AlterSettings) for action in world.done)
-    world.edit(maxDelaySeconds=2 * DAY_SECONDS)
-    world.settle()
-    world.edit(ladder=None)
-    world.settle()
-    assert [(d, role) for d, role, _ in ranges(world)] == [(0, "main"), (10, "delay"), (1, "retired"), (2, "retired")]
-    lists = world.kafka.registry.layouts["orders"].lists
+    simulation = settled(delaySeconds=[0, 10], partitions=2)
+    simulation.edit(ladder={"maxSeconds": 2}, maxDelaySeconds=DAY_SECONDS)
+    simulation.settle()
+    assert ranges(simulation) == [(0, "main", "0"), (10, "delay", "1"), (1, "ladder", "2"), (2, "ladder", "3")]
+    assert any(isinstance(action, GrowTopic) for action in simulation.done)
+    assert any(isinstance(action, AlterSettings) for action in simulation.done)
+    simulation.edit(maxDelaySeconds=2 * DAY_SECONDS)
+    simulation.settle()
+    simulation.edit(ladder=None)
+    simulation.settle()
+    assert [(d, role) for d, role, _ in ranges(simulation)] == [
+        (0, "main"),
+        (10, "delay"),
+        (1, "retired"),
+        (2, "retired"),
+    ]
+    lists = simulation.kafka.registry.layouts["orders"].lists
     assert [entry.max_delay_seconds for entry in lists] == [None, DAY_SECONDS, 2 * DAY_SECONDS, None]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_devcluster.broker import Broker
-from delayed_topics_operator_testing.scene import Scene
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
 
 pytestmark = pytest.mark.api
 
@@ -21,101 +21,105 @@ ORDERS = tuple(itertools.permutations(PARTS))
 """In which they can go. Every sixth begins with another part."""
 
 
-def test_a_connection_and_its_topic_deleted_by_one_command_are_gone_with_all_that_is_in_kafka(scene: Scene) -> None:
-    connection = scene.cluster_connection("shared")
-    topic = scene.delayed_topic(connectionRef={"name": "shared"}, deletionPolicy="Delete")
+def test_a_connection_and_its_topic_deleted_by_one_command_are_gone_with_all_that_is_in_kafka(
+    harness: OperatorHarness,
+) -> None:
+    connection = harness.cluster_connection("shared")
+    topic = harness.delayed_topic(connectionRef={"name": "shared"}, deletionPolicy="Delete")
     both = json.dumps({"apiVersion": "v1", "kind": "List", "items": [connection, topic]})
-    scene.api.kubectl("apply", "-f", "-", text_in=both)
-    scene.wait_until_served()
-    assert scene.topics()
-    scene.api.kubectl("delete", "-f", "-", f"--timeout={GONE_SECONDS}s", text_in=both)
-    assert scene.topics() == {}
-    assert scene.topic not in scene.registry().claims
+    harness.api.kubectl("apply", "-f", "-", text_in=both)
+    harness.wait_until_served()
+    assert harness.topics()
+    harness.api.kubectl("delete", "-f", "-", f"--timeout={GONE_SECONDS}s", text_in=both)
+    assert harness.topics() == {}
+    assert harness.topic not in harness.registry().claims
 
 
-def test_a_connection_that_is_used_stays_until_it_is_not_and_says_by_what(scene: Scene) -> None:
-    scene.api.apply(scene.cluster_connection("shared"))
-    scene.apply(connectionRef={"name": "shared"})
-    scene.wait_until_served()
-    scene.api.kubectl("delete", "clusterkafkaconnection", "shared", "--wait=false")
+def test_a_connection_that_is_used_stays_until_it_is_not_and_says_by_what(harness: OperatorHarness) -> None:
+    harness.api.apply(harness.cluster_connection("shared"))
+    harness.apply(connectionRef={"name": "shared"})
+    harness.wait_until_served()
+    harness.api.kubectl("delete", "clusterkafkaconnection", "shared", "--wait=false")
 
     def said() -> bool:
-        (ready,) = scene.connection_status("shared")["conditions"]
-        user = f"{scene.namespace}/{scene.topic}"
+        (ready,) = harness.connection_status("shared")["conditions"]
+        user = f"{harness.namespace}/{harness.topic}"
         return (ready["status"], ready["reason"]) == ("False", "Deleting") and user in ready["message"]
 
-    scene.wait(said, "the connection says what uses it")
-    scene.apply(connectionRef={"name": "shared"}, retryCap=7)
-    scene.wait(lambda: scene.registry().layouts[scene.topic].retry_cap == 7, "what uses it is still followed")
-    scene.api.apply(scene.delayed_topic("late", connectionRef={"name": "shared"}))
-    scene.wait_for("Claimed", "Unknown", "ConnectionMissing", name="late")
-    assert "shared is being deleted" in scene.condition("Claimed", "late")["message"]
-    scene.delete("late")
-    scene.delete()
-    scene.wait(lambda: scene.api.get("ClusterKafkaConnection", "shared") is None, "the connection is gone")
+    harness.wait(said, "the connection says what uses it")
+    harness.apply(connectionRef={"name": "shared"}, retryCap=7)
+    harness.wait(lambda: harness.registry().layouts[harness.topic].retry_cap == 7, "what uses it is still followed")
+    harness.api.apply(harness.delayed_topic("late", connectionRef={"name": "shared"}))
+    harness.wait_for("Claimed", "Unknown", "ConnectionMissing", name="late")
+    assert "shared is being deleted" in harness.condition("Claimed", "late")["message"]
+    harness.delete("late")
+    harness.delete()
+    harness.wait(lambda: harness.api.get("ClusterKafkaConnection", "shared") is None, "the connection is gone")
 
 
 @pytest.mark.slow
-def test_a_connection_that_nothing_uses_goes_at_once_and_without_an_operator(scene: Scene) -> None:
-    scene.api.apply(scene.cluster_connection("shared"))
-    scene.apply(connectionRef={"name": "shared"}, deletionPolicy="Delete")
-    scene.wait_until_served()
-    held = (scene.api.get("ClusterKafkaConnection", "shared") or {})["metadata"].get("finalizers")
+def test_a_connection_that_nothing_uses_goes_at_once_and_without_an_operator(harness: OperatorHarness) -> None:
+    harness.api.apply(harness.cluster_connection("shared"))
+    harness.apply(connectionRef={"name": "shared"}, deletionPolicy="Delete")
+    harness.wait_until_served()
+    held = (harness.api.get("ClusterKafkaConnection", "shared") or {})["metadata"].get("finalizers")
     assert held == ["delayedtopics.io/finalizer"]
-    scene.delete()
+    harness.delete()
 
     def free() -> bool:
-        return not (scene.api.get("ClusterKafkaConnection", "shared") or {})["metadata"].get("finalizers")
+        return not (harness.api.get("ClusterKafkaConnection", "shared") or {})["metadata"].get("finalizers")
 
-    scene.wait(free, "nothing holds the connection any more")
-    scene.operator.stop()
-    scene.api.kubectl("delete", "clusterkafkaconnection", "shared", "--timeout=60s")
+    harness.wait(free, "nothing holds the connection any more")
+    harness.operator.stop()
+    harness.api.kubectl("delete", "clusterkafkaconnection", "shared", "--timeout=60s")
 
 
 @pytest.mark.slow
-def test_a_connection_that_leads_to_another_kafka_goes_although_it_is_used(scene: Scene) -> None:
-    scene.api.apply(scene.cluster_connection("shared"))
-    scene.apply(connectionRef={"name": "shared"})
-    scene.wait_until_served()
+def test_a_connection_that_leads_to_another_kafka_goes_although_it_is_used(harness: OperatorHarness) -> None:
+    harness.api.apply(harness.cluster_connection("shared"))
+    harness.apply(connectionRef={"name": "shared"})
+    harness.wait_until_served()
     with Broker() as other:
-        scene.api.apply(scene.cluster_connection("shared", bootstrap=other.bootstrap))
-        scene.wait_for("Claimed", "Unknown", "ClusterChanged")
-        scene.api.kubectl("delete", "clusterkafkaconnection", "shared", "--timeout=60s")
-        scene.api.apply(scene.cluster_connection("shared", bootstrap=other.bootstrap))
-        scene.wait_until_served()
+        harness.api.apply(harness.cluster_connection("shared", bootstrap=other.bootstrap))
+        harness.wait_for("Claimed", "Unknown", "ClusterChanged")
+        harness.api.kubectl("delete", "clusterkafkaconnection", "shared", "--timeout=60s")
+        harness.api.apply(harness.cluster_connection("shared", bootstrap=other.bootstrap))
+        harness.wait_until_served()
 
 
 @pytest.mark.slow
-def test_a_namespace_that_is_deleted_goes_in_whatever_order_its_parts_go(api_server: ApiServer, scene: Scene) -> None:
+def test_a_namespace_that_is_deleted_goes_in_whatever_order_its_parts_go(
+    api_server: ApiServer, harness: OperatorHarness
+) -> None:
     """With the rights that the chart gives, which go early. In one it is Kubernetes that deletes the parts. ORDERS=4: only so many."""
     several = int(os.environ.get("ORDERS", len(ORDERS)))
     orders: Sequence[tuple[str, ...]] = (*ORDERS[:: len(ORDERS) // several], ())
-    homes = {f"{scene.namespace}-{n}": order for n, order in enumerate(orders)}
+    homes = {f"{harness.namespace}-{n}": order for n, order in enumerate(orders)}
     for home in homes:
         api_server.kubectl("create", "namespace", home)
-    scene.rights_are_taken = True  # with the namespaces
-    scene.replace_operator(tenants=tuple(homes))
+    harness.rights_are_taken = True  # with the namespaces
+    harness.replace_operator(tenants=tuple(homes))
     for home in homes:
-        scene.api.apply(*everything(scene, home))
+        harness.api.apply(*everything(harness, home))
     for home in homes:
         for name in ("kept", "gone"):
-            scene.wait_until_served(name, home)
-    scene.wait(lambda: all(scene.api.list_all("Job", home) for home in homes), "the audits run")
+            harness.wait_until_served(name, home)
+    harness.wait(lambda: all(harness.api.list_all("Job", home) for home in homes), "the audits run")
     for home, order in homes.items():
         for part in order:
             api_server.kubectl("delete", part, "--all", f"--namespace={home}", "--wait=false")
     api_server.kubectl("delete", "namespace", *homes, f"--timeout={GONE_SECONDS}s")
     for home in homes:
-        assert (len(scene.topics(f"{home}.kept")), scene.topics(f"{home}.gone")) == (4, {}), home
-    told = [e["message"] for e in scene.api.list_all("Event", "default") if e["involvedObject"]["name"] == home]
+        assert (len(harness.topics(f"{home}.kept")), harness.topics(f"{home}.gone")) == (4, {}), home
+    told = [e["message"] for e in harness.api.list_all("Event", "default") if e["involvedObject"]["name"] == home]
     assert any(f"{home}.kept" in message and "stay" in message for message in told), told
 
 
-def everything(scene: Scene, home: str) -> list[Manifest]:
+def everything(harness: OperatorHarness, home: str) -> list[Manifest]:
     """A connection of the namespace's own, a topic that stays in Kafka, one that doesn't, and an audit whose Job never ends."""
-    connection = {**scene.cluster_connection(), "kind": "KafkaConnection"}
+    connection = {**harness.cluster_connection(), "kind": "KafkaConnection"}
     connection |= {"metadata": {"name": "ours", "namespace": home}}
-    connection["spec"] = {"bootstrapServers": [scene.broker.bootstrap]}
+    connection["spec"] = {"bootstrapServers": [harness.broker.bootstrap]}
     audit = {
         "apiVersion": "delayedtopics.io/v1alpha1",
         "kind": "DelayedTopicAudit",
@@ -126,7 +130,9 @@ def everything(scene: Scene, home: str) -> list[Manifest]:
     return [
         connection,
         *(
-            scene.delayed_topic(name, namespace=home, topic=f"{home}.{name}", connectionRef=OURS, deletionPolicy=policy)
+            harness.delayed_topic(
+                name, namespace=home, topic=f"{home}.{name}", connectionRef=OURS, deletionPolicy=policy
+            )
             for name, policy in topics.items()
         ),
         audit,

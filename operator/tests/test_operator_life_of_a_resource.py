@@ -9,8 +9,8 @@ import pytest
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.settings import MARK_SETTING
 from delayed_topics_kafka.model import NewTopicSpec
+from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
-from delayed_topics_operator_testing.scene import Manifest, Scene
 
 pytestmark = pytest.mark.api
 
@@ -25,23 +25,23 @@ CHANGED_BY_HAND = {
 CHILDREN = ("StatefulSet", "ConfigMap", "PodDisruptionBudget")
 
 
-def children(scene: Scene, name: str = "") -> dict[str, Manifest]:
-    """What was made for the resource, the scene's own unless another is named, without what the API server and other controllers write."""
+def children(harness: OperatorHarness, name: str = "") -> dict[str, Manifest]:
+    """What the operator made for the resource (`harness.topic` by default), without what other controllers write."""
     return {
         f"{kind} {found['metadata']['name']}": {key: found[key] for key in ("spec", "data") if key in found}
         for kind in CHILDREN
-        for found in scene.made(kind, name)
+        for found in harness.made(kind, name)
     }
 
 
-def test_whatever_is_changed_by_hand_is_repaired_and_told(scene: Scene) -> None:
-    scene.apply(partitions=4)
-    scene.wait_until_ready()
-    names = TopicNames.of(scene.topic).topics
-    topics_before, children_before = {name: scene.settings(name) for name in names}, children(scene)
+def test_whatever_is_changed_by_hand_is_repaired_and_told(harness: OperatorHarness) -> None:
+    harness.apply(partitions=4)
+    harness.wait_until_ready()
+    names = TopicNames.of(harness.topic).topics
+    topics_before, children_before = {name: harness.settings(name) for name in names}, children(harness)
     assert len(children_before) >= len(CHILDREN), children_before.keys()
 
-    scene.kafka.alter_topic_configs(dict.fromkeys(names, CHANGED_BY_HAND))
+    harness.kafka.alter_topic_configs(dict.fromkeys(names, CHANGED_BY_HAND))
     for child, before in children_before.items():
         kind, name = child.split()
         match kind:
@@ -49,194 +49,202 @@ def test_whatever_is_changed_by_hand_is_repaired_and_told(scene: Scene) -> None:
                 pod = {"spec": {"containers": [{"name": "worker", "image": "somebody/elses:image"}]}}
                 patch = json.dumps({"spec": {"replicas": 3, "template": pod}})
                 where = (f"--namespace={SYSTEM_NAMESPACE}", "--type=strategic")
-                scene.api.kubectl("patch", "statefulset", name, *where, f"--patch={patch}")
+                harness.api.kubectl("patch", "statefulset", name, *where, f"--patch={patch}")
             case "ConfigMap":
-                scene.patch(kind, name, {"data": dict.fromkeys(before["data"], "{}")}, namespace=SYSTEM_NAMESPACE)
+                harness.patch(kind, name, {"data": dict.fromkeys(before["data"], "{}")}, namespace=SYSTEM_NAMESPACE)
             case _:
-                scene.api.kubectl("delete", kind, name, f"--namespace={SYSTEM_NAMESPACE}")
+                harness.api.kubectl("delete", kind, name, f"--namespace={SYSTEM_NAMESPACE}")
 
     def wrong() -> list[str]:
-        now = children(scene)
+        now = children(harness)
         changed = [f"{name} is {now.get(name)}" for name, before in children_before.items() if now.get(name) != before]
-        return [name for name in names if scene.settings(name) != topics_before[name]] + changed
+        return [name for name in names if harness.settings(name) != topics_before[name]] + changed
 
-    scene.wait(lambda: not wrong(), "topics and objects are as declared again", seen=wrong)
+    harness.wait(lambda: not wrong(), "topics and objects are as declared again", seen=wrong)
     for name in names:
-        scene.wait_event("SettingsRepaired", name, "retention.ms")
-    scene.wait_until_ready()
+        harness.wait_event("SettingsRepaired", name, "retention.ms")
+    harness.wait_until_ready()
 
 
 @pytest.mark.slow
-def test_after_retain_the_same_resource_goes_on_and_no_other_takes_over(scene: Scene) -> None:
-    scene.apply(deletionPolicy="Retain")
-    scene.wait_until_ready()
-    ids = scene.topic_ids()
+def test_after_retain_the_same_resource_goes_on_and_no_other_takes_over(harness: OperatorHarness) -> None:
+    harness.apply(deletionPolicy="Retain")
+    harness.wait_until_ready()
+    ids = harness.topic_ids()
     assert len(ids) == 4
-    scene.delete()
-    scene.wait(lambda: children(scene) == {}, "no object is left")
-    scene.wait_event("Retained")
-    assert scene.topic_ids() == ids
+    harness.delete()
+    harness.wait(lambda: children(harness) == {}, "no object is left")
+    harness.wait_event("Retained")
+    assert harness.topic_ids() == ids
 
-    scene.api.apply(scene.delayed_topic("heir", topic=scene.topic))
-    scene.wait_for("Claimed", "False", "ClaimedByOther", name="heir")
-    scene.apply(deletionPolicy="Delete")
-    scene.wait_until_ready()
-    assert scene.topic_ids() == ids
+    harness.api.apply(harness.delayed_topic("heir", topic=harness.topic))
+    harness.wait_for("Claimed", "False", "ClaimedByOther", name="heir")
+    harness.apply(deletionPolicy="Delete")
+    harness.wait_until_ready()
+    assert harness.topic_ids() == ids
 
 
-def test_after_delete_nothing_is_left_and_applying_again_begins_anew(scene: Scene) -> None:
-    scene.apply(**SPEC)
-    scene.wait_until_ready()
-    former = scene.topic_ids()
-    scene.delete()
-    wait_until_nothing_is_left(scene)
-    scene.apply(**SPEC)
-    scene.wait_until_ready()
-    assert not set(scene.topic_ids().values()) & set(former.values())
+def test_after_delete_nothing_is_left_and_applying_again_begins_anew(harness: OperatorHarness) -> None:
+    harness.apply(**SPEC)
+    harness.wait_until_ready()
+    former = harness.topic_ids()
+    harness.delete()
+    wait_until_nothing_is_left(harness)
+    harness.apply(**SPEC)
+    harness.wait_until_ready()
+    assert not set(harness.topic_ids().values()) & set(former.values())
 
 
 @pytest.mark.slow
-def test_a_namespace_that_is_deleted_goes_and_keeps_the_policy_of_each(scene: Scene) -> None:
-    scene.apply(deletionPolicy="Delete")
-    scene.api.apply(scene.delayed_topic("kept", topic=f"{scene.topic}-kept", deletionPolicy="Retain"))
-    scene.wait_until_served()
-    scene.wait_until_served("kept")
-    scene.api.kubectl("delete", "namespace", scene.namespace, "--timeout=180s")
-    wait_until_nothing_is_left(scene)
-    assert len(scene.topics(f"{scene.topic}-kept")) == 4
-    scene.wait(lambda: scene.stateful_set("kept") is None, "the other's workers are gone, too")
+def test_a_namespace_that_is_deleted_goes_and_keeps_the_policy_of_each(harness: OperatorHarness) -> None:
+    harness.apply(deletionPolicy="Delete")
+    harness.api.apply(harness.delayed_topic("kept", topic=f"{harness.topic}-kept", deletionPolicy="Retain"))
+    harness.wait_until_served()
+    harness.wait_until_served("kept")
+    harness.api.kubectl("delete", "namespace", harness.namespace, "--timeout=180s")
+    wait_until_nothing_is_left(harness)
+    assert len(harness.topics(f"{harness.topic}-kept")) == 4
+    harness.wait(lambda: harness.stateful_set("kept") is None, "the other's workers are gone, too")
 
 
-def test_a_topic_that_a_producer_was_earlier_to_make_is_left_alone_until_it_is_gone(scene: Scene) -> None:
-    scene.kafka.create_topics([NewTopicSpec(name=scene.topic, partitions=1, replication_factor=1)])
-    scene.apply(**SPEC)
-    scene.wait_for("Claimed", "False", "TopicForeign")
-    assert scene.settings(scene.topic)["message.timestamp.type"] == "CreateTime"
-    scene.kafka.delete_topics([scene.topic])
-    scene.wait_until_ready()
-    assert scene.topics()[scene.topic] == 3
-    assert scene.settings(scene.topic)["message.timestamp.type"] == "LogAppendTime"
+def test_a_topic_that_a_producer_was_earlier_to_make_is_left_alone_until_it_is_gone(harness: OperatorHarness) -> None:
+    harness.kafka.create_topics([NewTopicSpec(name=harness.topic, partitions=1, replication_factor=1)])
+    harness.apply(**SPEC)
+    harness.wait_for("Claimed", "False", "TopicForeign")
+    assert harness.settings(harness.topic)["message.timestamp.type"] == "CreateTime"
+    harness.kafka.delete_topics([harness.topic])
+    harness.wait_until_ready()
+    assert harness.topics()[harness.topic] == 3
+    assert harness.settings(harness.topic)["message.timestamp.type"] == "LogAppendTime"
 
 
-def test_a_topic_that_somebody_makes_while_kafka_refuses_ours_is_never_served_changed_or_deleted(scene: Scene) -> None:
-    scene.apply(**SPEC, replicationFactor=100)
-    scene.wait_for("TopicsReady", "False", "SpecInvalid")
-    assert claimed(scene)
+def test_a_topic_that_somebody_makes_while_kafka_refuses_ours_is_never_served_changed_or_deleted(
+    harness: OperatorHarness,
+) -> None:
+    harness.apply(**SPEC, replicationFactor=100)
+    harness.wait_for("TopicsReady", "False", "SpecInvalid")
+    assert claimed(harness)
     theirs = {"cleanup.policy": "compact", "retention.ms": "-1"}
-    scene.kafka.create_topics([NewTopicSpec(name=scene.topic, partitions=1, replication_factor=1, config=theirs)])
-    ids, settings = scene.topic_ids(), scene.settings(scene.topic)
+    harness.kafka.create_topics([NewTopicSpec(name=harness.topic, partitions=1, replication_factor=1, config=theirs)])
+    ids, settings = harness.topic_ids(), harness.settings(harness.topic)
 
-    scene.apply(**SPEC, replicationFactor=1)
-    scene.wait_for("TopicsReady", "False", "TopicForeign")
-    assert (scene.topic_ids(), scene.settings(scene.topic), children(scene)) == (ids, settings, {})
-    scene.delete()
-    assert (scene.topic_ids(), scene.settings(scene.topic)) == (ids, settings)
-    assert not claimed(scene)
-
-
-@pytest.mark.slow
-def test_a_ready_topic_that_somebody_made_in_the_place_of_ours_is_not_written_to_and_not_deleted(scene: Scene) -> None:
-    scene.apply(**SPEC)
-    scene.wait_until_ready()
-    ready = TopicNames.of(scene.topic).ready
-    noted = scene.registry().topics[scene.topic].ids
-    scene.operator.kill()
-    scene.kafka.delete_topics([ready])
-    scene.kafka.create_topics([NewTopicSpec(name=ready, partitions=1, replication_factor=1)])
-    theirs, settings = scene.topic_ids()[ready], scene.settings(ready)
-    scene.operator.start()
-    scene.wait_for("TopicsReady", "False", "TopicForeign")
-    assert ready in scene.condition("TopicsReady")["message"]
-    assert scene.registry().topics[scene.topic].ids == noted, "workers write to noted topics only"
-    assert scene.settings(ready) == settings
-    scene.delete()
-    assert scene.topic_ids() == {ready: theirs}
-
-
-def test_a_claim_of_which_nothing_was_made_lapses_though_the_policy_is_retain(scene: Scene) -> None:
-    scene.apply(replicationFactor=100, deletionPolicy="Retain")
-    scene.wait_for("TopicsReady", "False", "SpecInvalid")
-    assert claimed(scene)
-    scene.delete()
-    assert not claimed(scene)
+    harness.apply(**SPEC, replicationFactor=1)
+    harness.wait_for("TopicsReady", "False", "TopicForeign")
+    assert (harness.topic_ids(), harness.settings(harness.topic), children(harness)) == (ids, settings, {})
+    harness.delete()
+    assert (harness.topic_ids(), harness.settings(harness.topic)) == (ids, settings)
+    assert not claimed(harness)
 
 
 @pytest.mark.slow
-def test_where_adopting_is_allowed_an_early_producers_topic_is_completed_and_never_deleted(scene: Scene) -> None:
+def test_a_ready_topic_that_somebody_made_in_the_place_of_ours_is_not_written_to_and_not_deleted(
+    harness: OperatorHarness,
+) -> None:
+    harness.apply(**SPEC)
+    harness.wait_until_ready()
+    ready = TopicNames.of(harness.topic).ready
+    noted = harness.registry().topics[harness.topic].ids
+    harness.operator.kill()
+    harness.kafka.delete_topics([ready])
+    harness.kafka.create_topics([NewTopicSpec(name=ready, partitions=1, replication_factor=1)])
+    theirs, settings = harness.topic_ids()[ready], harness.settings(ready)
+    harness.operator.start()
+    harness.wait_for("TopicsReady", "False", "TopicForeign")
+    assert ready in harness.condition("TopicsReady")["message"]
+    assert harness.registry().topics[harness.topic].ids == noted, "workers write to noted topics only"
+    assert harness.settings(ready) == settings
+    harness.delete()
+    assert harness.topic_ids() == {ready: theirs}
+
+
+def test_a_claim_of_which_nothing_was_made_lapses_though_the_policy_is_retain(harness: OperatorHarness) -> None:
+    harness.apply(replicationFactor=100, deletionPolicy="Retain")
+    harness.wait_for("TopicsReady", "False", "SpecInvalid")
+    assert claimed(harness)
+    harness.delete()
+    assert not claimed(harness)
+
+
+@pytest.mark.slow
+def test_where_adopting_is_allowed_an_early_producers_topic_is_completed_and_never_deleted(
+    harness: OperatorHarness,
+) -> None:
     grant = {"namespaceSelector": {}, "topicPrefixes": [""], "adopt": True}
-    scene.api.apply(scene.cluster_connection(allow=[grant]))
-    scene.kafka.create_topics([NewTopicSpec(name=scene.topic, partitions=1, replication_factor=1)])
-    early = scene.topic_ids()
-    scene.apply(**SPEC)
-    scene.wait_until_ready()
-    assert scene.topics()[scene.topic] == 3
-    assert scene.settings(scene.topic)["message.timestamp.type"] == "LogAppendTime"
-    assert scene.topic_ids()[scene.topic] == early[scene.topic]
-    scene.delete()
-    assert scene.topic_ids() == early
+    harness.api.apply(harness.cluster_connection(allow=[grant]))
+    harness.kafka.create_topics([NewTopicSpec(name=harness.topic, partitions=1, replication_factor=1)])
+    early = harness.topic_ids()
+    harness.apply(**SPEC)
+    harness.wait_until_ready()
+    assert harness.topics()[harness.topic] == 3
+    assert harness.settings(harness.topic)["message.timestamp.type"] == "LogAppendTime"
+    assert harness.topic_ids()[harness.topic] == early[harness.topic]
+    harness.delete()
+    assert harness.topic_ids() == early
 
 
-def test_a_plan_is_shown_and_nothing_is_done(scene: Scene) -> None:
-    scene.api.apply(scene.delayed_topic(annotations={"delayedtopics.io/plan-only": "true"}))
-    scene.wait_for("Planned", "True", "PlanOnly")
-    assert f"claim {scene.topic}" in scene.condition("Planned")["message"]
-    assert scene.topics() == {}
-    assert children(scene) == {}
+def test_a_plan_is_shown_and_nothing_is_done(harness: OperatorHarness) -> None:
+    harness.api.apply(harness.delayed_topic(annotations={"delayedtopics.io/plan-only": "true"}))
+    harness.wait_for("Planned", "True", "PlanOnly")
+    assert f"claim {harness.topic}" in harness.condition("Planned")["message"]
+    assert harness.topics() == {}
+    assert children(harness) == {}
 
 
-def test_an_operator_killed_three_times_while_making_and_while_removing_ends_in_the_same_state(scene: Scene) -> None:
-    undisturbed = f"{scene.topic}-undisturbed"
-    scene.api.apply(scene.delayed_topic(undisturbed, **SPEC))
-    scene.wait_until_ready(undisturbed)
-    scene.apply(**SPEC)
-    kill_operator_when(scene, "its claim is written", lambda: claimed(scene))
-    kill_operator_when(scene, "one of its topics exists", lambda: bool(scene.topics()))
-    kill_operator_when(scene, "its StatefulSet exists", lambda: scene.stateful_set() is not None)
-    scene.wait_until_ready()
+def test_an_operator_killed_three_times_while_making_and_while_removing_ends_in_the_same_state(
+    harness: OperatorHarness,
+) -> None:
+    undisturbed = f"{harness.topic}-undisturbed"
+    harness.api.apply(harness.delayed_topic(undisturbed, **SPEC))
+    harness.wait_until_ready(undisturbed)
+    harness.apply(**SPEC)
+    kill_operator_when(harness, "its claim is written", lambda: claimed(harness))
+    kill_operator_when(harness, "one of its topics exists", lambda: bool(harness.topics()))
+    kill_operator_when(harness, "its StatefulSet exists", lambda: harness.stateful_set() is not None)
+    harness.wait_until_ready()
 
     def both() -> list[Manifest]:
-        return [end_state(scene, name) for name in (scene.topic, undisturbed)]
+        return [end_state(harness, name) for name in (harness.topic, undisturbed)]
 
-    scene.wait(lambda: operator.eq(*both()), "both resources are alike", seen=both)
+    harness.wait(lambda: operator.eq(*both()), "both resources are alike", seen=both)
 
-    scene.api.kubectl("delete", "delayedtopic", scene.topic, f"--namespace={scene.namespace}", "--wait=false")
-    kill_operator_when(scene, "its StatefulSet is gone", lambda: scene.stateful_set() is None)
-    kill_operator_when(scene, "one of its topics is gone", lambda: len(scene.topics()) < 4)
-    kill_operator_when(scene, "its claim is withdrawn", lambda: not claimed(scene))
-    scene.wait(lambda: scene.resource() is None, "the resource is gone")
-    wait_until_nothing_is_left(scene)
+    harness.api.kubectl("delete", "delayedtopic", harness.topic, f"--namespace={harness.namespace}", "--wait=false")
+    kill_operator_when(harness, "its StatefulSet is gone", lambda: harness.stateful_set() is None)
+    kill_operator_when(harness, "one of its topics is gone", lambda: len(harness.topics()) < 4)
+    kill_operator_when(harness, "its claim is withdrawn", lambda: not claimed(harness))
+    harness.wait(lambda: harness.resource() is None, "the resource is gone")
+    wait_until_nothing_is_left(harness)
 
 
-def end_state(scene: Scene, name: str) -> Manifest:
+def end_state(harness: OperatorHarness, name: str) -> Manifest:
     """What must not depend on how it came to be, without names, ids, marks and times."""
-    status = (scene.resource(name) or {})["status"]
-    record = scene.registry().topics[name]
+    status = (harness.resource(name) or {})["status"]
+    record = harness.registry().topics[name]
     return {
         "conditions": sorted((c["type"], c["status"], c["reason"]) for c in status["conditions"]),
         "layout": status["layout"],
         "topics": [(t["role"], t["partitions"], t["replicationFactor"]) for t in status["topics"]],
         "settings": [
-            {key: value for key, value in scene.settings(topic).items() if key != MARK_SETTING}
+            {key: value for key, value in harness.settings(topic).items() if key != MARK_SETTING}
             for topic in TopicNames.of(name).topics
         ],
         "begun": sorted(record.begun.values()),
-        "children": sorted(child.split()[0] for child in children(scene, name)),
+        "children": sorted(child.split()[0] for child in children(harness, name)),
     }
 
 
-def claimed(scene: Scene) -> bool:
-    return any(entry.claim.topic == scene.topic for entry in scene.registry().claims.values())
+def claimed(harness: OperatorHarness) -> bool:
+    return any(entry.claim.topic == harness.topic for entry in harness.registry().claims.values())
 
 
-def kill_operator_when(scene: Scene, what: str, condition: Callable[[], bool]) -> None:
-    scene.wait(condition, what)
-    scene.operator.kill()
-    scene.operator.start()
+def kill_operator_when(harness: OperatorHarness, what: str, condition: Callable[[], bool]) -> None:
+    harness.wait(condition, what)
+    harness.operator.kill()
+    harness.operator.start()
 
 
-def wait_until_nothing_is_left(scene: Scene) -> None:
+def wait_until_nothing_is_left(harness: OperatorHarness) -> None:
     def left() -> dict[str, object]:
-        found = {"topics": scene.topics(), "children": sorted(children(scene)), "claimed": claimed(scene)}
+        found = {"topics": harness.topics(), "children": sorted(children(harness)), "claimed": claimed(harness)}
         return {what: it for what, it in found.items() if it}
 
-    scene.wait(lambda: not left(), "topics, objects and claim are gone", seen=left)
+    harness.wait(lambda: not left(), "topics, objects and claim are gone", seen=left)

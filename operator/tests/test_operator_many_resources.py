@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from delayed_topics_operator_testing.scene import Scene
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
 
 pytestmark = pytest.mark.api
 
@@ -16,24 +16,26 @@ READS = ("GET", "LIST", "WATCH")
 
 @pytest.mark.slow
 def test_fifty_resources_get_ready_and_then_nothing_is_written(
-    scene: Scene, record_property: Callable[[str, object], None]
+    harness: OperatorHarness, record_property: Callable[[str, object], None]
 ) -> None:
     def kube_calls(**labels: str) -> float:
         """But those that renew the lease, which go by the clock."""
         calls = "delayed_topics_operator_kube_calls_total"
-        return scene.operator.counted(calls, **labels) - scene.operator.counted(calls, **{**labels, "kind": "Lease"})
+        return harness.operator.counted(calls, **labels) - harness.operator.counted(
+            calls, **{**labels, "kind": "Lease"}
+        )
 
     def kafka_calls() -> float:
-        return scene.operator.counted("delayed_topics_operator_kafka_calls_total")
+        return harness.operator.counted("delayed_topics_operator_kafka_calls_total")
 
     def writes() -> float:
         return kube_calls() - sum(kube_calls(verb=verb) for verb in READS)
 
-    names = [f"{scene.topic}-{n}" for n in range(RESOURCES)]
+    names = [f"{harness.topic}-{n}" for n in range(RESOURCES)]
     before, began = (kube_calls(), kafka_calls()), time.monotonic()
-    scene.api.apply(*(scene.delayed_topic(name, partitions=2, deletionPolicy="Delete") for name in names))
+    harness.api.apply(*(harness.delayed_topic(name, partitions=2, deletionPolicy="Delete") for name in names))
     for name in names:
-        scene.wait_until_ready(name)
+        harness.wait_until_ready(name)
     record_property("ready_seconds", time.monotonic() - began)
     record_property("kube_calls_per_resource", (kube_calls() - before[0]) / RESOURCES)
     record_property("kafka_calls_per_resource", (kafka_calls() - before[1]) / RESOURCES)
@@ -43,4 +45,4 @@ def test_fifty_resources_get_ready_and_then_nothing_is_written(
         time.sleep(IDLE_SECONDS)  # only time can show that nothing is written
         return writes() == earlier
 
-    scene.wait(quiet, f"no API write in {IDLE_SECONDS:g} seconds while nothing changes")
+    harness.wait(quiet, f"no API write in {IDLE_SECONDS:g} seconds while nothing changes")

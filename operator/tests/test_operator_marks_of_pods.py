@@ -9,8 +9,8 @@ from delayed_topics_operator import manifests, worker_sets
 from delayed_topics_operator.audits import manifests as audit_manifests
 from delayed_topics_operator.audits.executors import TEMPLATE_KEY
 from delayed_topics_operator.cli import main
-from delayed_topics_operator_testing.audit_world import WINDOW, AuditWorld, audit_resource
-from delayed_topics_operator_testing.world import World, resource
+from delayed_topics_operator_testing.audit_simulation import WINDOW, AuditSimulation, audit_resource
+from delayed_topics_operator_testing.simulation import Simulation, resource
 
 LABELS = {"team": "platform", "app.kubernetes.io/name": "stolen"}
 ANNOTATIONS = {"sidecar.istio.io/inject": "false", manifests.CONFIG_HASH: "stolen"}
@@ -18,8 +18,8 @@ ANNOTATIONS = {"sidecar.istio.io/inject": "false", manifests.CONFIG_HASH: "stole
 
 def workers(**of_the_installation: Any) -> dict[str, Any]:
     template = {"labels": {"team": "shop", "shift": "night"}, "annotations": {"sidecar.istio.io/inject": "true"}}
-    world = World(resource(workers={"template": template}))
-    o = world.observe()
+    simulation = Simulation(resource(workers={"template": template}))
+    o = simulation.observe()
     pods = replace(o.pods, **of_the_installation)
     own = worker_sets.worker_set(subject=o.subject, wanted=o.wanted, pods=pods, files={})
     return dict(manifests.children(own)[-1]["spec"]["template"]["metadata"])
@@ -33,7 +33,7 @@ def test_workers_have_them_and_a_template_does_not_undo_them() -> None:
 
 
 def test_audits_and_their_executors_have_them() -> None:
-    o = AuditWorld(raw=audit_resource(spark={"executors": 1})).observe()
+    o = AuditSimulation(raw=audit_resource(spark={"executors": 1})).observe()
     marked = replace(o, job_settings=replace(o.job_settings, labels=LABELS, annotations={"a": "b"}))
     job = audit_manifests.runner(marked, WINDOW)["spec"]["template"]["metadata"]
     executor = json.loads(audit_manifests.config_map(marked, WINDOW)["data"][TEMPLATE_KEY])["metadata"]

@@ -11,8 +11,8 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka_testing.oauth import CLIENT_ID, CLIENT_SECRET, SCOPE, OAuthKafka, oauth_kafka
 from delayed_topics_kafka_testing.reading import read_committed
 from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
-from delayed_topics_operator_testing.scene import Manifest, Scene
 from delayed_topics_worker_testing.process import WorkerProcess
 
 pytestmark = [pytest.mark.api, pytest.mark.slow]
@@ -29,8 +29,8 @@ def kafka(tmp_path: Path) -> Iterator[OAuthKafka]:
 
 
 @pytest.fixture
-def scene(api: KubeApi, kafka: OAuthKafka) -> Iterator[Scene]:
-    made = Scene(api, kafka.broker, OperatorProcess(api, "--resync-seconds=3"))
+def harness(api: KubeApi, kafka: OAuthKafka) -> Iterator[OperatorHarness]:
+    made = OperatorHarness(api, kafka.broker, OperatorProcess(api, "--resync-seconds=3"))
     try:
         made.open()
         yield made
@@ -43,8 +43,8 @@ def secret(name: str, **data: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data}
 
 
-def connection(scene: Scene, kafka: OAuthKafka) -> Manifest:
-    made = scene.cluster_connection(NAME, bootstrap=kafka.connection.bootstrap_servers)
+def connection(harness: OperatorHarness, kafka: OAuthKafka) -> Manifest:
+    made = harness.cluster_connection(NAME, bootstrap=kafka.connection.bootstrap_servers)
     oauth = {
         "tokenEndpointUrl": kafka.tokens.url,
         "clientId": CLIENT_ID,
@@ -58,34 +58,36 @@ def connection(scene: Scene, kafka: OAuthKafka) -> Manifest:
 
 
 def test_a_record_is_released_by_a_worker_that_has_outlived_its_token(
-    scene: Scene, kafka: OAuthKafka, tmp_path: Path
+    harness: OperatorHarness, kafka: OAuthKafka, tmp_path: Path
 ) -> None:
     authority = kafka.tokens.authority.certificate.read_text()
-    scene.api.apply(secret("oauth-client", **{"client-secret": "wrong"}), secret("oauth-ca", **{"ca.crt": authority}))
-    scene.api.apply(connection(scene, kafka))
+    harness.api.apply(secret("oauth-client", **{"client-secret": "wrong"}), secret("oauth-ca", **{"ca.crt": authority}))
+    harness.api.apply(connection(harness, kafka))
 
     def ready() -> Manifest:
-        conditions = scene.connection_status(NAME).get("conditions", [])
+        conditions = harness.connection_status(NAME).get("conditions", [])
         return next((c for c in conditions if c["type"] == "Ready"), {})
 
-    scene.wait(lambda: ready().get("reason") == "TokenMissing", "the refused client is told", seen=ready)
+    harness.wait(lambda: ready().get("reason") == "TokenMissing", "the refused client is told", seen=ready)
     assert "invalid_client" in ready()["message"]
-    scene.api.apply(secret("oauth-client", **{"client-secret": CLIENT_SECRET}))
-    scene.wait(lambda: ready().get("status") == "True", "the right secret is taken", seen=ready)
+    harness.api.apply(secret("oauth-client", **{"client-secret": CLIENT_SECRET}))
+    harness.wait(lambda: ready().get("status") == "True", "the right secret is taken", seen=ready)
 
     reference = {"kind": "ClusterKafkaConnection", "name": NAME}
-    scene.apply(delaySeconds=[DELAY_SECONDS], partitions=1, connectionRef=reference)
-    scene.wait_until_served()
-    with_worker = _given_to_workers(scene, tmp_path / "given")
-    worker = WorkerProcess(tmp_path, with_worker, [scene.topic], port=free_ports(1)[0], member=f"{scene.topic}-delay-0")
+    harness.apply(delaySeconds=[DELAY_SECONDS], partitions=1, connectionRef=reference)
+    harness.wait_until_served()
+    with_worker = _given_to_workers(harness, tmp_path / "given")
+    worker = WorkerProcess(
+        tmp_path, with_worker, [harness.topic], port=free_ports(1)[0], member=f"{harness.topic}-delay-0"
+    )
     try:
         worker.ready()
         begun = kafka.tokens.given
-        producer = Producer(scene.connection.client_config())
-        producer.produce(scene.topic, b"late")
+        producer = Producer(harness.connection.client_config())
+        producer.produce(harness.topic, b"late")
         assert producer.flush(60) == 0
-        scene.wait(
-            lambda: [m.value() for m in read_committed(scene.connection, f"{scene.topic}.ready")] == [b"late"],
+        harness.wait(
+            lambda: [m.value() for m in read_committed(harness.connection, f"{harness.topic}.ready")] == [b"late"],
             "the record is released",
             seen=worker.evidence,
         )
@@ -93,13 +95,13 @@ def test_a_record_is_released_by_a_worker_that_has_outlived_its_token(
         assert ready()["status"] == "True"
     finally:
         worker.kill()
-    told = (scene.operator.log.read_text(), worker.log_path.read_text(), str(scene.api.list_all("Event")))
+    told = (harness.operator.log.read_text(), worker.log_path.read_text(), str(harness.api.list_all("Event")))
     assert not [text for text in told if CLIENT_SECRET in text]
 
 
-def _given_to_workers(scene: Scene, folder: Path) -> Connection:
+def _given_to_workers(harness: OperatorHarness, folder: Path) -> Connection:
     """What the pods of its workers have mounted."""
-    (made,) = [s for s in scene.made("Secret") if "oauth-client-secret" in s["data"]]
+    (made,) = [s for s in harness.made("Secret") if "oauth-client-secret" in s["data"]]
     folder.mkdir()
     for name, text in made["data"].items():
         (folder / name).write_bytes(base64.b64decode(text))

@@ -12,8 +12,8 @@ from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.registry import RegistryFollower
 from delayed_topics_operator.lease import LEASE
 from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
-from delayed_topics_operator_testing.scene import Manifest, Scene
 
 pytestmark = pytest.mark.api
 
@@ -22,9 +22,9 @@ GIVEN_UP_SECONDS = 300
 
 
 @pytest.fixture
-def pair(api: KubeApi, broker: Broker) -> Iterator[tuple[Scene, OperatorProcess]]:
-    """A scene with its operator, and another one of the same installation, which is not started."""
-    made, second = Scene(api, broker, OperatorProcess(api, *FLAGS)), OperatorProcess(api, *FLAGS)
+def pair(api: KubeApi, broker: Broker) -> Iterator[tuple[OperatorHarness, OperatorProcess]]:
+    """A harness with its operator, and another one of the same installation, which is not started."""
+    made, second = OperatorHarness(api, broker, OperatorProcess(api, *FLAGS)), OperatorProcess(api, *FLAGS)
     try:
         made.open()
         yield made, second
@@ -33,52 +33,52 @@ def pair(api: KubeApi, broker: Broker) -> Iterator[tuple[Scene, OperatorProcess]
         made.close()
 
 
-def holder(scene: Scene) -> str:
-    return str((scene.api.get("Lease", LEASE, SYSTEM_NAMESPACE) or {"spec": {}})["spec"].get("holderIdentity", ""))
+def holder(harness: OperatorHarness) -> str:
+    return str((harness.api.get("Lease", LEASE, SYSTEM_NAMESPACE) or {"spec": {}})["spec"].get("holderIdentity", ""))
 
 
-def delays(scene: Scene) -> int:
-    return scene.topics()[f"{scene.topic}.delays"]
+def delays(harness: OperatorHarness) -> int:
+    return harness.topics()[f"{harness.topic}.delays"]
 
 
-def freeze_while_it_grows(scene: Scene, partitions: int) -> int:
+def freeze_while_it_grows(harness: OperatorHarness, partitions: int) -> int:
     """Freezes the operator when it has planned a layout and Kafka has not the partitions. Returns how many there are to be."""
-    with RegistryFollower(scene.connection) as follower:
+    with RegistryFollower(harness.connection) as follower:
 
         def caught() -> bool:
             """An operator that was faster is left to finish, and gets another edit."""
             nonlocal partitions
             partitions += 1
             follower.catch_up(120)
-            scene.apply(partitions=partitions)
+            harness.apply(partitions=partitions)
             wait_until(lambda: bool(follower.poll(0.01)), what="the layout is planned", poll_seconds=0)
-            scene.operator.freeze()
-            if scene.registry().layouts[scene.topic].state == "planned" and delays(scene) < partitions:
+            harness.operator.freeze()
+            if harness.registry().layouts[harness.topic].state == "planned" and delays(harness) < partitions:
                 return True
-            scene.operator.go_on()
-            scene.wait(lambda: served(scene) == partitions, "the edit is done")
+            harness.operator.go_on()
+            harness.wait(lambda: served(harness) == partitions, "the edit is done")
             return False
 
-        scene.wait(caught, "the operator is frozen in the middle of an edit", seconds=600)
+        harness.wait(caught, "the operator is frozen in the middle of an edit", seconds=600)
     return partitions
 
 
-def served(scene: Scene) -> int:
+def served(harness: OperatorHarness) -> int:
     """Partitions of the layout that is served, and that Kafka has."""
-    layout = scene.registry().layouts[scene.topic]
+    layout = harness.registry().layouts[harness.topic]
     partitions = len(layout.layout.partition_delays)
-    return partitions if layout.state == "serving" and delays(scene) == partitions else 0
+    return partitions if layout.state == "serving" and delays(harness) == partitions else 0
 
 
-def everything(scene: Scene) -> dict[str, Any]:
+def everything(harness: OperatorHarness) -> dict[str, Any]:
     """What an operator could change: the registry and its end, the topics and their settings, and every object."""
     kinds = ("ClusterKafkaConnection", "DelayedTopic", "StatefulSet", "Service", "ConfigMap", "Secret")
-    objects = [o for kind in kinds for o in scene.api.list_all(kind)]
-    state = scene.registry()
+    objects = [o for kind in kinds for o in harness.api.list_all(kind)]
+    state = harness.registry()
     return {
         "registry": asdict(state),
-        "end": scene.kafka.list_offsets([(REGISTRY_TOPIC, 0)], "latest"),
-        "topics": (scene.topics(), scene.topic_ids(), {name: scene.settings(name) for name in scene.topics()}),
+        "end": harness.kafka.list_offsets([(REGISTRY_TOPIC, 0)], "latest"),
+        "topics": (harness.topics(), harness.topic_ids(), {name: harness.settings(name) for name in harness.topics()}),
         "objects": {o["metadata"]["uid"]: o["metadata"]["resourceVersion"] for o in objects},
     }
 
@@ -87,26 +87,26 @@ def everything(scene: Scene) -> dict[str, Any]:
     "frozen_seconds", [0, pytest.param(120, marks=pytest.mark.slow)], ids=["until-it-is-done", "two-minutes"]
 )
 def test_an_operator_that_was_frozen_in_the_middle_of_an_edit_changes_nothing_and_ends(
-    pair: tuple[Scene, OperatorProcess], frozen_seconds: float
+    pair: tuple[OperatorHarness, OperatorProcess], frozen_seconds: float
 ) -> None:
-    scene, second = pair
-    scene.apply(partitions=4)
-    scene.wait_until_served()
-    first = holder(scene)
+    harness, second = pair
+    harness.apply(partitions=4)
+    harness.wait_until_served()
+    first = holder(harness)
     second.start()
 
-    partitions = freeze_while_it_grows(scene, 4)
+    partitions = freeze_while_it_grows(harness, 4)
     frozen_at = time.monotonic()
-    scene.wait(lambda: holder(scene) not in ("", first), "the second has the lease", seconds=GIVEN_UP_SECONDS)
-    scene.wait(
-        lambda: served(scene) == partitions, "the second finishes what the first began", seconds=GIVEN_UP_SECONDS
+    harness.wait(lambda: holder(harness) not in ("", first), "the second has the lease", seconds=GIVEN_UP_SECONDS)
+    harness.wait(
+        lambda: served(harness) == partitions, "the second finishes what the first began", seconds=GIVEN_UP_SECONDS
     )
-    scene.apply(partitions=partitions, retryCap=9)  # what the first doesn't know of
-    generation = scene.resource()["metadata"]["generation"]  # type: ignore[index]
-    scene.wait(
+    harness.apply(partitions=partitions, retryCap=9)  # what the first doesn't know of
+    generation = harness.resource()["metadata"]["generation"]  # type: ignore[index]
+    harness.wait(
         lambda: (
-            scene.registry().layouts[scene.topic].retry_cap == 9
-            and scene.condition("TopicsReady").get("observedGeneration") == generation
+            harness.registry().layouts[harness.topic].retry_cap == 9
+            and harness.condition("TopicsReady").get("observedGeneration") == generation
         ),
         "the second follows the next edit",
     )
@@ -115,35 +115,35 @@ def test_an_operator_that_was_frozen_in_the_middle_of_an_edit_changes_nothing_an
 
     def quiet() -> bool:
         nonlocal before
-        earlier, before = before, everything(scene)
+        earlier, before = before, everything(harness)
         return earlier == before
 
-    scene.wait(quiet, "nothing changes any more")
+    harness.wait(quiet, "nothing changes any more")
 
-    scene.operator.go_on()
-    scene.wait(scene.operator.ended, "the first ends", seconds=GIVEN_UP_SECONDS)
+    harness.operator.go_on()
+    harness.wait(harness.operator.ended, "the first ends", seconds=GIVEN_UP_SECONDS)
 
-    assert "could not be renewed" in scene.operator.log.read_text()
-    assert everything(scene) == before
+    assert "could not be renewed" in harness.operator.log.read_text()
+    assert everything(harness) == before
     assert not second.ended()
-    scene.apply(partitions=partitions + 1, retryCap=9)
-    scene.wait(lambda: served(scene) == partitions + 1, "the second goes on")
+    harness.apply(partitions=partitions + 1, retryCap=9)
+    harness.wait(lambda: served(harness) == partitions + 1, "the second goes on")
 
 
 def test_an_operator_that_is_stopped_leaves_its_lease_to_the_one_that_waits(
-    pair: tuple[Scene, OperatorProcess],
+    pair: tuple[OperatorHarness, OperatorProcess],
 ) -> None:
-    scene, second = pair
+    harness, second = pair
     second.start()
-    scene.operator.stop()
-    assert "could not be released" not in scene.operator.log.read_text()
-    scene.apply()
-    scene.wait_until_served()
+    harness.operator.stop()
+    assert "could not be released" not in harness.operator.log.read_text()
+    harness.apply()
+    harness.wait_until_served()
     assert second.counted("delayed_topics_operator_holds_lease") == 1
 
 
-def test_an_operator_whose_lease_another_one_took_ends(pair: tuple[Scene, OperatorProcess]) -> None:
-    scene, _ = pair
-    scene.patch("Lease", LEASE, {"spec": {"holderIdentity": "somebody"}}, namespace=SYSTEM_NAMESPACE)
-    scene.wait(scene.operator.ended, "it ends")
-    assert "could not be renewed: somebody has it" in scene.operator.log.read_text()
+def test_an_operator_whose_lease_another_one_took_ends(pair: tuple[OperatorHarness, OperatorProcess]) -> None:
+    harness, _ = pair
+    harness.patch("Lease", LEASE, {"spec": {"holderIdentity": "somebody"}}, namespace=SYSTEM_NAMESPACE)
+    harness.wait(harness.operator.ended, "it ends")
+    assert "could not be renewed: somebody has it" in harness.operator.log.read_text()

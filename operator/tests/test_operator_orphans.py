@@ -10,87 +10,93 @@ from delayed_topics_operator.orphans import Sweeper
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
 from delayed_topics_operator.worker_sets import MANAGED_BY, object_name
+from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE
-from delayed_topics_operator_testing.scene import Manifest, Scene
-from delayed_topics_operator_testing.world import resource
+from delayed_topics_operator_testing.simulation import resource
 
 KINDS = ("StatefulSet", "Secret", "PodDisruptionBudget", "Service", "ConfigMap")
 
 
-def force_away(scene: Scene, kind: str, name: str) -> None:
+def force_away(harness: OperatorHarness, kind: str, name: str) -> None:
     """As people do when a deletion does not end, while the operator is away."""
-    scene.api.kubectl("delete", kind, name, f"--namespace={scene.namespace}", "--wait=false")
-    scene.patch(kind, name, {"metadata": {"finalizers": None}}, namespace=scene.namespace)
-    scene.wait(lambda: scene.api.get(kind, name, scene.namespace) is None, f"{kind} {name} is gone")
+    harness.api.kubectl("delete", kind, name, f"--namespace={harness.namespace}", "--wait=false")
+    harness.patch(kind, name, {"metadata": {"finalizers": None}}, namespace=harness.namespace)
+    harness.wait(lambda: harness.api.get(kind, name, harness.namespace) is None, f"{kind} {name} is gone")
 
 
-def swept(scene: Scene, kind: str) -> float:
-    return scene.operator.counted("delayed_topics_operator_orphans_removed_total", kind=kind)
+def swept(harness: OperatorHarness, kind: str) -> float:
+    return harness.operator.counted("delayed_topics_operator_orphans_removed_total", kind=kind)
 
 
 @pytest.mark.slow
 @pytest.mark.api
-def test_workers_and_credentials_of_a_resource_that_was_forced_away_are_removed_and_nobody_elses(scene: Scene) -> None:
-    sharing = scene.cluster_connection("sharing")
-    scene.api.apply({**sharing, "spec": {**sharing["spec"], "sharedWorkers": {"replicas": 0}}})
-    scene.apply()
-    scene.api.apply(scene.delayed_topic("stays", topic=f"{scene.topic}.stays"))
+def test_workers_and_credentials_of_a_resource_that_was_forced_away_are_removed_and_nobody_elses(
+    harness: OperatorHarness,
+) -> None:
+    sharing = harness.cluster_connection("sharing")
+    harness.api.apply({**sharing, "spec": {**sharing["spec"], "sharedWorkers": {"replicas": 0}}})
+    harness.apply()
+    harness.api.apply(harness.delayed_topic("stays", topic=f"{harness.topic}.stays"))
     for name in ("", "stays"):
-        scene.wait_until_served(name)
-    shared = [scene.api.get(kind, "sharing-cluster-shared", SYSTEM_NAMESPACE) for kind in ("StatefulSet", "Service")]
+        harness.wait_until_served(name)
+    shared = [harness.api.get(kind, "sharing-cluster-shared", SYSTEM_NAMESPACE) for kind in ("StatefulSet", "Service")]
     assert all(shared)
-    before = {kind: scene.made(kind, "stays") for kind in KINDS}
-    counts = {kind: len(scene.made(kind)) for kind in KINDS}
+    before = {kind: harness.made(kind, "stays") for kind in KINDS}
+    counts = {kind: len(harness.made(kind)) for kind in KINDS}
     assert all(counts.values())
-    scene.operator.stop()
-    force_away(scene, "DelayedTopic", scene.topic)
+    harness.operator.stop()
+    force_away(harness, "DelayedTopic", harness.topic)
 
-    scene.replace_operator("--orphans-after-seconds=4")
-    scene.wait_event("OrphansRemoved", f"DelayedTopic {scene.namespace}/{scene.topic} is gone", "StatefulSet", "Secret")
-    scene.wait(
-        lambda: not any(scene.made(kind) for kind in KINDS), "all is gone", seen=lambda: scene.made("StatefulSet")
+    harness.replace_operator("--orphans-after-seconds=4")
+    harness.wait_event(
+        "OrphansRemoved", f"DelayedTopic {harness.namespace}/{harness.topic} is gone", "StatefulSet", "Secret"
     )
-    assert all(swept(scene, kind) >= count for kind, count in counts.items())
+    harness.wait(
+        lambda: not any(harness.made(kind) for kind in KINDS), "all is gone", seen=lambda: harness.made("StatefulSet")
+    )
+    assert all(swept(harness, kind) >= count for kind, count in counts.items())
     uids = {kind: [o["metadata"]["uid"] for o in found] for kind, found in before.items()}
-    assert {kind: [o["metadata"]["uid"] for o in scene.made(kind, "stays")] for kind in KINDS} == uids
-    assert [scene.api.get(o["kind"], "sharing-cluster-shared", SYSTEM_NAMESPACE) for o in shared if o] == shared
-    assert len(scene.topics()) == 4, "what is in Kafka stays"
+    assert {kind: [o["metadata"]["uid"] for o in harness.made(kind, "stays")] for kind in KINDS} == uids
+    assert [harness.api.get(o["kind"], "sharing-cluster-shared", SYSTEM_NAMESPACE) for o in shared if o] == shared
+    assert len(harness.topics()) == 4, "what is in Kafka stays"
 
 
 @pytest.mark.slow
 @pytest.mark.api
-def test_the_job_of_an_audit_that_was_forced_away_is_removed_with_its_window_and_its_credentials(scene: Scene) -> None:
-    scene.apply()
-    scene.api.apply(audit(scene, "gone"))
-    scene.wait(lambda: bool(jobs(scene)), "the audit has its Job")
-    (job,) = jobs(scene)
-    scene.operator.stop()
-    force_away(scene, "DelayedTopicAudit", "gone")
+def test_the_job_of_an_audit_that_was_forced_away_is_removed_with_its_window_and_its_credentials(
+    harness: OperatorHarness,
+) -> None:
+    harness.apply()
+    harness.api.apply(audit(harness, "gone"))
+    harness.wait(lambda: bool(jobs(harness)), "the audit has its Job")
+    (job,) = jobs(harness)
+    harness.operator.stop()
+    force_away(harness, "DelayedTopicAudit", "gone")
 
-    scene.replace_operator("--orphans-after-seconds=4")
-    scene.api.apply(audit(scene, "stays"))
-    scene.wait_event("OrphansRemoved", f"DelayedTopicAudit {scene.namespace}/gone is gone", job["metadata"]["name"])
+    harness.replace_operator("--orphans-after-seconds=4")
+    harness.api.apply(audit(harness, "stays"))
+    harness.wait_event("OrphansRemoved", f"DelayedTopicAudit {harness.namespace}/gone is gone", job["metadata"]["name"])
 
     def left() -> list[str]:
-        objects = [o for kind in ("Job", "Secret", "ConfigMap") for o in scene.api.list_all(kind, AUDIT_NAMESPACE)]
+        objects = [o for kind in ("Job", "Secret", "ConfigMap") for o in harness.api.list_all(kind, AUDIT_NAMESPACE)]
         return [o["metadata"]["name"] for o in objects if o["metadata"]["name"].startswith(job["metadata"]["name"])]
 
-    scene.wait(lambda: not left(), "all of it is gone", seen=left)
-    assert swept(scene, "Job") >= 1
-    scene.wait(lambda: len(jobs(scene)) == 1, "the other audit runs")
+    harness.wait(lambda: not left(), "all of it is gone", seen=left)
+    assert swept(harness, "Job") >= 1
+    harness.wait(lambda: len(jobs(harness)) == 1, "the other audit runs")
 
 
-def jobs(scene: Scene) -> list[Manifest]:
-    found = scene.api.list_all("Job", AUDIT_NAMESPACE)
-    return [job for job in found if job["metadata"]["labels"]["delayedtopics.io/namespace"] == scene.namespace]
+def jobs(harness: OperatorHarness) -> list[Manifest]:
+    found = harness.api.list_all("Job", AUDIT_NAMESPACE)
+    return [job for job in found if job["metadata"]["labels"]["delayedtopics.io/namespace"] == harness.namespace]
 
 
-def audit(scene: Scene, name: str) -> Manifest:
+def audit(harness: OperatorHarness, name: str) -> Manifest:
     return {
         "apiVersion": "delayedtopics.io/v1alpha1",
         "kind": "DelayedTopicAudit",
-        "metadata": {"name": name, "namespace": scene.namespace},
-        "spec": {"delayedTopicRef": {"name": scene.topic}},
+        "metadata": {"name": name, "namespace": harness.namespace},
+        "spec": {"delayedTopicRef": {"name": harness.topic}},
     }
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_operator.pods import hindrance, told
 from delayed_topics_operator.reconcile.workers import POD_WAKE_SECONDS
-from delayed_topics_operator_testing.world import World, resource
+from delayed_topics_operator_testing.simulation import Simulation, resource
 
 
 def pod(container: dict[str, Any] | None = None, **status: Any) -> dict[str, Any]:
@@ -13,19 +13,19 @@ def pod(container: dict[str, Any] | None = None, **status: Any) -> dict[str, Any
     return {"metadata": {"name": "orders-0"}, "status": {"containerStatuses": statuses, **status}}
 
 
-def starting() -> World:
-    world = World(resource())
-    world.settle()
-    return world
+def starting() -> Simulation:
+    simulation = Simulation(resource())
+    simulation.settle()
+    return simulation
 
 
 def test_a_pod_that_is_going_is_not_looked_at_and_one_that_starts_is_looked_at_again_soon() -> None:
-    world = starting()
+    simulation = starting()
     going = pod({"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}})
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    world.worker_pods = (going,)
-    plan = world.settle()
-    said = world.condition(Condition.WORKERS_READY)
+    simulation.worker_pods = (going,)
+    plan = simulation.settle()
+    said = simulation.condition(Condition.WORKERS_READY)
     assert (said.reason, said.message) == (
         Reason.WORKERS_STARTING,
         "0 of 1 workers are ready, 0 of the wanted revision",
@@ -34,16 +34,16 @@ def test_a_pod_that_is_going_is_not_looked_at_and_one_that_starts_is_looked_at_a
 
 
 def test_a_pod_that_finds_no_node_is_given_time_for_one_to_come() -> None:
-    world = starting()
+    simulation = starting()
     unplaced = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
-    world.worker_pods = (pod(conditions=[unplaced]),)
-    world.settle()
-    said = world.condition(Condition.WORKERS_READY)
+    simulation.worker_pods = (pod(conditions=[unplaced]),)
+    simulation.settle()
+    said = simulation.condition(Condition.WORKERS_READY)
     assert said.reason == Reason.WORKERS_STARTING
     assert "finds no node: 0/3 nodes are available; lower" in said.message
-    world.later(121)
-    world.settle()
-    assert world.condition(Condition.WORKERS_READY).reason == Reason.WORKERS_FAILING
+    simulation.later(121)
+    simulation.settle()
+    assert simulation.condition(Condition.WORKERS_READY).reason == Reason.WORKERS_FAILING
 
 
 def test_a_container_that_ended_once_is_told_of_until_it_is_ready_again() -> None:

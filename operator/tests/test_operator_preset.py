@@ -11,8 +11,8 @@ from delayed_topics_crds import parse
 from delayed_topics_crds.delayed_topic import Preset
 from delayed_topics_operator.errors import SpecInvalid
 from delayed_topics_operator.translate import wanted
-from delayed_topics_operator_testing.scene import Scene
-from delayed_topics_operator_testing.world import World, resource
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
+from delayed_topics_operator_testing.simulation import Simulation, resource
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "levels.yaml"
 NAMED: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text())["spec"]
@@ -25,18 +25,18 @@ def test_each_preset_that_may_be_written_has_a_delay_list() -> None:
 
 
 def test_from_a_preset_to_its_delay_list_and_back_nothing_changes_in_kafka() -> None:
-    world = World(resource())
-    world.raw["spec"] = NAMED
-    world.settle()
-    layout = world.kafka.registry.layouts["orders"].layout
+    simulation = Simulation(resource())
+    simulation.raw["spec"] = NAMED
+    simulation.settle()
+    layout = simulation.kafka.registry.layouts["orders"].layout
     assert (layout.delay_seconds, layout.partition_delays) == (DELAYS, DELAYS)
-    assert world.condition(Condition.LAYOUT_CLAMPED).reason == Reason.AS_DECLARED
-    world.done.clear()
+    assert simulation.condition(Condition.LAYOUT_CLAMPED).reason == Reason.AS_DECLARED
+    simulation.done.clear()
     for spec in (WRITTEN_OUT, NAMED):
-        world.raw["spec"] = {}
-        world.edit(**spec)
-        world.settle()
-        assert world.done == []
+        simulation.raw["spec"] = {}
+        simulation.edit(**spec)
+        simulation.settle()
+        assert simulation.done == []
 
 
 @pytest.mark.parametrize("spec", [{}, NAMED | WRITTEN_OUT], ids=["neither", "both"])
@@ -47,20 +47,20 @@ def test_what_another_definition_let_through_is_refused_in_the_words_of_ours(spe
 
 
 @pytest.mark.api
-def test_the_status_of_a_preset_shows_its_delays_and_writing_them_out_changes_nothing(scene: Scene) -> None:
-    scene.api.apply({**scene.delayed_topic(), "spec": NAMED})
-    scene.wait_until_served()
-    before = (scene.resource() or {})["status"]
+def test_the_status_of_a_preset_shows_its_delays_and_writing_them_out_changes_nothing(harness: OperatorHarness) -> None:
+    harness.api.apply({**harness.delayed_topic(), "spec": NAMED})
+    harness.wait_until_served()
+    before = (harness.resource() or {})["status"]
     assert before["delays"] == "1s,5s,10s,30s,1m,2m,3m,4m,5m,6m,7m,8m,9m,10m,20m,30m,1h,2h"
     ranges = [(kind["delaySeconds"], kind["partitions"]) for kind in before["layout"]["ranges"]]
     assert ranges == [(delay, f"{n}") for n, delay in enumerate(DELAYS)]
 
-    scene.apply(**WRITTEN_OUT)
+    harness.apply(**WRITTEN_OUT)
 
     def seen() -> bool:
-        now = (scene.resource() or {})["status"]
+        now = (harness.resource() or {})["status"]
         return bool(now["observedGeneration"] > before["observedGeneration"])
 
-    scene.wait(seen, "the edit is seen")
-    after = (scene.resource() or {})["status"]
+    harness.wait(seen, "the edit is seen")
+    after = (harness.resource() or {})["status"]
     assert (after["layout"], after["delays"]) == (before["layout"], before["delays"])

@@ -7,145 +7,152 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import Grant, parse
 from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.reconcile.quota import hard
-from delayed_topics_operator_testing.team import Team, grant, live_workers, partitions, with_quota, workers
-from delayed_topics_operator_testing.world import World, resource, usable
+from delayed_topics_operator_testing.namespace_simulation import (
+    NamespaceSimulation,
+    grant,
+    live_workers,
+    partitions,
+    with_quota,
+    workers,
+)
+from delayed_topics_operator_testing.simulation import Simulation, resource, usable
 
 
 def test_of_two_that_are_made_at_once_for_a_quota_of_one_exactly_one_is() -> None:
-    team = Team(with_quota(delayedTopics=1))
-    team.add("first")
-    team.add("second")
-    plans = {name: team.plan(name) for name in ("second", "first")}  # neither has done anything yet
+    tenant = NamespaceSimulation(with_quota(delayedTopics=1))
+    tenant.add("first")
+    tenant.add("second")
+    plans = {name: tenant.plan(name) for name in ("second", "first")}  # neither has done anything yet
     for name, plan in plans.items():
-        team.do(name, plan)
-    team.settle()
-    assert team.reason("second", Condition.CLAIMED) == ("True", Reason.CLAIM_HELD)
-    assert team.reason("first", Condition.CLAIMED) == ("False", Reason.GRANT_EXCEEDED)
+        tenant.do(name, plan)
+    tenant.settle()
+    assert tenant.reason("second", Condition.CLAIMED) == ("True", Reason.CLAIM_HELD)
+    assert tenant.reason("first", Condition.CLAIMED) == ("False", Reason.GRANT_EXCEEDED)
     assert "allows namespace shop 1 in sum (spec.allow[].quota.delayedTopics), and has 1" in (
-        team.worlds["first"].condition(Condition.CLAIMED).message
+        tenant.simulations["first"].condition(Condition.CLAIMED).message
     )
-    assert set(team.kafka.topics) == {"second", "second.delays", "second.ready", "second.dead"}
+    assert set(tenant.kafka.topics) == {"second", "second.delays", "second.ready", "second.dead"}
 
 
 def test_what_is_let_through_survives_a_restart_of_the_operator() -> None:
-    team = Team(with_quota(partitions=11))
-    team.add("first", partitions=3)
-    team.add("second", partitions=3)
-    team.settle("first")
-    team.restart()
-    team.settle("second")
-    assert team.reason("second", Condition.CLAIMED) == ("False", Reason.GRANT_EXCEEDED)
-    assert partitions(team.kafka, "first") == team.used().partitions == 6
+    tenant = NamespaceSimulation(with_quota(partitions=11))
+    tenant.add("first", partitions=3)
+    tenant.add("second", partitions=3)
+    tenant.settle("first")
+    tenant.restart()
+    tenant.settle("second")
+    assert tenant.reason("second", Condition.CLAIMED) == ("False", Reason.GRANT_EXCEEDED)
+    assert partitions(tenant.kafka, "first") == tenant.used().partitions == 6
 
 
 def test_topics_that_are_kept_count_until_they_are_deleted() -> None:
-    team = Team(with_quota(delayedTopics=1))
-    team.add("orders")
-    team.settle()
-    team.worlds["orders"].delete()
-    team.settle()
-    assert team.used().delayed_topics == 1
-    team.add("orders", uid="another", topic="elsewhere")
-    team.settle()
-    assert team.reason("orders", Condition.CLAIMED) == ("False", Reason.GRANT_EXCEEDED)
-    del team.worlds["orders"]
-    team.add("orders", uid="again", deletionPolicy="Delete")
-    team.settle()
-    assert team.reason("orders", Condition.CLAIMED) == ("True", Reason.CLAIM_HELD)
-    team.worlds["orders"].delete()
-    team.settle()
-    assert team.used() == Amount()
+    tenant = NamespaceSimulation(with_quota(delayedTopics=1))
+    tenant.add("orders")
+    tenant.settle()
+    tenant.simulations["orders"].delete()
+    tenant.settle()
+    assert tenant.used().delayed_topics == 1
+    tenant.add("orders", uid="another", topic="elsewhere")
+    tenant.settle()
+    assert tenant.reason("orders", Condition.CLAIMED) == ("False", Reason.GRANT_EXCEEDED)
+    del tenant.simulations["orders"]
+    tenant.add("orders", uid="again", deletionPolicy="Delete")
+    tenant.settle()
+    assert tenant.reason("orders", Condition.CLAIMED) == ("True", Reason.CLAIM_HELD)
+    tenant.simulations["orders"].delete()
+    tenant.settle()
+    assert tenant.used() == Amount()
 
 
 def test_scaling_beyond_a_grant_serves_with_what_is_granted_and_repairs_on() -> None:
-    world = World(resource(**workers(2)), connection=usable(grant(maxWorkers=3)))
-    world.settle()
-    world.edit(**workers(9))
-    world.settle()
-    world.workers_come_up()
-    world.settle()
-    assert live_workers(world) == 3
-    said = world.condition(Condition.WORKERS_READY)
+    simulation = Simulation(resource(**workers(2)), connection=usable(grant(maxWorkers=3)))
+    simulation.settle()
+    simulation.edit(**workers(9))
+    simulation.settle()
+    simulation.workers_come_up()
+    simulation.settle()
+    assert live_workers(simulation) == 3
+    said = simulation.condition(Condition.WORKERS_READY)
     assert (said.status, said.reason) == ("True", Reason.GRANT_EXCEEDED)
     assert "3 of 3 workers are ready; spec.workers.replicas is 9, and there are 3" in said.message
     assert "at most 3 workers for a DelayedTopic (spec.allow[].maxWorkers)" in said.message
-    ready = world.condition(Condition.READY)
+    ready = simulation.condition(Condition.READY)
     assert (ready.status, ready.reason) == ("True", Reason.GRANT_EXCEEDED)
-    assert parse("DelayedTopic", world.raw).status.workers.replicas == 3  # type: ignore[union-attr]
+    assert parse("DelayedTopic", simulation.raw).status.workers.replicas == 3  # type: ignore[union-attr]
 
-    world.kafka.topics["orders"].config["cleanup.policy"] = "compact"
-    world.kafka.delete("orders.ready")
-    world.settle()
-    assert world.kafka.topics["orders"].config["cleanup.policy"] == "delete"
-    assert "orders.ready" in world.kafka.topics
+    simulation.kafka.topics["orders"].config["cleanup.policy"] = "compact"
+    simulation.kafka.delete("orders.ready")
+    simulation.settle()
+    assert simulation.kafka.topics["orders"].config["cleanup.policy"] == "delete"
+    assert "orders.ready" in simulation.kafka.topics
 
 
 def test_workers_of_a_namespace_share_its_quota() -> None:
-    team = Team(with_quota(workers=5))
-    team.add("first", **workers(4))
-    team.add("second", **workers(4))
-    team.settle()
-    assert (live_workers(team.worlds["first"]), live_workers(team.worlds["second"])) == (4, 1)
-    team.worlds["first"].edit(**workers(2))
-    team.see()
-    team.settle("first", "second")
-    assert (live_workers(team.worlds["first"]), live_workers(team.worlds["second"])) == (2, 3)
+    tenant = NamespaceSimulation(with_quota(workers=5))
+    tenant.add("first", **workers(4))
+    tenant.add("second", **workers(4))
+    tenant.settle()
+    assert (live_workers(tenant.simulations["first"]), live_workers(tenant.simulations["second"])) == (4, 1)
+    tenant.simulations["first"].edit(**workers(2))
+    tenant.see()
+    tenant.settle("first", "second")
+    assert (live_workers(tenant.simulations["first"]), live_workers(tenant.simulations["second"])) == (2, 3)
 
 
 def test_no_worker_at_all_is_not_ready() -> None:
-    team = Team(with_quota(workers=1))
-    team.add("first", **workers(1))
-    team.add("second", **workers(1))
-    team.settle()
-    assert live_workers(team.worlds["second"]) == 0
-    assert team.reason("second", Condition.WORKERS_READY) == ("False", Reason.GRANT_EXCEEDED)
+    tenant = NamespaceSimulation(with_quota(workers=1))
+    tenant.add("first", **workers(1))
+    tenant.add("second", **workers(1))
+    tenant.settle()
+    assert live_workers(tenant.simulations["second"]) == 0
+    assert tenant.reason("second", Condition.WORKERS_READY) == ("False", Reason.GRANT_EXCEEDED)
 
 
 def test_a_quota_that_is_lowered_takes_nothing_away() -> None:
-    team = Team(with_quota(delayedTopics=2, partitions=100, workers=8))
-    team.add("first", partitions=3, **workers(4))
-    team.add("second", partitions=3, **workers(4))
-    team.settle()
-    before = team.used()
-    team.connection = with_quota(delayedTopics=1, partitions=1, workers=1)
-    team.restart()
-    team.settle()
-    assert team.used() == before
+    tenant = NamespaceSimulation(with_quota(delayedTopics=2, partitions=100, workers=8))
+    tenant.add("first", partitions=3, **workers(4))
+    tenant.add("second", partitions=3, **workers(4))
+    tenant.settle()
+    before = tenant.used()
+    tenant.connection = with_quota(delayedTopics=1, partitions=1, workers=1)
+    tenant.restart()
+    tenant.settle()
+    assert tenant.used() == before
     for name in ("first", "second"):
-        assert team.reason(name, Condition.CLAIMED) == ("True", Reason.CLAIM_HELD)
-        assert team.reason(name, Condition.TOPICS_READY) == ("True", Reason.AS_DECLARED)
-    team.worlds["first"].edit(partitions=4, **workers(3))
-    team.settle()
-    assert live_workers(team.worlds["first"]) == 3
-    assert team.reason("first", Condition.TOPICS_READY) == ("False", Reason.GRANT_EXCEEDED)
-    team.worlds["first"].edit(**workers(4))
-    team.settle()
-    assert live_workers(team.worlds["first"]) == 3
+        assert tenant.reason(name, Condition.CLAIMED) == ("True", Reason.CLAIM_HELD)
+        assert tenant.reason(name, Condition.TOPICS_READY) == ("True", Reason.AS_DECLARED)
+    tenant.simulations["first"].edit(partitions=4, **workers(3))
+    tenant.settle()
+    assert live_workers(tenant.simulations["first"]) == 3
+    assert tenant.reason("first", Condition.TOPICS_READY) == ("False", Reason.GRANT_EXCEEDED)
+    tenant.simulations["first"].edit(**workers(4))
+    tenant.settle()
+    assert live_workers(tenant.simulations["first"]) == 3
 
 
 @pytest.mark.parametrize("limit", [{"maxPartitions": 3}, {"quota": {"partitions": 6}}])
 def test_topics_that_may_not_grow_are_served_and_repaired_as_they_are(limit: dict[str, Any]) -> None:
-    world = World(resource(delaySeconds=[0, 10, 60], partitions=3), connection=usable(grant(**limit)))
-    world.settle()
-    layout = world.kafka.registry.layouts["orders"].layout
-    world.edit(delaySeconds=[0, 10, 60, 600], partitions=8, retryCap=9)
-    world.kafka.topics["orders"].config["cleanup.policy"] = "compact"
-    world.kafka.delete("orders.dead")
-    world.children.pop(("Service", world.name))
-    world.settle()
-    record = world.kafka.registry.layouts["orders"]
+    simulation = Simulation(resource(delaySeconds=[0, 10, 60], partitions=3), connection=usable(grant(**limit)))
+    simulation.settle()
+    layout = simulation.kafka.registry.layouts["orders"].layout
+    simulation.edit(delaySeconds=[0, 10, 60, 600], partitions=8, retryCap=9)
+    simulation.kafka.topics["orders"].config["cleanup.policy"] = "compact"
+    simulation.kafka.delete("orders.dead")
+    simulation.children.pop(("Service", simulation.name))
+    simulation.settle()
+    record = simulation.kafka.registry.layouts["orders"]
     assert (record.layout, record.state, record.retry_cap) == (layout, "serving", 9)
-    assert partitions(world.kafka) == 6
-    assert world.kafka.topics["orders"].config["cleanup.policy"] == "delete"
-    assert ("Service", world.name) in world.children
+    assert partitions(simulation.kafka) == 6
+    assert simulation.kafka.topics["orders"].config["cleanup.policy"] == "delete"
+    assert ("Service", simulation.name) in simulation.children
     for condition, status in ((Condition.TOPICS_READY, "False"), (Condition.LAYOUT_CLAMPED, "True")):
-        said = world.condition(condition)
+        said = simulation.condition(condition)
         assert (said.status, said.reason) == (status, Reason.GRANT_EXCEEDED)
-    assert world.condition(Condition.CLAIMED).status == "True"
-    world.connection = usable(grant())
-    world.settle()
-    assert world.kafka.registry.layouts["orders"].layout.delay_seconds == (0, 10, 60, 600)
-    assert world.condition(Condition.TOPICS_READY).status == "True"
+    assert simulation.condition(Condition.CLAIMED).status == "True"
+    simulation.connection = usable(grant())
+    simulation.settle()
+    assert simulation.kafka.registry.layouts["orders"].layout.delay_seconds == (0, 10, 60, 600)
+    assert simulation.condition(Condition.TOPICS_READY).status == "True"
 
 
 @pytest.mark.parametrize(
@@ -166,10 +173,10 @@ def test_topics_that_may_not_grow_are_served_and_repaired_as_they_are(limit: dic
 def test_nothing_is_made_of_what_asks_for_more_than_is_granted(
     grants: tuple[Grant, ...], spec: dict[str, Any], said: str
 ) -> None:
-    world = World(resource(**spec), connection=usable(*grants))
-    world.settle()
-    assert world.done == []
-    claimed = world.condition(Condition.CLAIMED)
+    simulation = Simulation(resource(**spec), connection=usable(*grants))
+    simulation.settle()
+    assert simulation.done == []
+    claimed = simulation.condition(Condition.CLAIMED)
     assert (claimed.status, claimed.reason) == ("False", Reason.GRANT_EXCEEDED)
     assert said in claimed.message
 
@@ -185,9 +192,9 @@ def test_of_several_entries_for_a_namespace_the_highest_number_counts() -> None:
     assert (found.partitions, found.workers, found.delayed_topics, found.executors) == (7, 9, None, None)
 
 
-def test_a_team_on_a_connection_of_its_own_has_no_quota() -> None:
-    world = World(resource(**workers(50)))
-    world.others = Amount(delayed_topics=10**6, partitions=10**6, workers=10**6)
-    world.settle()
-    assert world.condition(Condition.CLAIMED).status == "True"
-    assert live_workers(world) == 50
+def test_a_tenant_on_a_connection_of_its_own_has_no_quota() -> None:
+    simulation = Simulation(resource(**workers(50)))
+    simulation.others = Amount(delayed_topics=10**6, partitions=10**6, workers=10**6)
+    simulation.settle()
+    assert simulation.condition(Condition.CLAIMED).status == "True"
+    assert live_workers(simulation) == 50

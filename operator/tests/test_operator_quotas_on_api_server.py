@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from delayed_topics_operator_testing.scene import Scene
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
 
 pytestmark = pytest.mark.api
 
@@ -14,114 +14,118 @@ def grant(**fields: Any) -> list[Manifest]:
     return [{"namespaceSelector": {}, "topicPrefixes": [""], **fields}]
 
 
-def shown(scene: Scene) -> Manifest:
+def shown(harness: OperatorHarness) -> Manifest:
     """What the connection says of the test's namespace."""
-    listed = scene.connection_status().get("namespaces", [])
-    return next((entry for entry in listed if entry["namespace"] == scene.namespace), {})
+    listed = harness.connection_status().get("namespaces", [])
+    return next((entry for entry in listed if entry["namespace"] == harness.namespace), {})
 
 
-def wait_shown(scene: Scene, hard: Manifest, **used: int) -> None:
-    wanted = {"namespace": scene.namespace, "hard": hard, "used": {"executors": 0, **used}}
-    scene.wait(lambda: shown(scene) == wanted, f"the connection shows {wanted}", seen=lambda: shown(scene))
+def wait_shown(harness: OperatorHarness, hard: Manifest, **used: int) -> None:
+    wanted = {"namespace": harness.namespace, "hard": hard, "used": {"executors": 0, **used}}
+    harness.wait(lambda: shown(harness) == wanted, f"the connection shows {wanted}", seen=lambda: shown(harness))
 
 
-def replicas(scene: Scene, name: str = "") -> int:
-    return int((scene.stateful_set(name) or {"spec": {"replicas": -1}})["spec"]["replicas"])
+def replicas(harness: OperatorHarness, name: str = "") -> int:
+    return int((harness.stateful_set(name) or {"spec": {"replicas": -1}})["spec"]["replicas"])
 
 
-def scale(scene: Scene, count: int, name: str = "") -> None:
-    where = f"--namespace={scene.namespace}"
-    scene.api.kubectl("scale", "delayedtopic", name or scene.topic, where, f"--replicas={count}")
+def scale(harness: OperatorHarness, count: int, name: str = "") -> None:
+    where = f"--namespace={harness.namespace}"
+    harness.api.kubectl("scale", "delayedtopic", name or harness.topic, where, f"--replicas={count}")
 
 
-def test_of_two_that_are_made_at_once_for_a_quota_of_one_exactly_one_is(scene: Scene) -> None:
-    scene.api.apply(scene.cluster_connection(allow=grant(quota={"delayedTopics": 1})))
-    names = [f"{scene.topic}-{letter}" for letter in "ab"]
-    scene.api.apply(*(scene.delayed_topic(name, deletionPolicy="Delete") for name in names))
+def test_of_two_that_are_made_at_once_for_a_quota_of_one_exactly_one_is(harness: OperatorHarness) -> None:
+    harness.api.apply(harness.cluster_connection(allow=grant(quota={"delayedTopics": 1})))
+    names = [f"{harness.topic}-{letter}" for letter in "ab"]
+    harness.api.apply(*(harness.delayed_topic(name, deletionPolicy="Delete") for name in names))
 
     def claimed() -> dict[str, str]:
-        return {name: scene.condition("Claimed", name).get("reason", "") for name in names}
+        return {name: harness.condition("Claimed", name).get("reason", "") for name in names}
 
-    scene.wait(lambda: sorted(claimed().values()) == ["ClaimHeld", "GrantExceeded"], "one is served", seen=claimed)
+    harness.wait(lambda: sorted(claimed().values()) == ["ClaimHeld", "GrantExceeded"], "one is served", seen=claimed)
     served, refused = sorted(names, key=lambda name: claimed()[name])
-    scene.wait_until_served(served)
-    assert scene.topics(refused) == {}
-    assert "spec.allow[].quota.delayedTopics" in scene.condition("Claimed", refused)["message"]
-    scene.wait_event("GrantExceeded", "1 in sum")
-    wait_shown(scene, {"delayedTopics": 1}, delayedTopics=1, partitions=sum(scene.topics(served).values()), workers=1)
-    scene.delete(served)
-    scene.wait_until_served(refused)
+    harness.wait_until_served(served)
+    assert harness.topics(refused) == {}
+    assert "spec.allow[].quota.delayedTopics" in harness.condition("Claimed", refused)["message"]
+    harness.wait_event("GrantExceeded", "1 in sum")
+    wait_shown(
+        harness, {"delayedTopics": 1}, delayedTopics=1, partitions=sum(harness.topics(served).values()), workers=1
+    )
+    harness.delete(served)
+    harness.wait_until_served(refused)
 
 
 @pytest.mark.slow
-def test_kubectl_scale_beyond_the_grant_gets_what_is_granted_and_everything_is_repaired_on(scene: Scene) -> None:
-    scene.api.apply(scene.cluster_connection(allow=grant(maxWorkers=2, quota={"workers": 9})))
-    scene.apply()
-    scene.wait_until_served()
-    scale(scene, 8)
-    scene.wait(lambda: replicas(scene) == 2, "two workers", seen=scene.stateful_set)
-    scene.wait_until_ready()
+def test_kubectl_scale_beyond_the_grant_gets_what_is_granted_and_everything_is_repaired_on(
+    harness: OperatorHarness,
+) -> None:
+    harness.api.apply(harness.cluster_connection(allow=grant(maxWorkers=2, quota={"workers": 9})))
+    harness.apply()
+    harness.wait_until_served()
+    scale(harness, 8)
+    harness.wait(lambda: replicas(harness) == 2, "two workers", seen=harness.stateful_set)
+    harness.wait_until_ready()
     for kind in ("WorkersReady", "Ready"):
-        scene.wait_for(kind, "True", "GrantExceeded")
-        assert "spec.workers.replicas is 8, and there are 2" in scene.condition(kind)["message"]
-    status = (scene.resource() or {})["status"]
+        harness.wait_for(kind, "True", "GrantExceeded")
+        assert "spec.workers.replicas is 8, and there are 2" in harness.condition(kind)["message"]
+    status = (harness.resource() or {})["status"]
     assert status["workers"]["replicas"] == 2
-    wait_shown(scene, {"workers": 9}, delayedTopics=1, partitions=sum(scene.topics().values()), workers=2)
+    wait_shown(harness, {"workers": 9}, delayedTopics=1, partitions=sum(harness.topics().values()), workers=2)
 
-    (service,) = scene.made("Service")
-    scene.api.kubectl(
+    (service,) = harness.made("Service")
+    harness.api.kubectl(
         "delete", "service", service["metadata"]["name"], f"--namespace={service['metadata']['namespace']}"
     )
-    scene.wait(lambda: bool(scene.made("Service")), "the Service is made again")
-    scene.kafka.alter_topic_configs({scene.topic: {"retention.bytes": "1000"}})
-    scene.wait(lambda: scene.settings(scene.topic)["retention.bytes"] == "-1", "the setting is repaired")
+    harness.wait(lambda: bool(harness.made("Service")), "the Service is made again")
+    harness.kafka.alter_topic_configs({harness.topic: {"retention.bytes": "1000"}})
+    harness.wait(lambda: harness.settings(harness.topic)["retention.bytes"] == "-1", "the setting is repaired")
 
-    scene.api.apply(scene.cluster_connection(allow=grant(quota={"workers": 5})))
-    scene.wait(lambda: replicas(scene) == 5, "as many as the quota allows", seen=scene.stateful_set)
-    scale(scene, 1)
-    scene.wait(lambda: replicas(scene) == 1, "one worker", seen=scene.stateful_set)
+    harness.api.apply(harness.cluster_connection(allow=grant(quota={"workers": 5})))
+    harness.wait(lambda: replicas(harness) == 5, "as many as the quota allows", seen=harness.stateful_set)
+    scale(harness, 1)
+    harness.wait(lambda: replicas(harness) == 1, "one worker", seen=harness.stateful_set)
 
 
 @pytest.mark.slow
-def test_a_quota_lowered_below_what_there_is_takes_nothing_away_and_refuses_growth(scene: Scene) -> None:
-    scene.apply(partitions=4, workers={"replicas": 2})
-    scene.wait_until_served()
-    before = scene.topics()
+def test_a_quota_lowered_below_what_there_is_takes_nothing_away_and_refuses_growth(harness: OperatorHarness) -> None:
+    harness.apply(partitions=4, workers={"replicas": 2})
+    harness.wait_until_served()
+    before = harness.topics()
     lowered = {"delayedTopics": 0, "partitions": 1, "workers": 1}
-    scene.api.apply(scene.cluster_connection(allow=grant(quota=lowered)))
+    harness.api.apply(harness.cluster_connection(allow=grant(quota=lowered)))
     there = {"delayedTopics": 1, "partitions": sum(before.values())}
-    wait_shown(scene, lowered, **there, workers=2)
-    scene.wait_until_ready()
-    scene.operator.kill()  # what it has let through is not only in its memory
-    scene.operator.start()
+    wait_shown(harness, lowered, **there, workers=2)
+    harness.wait_until_ready()
+    harness.operator.kill()  # what it has let through is not only in its memory
+    harness.operator.start()
 
-    scene.apply(partitions=9, workers={"replicas": 3}, retryCap=7)
-    scene.wait_for("TopicsReady", "False", "GrantExceeded")
-    scene.wait_for("LayoutClamped", "True", "GrantExceeded")
-    scene.wait_for("Claimed", "True")
-    scene.wait(lambda: scene.registry().layouts[scene.topic].retry_cap == 7, "what needs no room is followed")
-    assert (scene.topics(), replicas(scene)) == (before, 2)
-    scene.apply(partitions=9, workers={"replicas": 1}, retryCap=7)
-    scene.wait(lambda: replicas(scene) == 1, "one worker", seen=scene.stateful_set)
-    wait_shown(scene, lowered, **there, workers=1)
+    harness.apply(partitions=9, workers={"replicas": 3}, retryCap=7)
+    harness.wait_for("TopicsReady", "False", "GrantExceeded")
+    harness.wait_for("LayoutClamped", "True", "GrantExceeded")
+    harness.wait_for("Claimed", "True")
+    harness.wait(lambda: harness.registry().layouts[harness.topic].retry_cap == 7, "what needs no room is followed")
+    assert (harness.topics(), replicas(harness)) == (before, 2)
+    harness.apply(partitions=9, workers={"replicas": 1}, retryCap=7)
+    harness.wait(lambda: replicas(harness) == 1, "one worker", seen=harness.stateful_set)
+    wait_shown(harness, lowered, **there, workers=1)
 
-    scene.api.apply(scene.cluster_connection(allow=grant()))
-    scene.wait_for("TopicsReady", "True")
-    scene.wait(lambda: scene.topics()[f"{scene.topic}.delays"] == 9, "the topics have grown", seen=scene.topics)
+    harness.api.apply(harness.cluster_connection(allow=grant()))
+    harness.wait_for("TopicsReady", "True")
+    harness.wait(lambda: harness.topics()[f"{harness.topic}.delays"] == 9, "the topics have grown", seen=harness.topics)
 
 
 @pytest.mark.slow
-def test_topics_that_were_kept_count_and_the_connection_names_their_namespace(scene: Scene) -> None:
-    scene.api.apply(scene.cluster_connection(allow=grant(quota={"delayedTopics": 1})))
-    scene.apply()
-    scene.wait_until_served()
-    kept = sum(scene.topics().values())
-    scene.delete()
-    wait_shown(scene, {"delayedTopics": 1}, delayedTopics=1, partitions=kept, workers=0)
-    other = f"{scene.topic}-other"
-    scene.api.apply(scene.delayed_topic(other))
-    scene.wait_for("Claimed", "False", "GrantExceeded", name=other)
-    scene.apply()
-    scene.wait_until_served()
-    written = scene.connection_status()
+def test_topics_that_were_kept_count_and_the_connection_names_their_namespace(harness: OperatorHarness) -> None:
+    harness.api.apply(harness.cluster_connection(allow=grant(quota={"delayedTopics": 1})))
+    harness.apply()
+    harness.wait_until_served()
+    kept = sum(harness.topics().values())
+    harness.delete()
+    wait_shown(harness, {"delayedTopics": 1}, delayedTopics=1, partitions=kept, workers=0)
+    other = f"{harness.topic}-other"
+    harness.api.apply(harness.delayed_topic(other))
+    harness.wait_for("Claimed", "False", "GrantExceeded", name=other)
+    harness.apply()
+    harness.wait_until_served()
+    written = harness.connection_status()
     assert written["namespaceCount"] == len(written["namespaces"])

@@ -3,7 +3,7 @@
 from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.plan import Plan
 from delayed_topics_operator.reconcile.quota import hard
-from delayed_topics_operator_testing.team import Team, live_workers, with_quota, workers
+from delayed_topics_operator_testing.namespace_simulation import NamespaceSimulation, live_workers, with_quota, workers
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -18,10 +18,10 @@ class NeverMoreThanGranted(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.team = Team(with_quota(delayedTopics=2, partitions=16, workers=5))
+        self.tenant = NamespaceSimulation(with_quota(delayedTopics=2, partitions=16, workers=5))
         self.plans: dict[str, Plan] = {}
         self.before = Amount()
-        self.hard = hard(self.team.connection.grants or (), {})
+        self.hard = hard(self.tenant.connection.grants or (), {})
 
     @initialize(specs=st.lists(SPECS, min_size=3, max_size=3))
     def begin(self, specs: list[tuple[int, int, str]]) -> None:
@@ -30,9 +30,9 @@ class NeverMoreThanGranted(RuleBasedStateMachine):
 
     @rule(name=NAMES, spec=SPECS)
     def create(self, name: str, spec: tuple[int, int, str]) -> None:
-        if name not in self.team.worlds:
+        if name not in self.tenant.simulations:
             partitions, replicas, policy = spec
-            self.team.add(name, delaySeconds=[0], partitions=partitions, deletionPolicy=policy, **workers(replicas))
+            self.tenant.add(name, delaySeconds=[0], partitions=partitions, deletionPolicy=policy, **workers(replicas))
 
     @rule(
         name=NAMES,
@@ -41,60 +41,60 @@ class NeverMoreThanGranted(RuleBasedStateMachine):
         delays=st.sampled_from([[0], [0, 9], [0, 5]]),
     )
     def edit(self, name: str, partitions: int, replicas: int, delays: list[int]) -> None:
-        if name in self.team.worlds:
-            self.team.worlds[name].edit(partitions=partitions, delaySeconds=delays, **workers(replicas))
+        if name in self.tenant.simulations:
+            self.tenant.simulations[name].edit(partitions=partitions, delaySeconds=delays, **workers(replicas))
 
     @rule(name=NAMES)
     def delete(self, name: str) -> None:
         """Kubernetes removes at once what has no finalizer."""
-        world = self.team.worlds.get(name)
-        if world is not None and world.raw["metadata"]["finalizers"]:
-            world.delete()
-        elif world is not None and name not in self.plans:
-            self.team.forget(name)
+        simulation = self.tenant.simulations.get(name)
+        if simulation is not None and simulation.raw["metadata"]["finalizers"]:
+            simulation.delete()
+        elif simulation is not None and name not in self.plans:
+            self.tenant.forget(name)
 
     @rule(names=st.lists(NAMES, min_size=1, max_size=20))
     def go_on(self, names: list[str]) -> None:
         """Each time a pass either looks and decides, or does what it has decided."""
         for name in names:
             if name in self.plans:
-                self.team.do(name, self.plans.pop(name))
-            elif name in self.team.worlds:
-                self.plans[name] = self.team.plan(name)
+                self.tenant.do(name, self.plans.pop(name))
+            elif name in self.tenant.simulations:
+                self.plans[name] = self.tenant.plan(name)
             self.nothing_grows_beyond_the_quota()
 
     @rule()
     def restart(self) -> None:
         self.plans.clear()
-        self.team.restart()
-        self.team.see()
+        self.tenant.restart()
+        self.tenant.see()
 
     @rule(topics=st.integers(0, 3), partitions=st.integers(0, 30), replicas=st.integers(0, 8))
     def change_quota(self, topics: int, partitions: int, replicas: int) -> None:
         """What was let through by the former quota may come after it was lowered: workers are made some passes after the topics."""
         self.go_on(list(self.plans))
-        self.team.connection = with_quota(delayedTopics=topics, partitions=partitions, workers=replicas)
-        self.before, self.hard = self.team.used(), hard(self.team.connection.grants or (), {})
+        self.tenant.connection = with_quota(delayedTopics=topics, partitions=partitions, workers=replicas)
+        self.before, self.hard = self.tenant.used(), hard(self.tenant.connection.grants or (), {})
 
     def there(self) -> Amount:
         """As Kafka and Kubernetes have it; not as the operator adds it up."""
         return Amount(
-            delayed_topics=len(self.team.kafka.registry.claims),
-            partitions=sum(topic.partitions for topic in self.team.kafka.topics.values()),
-            workers=sum(live_workers(world) for world in self.team.worlds.values()),
+            delayed_topics=len(self.tenant.kafka.registry.claims),
+            partitions=sum(topic.partitions for topic in self.tenant.kafka.topics.values()),
+            workers=sum(live_workers(simulation) for simulation in self.tenant.simulations.values()),
         )
 
     @invariant()
     def nothing_grows_beyond_the_quota(self) -> None:
         """Neither what is there nor what counts."""
-        for seen in (self.there(), self.team.used()):
+        for seen in (self.there(), self.tenant.used()):
             for what in ("delayed_topics", "partitions", "workers"):
                 now, before, most = getattr(seen, what), getattr(self.before, what), getattr(self.hard, what)
                 assert now <= max(most, before), f"{what}: {now}, {most} granted, {before} before"
 
     @invariant()
     def what_is_there_counts(self) -> None:
-        there, used = self.there(), self.team.used()
+        there, used = self.there(), self.tenant.used()
         assert there.partitions <= used.partitions
         assert there.workers <= used.workers
         assert there.delayed_topics <= used.delayed_topics

@@ -8,11 +8,11 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import Grant
 from delayed_topics_crds.pods import LabelSelector
 from delayed_topics_operator.errors import SpecInvalid
-from delayed_topics_operator_testing.world import World, resource, usable
+from delayed_topics_operator_testing.simulation import Simulation, resource, usable
 
 
-def declared(*topics: str, **further: Any) -> World:
-    return World(resource(ready={"allowedTopics": list(topics)}), **further)
+def declared(*topics: str, **further: Any) -> Simulation:
+    return Simulation(resource(ready={"allowedTopics": list(topics)}), **further)
 
 
 def granted(*prefixes: str) -> Grant:
@@ -20,66 +20,66 @@ def granted(*prefixes: str) -> Grant:
 
 
 def test_workers_and_audits_are_told_which_ready_topics_records_may_ask_for() -> None:
-    world = declared("shipments", "invoices", "invoices")
-    world.settle()
-    layout = world.kafka.registry.layouts["orders"]
+    simulation = declared("shipments", "invoices", "invoices")
+    simulation.settle()
+    layout = simulation.kafka.registry.layouts["orders"]
     assert (layout.targets, layout.outage_budget_seconds) == (("invoices", "shipments"), 604_800)
-    world.edit(ready={"allowedTopics": ["invoices"]}, outageBudgetSeconds=3600)
-    world.settle()
-    layout = world.kafka.registry.layouts["orders"]
+    simulation.edit(ready={"allowedTopics": ["invoices"]}, outageBudgetSeconds=3600)
+    simulation.settle()
+    layout = simulation.kafka.registry.layouts["orders"]
     assert (layout.targets, layout.outage_budget_seconds) == (("invoices",), 3600)
     former = [allowed.topic for allowed in layout.ready_topics if allowed.until_ms is not None]
     assert former == ["shipments"]
 
 
 def test_of_former_ready_topics_the_newest_are_kept() -> None:
-    world = declared("always")
+    simulation = declared("always")
     for n in range(70):
-        world.edit(ready={"allowedTopics": ["always", f"t{n}"]})
-        world.settle()
-        world.now += timedelta(hours=1)
-    noted = world.kafka.registry.layouts["orders"].ready_topics
+        simulation.edit(ready={"allowedTopics": ["always", f"t{n}"]})
+        simulation.settle()
+        simulation.now += timedelta(hours=1)
+    noted = simulation.kafka.registry.layouts["orders"].ready_topics
     assert [allowed.topic for allowed in noted] == ["always", *(f"t{n}" for n in range(11, 70))]
     assert [allowed.topic for allowed in noted if allowed.until_ms is None] == ["always", "t69"]
 
 
 def test_a_topic_that_is_allowed_again_is_noted_again() -> None:
-    world = declared("invoices")
+    simulation = declared("invoices")
     for topics in ([], ["invoices"]):
-        world.settle()
-        world.now += timedelta(hours=1)
-        world.edit(ready={"allowedTopics": topics})
-    world.settle()
-    first, again = world.kafka.registry.layouts["orders"].ready_topics
+        simulation.settle()
+        simulation.now += timedelta(hours=1)
+        simulation.edit(ready={"allowedTopics": topics})
+    simulation.settle()
+    first, again = simulation.kafka.registry.layouts["orders"].ready_topics
     assert (first.topic, again.topic, again.until_ms) == ("invoices", "invoices", None)
     assert first.until_ms is not None
     assert first.until_ms - first.from_ms == again.from_ms - first.until_ms == 3_600_000
 
 
 def test_the_operator_makes_none_of_them() -> None:
-    world = declared("invoices")
-    world.settle()
-    assert "invoices" not in world.kafka.topics
+    simulation = declared("invoices")
+    simulation.settle()
+    assert "invoices" not in simulation.kafka.topics
 
 
 @pytest.mark.parametrize("prefixes", [("invo",), ("x", "")])
 def test_the_connections_owner_grants_them_by_their_beginning(prefixes: tuple[str, ...]) -> None:
-    world = declared("invoices", connection=usable(granted(*prefixes)))
-    world.settle()
-    assert world.condition(Condition.CLAIMED).status == "True"
-    assert world.kafka.registry.layouts["orders"].targets == ("invoices",)
+    simulation = declared("invoices", connection=usable(granted(*prefixes)))
+    simulation.settle()
+    assert simulation.condition(Condition.CLAIMED).status == "True"
+    assert simulation.kafka.registry.layouts["orders"].targets == ("invoices",)
 
 
 @pytest.mark.parametrize("prefixes", [(), ("shop.",)])
 def test_what_is_not_granted_is_refused_by_name_and_nothing_is_made(prefixes: tuple[str, ...]) -> None:
-    world = declared("shop.invoices", "bank.transfers", connection=usable(granted(*prefixes)))
-    world.settle()
-    said = world.condition(Condition.CLAIMED)
+    simulation = declared("shop.invoices", "bank.transfers", connection=usable(granted(*prefixes)))
+    simulation.settle()
+    said = simulation.condition(Condition.CLAIMED)
     assert (said.status, said.reason) == ("False", Reason.NOT_ALLOWED)
     assert "bank.transfers" in said.message
     assert ("shop.invoices" in said.message) == (prefixes == ())
     assert "spec.allow[].readyTopicPrefixes" in said.message
-    assert world.kafka.topics == {}
+    assert simulation.kafka.topics == {}
 
 
 def test_a_topic_into_which_its_own_records_would_come_in_again_is_refused() -> None:

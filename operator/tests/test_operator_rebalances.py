@@ -11,7 +11,7 @@ from delayed_topics_crds import MAX_RECENT, RebalanceStatus
 from delayed_topics_kafka.model import GroupInfo, GroupMember
 from delayed_topics_operator.eventlog import WorkerNews
 from delayed_topics_operator.reconcile.rebalances import ended_slowly, rebalance_status, slow
-from delayed_topics_operator_testing.world import World, member, resource
+from delayed_topics_operator_testing.simulation import Simulation, member, resource
 
 MINUTE_MS = 60_000
 NOW = datetime(1970, 1, 1, 2, tzinfo=UTC)
@@ -152,25 +152,25 @@ def test_one_that_is_under_way_for_too_long_is_said(settled: bool) -> None:
 
 
 def test_a_slow_rebalance_raises_an_alarm_until_it_has_ended_and_an_event_tells_how_long_it_took() -> None:
-    world = World(resource(rebalance={"slowSeconds": 5}))
-    world.settle()
-    world.workers_come_up()
-    world.kafka.members[f"delayedtopics.{world.owner.name}"] = (member(f"{world.name}-0"),)
-    began_at_ms = int(world.now.timestamp() * 1000)
+    simulation = Simulation(resource(rebalance={"slowSeconds": 5}))
+    simulation.settle()
+    simulation.workers_come_up()
+    simulation.kafka.members[f"delayedtopics.{simulation.owner.name}"] = (member(f"{simulation.name}-0"),)
+    began_at_ms = int(simulation.now.timestamp() * 1000)
     under_way = rebalance(1, started_at_ms=began_at_ms, ended_at_ms=None)
-    world.news = WorkerNews(rebalances=(under_way,))
-    assert world.settle().wake_seconds == 5
+    simulation.news = WorkerNews(rebalances=(under_way,))
+    assert simulation.settle().wake_seconds == 5
 
-    world.later(6)
-    world.settle()
+    simulation.later(6)
+    simulation.settle()
 
-    said = world.condition(Condition.ALARM)
+    said = simulation.condition(Condition.ALARM)
     assert (said.status, said.reason) == ("True", "RebalanceSlow")
-    assert world.condition(Condition.READY).reason == "RebalanceSlow"
+    assert simulation.condition(Condition.READY).reason == "RebalanceSlow"
 
-    world.news = WorkerNews(rebalances=(replace(under_way, ended_at_ms=began_at_ms + 6_700),))
-    (told,) = world.settle().notices
+    simulation.news = WorkerNews(rebalances=(replace(under_way, ended_at_ms=began_at_ms + 6_700),))
+    (told,) = simulation.settle().notices
 
     assert (told.type, told.reason, "took 6.7 s" in told.message) == ("Warning", "RebalanceSlow", True)
-    assert world.condition(Condition.ALARM).status == "False"
-    assert world.settle().notices == ()
+    assert simulation.condition(Condition.ALARM).status == "False"
+    assert simulation.settle().notices == ()

@@ -8,61 +8,63 @@ import pytest
 from delayed_topics_core.events import Event, EventKind
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.events import EventWriter
-from delayed_topics_operator_testing.scene import Manifest, Scene
+from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
 
 pytestmark = pytest.mark.api
 
 
-def tell(scene: Scene, generation: int, partitions: Mapping[str, str], *, started: str = "") -> None:
+def tell(harness: OperatorHarness, generation: int, partitions: Mapping[str, str], *, started: str = "") -> None:
     """That each worker was assigned these partitions of the front topic, and serves them. `started`: one of them just has."""
-    writer = EventWriter(Connection(bootstrap_servers=scene.broker.bootstrap))
+    writer = EventWriter(Connection(bootstrap_servers=harness.broker.bootstrap))
 
     def write(kind: EventKind, member: str, **detail: Any) -> None:
         at_ms = int(time.time() * 1000)
-        writer.write(Event(kind=kind, topic=scene.topic, member=member, at_ms=at_ms, detail=detail))
+        writer.write(Event(kind=kind, topic=harness.topic, member=member, at_ms=at_ms, detail=detail))
 
     if started:
         write("worker-started", started)
     for member, ranges in partitions.items():
-        told = {"generation": generation, "places": [f"{scene.topic}[{ranges}]"]}
+        told = {"generation": generation, "places": [f"{harness.topic}[{ranges}]"]}
         write("assignment", member, group="g", session_timeout_ms=10_000, **told)
         write("rebalance", member, change="assigned", **told)
     writer.close(30)
 
 
-def recorded(scene: Scene) -> Manifest:
-    found: Manifest = (scene.resource() or {}).get("status", {}).get("rebalance", {})
+def recorded(harness: OperatorHarness) -> Manifest:
+    found: Manifest = (harness.resource() or {}).get("status", {}).get("rebalance", {})
     return found
 
 
-def wait_recorded(scene: Scene, *expected: tuple[int, int]) -> None:
+def wait_recorded(harness: OperatorHarness, *expected: tuple[int, int]) -> None:
     """Generation and moved partitions of each, the latest first."""
 
     def told() -> bool:
-        found = recorded(scene)
+        found = recorded(harness)
         recent = [(record["generation"], record["movedPartitions"]) for record in found.get("recent", ())]
         return (found.get("count", 0), recent) == (len(expected), list(expected))
 
-    scene.wait(told, f"the status tells of {expected}", seen=lambda: recorded(scene))
+    harness.wait(told, f"the status tells of {expected}", seen=lambda: recorded(harness))
 
 
-def test_each_rebalance_is_in_the_status_once_also_those_of_while_the_operator_was_away(scene: Scene) -> None:
-    scene.apply(partitions=9)
-    scene.wait_until_served()
-    tell(scene, 1, {"w-0": "0-8"}, started="w-0")
-    tell(scene, 2, {"w-0": "0-4", "w-1": "5-8"}, started="w-1")
-    wait_recorded(scene, (2, 4), (1, 9))
+def test_each_rebalance_is_in_the_status_once_also_those_of_while_the_operator_was_away(
+    harness: OperatorHarness,
+) -> None:
+    harness.apply(partitions=9)
+    harness.wait_until_served()
+    tell(harness, 1, {"w-0": "0-8"}, started="w-0")
+    tell(harness, 2, {"w-0": "0-4", "w-1": "5-8"}, started="w-1")
+    wait_recorded(harness, (2, 4), (1, 9))
 
-    scene.operator.stop()
-    tell(scene, 3, {"w-0": "0-4", "w-1": "5-8"})
-    tell(scene, 4, {"w-0": "0-2", "w-1": "3-5", "w-2": "6-8"})
-    tell(scene, 5, {"w-0": "0-8"})
-    scene.operator.start()
+    harness.operator.stop()
+    tell(harness, 3, {"w-0": "0-4", "w-1": "5-8"})
+    tell(harness, 4, {"w-0": "0-2", "w-1": "3-5", "w-2": "6-8"})
+    tell(harness, 5, {"w-0": "0-8"})
+    harness.operator.start()
 
-    wait_recorded(scene, (5, 6), (4, 5), (2, 4), (1, 9))
-    latest = recorded(scene)["recent"][0]
+    wait_recorded(harness, (5, 6), (4, 5), (2, 4), (1, 9))
+    latest = recorded(harness)["recent"][0]
     assert (latest["reason"], latest["affectedWorkers"], latest["unaffectedWorkers"]) == ("WorkerLost", 3, 0)
     assert 10_000 <= latest["durationMs"] < 70_000
-    scene.replace_operator()
-    tell(scene, 6, {"w-0": "0-7", "w-3": "8"})
-    wait_recorded(scene, (6, 1), (5, 6), (4, 5), (2, 4), (1, 9))
+    harness.replace_operator()
+    tell(harness, 6, {"w-0": "0-7", "w-3": "8"})
+    wait_recorded(harness, (6, 1), (5, 6), (4, 5), (2, 4), (1, 9))

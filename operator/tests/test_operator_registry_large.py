@@ -8,8 +8,8 @@ from delayed_topics_core.names import REGISTRY_TOPIC
 from delayed_topics_core.registry import Claim, Owner, encode
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import OperatorProcess
-from delayed_topics_operator_testing.scene import Scene
 
 pytestmark = pytest.mark.api
 
@@ -18,10 +18,10 @@ CLAIMS = 10_000
 
 
 @pytest.fixture
-def frugal(api: KubeApi) -> Iterator[Scene]:
-    """A scene with a broker of its own, whose operator holds 1 MiB of a registry."""
+def frugal(api: KubeApi) -> Iterator[OperatorHarness]:
+    """A harness with a broker of its own, whose operator holds 1 MiB of a registry."""
     with Broker() as broker:
-        made = Scene(api, broker, OperatorProcess(api, "--resync-seconds=3", "--registry-mebibytes=1"))
+        made = OperatorHarness(api, broker, OperatorProcess(api, "--resync-seconds=3", "--registry-mebibytes=1"))
         try:
             made.open()
             yield made
@@ -30,27 +30,27 @@ def frugal(api: KubeApi) -> Iterator[Scene]:
 
 
 @pytest.mark.slow
-def test_a_registry_that_grows_beyond_what_is_held_is_said_and_nothing_is_done_by_it(frugal: Scene) -> None:
-    scene = frugal
-    scene.apply()
-    scene.wait_until_served()
-    producer = Producer({**scene.connection.client_config(), "linger.ms": 50})
+def test_a_registry_that_grows_beyond_what_is_held_is_said_and_nothing_is_done_by_it(frugal: OperatorHarness) -> None:
+    harness = frugal
+    harness.apply()
+    harness.wait_until_served()
+    producer = Producer({**harness.connection.client_config(), "linger.ms": 50})
     for n in range(CLAIMS):
         claim = Claim(topic=f"filled-{n}", owner=Owner("cluster", "attic", f"filled-{n}"))
         producer.produce(REGISTRY_TOPIC, key=claim.key, value=encode(claim), partition=0)
     assert producer.flush(120) == 0
-    scene.wait_for("Ready", "False", "RegistryTooLarge")
-    scene.wait(
-        lambda: scene.connection_status()["conditions"][0]["reason"] == "RegistryTooLarge",
+    harness.wait_for("Ready", "False", "RegistryTooLarge")
+    harness.wait(
+        lambda: harness.connection_status()["conditions"][0]["reason"] == "RegistryTooLarge",
         "the connection was looked at, too",
-        seen=scene.connection_status,
+        seen=harness.connection_status,
     )
-    said = scene.connection_status()["conditions"][0]
+    said = harness.connection_status()["conditions"][0]
     assert "more than 1 MiB" in said["message"]
     assert "raise operator.registryMebibytes" in said["message"]
-    scene.apply(retryCap=9)
-    scene.operator.kill()
-    scene.operator.start()
-    scene.wait_for("Ready", "False", "RegistryTooLarge")
-    assert scene.registry().layouts[scene.topic].retry_cap != 9, "the edit waits"
-    assert scene.stateful_set() is not None
+    harness.apply(retryCap=9)
+    harness.operator.kill()
+    harness.operator.start()
+    harness.wait_for("Ready", "False", "RegistryTooLarge")
+    assert harness.registry().layouts[harness.topic].retry_cap != 9, "the edit waits"
+    assert harness.stateful_set() is not None

@@ -9,8 +9,8 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
 from delayed_topics_operator_testing.operator_process import OperatorProcess
-from delayed_topics_operator_testing.scene import Manifest, Scene
 
 pytestmark = pytest.mark.api
 
@@ -18,9 +18,9 @@ ACCEPT_LOSS = "delayedtopics.io/accept-loss-of-topic-id"
 
 
 @pytest.fixture
-def scene(api: KubeApi, own_broker: Broker) -> Iterator[Scene]:
+def harness(api: KubeApi, own_broker: Broker) -> Iterator[OperatorHarness]:
     """With a broker of its own, in which a resource is served."""
-    made = Scene(api, own_broker, OperatorProcess(api, "--resync-seconds=3"))
+    made = OperatorHarness(api, own_broker, OperatorProcess(api, "--resync-seconds=3"))
     try:
         made.open()
         made.apply(delaySeconds=[0, 10], partitions=3)
@@ -43,68 +43,68 @@ def registry(broker: Broker) -> TopicInfo | None:
     return info
 
 
-def looked_again(scene: Scene, *, skew_ms: int) -> Manifest:
+def looked_again(harness: OperatorHarness, *, skew_ms: int) -> Manifest:
     """The condition Ready of the connection after it was edited, and so surely looked at as Kafka is now."""
-    scene.patch("ClusterKafkaConnection", "default", {"spec": {"brokerSkewMs": skew_ms}})
-    wanted = scene.api.get("ClusterKafkaConnection", "default")
+    harness.patch("ClusterKafkaConnection", "default", {"spec": {"brokerSkewMs": skew_ms}})
+    wanted = harness.api.get("ClusterKafkaConnection", "default")
     assert wanted is not None
     generation = wanted["metadata"]["generation"]
-    scene.wait(
-        lambda: scene.connection_status()["conditions"][0]["observedGeneration"] == generation,
+    harness.wait(
+        lambda: harness.connection_status()["conditions"][0]["observedGeneration"] == generation,
         "the connection was looked at",
-        seen=scene.connection_status,
+        seen=harness.connection_status,
     )
-    return dict(scene.connection_status()["conditions"][0])
+    return dict(harness.connection_status()["conditions"][0])
 
 
 def test_a_registry_that_vanished_is_not_made_anew_and_nothing_is_changed_in_kafka_until_somebody_decides(
-    scene: Scene, own_broker: Broker
+    harness: OperatorHarness, own_broker: Broker
 ) -> None:
     before = registry(own_broker)
     assert before is not None
-    assert scene.connection_status()["registryTopicId"] == before.id
-    ids = scene.topic_ids()
-    scene.kafka.delete_topics([REGISTRY_TOPIC])
-    scene.wait_for("Ready", "False", "RegistryLost")
-    scene.apply(delaySeconds=[0, 10, 60], partitions=9)
-    said = looked_again(scene, skew_ms=1)
+    assert harness.connection_status()["registryTopicId"] == before.id
+    ids = harness.topic_ids()
+    harness.kafka.delete_topics([REGISTRY_TOPIC])
+    harness.wait_for("Ready", "False", "RegistryLost")
+    harness.apply(delaySeconds=[0, 10, 60], partitions=9)
+    said = looked_again(harness, skew_ms=1)
     assert (said["status"], said["reason"]) == ("False", "RegistryLost")
     assert before.id in said["message"]
     assert f"{ACCEPT_LOSS}={before.id}" in said["message"]
 
-    scene.operator.kill()
-    scene.operator.start()
-    assert looked_again(scene, skew_ms=2)["reason"] == "RegistryLost", "an operator that restarts knows it too"
+    harness.operator.kill()
+    harness.operator.start()
+    assert looked_again(harness, skew_ms=2)["reason"] == "RegistryLost", "an operator that restarts knows it too"
     assert registry(own_broker) is None
-    assert scene.topic_ids() == ids
-    assert scene.topics()[TopicNames.of(scene.topic).delays] == 3, "the edit waits"
-    assert scene.stateful_set() is not None, "workers go on"
+    assert harness.topic_ids() == ids
+    assert harness.topics()[TopicNames.of(harness.topic).delays] == 3, "the edit waits"
+    assert harness.stateful_set() is not None, "workers go on"
 
-    scene.kafka.create_topics([NewTopicSpec(name=REGISTRY_TOPIC, partitions=1, replication_factor=1)])
+    harness.kafka.create_topics([NewTopicSpec(name=REGISTRY_TOPIC, partitions=1, replication_factor=1)])
     again = registry(own_broker)
     assert again is not None
-    said = looked_again(scene, skew_ms=3)
+    said = looked_again(harness, skew_ms=3)
     assert said["reason"] == "RegistryLost", "one that somebody else made is not the one that was used"
     assert again.id in said["message"]
 
-    scene.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {ACCEPT_LOSS: before.id}}})
-    scene.wait(lambda: scene.connection_status()["registryTopicId"] == again.id, "the one that is there is used")
-    scene.wait_for("Claimed", "False", "TopicForeign")
-    assert scene.topic_ids() == ids, "nothing is taken by guess"
+    harness.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {ACCEPT_LOSS: before.id}}})
+    harness.wait(lambda: harness.connection_status()["registryTopicId"] == again.id, "the one that is there is used")
+    harness.wait_for("Claimed", "False", "TopicForeign")
+    assert harness.topic_ids() == ids, "nothing is taken by guess"
 
 
 @pytest.mark.slow
-def test_a_registry_whose_loss_is_accepted_is_made_anew(scene: Scene, own_broker: Broker) -> None:
+def test_a_registry_whose_loss_is_accepted_is_made_anew(harness: OperatorHarness, own_broker: Broker) -> None:
     before = registry(own_broker)
     assert before is not None
-    scene.kafka.delete_topics([REGISTRY_TOPIC])
-    scene.wait(lambda: registry(own_broker) is None, "the registry is gone")
-    scene.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {ACCEPT_LOSS: before.id}}})
+    harness.kafka.delete_topics([REGISTRY_TOPIC])
+    harness.wait(lambda: registry(own_broker) is None, "the registry is gone")
+    harness.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {ACCEPT_LOSS: before.id}}})
 
     def made_anew() -> bool:
         found = registry(own_broker)
-        return found is not None and scene.connection_status()["registryTopicId"] == found.id
+        return found is not None and harness.connection_status()["registryTopicId"] == found.id
 
-    scene.wait(made_anew, "there is a registry, and the status has its id", seen=scene.connection_status)
-    scene.api.apply(scene.delayed_topic("new", topic=f"{scene.topic}-new"))
-    scene.wait_until_served("new")
+    harness.wait(made_anew, "there is a registry, and the status has its id", seen=harness.connection_status)
+    harness.api.apply(harness.delayed_topic("new", topic=f"{harness.topic}-new"))
+    harness.wait_until_served("new")

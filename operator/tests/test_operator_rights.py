@@ -9,9 +9,9 @@ from delayed_topics_devcluster.audit_log import Right, missed
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.needs import EVERY, NEEDS, WHERE, Story
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
 from delayed_topics_operator_testing.rights import CHART, OPERATOR, Grant, without
-from delayed_topics_operator_testing.scene import Scene
 
 STORIES = [pytest.param(grant, story, id=str(grant)) for grant, story in NEEDS.items()]
 
@@ -35,9 +35,9 @@ def test_no_template_of_the_chart_has_a_rule_that_nobody_has_said_the_need_of() 
 
 
 @pytest.fixture(scope="module")
-def stage(api: KubeApi, broker: Broker, spark_applications: None) -> Iterator[Scene]:
-    """A scene for all stories, whose namespace lets the operator in."""
-    made = Scene(api, broker, OperatorProcess(api))
+def stage(api: KubeApi, broker: Broker, spark_applications: None) -> Iterator[OperatorHarness]:
+    """A harness for all stories, whose namespace lets the operator in."""
+    made = OperatorHarness(api, broker, OperatorProcess(api))
     arguments = ("--resync-seconds=3", "--orphans-after-seconds=4", f"--tenant-namespace={made.namespace}")
     made.operator = OperatorProcess(api, *arguments, "--audit-executors", "--audit-spark-applications")
     try:
@@ -52,7 +52,9 @@ def stage(api: KubeApi, broker: Broker, spark_applications: None) -> Iterator[Sc
 @pytest.mark.api
 @pytest.mark.slow
 @pytest.mark.parametrize(("grant", "story"), STORIES)
-def test_a_right_of_the_operator_is_missed_when_it_is_taken_away(stage: Scene, grant: Grant, story: Story) -> None:
+def test_a_right_of_the_operator_is_missed_when_it_is_taken_away(
+    stage: OperatorHarness, grant: Grant, story: Story
+) -> None:
     server = stage.api.server
     act = story(stage, re.sub("[^a-z]+", "-", str(grant)))
     begin = server.audit_log.stat().st_size

@@ -19,9 +19,9 @@ from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.paths import REPOSITORY
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.needs import DRIVER, Act, audit, audit_children
+from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, OperatorProcess
 from delayed_topics_operator_testing.rights import Grant, without
-from delayed_topics_operator_testing.scene import Manifest, Scene
 
 pytestmark = [pytest.mark.api, pytest.mark.slow, pytest.mark.spark]
 
@@ -40,28 +40,28 @@ def jars() -> str:
 class Job:
     """Of an audit with one executor: its pod, which no node runs, and its Spark as a process."""
 
-    def __init__(self, scene: Scene, jars: str, folder: Path) -> None:
-        self.scene = scene
+    def __init__(self, harness: OperatorHarness, jars: str, folder: Path) -> None:
+        self.harness = harness
         self._jars = jars
         self._settings = folder / "settings.json"
         self._log = folder / "spark.log"
         self._process: subprocess.Popen[bytes] | None = None
         allowed = {"namespaceSelector": {}, "topicPrefixes": [""], "audits": {"maxExecutors": 1}}
-        scene.api.apply(scene.cluster_connection(allow=[allowed]))
-        scene.apply()
-        asked = audit(scene, scene.topic)
+        harness.api.apply(harness.cluster_connection(allow=[allowed]))
+        harness.apply()
+        asked = audit(harness, harness.topic)
         asked["spec"]["spark"] = {"executors": 1, "memory": "512m"}
-        scene.api.apply(asked)
-        scene.wait(lambda: bool(self.pods("batch.kubernetes.io/job-name")), "the Job has a pod")
+        harness.api.apply(asked)
+        harness.wait(lambda: bool(self.pods("batch.kubernetes.io/job-name")), "the Job has a pod")
         self._said = self._as_the_job_says(folder)
 
     def _as_the_job_says(self, folder: Path) -> dict[str, str]:
         (pod,) = self.pods("batch.kubernetes.io/job-name")
         (container,) = pod["spec"]["containers"]
         settings = dict(re.findall(r"--conf=(\S+?)=(.*)", "\n".join(container["args"])))
-        (window,) = audit_children(self.scene, "ConfigMap", self.scene.topic)
+        (window,) = audit_children(self.harness, "ConfigMap", self.harness.topic)
         (template := folder / "executor.json").write_text(window["data"]["executor.json"])
-        server = self.scene.api.server
+        server = self.harness.api.server
         kubeconfig = server.kubeconfig_of(AUDIT_NAMESPACE, ACCOUNT).read_text()
         (token := folder / "token").write_text(re.findall(r"token: ([^}]+)", kubeconfig)[0])
         (certificate,) = re.findall(r"certificate-authority: ([^}]+)", kubeconfig)
@@ -79,7 +79,7 @@ class Job:
 
     def pods(self, label: str) -> list[Manifest]:
         """Of this audit, that have this label."""
-        found = audit_children(self.scene, "Pod", self.scene.topic)
+        found = audit_children(self.harness, "Pod", self.harness.topic)
         return [pod for pod in found if label in pod["metadata"]["labels"]]
 
     def executors(self) -> list[Manifest]:
@@ -90,8 +90,8 @@ class Job:
         self.kill()
         self._settings.write_text(json.dumps(self._said | settings))
         for pod in self.executors():
-            self.scene.api.delete("Pod", pod["metadata"]["name"], AUDIT_NAMESPACE)
-        self.scene.wait(lambda: not self.executors(), "there are no executors")
+            self.harness.api.delete("Pod", pod["metadata"]["name"], AUDIT_NAMESPACE)
+        self.harness.wait(lambda: not self.executors(), "there are no executors")
         module = "delayed_topics_operator_testing.spark_driver"
         arguments = [sys.executable, "-m", module, self._jars, str(self._settings), self.master]
         with self._log.open("w") as log:
@@ -115,7 +115,7 @@ class Job:
             names[:] = [pod["metadata"]["name"] for pod in self.executors()]
             return bool(names)
 
-        self.scene.wait(there, "there is an executor", seen=self._log.read_text)
+        self.harness.wait(there, "there is an executor", seen=self._log.read_text)
         return names[0]
 
     def kill(self) -> None:
@@ -127,14 +127,14 @@ class Job:
 
 @pytest.fixture(scope="module")
 def job(api: KubeApi, broker: Broker, jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
-    scene = Scene(api, broker, OperatorProcess(api, "--audit-executors"))
+    harness = OperatorHarness(api, broker, OperatorProcess(api, "--audit-executors"))
     try:
-        scene.open()
-        made = Job(scene, jars, tmp_path_factory.mktemp("spark"))
+        harness.open()
+        made = Job(harness, jars, tmp_path_factory.mktemp("spark"))
         yield made
         made.kill()
     finally:
-        scene.close()
+        harness.close()
 
 
 def an_executor_is_there(job: Job) -> Act:
@@ -160,7 +160,7 @@ def an_executor_that_has_failed_is_replaced(job: Job, **settings: str) -> Act:
         there = [pod["metadata"]["name"] for pod in job.executors()]
         return bool(there) and name not in there
 
-    return Act(lambda: job.scene.api.kubectl("patch", "pod", name, *where, "-p", failed), replaced)
+    return Act(lambda: job.harness.api.kubectl("patch", "pod", name, *where, "-p", failed), replaced)
 
 
 def executors_go_with_their_audit(job: Job) -> Act:
@@ -182,7 +182,7 @@ STORIES: Mapping[str, Callable[[Job], Act]] = {
 
 @pytest.mark.parametrize("grant", [pytest.param(grant, id=str(grant)) for grant in DRIVER])
 def test_a_right_of_the_job_of_an_audit_with_executors_is_missed_when_it_is_taken_away(job: Job, grant: Grant) -> None:
-    server = job.scene.api.server
+    server = job.harness.api.server
     act = STORIES[grant.right.verb](job)
     begin = server.audit_log.stat().st_size
 
@@ -191,9 +191,9 @@ def test_a_right_of_the_job_of_an_audit_with_executors_is_missed_when_it_is_take
 
     with without(server, grant, user=USER, namespace=AUDIT_NAMESPACE):
         act.do()
-        job.scene.wait(lambda: bool(refused()) and (job.ended() or len(refused()) > 1), f"Spark is refused: {grant}")
+        job.harness.wait(lambda: bool(refused()) and (job.ended() or len(refused()) > 1), f"Spark is refused: {grant}")
         assert not act.done()
         assert set(refused()) == {grant.right}
     if act.again:
         act.do()
-    job.scene.wait(act.done, "with the right it is done")
+    job.harness.wait(act.done, "with the right it is done")

@@ -9,27 +9,27 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE
-from delayed_topics_operator_testing.scene import Manifest, Scene
 
 pytestmark = pytest.mark.api
 
 
 @pytest.fixture
-def served(scene: Scene) -> Scene:
+def served(harness: OperatorHarness) -> OperatorHarness:
     """With workers."""
-    scene.apply()
-    scene.wait_until_served()
-    scene.wait(lambda: bool(scene.made("Pod")), "there is a pod")
-    return scene
+    harness.apply()
+    harness.wait_until_served()
+    harness.wait(lambda: bool(harness.made("Pod")), "there is a pod")
+    return harness
 
 
-def says(scene: Scene, **status: Any) -> str:
+def says(harness: OperatorHarness, **status: Any) -> str:
     """The worker's pod is like that. Returns its name."""
-    (pod,) = scene.made("Pod")
+    (pod,) = harness.made("Pod")
     where = (f"--namespace={SYSTEM_NAMESPACE}", "--subresource=status", "--type=merge")
     name = str(pod["metadata"]["name"])
-    scene.api.kubectl("patch", "pod", name, *where, "-p", json.dumps({"status": status}))
+    harness.api.kubectl("patch", "pod", name, *where, "-p", json.dumps({"status": status}))
     return name
 
 
@@ -38,22 +38,22 @@ def container(state: Manifest, last: Manifest | None = None) -> list[Manifest]:
     return [{**known, "state": state, "lastState": last or {}}]
 
 
-def wait_until_said(scene: Scene, reason: str, *words: str) -> None:
+def wait_until_said(harness: OperatorHarness, reason: str, *words: str) -> None:
     """By WorkersReady, and so by Ready."""
 
     def said(condition: str) -> bool:
-        found = scene.condition(condition)
+        found = harness.condition(condition)
         return found.get("reason") == reason and all(word in found["message"] for word in words)
 
-    scene.wait(
+    harness.wait(
         lambda: said("WorkersReady") and said("Ready"),
         f"the workers are {reason} with {words}",
-        seen=lambda: scene.condition("WorkersReady"),
+        seen=lambda: harness.condition("WorkersReady"),
     )
 
 
 @pytest.mark.slow
-def test_an_image_that_can_not_be_pulled_is_said_and_forgotten_when_it_was(served: Scene) -> None:
+def test_an_image_that_can_not_be_pulled_is_said_and_forgotten_when_it_was(served: OperatorHarness) -> None:
     waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "worker:1"'}
     pod = says(served, containerStatuses=container({"waiting": waiting}))
     words = (f"pod {pod}: ImagePullBackOff: Back-off pulling image", "images.worker")
@@ -63,7 +63,7 @@ def test_an_image_that_can_not_be_pulled_is_said_and_forgotten_when_it_was(serve
     served.wait_until_ready()
 
 
-def test_a_worker_that_was_out_of_memory_is_said_with_what_to_raise(served: Scene) -> None:
+def test_a_worker_that_was_out_of_memory_is_said_with_what_to_raise(served: OperatorHarness) -> None:
     ended = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-01-01T00:00:00Z"}
     pod = says(
         served,
@@ -75,7 +75,7 @@ def test_a_worker_that_was_out_of_memory_is_said_with_what_to_raise(served: Scen
 
 
 @pytest.mark.slow
-def test_a_pod_that_finds_no_node_is_said(served: Scene) -> None:
+def test_a_pod_that_finds_no_node_is_said(served: OperatorHarness) -> None:
     unplaced = {
         "type": "PodScheduled",
         "status": "False",
@@ -87,7 +87,7 @@ def test_a_pod_that_finds_no_node_is_said(served: Scene) -> None:
 
 
 @pytest.mark.slow
-def test_limits_that_no_container_can_start_with_are_said(served: Scene) -> None:
+def test_limits_that_no_container_can_start_with_are_said(served: OperatorHarness) -> None:
     """The kubelet says it by an Event alone."""
     (pod,) = served.made("Pod")
     meta = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
@@ -108,27 +108,27 @@ def test_limits_that_no_container_can_start_with_are_said(served: Scene) -> None
 
 
 @contextmanager
-def no_room_for_pods(scene: Scene, namespace: str) -> Iterator[None]:
+def no_room_for_pods(harness: OperatorHarness, namespace: str) -> Iterator[None]:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "no-room", "namespace": namespace}}
-    scene.api.kubectl("apply", "-f", "-", text_in=json.dumps({**quota, "spec": {"hard": {"pods": "0"}}}))
+    harness.api.kubectl("apply", "-f", "-", text_in=json.dumps({**quota, "spec": {"hard": {"pods": "0"}}}))
     where = ("quota", "no-room", f"--namespace={namespace}")
     try:
-        scene.api.kubectl("wait", *where, "--for=jsonpath={.status.hard}", "--timeout=180s")
+        harness.api.kubectl("wait", *where, "--for=jsonpath={.status.hard}", "--timeout=180s")
         yield
     finally:
-        scene.api.kubectl("delete", *where)
+        harness.api.kubectl("delete", *where)
 
 
 @pytest.mark.slow
-def test_a_quota_that_has_no_room_for_workers_is_said(scene: Scene) -> None:
-    with no_room_for_pods(scene, SYSTEM_NAMESPACE):
-        scene.apply()
-        wait_until_said(scene, "QuotaExceeded", "FailedCreate", "exceeded quota: no-room")
-        scene.wait_event("QuotaExceeded", "exceeded quota: no-room")
+def test_a_quota_that_has_no_room_for_workers_is_said(harness: OperatorHarness) -> None:
+    with no_room_for_pods(harness, SYSTEM_NAMESPACE):
+        harness.apply()
+        wait_until_said(harness, "QuotaExceeded", "FailedCreate", "exceeded quota: no-room")
+        harness.wait_event("QuotaExceeded", "exceeded quota: no-room")
 
 
 @pytest.mark.slow
-def test_a_quota_that_has_no_room_for_an_audits_pod_is_said(served: Scene) -> None:
+def test_a_quota_that_has_no_room_for_an_audits_pod_is_said(served: OperatorHarness) -> None:
     with no_room_for_pods(served, AUDIT_NAMESPACE):
         metadata = {"name": "first", "namespace": served.namespace}
         spec = {"delayedTopicRef": {"name": served.topic}}

@@ -6,92 +6,92 @@ import pytest
 from delayed_topics_crds import parse
 from delayed_topics_operator.errors import SpecInvalid
 from delayed_topics_operator.translate import ACKNOWLEDGED_AUDIT, wanted
-from delayed_topics_operator_testing.world import Manifest, World, resource
+from delayed_topics_operator_testing.simulation import Manifest, Simulation, resource
 
 NOON = datetime(2026, 1, 2, 12, 0, 30, tzinfo=UTC)
 
 
-def scheduled(schedule: str = "0 * * * *", **audit: object) -> World:
-    world = World(raw=resource(audit={"schedule": schedule, **audit}), now=NOON)
-    world.raw["metadata"]["creationTimestamp"] = NOON.isoformat()
-    world.settle()
-    world.workers_come_up()
-    world.settle()
-    return world
+def scheduled(schedule: str = "0 * * * *", **audit: object) -> Simulation:
+    simulation = Simulation(raw=resource(audit={"schedule": schedule, **audit}), now=NOON)
+    simulation.raw["metadata"]["creationTimestamp"] = NOON.isoformat()
+    simulation.settle()
+    simulation.workers_come_up()
+    simulation.settle()
+    return simulation
 
 
-def audits(world: World) -> list[Manifest]:
-    return [child for (kind, _), child in sorted(world.children.items()) if kind == "DelayedTopicAudit"]
+def audits(simulation: Simulation) -> list[Manifest]:
+    return [child for (kind, _), child in sorted(simulation.children.items()) if kind == "DelayedTopicAudit"]
 
 
-def later(world: World, **duration: float) -> World:
-    world.now += timedelta(**duration)
-    world.settle()
-    return world
+def later(simulation: Simulation, **duration: float) -> Simulation:
+    simulation.now += timedelta(**duration)
+    simulation.settle()
+    return simulation
 
 
-def conclude(world: World) -> None:
-    for audit in audits(world):
+def conclude(simulation: Simulation) -> None:
+    for audit in audits(simulation):
         audit["status"] = {"verdict": "Verified"}
 
 
 def test_an_audit_is_made_when_its_time_has_come_and_not_before() -> None:
-    world = scheduled(maxLatenessMs=50, spark={"memory": "2g"}, output={"claimName": "accounts", "parquet": True})
-    assert audits(world) == []
-    assert later(world, minutes=59).settle().wake_seconds == pytest.approx(30)
-    assert audits(world) == []
-    (audit,) = audits(later(world, seconds=30))
-    assert audit["metadata"]["name"] == f"{world.raw['metadata']['name']}-{int(world.now.timestamp()) // 60}"
+    simulation = scheduled(maxLatenessMs=50, spark={"memory": "2g"}, output={"claimName": "accounts", "parquet": True})
+    assert audits(simulation) == []
+    assert later(simulation, minutes=59).settle().wake_seconds == pytest.approx(30)
+    assert audits(simulation) == []
+    (audit,) = audits(later(simulation, seconds=30))
+    assert audit["metadata"]["name"] == f"{simulation.raw['metadata']['name']}-{int(simulation.now.timestamp()) // 60}"
     assert audit["metadata"]["annotations"]["delayedtopics.io/scheduled-for"] == "2026-01-02T13:00:00Z"
     assert audit["spec"]["window"] == {"sinceLast": True}
     assert (audit["spec"]["maxLatenessMs"], audit["spec"]["spark"]["memory"]) == (50, "2g")
     assert audit["spec"]["activeDeadlineSeconds"] == 86_400
     assert audit["spec"]["output"] == {"claimName": "accounts", "parquet": True}
-    assert parse("DelayedTopicAudit", audit).spec.delayed_topic_ref.name == world.raw["metadata"]["name"]
+    assert parse("DelayedTopicAudit", audit).spec.delayed_topic_ref.name == simulation.raw["metadata"]["name"]
 
 
 def test_a_time_that_comes_while_an_audit_runs_is_made_up_for_by_one_after_it() -> None:
-    world = later(scheduled(), hours=1)
-    assert len(audits(later(world, hours=3, minutes=5))) == 1
-    conclude(world)
-    world.settle()
-    assert len(audits(world)) == 2
-    conclude(world)
-    world.settle()
-    assert len(audits(world)) == 2, "the hours that were missed are in one"
-    assert len(audits(later(world, hours=1))) == 3
+    simulation = later(scheduled(), hours=1)
+    assert len(audits(later(simulation, hours=3, minutes=5))) == 1
+    conclude(simulation)
+    simulation.settle()
+    assert len(audits(simulation)) == 2
+    conclude(simulation)
+    simulation.settle()
+    assert len(audits(simulation)) == 2, "the hours that were missed are in one"
+    assert len(audits(later(simulation, hours=1))) == 3
 
 
 def test_the_last_ones_are_kept_and_one_that_runs_is_never_removed() -> None:
-    world = scheduled(historyLimit=2)
+    simulation = scheduled(historyLimit=2)
     for _ in range(4):
-        later(world, hours=1)
-        conclude(world)
-        world.settle()
-    kept = [audit["metadata"]["annotations"]["delayedtopics.io/scheduled-for"] for audit in audits(world)]
+        later(simulation, hours=1)
+        conclude(simulation)
+        simulation.settle()
+    kept = [audit["metadata"]["annotations"]["delayedtopics.io/scheduled-for"] for audit in audits(simulation)]
     assert kept == ["2026-01-02T15:00:00Z", "2026-01-02T16:00:00Z"]
 
 
 def test_the_audit_of_a_broken_promise_is_kept_until_somebody_has_acknowledged_it() -> None:
-    world = later(scheduled(historyLimit=1), hours=1)
-    (broken,) = (audit["metadata"]["name"] for audit in audits(world))
-    world.raw["status"]["lastViolation"] = {"name": broken, "time": "2026-01-02T13:00:00Z", "message": "1 lost"}
+    simulation = later(scheduled(historyLimit=1), hours=1)
+    (broken,) = (audit["metadata"]["name"] for audit in audits(simulation))
+    simulation.raw["status"]["lastViolation"] = {"name": broken, "time": "2026-01-02T13:00:00Z", "message": "1 lost"}
     for _ in range(3):
-        conclude(world)
-        later(world, hours=1)
-    conclude(world)
-    world.settle()
-    assert len(audits(world)) == 2
-    assert broken in {audit["metadata"]["name"] for audit in audits(world)}
-    world.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = broken
-    world.settle()
-    assert broken not in {audit["metadata"]["name"] for audit in audits(world)}
+        conclude(simulation)
+        later(simulation, hours=1)
+    conclude(simulation)
+    simulation.settle()
+    assert len(audits(simulation)) == 2
+    assert broken in {audit["metadata"]["name"] for audit in audits(simulation)}
+    simulation.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = broken
+    simulation.settle()
+    assert broken not in {audit["metadata"]["name"] for audit in audits(simulation)}
 
 
 def test_without_a_schedule_no_audit_is_made_and_those_that_were_made_stay() -> None:
-    world = later(scheduled(), hours=1)
-    del world.raw["spec"]["audit"]
-    assert len(audits(later(world, days=1))) == 1
+    simulation = later(scheduled(), hours=1)
+    del simulation.raw["spec"]["audit"]
+    assert len(audits(later(simulation, days=1))) == 1
 
 
 @pytest.mark.parametrize("schedule", ["61 * * * *", "0 0 31 2 *x", "* * * * 9"])

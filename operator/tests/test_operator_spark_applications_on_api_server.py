@@ -9,9 +9,9 @@ import pytest
 from delayed_topics_core.reasons import Reason
 from delayed_topics_operator.audits.spark_application import DRIVER, KIND
 from delayed_topics_operator_testing.audits import apply_audit, child, ended_container, status, wait_said, with_verdict
+from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE, OperatorProcess
 from delayed_topics_operator_testing.rights import give_the_rights_of_the_chart
-from delayed_topics_operator_testing.scene import Manifest, Scene
 
 pytestmark = [pytest.mark.api, pytest.mark.usefixtures("spark_applications")]
 
@@ -19,53 +19,53 @@ ALLOWED = {"namespaceSelector": {}, "topicPrefixes": [""], "audits": {"maxExecut
 
 
 @pytest.fixture
-def scene(scene: Scene) -> Scene:
+def harness(harness: OperatorHarness) -> OperatorHarness:
     """The operator of an installation that has turned them on."""
-    start_operator(scene, "--audit-executors", "--audit-spark-applications")
-    scene.api.apply(scene.cluster_connection(allow=[ALLOWED]))
-    scene.apply()
-    scene.wait_until_served()
-    return scene
+    start_operator(harness, "--audit-executors", "--audit-spark-applications")
+    harness.api.apply(harness.cluster_connection(allow=[ALLOWED]))
+    harness.apply()
+    harness.wait_until_served()
+    return harness
 
 
-def start_operator(scene: Scene, *flags: str) -> None:
+def start_operator(harness: OperatorHarness, *flags: str) -> None:
     """In place of the one that runs."""
-    scene.operator.stop()
-    scene.operator = OperatorProcess(scene.api, "--resync-seconds=3", *flags)
-    scene.operator.start()
+    harness.operator.stop()
+    harness.operator = OperatorProcess(harness.api, "--resync-seconds=3", *flags)
+    harness.operator.start()
 
 
 @contextmanager
-def spark_applications_turned_off(scene: Scene) -> Iterator[None]:
+def spark_applications_turned_off(harness: OperatorHarness) -> Iterator[None]:
     """As `helm upgrade` does it: the operator is told, and has no rights on them any more."""
-    scene.operator.stop()
-    scene.api.kubectl("delete", "clusterrole", f"{SYSTEM_NAMESPACE}:delayed-topics-audits-spark-applications")
+    harness.operator.stop()
+    harness.api.kubectl("delete", "clusterrole", f"{SYSTEM_NAMESPACE}:delayed-topics-audits-spark-applications")
     try:
-        start_operator(scene, "--audit-executors")
+        start_operator(harness, "--audit-executors")
         yield
     finally:
-        give_the_rights_of_the_chart(scene.api.server)
+        give_the_rights_of_the_chart(harness.api.server)
 
 
 def asked(**spark: Any) -> dict[str, Any]:
     return {"mode": KIND, "executors": 2, "minExecutors": 1, "cores": 2, "memory": "2g", **spark}
 
 
-def application(scene: Scene, name: str = "first") -> Manifest:
-    scene.wait(lambda: child(scene, KIND, "jobName", name) is not None, "the audit has a SparkApplication")
-    return child(scene, KIND, "jobName", name) or {}
+def application(harness: OperatorHarness, name: str = "first") -> Manifest:
+    harness.wait(lambda: child(harness, KIND, "jobName", name) is not None, "the audit has a SparkApplication")
+    return child(harness, KIND, "jobName", name) or {}
 
 
-def delete_audit(scene: Scene, name: str) -> None:
-    scene.api.kubectl("delete", "delayedtopicaudit", name, f"--namespace={scene.namespace}", "--timeout=60s")
+def delete_audit(harness: OperatorHarness, name: str) -> None:
+    harness.api.kubectl("delete", "delayedtopicaudit", name, f"--namespace={harness.namespace}", "--timeout=60s")
 
 
-def patch_status(scene: Scene, kind: str, name: str, patched: Manifest) -> None:
+def patch_status(harness: OperatorHarness, kind: str, name: str, patched: Manifest) -> None:
     where = (f"--namespace={AUDIT_NAMESPACE}", "--subresource=status", "--type=merge")
-    scene.api.kubectl("patch", kind, name, *where, "-p", json.dumps({"status": patched}))
+    harness.api.kubectl("patch", kind, name, *where, "-p", json.dumps({"status": patched}))
 
 
-def submit(scene: Scene, made: Manifest) -> str:
+def submit(harness: OperatorHarness, made: Manifest) -> str:
     """The driver's pod, as spark-submit makes it from the template."""
     spec, name = made["spec"], f"{made['metadata']['name']}-driver"
     template = spec["driver"]["template"]
@@ -88,54 +88,56 @@ def submit(scene: Scene, made: Manifest) -> str:
             "containers": [{**container, "image": spec["image"], "args": ["driver", *spec["arguments"]]}],
         },
     }
-    scene.api.apply(pod)
+    harness.api.apply(pod)
     return name
 
 
-def succeed(scene: Scene, made: Manifest, driver: str) -> None:
+def succeed(harness: OperatorHarness, made: Manifest, driver: str) -> None:
     """With a verdict."""
     ended = [ended_container(DRIVER, with_verdict("Verified"))]
-    patch_status(scene, "Pod", driver, {"phase": "Succeeded", "containerStatuses": ended})
-    patch_status(scene, KIND, made["metadata"]["name"], {"driverInfo": {}, "applicationState": {"state": "COMPLETED"}})
+    patch_status(harness, "Pod", driver, {"phase": "Succeeded", "containerStatuses": ended})
+    patch_status(
+        harness, KIND, made["metadata"]["name"], {"driverInfo": {}, "applicationState": {"state": "COMPLETED"}}
+    )
 
 
-def wait_until_gone(scene: Scene, *made: Manifest) -> None:
+def wait_until_gone(harness: OperatorHarness, *made: Manifest) -> None:
     names = [each["metadata"]["name"] for each in made]
-    scene.wait(lambda: not any(scene.api.get(KIND, name, AUDIT_NAMESPACE) for name in names), f"{names} are gone")
+    harness.wait(lambda: not any(harness.api.get(KIND, name, AUDIT_NAMESPACE) for name in names), f"{names} are gone")
 
 
 @pytest.mark.slow
-def test_an_audit_is_run_by_the_spark_operator_and_its_verdict_is_that_of_the_driver(scene: Scene) -> None:
-    apply_audit(scene, spark=asked(), ttlSecondsAfterFinished=0)
-    made = application(scene)
-    wait_said(scene, Reason.AUDIT_WAITING, "the Spark Operator must run")
-    driver = submit(scene, made)
-    patch_status(scene, KIND, made["metadata"]["name"], {"driverInfo": {}, "applicationState": {"state": "RUNNING"}})
-    wait_said(scene, Reason.AUDIT_RUNNING, f"{KIND} {AUDIT_NAMESPACE}/{made['metadata']['name']}")
-    succeed(scene, made, driver)
-    scene.wait(lambda: status(scene).get("verdict") == "Verified", "the verdict is there")
-    wait_until_gone(scene, made)
+def test_an_audit_is_run_by_the_spark_operator_and_its_verdict_is_that_of_the_driver(harness: OperatorHarness) -> None:
+    apply_audit(harness, spark=asked(), ttlSecondsAfterFinished=0)
+    made = application(harness)
+    wait_said(harness, Reason.AUDIT_WAITING, "the Spark Operator must run")
+    driver = submit(harness, made)
+    patch_status(harness, KIND, made["metadata"]["name"], {"driverInfo": {}, "applicationState": {"state": "RUNNING"}})
+    wait_said(harness, Reason.AUDIT_RUNNING, f"{KIND} {AUDIT_NAMESPACE}/{made['metadata']['name']}")
+    succeed(harness, made, driver)
+    harness.wait(lambda: status(harness).get("verdict") == "Verified", "the verdict is there")
+    wait_until_gone(harness, made)
 
 
 @pytest.mark.slow
-def test_a_spark_application_goes_with_the_audit_that_is_deleted(scene: Scene) -> None:
-    apply_audit(scene, spark=asked(minExecutors=0))
-    made = application(scene)
-    delete_audit(scene, "first")
-    wait_until_gone(scene, made)
+def test_a_spark_application_goes_with_the_audit_that_is_deleted(harness: OperatorHarness) -> None:
+    apply_audit(harness, spark=asked(minExecutors=0))
+    made = application(harness)
+    delete_audit(harness, "first")
+    wait_until_gone(harness, made)
 
 
 @pytest.mark.slow
-def test_spark_applications_may_be_turned_off_while_one_runs_and_one_is_kept(scene: Scene) -> None:
-    apply_audit(scene, "kept", spark=asked())
-    kept = application(scene, "kept")
-    succeed(scene, kept, submit(scene, kept))
-    scene.wait(lambda: status(scene, "kept").get("verdict") == "Verified", "the verdict is there")
-    apply_audit(scene, "runs", spark=asked())
-    runs = application(scene, "runs")
+def test_spark_applications_may_be_turned_off_while_one_runs_and_one_is_kept(harness: OperatorHarness) -> None:
+    apply_audit(harness, "kept", spark=asked())
+    kept = application(harness, "kept")
+    succeed(harness, kept, submit(harness, kept))
+    harness.wait(lambda: status(harness, "kept").get("verdict") == "Verified", "the verdict is there")
+    apply_audit(harness, "runs", spark=asked())
+    runs = application(harness, "runs")
 
-    with spark_applications_turned_off(scene):
-        wait_said(scene, Reason.NOT_ALLOWED, "audits.sparkApplications.enabled", name="runs")
-        wait_until_gone(scene, kept, runs)
-        delete_audit(scene, "kept")
-        delete_audit(scene, "runs")
+    with spark_applications_turned_off(harness):
+        wait_said(harness, Reason.NOT_ALLOWED, "audits.sparkApplications.enabled", name="runs")
+        wait_until_gone(harness, kept, runs)
+        delete_audit(harness, "kept")
+        delete_audit(harness, "runs")

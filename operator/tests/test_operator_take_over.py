@@ -14,7 +14,7 @@ from delayed_topics_operator.plan import AlterSettings, DeleteChild, RemoveFromR
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile import reconcile
 from delayed_topics_operator.store import Store
-from delayed_topics_operator_testing.world import Kafka, Stopped, World, resource, usable
+from delayed_topics_operator_testing.simulation import Kafka, Simulation, Stopped, resource, usable
 
 LOST, RESTORED = "1111-lost", "2222-restored"
 
@@ -23,12 +23,12 @@ def granted(**fields: object) -> Usable:
     return usable(Grant.model_validate({"namespaceSelector": {}, "topicPrefixes": [""], "takeOver": True, **fields}))
 
 
-def before_and_after(*, connection: Usable | None = None, namespace: str = "shop") -> tuple[World, World]:
+def before_and_after(*, connection: Usable | None = None, namespace: str = "shop") -> tuple[Simulation, Simulation]:
     """What was served in the cluster that is lost, and the same resource in another, refused so far."""
-    lost = World(resource(), cluster=LOST, connection=granted())
+    lost = Simulation(resource(), cluster=LOST, connection=granted())
     lost.settle()
     raw = resource(uid="uid-restored", namespace=namespace)
-    restored = World(raw, kafka=lost.kafka, cluster=RESTORED, connection=connection or granted())
+    restored = Simulation(raw, kafka=lost.kafka, cluster=RESTORED, connection=connection or granted())
     restored.settle()
     assert restored.condition(Condition.CLAIMED).reason == Reason.CLAIMED_BY_OTHER
     assert restored.done == []
@@ -89,11 +89,11 @@ def test_where_the_connections_owner_does_not_allow_it_nothing_is_taken() -> Non
     ids=["other-topics", "too-large", "other-namespaces", "own-connection-other-name"],
 )
 def test_a_grant_of_something_else_takes_nothing(connection: Usable, namespace: str) -> None:
-    world, kafka = World(resource(), cluster=LOST), None
-    world.settle()
-    kafka = world.kafka
+    simulation, kafka = Simulation(resource(), cluster=LOST), None
+    simulation.settle()
+    kafka = simulation.kafka
     claims = dict(kafka.registry.claims)
-    taker = World(resource(namespace=namespace), kafka=kafka, cluster=RESTORED, connection=connection)
+    taker = Simulation(resource(namespace=namespace), kafka=kafka, cluster=RESTORED, connection=connection)
     taker.annotate(take_over_from=f"{LOST}/shop/orders")
     taker.settle()
     assert taker.condition(Condition.CLAIMED).reason == Reason.NOT_ALLOWED
@@ -108,10 +108,10 @@ def test_with_a_connection_of_its_own_a_namespace_takes_over_what_is_its_own() -
 
 
 def test_nothing_is_taken_from_a_resource_of_the_same_cluster() -> None:
-    victim = World(resource())
+    victim = Simulation(resource())
     victim.settle()
     claims = dict(victim.kafka.registry.claims)
-    thief = World(resource(namespace="evil"), kafka=victim.kafka, connection=granted())
+    thief = Simulation(resource(namespace="evil"), kafka=victim.kafka, connection=granted())
     for asked in (victim.cluster, str(victim.owner)):
         thief.annotate(take_over_from=asked)
         thief.settle()
@@ -145,10 +145,10 @@ def test_a_topic_that_only_collides_by_its_name_is_not_taken() -> None:
     kafka = Kafka()
     claim = Claim(topic="a_b", owner=Owner(LOST, "shop", "orders"))
     kafka.write(claim.key, encode(claim))
-    world = World(resource(topic="a.b"), kafka=kafka, cluster=RESTORED, connection=granted())
-    world.annotate(take_over_from=LOST)
-    world.settle()
-    assert world.condition(Condition.CLAIMED).reason == Reason.CLAIMED_BY_OTHER
+    simulation = Simulation(resource(topic="a.b"), kafka=kafka, cluster=RESTORED, connection=granted())
+    simulation.annotate(take_over_from=LOST)
+    simulation.settle()
+    assert simulation.condition(Condition.CLAIMED).reason == Reason.CLAIMED_BY_OTHER
     assert kafka.registry.holder("a.b") == claim
 
 
@@ -230,12 +230,12 @@ def test_an_annotation_that_stays_does_not_take_back_what_was_taken_from_it_and_
 
 
 def test_topics_that_the_lost_cluster_made_and_could_not_note_any_more_go_over_too() -> None:
-    lost = World(resource(), cluster=LOST, connection=granted())
+    lost = Simulation(resource(), cluster=LOST, connection=granted())
     with pytest.raises(Stopped):
         lost.settle(actions=4)  # finalizer, claim, planned layout, topics
     assert lost.kafka.topics
     assert not lost.kafka.registry.topics
-    restored = World(resource(uid="uid-restored"), kafka=lost.kafka, cluster=RESTORED, connection=granted())
+    restored = Simulation(resource(uid="uid-restored"), kafka=lost.kafka, cluster=RESTORED, connection=granted())
     restored.annotate(take_over_from=LOST)
     ids = topic_ids(lost.kafka)
     restored.settle()
@@ -244,10 +244,10 @@ def test_topics_that_the_lost_cluster_made_and_could_not_note_any_more_go_over_t
 
 
 def test_an_adopted_topic_stays_adopted_and_is_never_deleted() -> None:
-    lost = World(resource(), cluster=LOST, connection=granted(adopt=True))
+    lost = Simulation(resource(), cluster=LOST, connection=granted(adopt=True))
     lost.kafka.create("orders", 2)
     lost.settle()
-    restored = World(
+    restored = Simulation(
         resource(uid="uid-restored", deletionPolicy="Delete"), kafka=lost.kafka, cluster=RESTORED, connection=granted()
     )
     restored.annotate(take_over_from=LOST)

@@ -9,8 +9,8 @@ from delayed_topics_devcluster.broker import Broker
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec
 from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
 from delayed_topics_operator_testing.operator_process import OperatorProcess
-from delayed_topics_operator_testing.scene import Manifest, Scene
 
 pytestmark = pytest.mark.api
 
@@ -26,10 +26,10 @@ def mirror() -> Iterator[Broker]:
 
 
 @pytest.fixture
-def elsewhere(other_api: KubeApi, scene: Scene, broker: Broker) -> Iterator[Scene]:
+def elsewhere(other_api: KubeApi, harness: OperatorHarness, broker: Broker) -> Iterator[OperatorHarness]:
     """Another Kubernetes cluster with a namespace of the same name, an operator and the same Kafka."""
-    made = Scene(other_api, broker, OperatorProcess(other_api, "--resync-seconds=3"))
-    made.namespace, made.topic = scene.namespace, scene.topic
+    made = OperatorHarness(other_api, broker, OperatorProcess(other_api, "--resync-seconds=3"))
+    made.namespace, made.topic = harness.namespace, harness.topic
     try:
         made.open(allow=ALLOWED)
         yield made
@@ -53,98 +53,100 @@ def backed_up(found: Manifest | None) -> Manifest:
 
 
 @pytest.mark.slow
-def test_all_that_was_deleted_and_is_applied_again_goes_on_with_the_same_topics(scene: Scene) -> None:
-    scene.apply(delaySeconds=[0, 10, 60])
-    scene.wait_until_served()
-    ids, layout = scene.topic_ids(), scene.registry().layouts[scene.topic]
-    kept = backed_up(scene.resource())
-    connection = backed_up(scene.api.get("ClusterKafkaConnection", "default"))
-    scene.delete()
-    scene.api.kubectl("delete", "clusterkafkaconnection", "default", "--timeout=60s")
-    assert scene.topic_ids() == ids
-    scene.api.apply(connection, kept)
-    scene.wait_until_served()
-    assert scene.topic_ids() == ids
-    assert scene.registry().layouts[scene.topic] == layout
+def test_all_that_was_deleted_and_is_applied_again_goes_on_with_the_same_topics(harness: OperatorHarness) -> None:
+    harness.apply(delaySeconds=[0, 10, 60])
+    harness.wait_until_served()
+    ids, layout = harness.topic_ids(), harness.registry().layouts[harness.topic]
+    kept = backed_up(harness.resource())
+    connection = backed_up(harness.api.get("ClusterKafkaConnection", "default"))
+    harness.delete()
+    harness.api.kubectl("delete", "clusterkafkaconnection", "default", "--timeout=60s")
+    assert harness.topic_ids() == ids
+    harness.api.apply(connection, kept)
+    harness.wait_until_served()
+    assert harness.topic_ids() == ids
+    assert harness.registry().layouts[harness.topic] == layout
 
 
 @pytest.mark.slow
 def test_a_restored_cluster_takes_over_from_a_lost_one_that_may_come_back_and_change_nothing(
-    scene: Scene, elsewhere: Scene
+    harness: OperatorHarness, elsewhere: OperatorHarness
 ) -> None:
-    scene.apply(delaySeconds=[0, 10], partitions=3)
-    scene.wait_until_served()
-    ids, noted = scene.topic_ids(), scene.registry().topics[scene.topic]
-    scene.operator.kill()  # the cluster is lost
-    former, here = cluster_id(scene.api), cluster_id(elsewhere.api)
+    harness.apply(delaySeconds=[0, 10], partitions=3)
+    harness.wait_until_served()
+    ids, noted = harness.topic_ids(), harness.registry().topics[harness.topic]
+    harness.operator.kill()  # the cluster is lost
+    former, here = cluster_id(harness.api), cluster_id(elsewhere.api)
 
     elsewhere.apply(delaySeconds=[0, 10], partitions=3)
     elsewhere.wait_for("Claimed", "False", "ClaimedByOther")
     assert f"{TAKE_OVER}={former}" in elsewhere.condition("Claimed")["message"]
     elsewhere.patch(
-        "DelayedTopic", scene.topic, {"metadata": {"annotations": {TAKE_OVER: former}}}, namespace=scene.namespace
+        "DelayedTopic", harness.topic, {"metadata": {"annotations": {TAKE_OVER: former}}}, namespace=harness.namespace
     )
     elsewhere.wait_until_served()
     elsewhere.wait_event("TakenOver", former)
-    assert scene.topic_ids() == ids
-    assert scene.registry().topics[scene.topic] == noted
-    holder = scene.registry().holder(scene.topic)
+    assert harness.topic_ids() == ids
+    assert harness.registry().topics[harness.topic] == noted
+    holder = harness.registry().holder(harness.topic)
     assert holder is not None
     assert (holder.owner.cluster, holder.taken_from and holder.taken_from.cluster) == (here, former)
 
-    scene.operator.start()  # it was not lost for good
-    scene.wait_for("Claimed", "False", "ClaimedByOther")
-    scene.wait(
-        lambda: not scene.made("StatefulSet"), "the former workers are gone", seen=lambda: scene.made("StatefulSet")
+    harness.operator.start()  # it was not lost for good
+    harness.wait_for("Claimed", "False", "ClaimedByOther")
+    harness.wait(
+        lambda: not harness.made("StatefulSet"), "the former workers are gone", seen=lambda: harness.made("StatefulSet")
     )
-    scene.api.apply(scene.delayed_topic(delaySeconds=[0, 10, 60], partitions=9, deletionPolicy="Delete"))
-    scene.delete()
-    assert scene.topic_ids() == ids
-    assert scene.topics()[f"{scene.topic}.delays"] == 3
-    assert scene.registry().holder(scene.topic) == holder
+    harness.api.apply(harness.delayed_topic(delaySeconds=[0, 10, 60], partitions=9, deletionPolicy="Delete"))
+    harness.delete()
+    assert harness.topic_ids() == ids
+    assert harness.topics()[f"{harness.topic}.delays"] == 3
+    assert harness.registry().holder(harness.topic) == holder
     assert elsewhere.condition("Claimed")["status"] == "True"
 
 
 @pytest.mark.slow
-def test_while_both_clusters_live_the_former_one_stops_its_workers_by_itself(scene: Scene, elsewhere: Scene) -> None:
-    scene.apply()
-    scene.wait_until_served()
-    annotations = {TAKE_OVER: cluster_id(scene.api)}
+def test_while_both_clusters_live_the_former_one_stops_its_workers_by_itself(
+    harness: OperatorHarness, elsewhere: OperatorHarness
+) -> None:
+    harness.apply()
+    harness.wait_until_served()
+    annotations = {TAKE_OVER: cluster_id(harness.api)}
     elsewhere.api.apply(elsewhere.delayed_topic(annotations=annotations))
     elsewhere.wait_until_served()
-    scene.wait_for("Ready", "False", "ClaimedByOther")
-    scene.wait(
-        lambda: not scene.made("StatefulSet"), "the former workers are gone", seen=lambda: scene.made("StatefulSet")
+    harness.wait_for("Ready", "False", "ClaimedByOther")
+    harness.wait(
+        lambda: not harness.made("StatefulSet"), "the former workers are gone", seen=lambda: harness.made("StatefulSet")
     )
-    assert "took them over from here" in scene.condition("Claimed")["message"]
+    assert "took them over from here" in harness.condition("Claimed")["message"]
 
 
 @pytest.mark.slow
 def test_where_the_connection_does_not_allow_it_a_restored_cluster_takes_nothing(
-    scene: Scene, elsewhere: Scene
+    harness: OperatorHarness, elsewhere: OperatorHarness
 ) -> None:
-    scene.apply()
-    scene.wait_until_served()
-    claims = dict(scene.registry().claims)
+    harness.apply()
+    harness.wait_until_served()
+    claims = dict(harness.registry().claims)
     elsewhere.api.apply(elsewhere.cluster_connection())
-    elsewhere.api.apply(elsewhere.delayed_topic(annotations={TAKE_OVER: cluster_id(scene.api)}))
+    elsewhere.api.apply(elsewhere.delayed_topic(annotations={TAKE_OVER: cluster_id(harness.api)}))
     elsewhere.wait_for("Claimed", "False", "NotAllowed")
-    assert scene.registry().claims == claims
+    assert harness.registry().claims == claims
     assert elsewhere.made("StatefulSet") == []
 
 
 @pytest.mark.slow
 def test_topics_that_were_mirrored_to_another_kafka_are_served_there_from_the_offsets_that_their_groups_have(
-    scene: Scene, other_api: KubeApi, mirror: Broker
+    harness: OperatorHarness, other_api: KubeApi, mirror: Broker
 ) -> None:
-    scene.apply(delaySeconds=[0, 10], partitions=3)
-    scene.wait_until_served()
-    exported = export_registry(scene.connection)
-    former, counts, names = cluster_id(scene.api), scene.topics(), TopicNames.of(scene.topic)
-    scene.operator.kill()  # both clusters are lost
+    harness.apply(delaySeconds=[0, 10], partitions=3)
+    harness.wait_until_served()
+    exported = export_registry(harness.connection)
+    former, counts, names = cluster_id(harness.api), harness.topics(), TopicNames.of(harness.topic)
+    harness.operator.kill()  # both clusters are lost
 
-    there = Scene(other_api, mirror, OperatorProcess(other_api, "--resync-seconds=3"))
-    there.namespace, there.topic = scene.namespace, scene.topic
+    there = OperatorHarness(other_api, mirror, OperatorProcess(other_api, "--resync-seconds=3"))
+    there.namespace, there.topic = harness.namespace, harness.topic
     made = [NewTopicSpec(name=name, partitions=count, replication_factor=1) for name, count in counts.items()]
     there.kafka.create_topics(made)
     ids = there.topic_ids()
@@ -156,17 +158,17 @@ def test_topics_that_were_mirrored_to_another_kafka_are_served_there_from_the_of
         lambda: set(there.kafka.commit(names.group, offsets).values()) == {None}, "the offsets are committed"
     )
     done = import_registry(Connection(bootstrap_servers=mirror.bootstrap), exported)
-    assert done.rebased.count(scene.topic) == 1
+    assert done.rebased.count(harness.topic) == 1
     try:
         there.open(allow=ALLOWED)
         annotations = {TAKE_OVER: former}
         there.api.apply(there.delayed_topic(annotations=annotations, delaySeconds=[0, 10], partitions=3))
         there.wait_until_served()
         assert there.topic_ids() == ids, "the mirrored topics are the ones"
-        record = there.registry().topics[scene.topic]
+        record = there.registry().topics[harness.topic]
         assert record.ids == ids
         assert record.begun == {name: counts[name] for name in (names.front, names.delays)}
-        assert there.registry().layouts[scene.topic].layout == scene.registry().layouts[scene.topic].layout
+        assert there.registry().layouts[harness.topic].layout == harness.registry().layouts[harness.topic].layout
         committed = there.kafka.committed_of_groups({names.group: list(offsets)})[names.group]
         assert committed == offsets, "nothing was begun anew"
     finally:

@@ -7,32 +7,32 @@ import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_operator.observation import Unusable
 from delayed_topics_operator.translate import ACKNOWLEDGED_AUDIT
-from delayed_topics_operator_testing.audit_world import WINDOW, AuditWorld, audit_resource
-from delayed_topics_operator_testing.world import BEGIN, Manifest, World, resource
+from delayed_topics_operator_testing.audit_simulation import WINDOW, AuditSimulation, audit_resource
+from delayed_topics_operator_testing.simulation import BEGIN, Manifest, Simulation, resource
 
 AT = "2026-01-01T00:00:00Z"
 
 
-def audited(verdict: str, name: str = "first", reason: str = "EveryRecordAccounted", **status: Any) -> World:
-    world = World(raw=resource())
+def audited(verdict: str, name: str = "first", reason: str = "EveryRecordAccounted", **status: Any) -> Simulation:
+    simulation = Simulation(raw=resource())
     last = {"name": name, "verdict": verdict, "time": AT, "reason": reason, "message": "12 records"}
-    world.raw["status"] = {"lastAudit": last, **status}
-    world.settle()
-    return world
+    simulation.raw["status"] = {"lastAudit": last, **status}
+    simulation.settle()
+    return simulation
 
 
-def violated(verdict: str = "Violated", name: str = "first") -> World:
+def violated(verdict: str = "Violated", name: str = "first") -> Simulation:
     broken = {"name": "first", "time": AT, "message": "1 lost"}
     return audited(verdict, name, "PromiseBroken", lastViolation=broken)
 
 
-def begun(world: AuditWorld) -> AuditWorld:
-    world.settle()
-    return world
+def begun(simulation: AuditSimulation) -> AuditSimulation:
+    simulation.settle()
+    return simulation
 
 
-def said(world: World) -> tuple[str, str, str]:
-    found = world.condition(Condition.DELIVERY_VERIFIED)
+def said(simulation: Simulation) -> tuple[str, str, str]:
+    found = simulation.condition(Condition.DELIVERY_VERIFIED)
     return found.status, found.reason, found.message
 
 
@@ -45,9 +45,9 @@ def test_it_says_the_latest_verdict(verdict: str, reason: str, truth: str) -> No
 
 
 def test_before_the_first_audit_has_ended_it_says_nothing() -> None:
-    world = World(raw=resource())
-    world.settle()
-    assert Condition.DELIVERY_VERIFIED not in {c["type"] for c in world.raw["status"]["conditions"]}
+    simulation = Simulation(raw=resource())
+    simulation.settle()
+    assert Condition.DELIVERY_VERIFIED not in {c["type"] for c in simulation.raw["status"]["conditions"]}
 
 
 @pytest.mark.parametrize(("verdict", "name"), [("Violated", "first"), ("Verified", "second")])
@@ -61,28 +61,28 @@ def test_a_broken_promise_stays_said_whatever_later_audits_find(verdict: str, na
 
 
 def test_when_it_was_acknowledged_the_audits_after_it_count() -> None:
-    world = violated()
-    world.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = "first"
-    world.settle()
-    assert said(world)[:2] == ("Unknown", Reason.VIOLATION_ACKNOWLEDGED)
-    world.raw["status"]["lastAudit"] |= {"name": "second", "verdict": "Verified", "reason": "EveryRecordAccounted"}
-    world.settle()
-    assert said(world)[:2] == ("True", Reason.EVERY_RECORD_ACCOUNTED)
-    world.raw["status"]["lastViolation"] |= {"name": "third"}
-    world.settle()
-    assert said(world)[:2] == ("False", Reason.PROMISE_BROKEN)
+    simulation = violated()
+    simulation.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = "first"
+    simulation.settle()
+    assert said(simulation)[:2] == ("Unknown", Reason.VIOLATION_ACKNOWLEDGED)
+    simulation.raw["status"]["lastAudit"] |= {"name": "second", "verdict": "Verified", "reason": "EveryRecordAccounted"}
+    simulation.settle()
+    assert said(simulation)[:2] == ("True", Reason.EVERY_RECORD_ACCOUNTED)
+    simulation.raw["status"]["lastViolation"] |= {"name": "third"}
+    simulation.settle()
+    assert said(simulation)[:2] == ("False", Reason.PROMISE_BROKEN)
 
 
 def test_a_broken_promise_is_said_of_a_resource_that_can_not_be_served_too() -> None:
-    world = violated()
-    world.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = "first"
-    world.connection = Unusable(reason=Reason.KAFKA_UNREACHABLE, message="away", since=BEGIN)
-    world.settle()
-    assert said(world)[:2] == ("Unknown", Reason.VIOLATION_ACKNOWLEDGED)
+    simulation = violated()
+    simulation.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = "first"
+    simulation.connection = Unusable(reason=Reason.KAFKA_UNREACHABLE, message="away", since=BEGIN)
+    simulation.settle()
+    assert said(simulation)[:2] == ("Unknown", Reason.VIOLATION_ACKNOWLEDGED)
 
 
 def test_what_an_older_operator_said_stays_until_the_next_audit_ends() -> None:
-    world = World(raw=resource())
+    simulation = Simulation(raw=resource())
     before = {
         "type": "DeliveryVerified",
         "status": "True",
@@ -90,9 +90,9 @@ def test_what_an_older_operator_said_stays_until_the_next_audit_ends() -> None:
         "message": "audit old: fine",
     }
     last = {"name": "old", "verdict": "Verified", "time": AT}
-    world.raw["status"] = {"lastAudit": last, "conditions": [{**before, "lastTransitionTime": AT}]}
-    world.settle()
-    assert said(world) == ("True", "EveryRecordAccounted", "audit old: fine")
+    simulation.raw["status"] = {"lastAudit": last, "conditions": [{**before, "lastTransitionTime": AT}]}
+    simulation.settle()
+    assert said(simulation) == ("True", "EveryRecordAccounted", "audit old: fine")
 
 
 @pytest.mark.parametrize(
@@ -105,25 +105,25 @@ def test_what_an_older_operator_said_stays_until_the_next_audit_ends() -> None:
 )
 def test_an_audit_of_a_part_says_of_the_delayed_topic_only_that_a_promise_was_broken(part: Manifest) -> None:
     for verdict in ("Verified", "Unknown", "Violated"):
-        world = begun(AuditWorld(raw=audit_resource(**part)))
-        world.job_reports(verdict)
-        world.settle()
-        topic = world.topic_model().status
+        simulation = begun(AuditSimulation(raw=audit_resource(**part)))
+        simulation.job_reports(verdict)
+        simulation.settle()
+        topic = simulation.topic_model().status
         assert topic.last_audit is None
         assert (topic.last_violation is not None) == (verdict == "Violated")
 
 
 def test_a_later_verdict_leaves_a_violation_where_it_is_and_a_later_violation_takes_its_place() -> None:
-    first = begun(AuditWorld(raw=audit_resource("first")))
+    first = begun(AuditSimulation(raw=audit_resource("first")))
     first.job_reports("Violated")
     first.settle()
     for hour, name, verdict, said in ((2, "second", "Verified", "first"), (3, "third", "Violated", "third")):
         later = replace(WINDOW, frozen_at_ms=WINDOW.frozen_at_ms + hour * 3_600_000)
-        world = begun(AuditWorld(raw=audit_resource(name), topic=first.topic, frozen=later))
-        world.job_reports(verdict)
-        world.settle()
+        simulation = begun(AuditSimulation(raw=audit_resource(name), topic=first.topic, frozen=later))
+        simulation.job_reports(verdict)
+        simulation.settle()
         first.settle()
-        topic = world.topic_model().status
+        topic = simulation.topic_model().status
         assert topic.last_audit is not None
         assert topic.last_violation is not None
         assert (topic.last_audit.name, topic.last_violation.name) == (name, said)

@@ -16,20 +16,20 @@ from delayed_topics_operator.observe.children import PodCounts
 from delayed_topics_operator.plan import ApplyChild, DeleteChild, FenceWorkers
 from delayed_topics_operator.reconcile import reconcile
 from delayed_topics_operator.store import Store
-from delayed_topics_operator_testing.world import World, member, resource
+from delayed_topics_operator_testing.simulation import Simulation, member, resource
 
 
-def made(**spec: Any) -> World:
-    world = World(resource(**spec))
-    world.settle()
-    world.workers_come_up()
-    world.settle()
-    world.done.clear()
-    return world
+def made(**spec: Any) -> Simulation:
+    simulation = Simulation(resource(**spec))
+    simulation.settle()
+    simulation.workers_come_up()
+    simulation.settle()
+    simulation.done.clear()
+    return simulation
 
 
-def stateful_set(world: World) -> dict[str, Any]:
-    return world.children["StatefulSet", world.name]
+def stateful_set(simulation: Simulation) -> dict[str, Any]:
+    return simulation.children["StatefulSet", simulation.name]
 
 
 def test_worker_pods_are_as_restricted_as_kubernetes_knows() -> None:
@@ -57,8 +57,8 @@ def test_what_a_user_adds_to_the_pods_is_there_and_can_not_take_over_what_select
         "affinity": {"nodeAffinity": {}},
         "priorityClassName": "high",
     }
-    world = made(workers={"replicas": 2, "template": template})
-    made_template = stateful_set(world)["spec"]["template"]
+    simulation = made(workers={"replicas": 2, "template": template})
+    made_template = stateful_set(simulation)["spec"]["template"]
     labels = made_template["metadata"]["labels"]
     assert labels["team"] == "a"
     assert labels["app.kubernetes.io/name"] == worker_sets.APP
@@ -70,25 +70,25 @@ def test_what_a_user_adds_to_the_pods_is_there_and_can_not_take_over_what_select
 
 
 def test_the_memory_limit_bounds_the_windows() -> None:
-    world = made(workers={"template": {"resources": {"limits": {"memory": "1Gi"}}}})
-    config = json.loads(world.children["ConfigMap", f"{world.name}-worker"]["data"]["worker.json"])
+    simulation = made(workers={"template": {"resources": {"limits": {"memory": "1Gi"}}}})
+    config = json.loads(simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]["worker.json"])
     assert config["window_bytes"] == (2**30 - worker_sets.BASE_MEMORY_BYTES) // 2
     assert config["topics"] == ["orders"]
 
 
 def test_the_guarantee_reaches_the_workers_and_replaces_them() -> None:
-    world = made()
-    world.edit(guarantee="ExactlyOnce")
-    world.settle()
-    config = json.loads(world.children["ConfigMap", f"{world.name}-worker"]["data"]["worker.json"])
+    simulation = made()
+    simulation.edit(guarantee="ExactlyOnce")
+    simulation.settle()
+    config = json.loads(simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]["worker.json"])
     assert config["guarantee"] == "ExactlyOnce"
-    assert [a.kind for a in world.done if isinstance(a, ApplyChild) and a.rolls] == ["StatefulSet"]
+    assert [a.kind for a in simulation.done if isinstance(a, ApplyChild) and a.rolls] == ["StatefulSet"]
 
 
 @pytest.mark.parametrize("memory", ["1e99999999", "1e-99999999", "9" * 40, "1e99999999999999999999", "1.2.3", "-5Gi"])
 def test_a_memory_limit_that_no_machine_has_holds_up_nobody(memory: str) -> None:
-    world = made(workers={"template": {"resources": {"limits": {"memory": memory}}}})
-    config = json.loads(world.children["ConfigMap", f"{world.name}-worker"]["data"]["worker.json"])
+    simulation = made(workers={"template": {"resources": {"limits": {"memory": memory}}}})
+    config = json.loads(simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]["worker.json"])
     assert config["window_bytes"] == worker_sets.MIN_WINDOW_BYTES
 
 
@@ -102,150 +102,150 @@ def test_a_memory_limit_that_no_machine_has_holds_up_nobody(memory: str) -> None
     ],
 )
 def test_a_stateful_set_changed_by_hand_is_repaired(damage: Any) -> None:
-    world = made()
-    live = stateful_set(world)
+    simulation = made()
+    live = stateful_set(simulation)
     live["metadata"]["managedFields"] = [{"manager": "delayed-topics-operator"}]
     damage(live)
-    world.settle()
-    assert [(a.kind, a.change) for a in world.done if isinstance(a, ApplyChild)] == [("StatefulSet", "repaired")]
-    assert drifted(stateful_set(world), live) is not None
+    simulation.settle()
+    assert [(a.kind, a.change) for a in simulation.done if isinstance(a, ApplyChild)] == [("StatefulSet", "repaired")]
+    assert drifted(stateful_set(simulation), live) is not None
 
 
 def test_what_somebody_adds_to_the_workers_is_left_and_not_fought_over() -> None:
-    world = made()
-    live = stateful_set(world)
+    simulation = made()
+    live = stateful_set(simulation)
     live["metadata"].setdefault("ownerReferences", []).append({"uid": "x", "kind": "App", "name": "x"})
     pod = live["spec"]["template"]["spec"]
     pod["containers"][0]["env"].insert(0, {"name": "FOO", "value": "bar"})
     pod["containers"].insert(0, {"name": "sidecar", "image": "mesh"})
     pod["volumes"].append({"name": "mesh", "emptyDir": {}})
-    assert reconcile(world.observe()).actions == ()
+    assert reconcile(simulation.observe()).actions == ()
 
 
 @pytest.mark.parametrize("kind", ["ConfigMap", "Secret", "Service", "PodDisruptionBudget", "StatefulSet"])
 def test_what_somebody_deleted_is_made_again(kind: str) -> None:
-    world = made()
-    before = copy.deepcopy(world.children)
-    for key in [key for key in world.children if key[0] == kind]:
-        del world.children[key]
-    world.settle()
-    assert world.children.keys() == before.keys()
+    simulation = made()
+    before = copy.deepcopy(simulation.children)
+    for key in [key for key in simulation.children if key[0] == kind]:
+        del simulation.children[key]
+    simulation.settle()
+    assert simulation.children.keys() == before.keys()
 
 
 def test_an_object_that_somebody_else_made_under_the_same_name_is_left_alone() -> None:
-    world = World(resource())
-    key = ("Secret", f"{world.name}-connection")
+    simulation = Simulation(resource())
+    key = ("Secret", f"{simulation.name}-connection")
     theirs = {
         "kind": "Secret",
         "metadata": {"name": key[1], "namespace": "delayed-topics-system", "labels": {}},
         "data": {},
     }
-    world.children[key] = theirs
-    world.settle()
-    assert world.children == {key: theirs}
-    said = world.condition(Condition.WORKERS_READY)
+    simulation.children[key] = theirs
+    simulation.settle()
+    assert simulation.children == {key: theirs}
+    said = simulation.condition(Condition.WORKERS_READY)
     assert "not made by the operator" in said.message
 
 
 def test_an_object_of_another_resource_is_neither_taken_over_nor_deleted() -> None:
-    world, other = World(resource()), made(name="pay")
-    key = ("Secret", f"{world.name}-connection")
+    simulation, other = Simulation(resource()), made(name="pay")
+    key = ("Secret", f"{simulation.name}-connection")
     theirs = copy.deepcopy(other.children["Secret", f"{other.name}-connection"])
     theirs["metadata"] |= {"name": key[1], "managedFields": [{"manager": "delayed-topics-operator"}]}
-    world.children[key] = theirs
-    world.settle()
-    assert "not made by the operator" in world.condition(Condition.WORKERS_READY).message
-    world.delete()
-    world.settle()
-    assert world.gone
-    assert world.children == {key: theirs}
+    simulation.children[key] = theirs
+    simulation.settle()
+    assert "not made by the operator" in simulation.condition(Condition.WORKERS_READY).message
+    simulation.delete()
+    simulation.settle()
+    assert simulation.gone
+    assert simulation.children == {key: theirs}
 
 
 def test_scaling_changes_the_replicas_and_replaces_no_pod() -> None:
-    world = made()
-    world.edit(workers={"replicas": 4})
-    world.settle()
-    actions = [a for a in world.done if isinstance(a, ApplyChild)]
+    simulation = made()
+    simulation.edit(workers={"replicas": 4})
+    simulation.settle()
+    actions = [a for a in simulation.done if isinstance(a, ApplyChild)]
     assert [(a.kind, a.change, a.rolls) for a in actions] == [("StatefulSet", "changed", False)]
-    said = world.condition(Condition.WORKERS_READY)
+    said = simulation.condition(Condition.WORKERS_READY)
     assert (said.status, said.reason) == ("False", Reason.WORKERS_STARTING)
-    world.workers_come_up()
-    world.settle()
-    assert world.condition(Condition.WORKERS_READY).message == "4 of 4 workers are ready"
+    simulation.workers_come_up()
+    simulation.settle()
+    assert simulation.condition(Condition.WORKERS_READY).message == "4 of 4 workers are ready"
 
 
 def test_workers_that_were_scaled_away_leave_no_transaction_open() -> None:
     counts = PodCounts()
-    world = made(guarantee="ExactlyOnce", workers={"replicas": 3})
-    vanished = counts.vanished("home", world.name, stateful_set(world), wanted=3)
+    simulation = made(guarantee="ExactlyOnce", workers={"replicas": 3})
+    vanished = counts.vanished("home", simulation.name, stateful_set(simulation), wanted=3)
     assert vanished == ()
-    world.edit(workers={"replicas": 1})
-    world.settle()
-    assert counts.vanished("home", world.name, stateful_set(world), wanted=1) == ()
-    world.workers_come_up()
-    world.vanished = counts.vanished("home", world.name, stateful_set(world), wanted=1)
-    assert counts.vanished("home", world.name, stateful_set(world), wanted=1) == ()
+    simulation.edit(workers={"replicas": 1})
+    simulation.settle()
+    assert counts.vanished("home", simulation.name, stateful_set(simulation), wanted=1) == ()
+    simulation.workers_come_up()
+    simulation.vanished = counts.vanished("home", simulation.name, stateful_set(simulation), wanted=1)
+    assert counts.vanished("home", simulation.name, stateful_set(simulation), wanted=1) == ()
 
-    world.settle()
+    simulation.settle()
 
-    ids = tuple(f"delayedtopics.orders.{world.name}-{number}" for number in (1, 2))
-    assert [a.transactional_ids for a in world.done if isinstance(a, FenceWorkers)] == [ids]
+    ids = tuple(f"delayedtopics.orders.{simulation.name}-{number}" for number in (1, 2))
+    assert [a.transactional_ids for a in simulation.done if isinstance(a, FenceWorkers)] == [ids]
 
 
 def test_pods_that_are_replaced_are_left_alone_and_so_are_workers_without_transactions() -> None:
     counts = PodCounts()
-    world = made(workers={"replicas": 2})
-    counts.vanished("home", world.name, stateful_set(world), wanted=2)
+    simulation = made(workers={"replicas": 2})
+    counts.vanished("home", simulation.name, stateful_set(simulation), wanted=2)
     rolling = {"status": {"replicas": 1}}
-    assert counts.vanished("home", world.name, rolling, wanted=2) == ()
-    world.vanished = (f"{world.name}-1",)
-    world.settle()
-    assert not world.done
+    assert counts.vanished("home", simulation.name, rolling, wanted=2) == ()
+    simulation.vanished = (f"{simulation.name}-1",)
+    simulation.settle()
+    assert not simulation.done
 
 
 def test_no_workers_at_all_is_said_and_is_not_ready() -> None:
-    world = made()
-    world.edit(workers={"replicas": 0})
-    world.settle()
-    assert world.condition(Condition.READY).reason == Reason.SCALED_TO_ZERO
+    simulation = made()
+    simulation.edit(workers={"replicas": 0})
+    simulation.settle()
+    assert simulation.condition(Condition.READY).reason == Reason.SCALED_TO_ZERO
 
 
 def test_a_new_password_replaces_the_pods_and_waits_its_turn() -> None:
-    world = made()
-    assert isinstance(world.connection, Usable)
-    world.connection = replace(world.connection, files={"bootstrap-servers": "k:9092", "password": "new"})
-    world.may_roll = False
-    plan = reconcile(world.observe())
+    simulation = made()
+    assert isinstance(simulation.connection, Usable)
+    simulation.connection = replace(simulation.connection, files={"bootstrap-servers": "k:9092", "password": "new"})
+    simulation.may_roll = False
+    plan = reconcile(simulation.observe())
     assert plan.actions == ()
     assert plan.wake_seconds is not None
-    world.may_roll = True
-    world.settle()
-    assert [a.kind for a in world.done if isinstance(a, ApplyChild) and a.rolls] == ["StatefulSet"]
+    simulation.may_roll = True
+    simulation.settle()
+    assert [a.kind for a in simulation.done if isinstance(a, ApplyChild) and a.rolls] == ["StatefulSet"]
 
 
 def test_a_rollout_that_is_held_back_is_said_and_not_as_declared() -> None:
-    world = made()
-    world.edit(rebalance={"protocol": "Consumer"})
-    world.may_roll = False
-    world.settle()
-    said = world.condition(Condition.WORKERS_READY)
-    assert said.status == world.condition(Condition.READY).status == "False"
+    simulation = made()
+    simulation.edit(rebalance={"protocol": "Consumer"})
+    simulation.may_roll = False
+    simulation.settle()
+    said = simulation.condition(Condition.WORKERS_READY)
+    assert said.status == simulation.condition(Condition.READY).status == "False"
     assert "waits until fewer other resources replace theirs" in said.message
 
 
 @pytest.mark.parametrize("replicas", [0, 1, 5])
 def test_workers_are_scaled_while_a_rollout_waits_its_turn(replicas: int) -> None:
-    world = made(workers={"replicas": 3})
-    before = copy.deepcopy(stateful_set(world)["spec"])
-    world.edit(rebalance={"protocol": "Consumer"}, workers={"replicas": replicas})
-    world.may_roll = False
-    world.settle()
-    assert stateful_set(world)["spec"] == {**before, "replicas": replicas}
-    assert [a for a in world.done if isinstance(a, ApplyChild)] == []
-    world.may_roll = True
-    world.settle()
-    assert [a.kind for a in world.done if isinstance(a, ApplyChild) and a.rolls] == ["StatefulSet"]
-    assert stateful_set(world)["spec"]["replicas"] == replicas
+    simulation = made(workers={"replicas": 3})
+    before = copy.deepcopy(stateful_set(simulation)["spec"])
+    simulation.edit(rebalance={"protocol": "Consumer"}, workers={"replicas": replicas})
+    simulation.may_roll = False
+    simulation.settle()
+    assert stateful_set(simulation)["spec"] == {**before, "replicas": replicas}
+    assert [a for a in simulation.done if isinstance(a, ApplyChild)] == []
+    simulation.may_roll = True
+    simulation.settle()
+    assert [a.kind for a in simulation.done if isinstance(a, ApplyChild) and a.rolls] == ["StatefulSet"]
+    assert stateful_set(simulation)["spec"]["replicas"] == replicas
 
 
 def test_rollouts_that_are_stuck_stop_nobody_elses() -> None:
@@ -268,95 +268,97 @@ def test_rollouts_that_are_stuck_stop_nobody_elses() -> None:
 
 
 def test_another_protocol_replaces_the_pods() -> None:
-    world = made()
-    world.edit(rebalance={"protocol": "Consumer"})
-    world.settle()
-    assert any(isinstance(a, ApplyChild) and a.rolls for a in world.done)
+    simulation = made()
+    simulation.edit(rebalance={"protocol": "Consumer"})
+    simulation.settle()
+    assert any(isinstance(a, ApplyChild) and a.rolls for a in simulation.done)
 
 
 def test_a_stateful_set_with_what_can_not_be_changed_is_made_again_around_its_pods() -> None:
-    world = made()
-    stateful_set(world)["spec"]["podManagementPolicy"] = "OrderedReady"
-    plan = reconcile(world.observe())
+    simulation = made()
+    stateful_set(simulation)["spec"]["podManagementPolicy"] = "OrderedReady"
+    plan = reconcile(simulation.observe())
     assert [type(a) for a in plan.actions] == [DeleteChild]
     assert isinstance(plan.actions[0], DeleteChild)
     assert plan.actions[0].orphan
-    world.settle()
-    assert stateful_set(world)["spec"]["podManagementPolicy"] == "Parallel"
+    simulation.settle()
+    assert stateful_set(simulation)["spec"]["podManagementPolicy"] == "Parallel"
 
 
 def test_workers_that_do_not_come_up_for_two_minutes_are_said_to_fail_and_where_to_look() -> None:
-    world = World(resource())
-    world.settle()
-    assert world.condition(Condition.WORKERS_READY).reason == Reason.WORKERS_STARTING
-    world.later(121)
-    world.settle()
-    said = world.condition(Condition.WORKERS_READY)
+    simulation = Simulation(resource())
+    simulation.settle()
+    assert simulation.condition(Condition.WORKERS_READY).reason == Reason.WORKERS_STARTING
+    simulation.later(121)
+    simulation.settle()
+    said = simulation.condition(Condition.WORKERS_READY)
     assert said.reason == Reason.WORKERS_FAILING
     assert "kubectl --namespace delayed-topics-system describe pods" in said.message
 
 
 def test_an_alarm_of_a_worker_becomes_a_condition_and_ends_ready_until_it_is_cleared() -> None:
-    world = made()
-    alarm = RaisedAlarm(member=f"{world.name}-0", reason=Reason.COMMIT_MISSING, message="orders [1] has no commit")
-    world.news = WorkerNews(alarms=(alarm,))
-    world.settle()
-    raised = world.condition(Condition.ALARM)
+    simulation = made()
+    alarm = RaisedAlarm(member=f"{simulation.name}-0", reason=Reason.COMMIT_MISSING, message="orders [1] has no commit")
+    simulation.news = WorkerNews(alarms=(alarm,))
+    simulation.settle()
+    raised = simulation.condition(Condition.ALARM)
     assert (raised.status, raised.reason) == ("True", Reason.COMMIT_MISSING)
     assert "orders [1] has no commit" in raised.message
-    assert world.condition(Condition.READY).status == "False"
-    world.news = WorkerNews()
-    world.settle()
-    assert world.condition(Condition.ALARM).status == "False"
-    assert world.condition(Condition.READY).status == "True"
+    assert simulation.condition(Condition.READY).status == "False"
+    simulation.news = WorkerNews()
+    simulation.settle()
+    assert simulation.condition(Condition.ALARM).status == "False"
+    assert simulation.condition(Condition.READY).status == "True"
 
 
 def test_records_near_the_end_of_retention_are_shown_and_the_topic_stays_ready_since_it_is_served() -> None:
-    world = made()
+    simulation = made()
     message = "records of orders [1] that are not released come near the end of retention"
-    alarm = RaisedAlarm(member=f"{world.name}-0", reason=Reason.RETENTION_AT_RISK, message=message)
-    world.news = WorkerNews(alarms=(alarm,))
-    world.settle()
-    raised = world.condition(Condition.ALARM)
+    alarm = RaisedAlarm(member=f"{simulation.name}-0", reason=Reason.RETENTION_AT_RISK, message=message)
+    simulation.news = WorkerNews(alarms=(alarm,))
+    simulation.settle()
+    raised = simulation.condition(Condition.ALARM)
     assert (raised.status, raised.reason) == ("True", Reason.RETENTION_AT_RISK)
     assert message in raised.message
-    assert world.condition(Condition.READY).status == "True"
-    worse = RaisedAlarm(member=f"{world.name}-0", reason=Reason.TARGET_UNAVAILABLE, message="orders.ready is missing")
-    world.news = WorkerNews(alarms=(alarm, worse))
-    world.settle()
-    both = world.condition(Condition.ALARM)
-    assert both.reason == world.condition(Condition.READY).reason == Reason.TARGET_UNAVAILABLE
+    assert simulation.condition(Condition.READY).status == "True"
+    worse = RaisedAlarm(
+        member=f"{simulation.name}-0", reason=Reason.TARGET_UNAVAILABLE, message="orders.ready is missing"
+    )
+    simulation.news = WorkerNews(alarms=(alarm, worse))
+    simulation.settle()
+    both = simulation.condition(Condition.ALARM)
+    assert both.reason == simulation.condition(Condition.READY).reason == Reason.TARGET_UNAVAILABLE
     assert message in both.message
 
 
 def test_alarms_without_end_leave_a_status_that_can_be_written() -> None:
-    world = made()
-    alarms = (RaisedAlarm(member=f"{world.name}-0", reason=f"R{n}", message="x" * 40_000) for n in range(3))
-    world.news = WorkerNews(alarms=tuple(alarms))
-    world.settle()
-    assert len(world.condition(Condition.ALARM).message) == 4000
-    assert world.condition(Condition.ALARM).message.endswith("…")
+    simulation = made()
+    alarms = (RaisedAlarm(member=f"{simulation.name}-0", reason=f"R{n}", message="x" * 40_000) for n in range(3))
+    simulation.news = WorkerNews(alarms=tuple(alarms))
+    simulation.settle()
+    assert len(simulation.condition(Condition.ALARM).message) == 4000
+    assert simulation.condition(Condition.ALARM).message.endswith("…")
 
 
 def test_an_alarm_of_a_worker_that_was_scaled_away_does_not_count() -> None:
-    world = made()
-    alarm = RaisedAlarm(member=f"{world.name}-7", reason=Reason.COMMIT_MISSING, message="old")
-    world.news = WorkerNews(alarms=(alarm,))
-    world.settle()
-    assert world.condition(Condition.ALARM).status == "False"
+    simulation = made()
+    alarm = RaisedAlarm(member=f"{simulation.name}-7", reason=Reason.COMMIT_MISSING, message="old")
+    simulation.news = WorkerNews(alarms=(alarm,))
+    simulation.settle()
+    assert simulation.condition(Condition.ALARM).status == "False"
 
 
 def test_members_and_their_partitions_are_in_the_status_up_to_fifty() -> None:
-    world = made()
+    simulation = made()
     members = tuple(
-        member(f"{world.name}-{n:02}", ("orders", 0), ("orders", 1), ("orders.delays", 2)) for n in range(60)
+        member(f"{simulation.name}-{n:02}", ("orders", 0), ("orders", 1), ("orders.delays", 2)) for n in range(60)
     )
-    world.kafka.members["delayedtopics.orders"] = members
-    world.settle()
-    rebalance = world.raw["status"]["rebalance"]
+    simulation.kafka.members["delayedtopics.orders"] = members
+    simulation.settle()
+    rebalance = simulation.raw["status"]["rebalance"]
     assert rebalance["memberCount"] == 60
     assert len(rebalance["members"]) == 50
-    assert rebalance["members"][0] == {"name": f"{world.name}-00", "partitions": "orders:0-1 orders.delays:2"}
+    assert rebalance["members"][0] == {"name": f"{simulation.name}-00", "partitions": "orders:0-1 orders.delays:2"}
     assert rebalance["state"] == "Stable"
 
 

@@ -7,13 +7,13 @@ import pytest
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka_testing.slow_wire import SlowWire, slow_broker
-from delayed_topics_worker_testing.world import World
+from delayed_topics_worker_testing.harness import WorkerHarness
 
 
 @pytest.fixture
-def world(broker: Broker, tmp_path: Path) -> Iterator[World]:
+def harness(broker: Broker, tmp_path: Path) -> Iterator[WorkerHarness]:
     """Its workers are ended with the test."""
-    with World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as made:
+    with WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as made:
         yield made
 
 

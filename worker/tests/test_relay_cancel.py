@@ -9,21 +9,21 @@ from delayed_topics_core.control import Control, ControlKind
 from delayed_topics_core.reasons import DeadLetterReason, Reason
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_worker_testing.cancelling import ask, make_control, wait_for_answers
-from delayed_topics_worker_testing.world import Declared, Seen, World
+from delayed_topics_worker_testing.harness import DeclaredTopic, Seen, WorkerHarness
 
 pytestmark = pytest.mark.broker
 
 GUARANTEES = pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
 
 
-def declare(world: World, delay_seconds: tuple[int, ...] = (0, 3), **further: Any) -> Declared:
-    orders = world.declare(delay_seconds, **further)
+def declare(harness: WorkerHarness, delay_seconds: tuple[int, ...] = (0, 3), **further: Any) -> DeclaredTopic:
+    orders = harness.declare(delay_seconds, **further)
     make_control(orders)
     orders.change(control=True)
     return orders
 
 
-def produce(orders: Declared, ids: Iterable[bytes], *, level: int = 1) -> None:
+def produce(orders: DeclaredTopic, ids: Iterable[bytes], *, level: int = 1) -> None:
     for of_id in ids:
         orders.produce(of_id, key=of_id, headers=[("dt-id", of_id), ("dt-delay-level", b"%d" % level)])
     orders.flush()
@@ -38,9 +38,9 @@ def some_ids(name: str, count: int) -> list[bytes]:
 
 
 @GUARANTEES
-def test_a_cancelled_record_is_a_dead_letter_and_the_others_come_out(world: World, guarantee: str) -> None:
-    orders = declare(world)
-    world.start(orders, guarantee=guarantee)
+def test_a_cancelled_record_is_a_dead_letter_and_the_others_come_out(harness: WorkerHarness, guarantee: str) -> None:
+    orders = declare(harness)
+    harness.start(orders, guarantee=guarantee)
     ids = some_ids("o", 40)
     produce(orders, ids, level=2)
     ask(orders, ids[::2])
@@ -55,9 +55,9 @@ def test_a_cancelled_record_is_a_dead_letter_and_the_others_come_out(world: Worl
 
 
 @pytest.mark.slow
-def test_a_request_that_comes_before_its_record_is_honoured_until_it_is_withdrawn(world: World) -> None:
-    orders = declare(world)
-    world.start(orders)
+def test_a_request_that_comes_before_its_record_is_honoured_until_it_is_withdrawn(harness: WorkerHarness) -> None:
+    orders = declare(harness)
+    harness.start(orders)
     ask(orders, [b"o-1", b"o-2"])
     ask(orders, [b"o-2"], None)
     # one that is behind them in the control topic is known: they are, too
@@ -71,9 +71,9 @@ def test_a_request_that_comes_before_its_record_is_honoured_until_it_is_withdraw
 
 
 @pytest.mark.slow
-def test_a_record_without_an_id_is_cancelled_by_its_root(world: World) -> None:
-    orders = declare(world, front_partitions=1)
-    world.start(orders)
+def test_a_record_without_an_id_is_cancelled_by_its_root(harness: WorkerHarness) -> None:
+    orders = declare(harness, front_partitions=1)
+    harness.start(orders)
     orders.produce(b"first", headers=[("dt-delay-level", b"2")])
     orders.flush()
     root = f"f:0:0:{orders.topics.ids[orders.names.front]}".encode()
@@ -83,9 +83,9 @@ def test_a_record_without_an_id_is_cancelled_by_its_root(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_who_cancels_a_record_that_came_out_is_told_and_its_retry_is_cancelled(world: World) -> None:
-    orders = declare(world)
-    world.start(orders)
+def test_who_cancels_a_record_that_came_out_is_told_and_its_retry_is_cancelled(harness: WorkerHarness) -> None:
+    orders = declare(harness)
+    harness.start(orders)
     produce(orders, [b"o-1"])
     (first,) = orders.ready(1)
     ask(orders, [b"o-1"])
@@ -99,9 +99,9 @@ def test_who_cancels_a_record_that_came_out_is_told_and_its_retry_is_cancelled(w
 
 
 @pytest.mark.slow
-def test_who_cancels_twice_is_told_the_same_twice(world: World) -> None:
-    orders = declare(world)
-    world.start(orders)
+def test_who_cancels_twice_is_told_the_same_twice(harness: WorkerHarness) -> None:
+    orders = declare(harness)
+    harness.start(orders)
     produce(orders, [b"o-1"], level=2)
     ask(orders, [b"o-1"])
     assert wait_for_answers(orders, [b"o-1"]) == {b"o-1": Control(ControlKind.CANCELLED)}
@@ -111,9 +111,9 @@ def test_who_cancels_twice_is_told_the_same_twice(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_a_request_that_no_worker_can_read_is_answered(world: World) -> None:
-    orders = declare(world)
-    world.start(orders)
+def test_a_request_that_no_worker_can_read_is_answered(harness: WorkerHarness) -> None:
+    orders = declare(harness)
+    harness.start(orders)
     too_long = b"o" * 257
     ask(orders, [b"o-1"], b"Cancel!")
     ask(orders, [too_long])
@@ -123,9 +123,9 @@ def test_a_request_that_no_worker_can_read_is_answered(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_who_cancels_what_does_not_come_is_told_and_it_stays_cancelled(world: World) -> None:
-    orders = declare(world)
-    world.start(orders)
+def test_who_cancels_what_does_not_come_is_told_and_it_stays_cancelled(harness: WorkerHarness) -> None:
+    orders = declare(harness)
+    harness.start(orders)
     ask(orders, [b"o-1"])
     assert wait_for_answers(orders, [b"o-1"], timeout_seconds=120) == {b"o-1": Control(ControlKind.NOT_FOUND)}
     produce(orders, [b"o-1"])
@@ -137,9 +137,11 @@ def test_who_cancels_what_does_not_come_is_told_and_it_stays_cancelled(world: Wo
 
 
 @GUARANTEES
-def test_at_the_due_time_each_record_has_one_end_and_the_answer_says_which(world: World, guarantee: str) -> None:
-    orders = declare(world, (1,), front_partitions=4)
-    world.start(orders, guarantee=guarantee)
+def test_at_the_due_time_each_record_has_one_end_and_the_answer_says_which(
+    harness: WorkerHarness, guarantee: str
+) -> None:
+    orders = declare(harness, (1,), front_partitions=4)
+    harness.start(orders, guarantee=guarantee)
     ids = some_ids("o", 600)
     produce(orders, ids)
     due_at = time.time() + 1
@@ -158,9 +160,9 @@ def test_at_the_due_time_each_record_has_one_end_and_the_answer_says_which(world
 
 @pytest.mark.slow
 @GUARANTEES
-def test_what_was_cancelled_while_no_worker_ran_does_not_come_out(world: World, guarantee: str) -> None:
-    orders = declare(world)
-    worker = world.start(orders, guarantee=guarantee)
+def test_what_was_cancelled_while_no_worker_ran_does_not_come_out(harness: WorkerHarness, guarantee: str) -> None:
+    orders = declare(harness)
+    worker = harness.start(orders, guarantee=guarantee)
     ids = some_ids("o", 200)
     produce(orders, ids, level=2)
     front = orders.names.front
@@ -172,20 +174,20 @@ def test_what_was_cancelled_while_no_worker_ran_does_not_come_out(world: World, 
     ask(orders, ids[::2])
     produce(orders, ids_between := some_ids("p", 20))
     ask(orders, ids_between[::2])
-    world.start(orders, guarantee=guarantee)
+    harness.start(orders, guarantee=guarantee)
 
     assert ids_of(orders.ready(110)) == sorted(ids[1::2] + ids_between[1::2])
     assert ids_of(orders.dead(110)) == sorted(ids[::2] + ids_between[::2])
 
 
 @pytest.mark.slow
-def test_a_worker_that_takes_partitions_over_knows_what_was_cancelled_before_it_came(world: World) -> None:
-    orders = declare(world, (0, 8), front_partitions=2)
-    world.start(orders, member="orders-0")
+def test_a_worker_that_takes_partitions_over_knows_what_was_cancelled_before_it_came(harness: WorkerHarness) -> None:
+    orders = declare(harness, (0, 8), front_partitions=2)
+    harness.start(orders, member="orders-0")
     ids = some_ids("o", 200)
     produce(orders, ids, level=2)
     ask(orders, ids[::2])
-    second = world.start(orders, member="orders-1")
+    second = harness.start(orders, member="orders-1")
     owned = second.metric("delayedtopics_partitions", topic=orders.names.front)
     assert owned > 0
 
@@ -194,10 +196,10 @@ def test_a_worker_that_takes_partitions_over_knows_what_was_cancelled_before_it_
     assert set(wait_for_answers(orders, ids[::2]).values()) == {Control(ControlKind.CANCELLED)}
 
 
-def test_nothing_is_served_before_the_control_topic_is_read_and_an_alarm_says_why(world: World) -> None:
-    orders = world.declare((0,))
+def test_nothing_is_served_before_the_control_topic_is_read_and_an_alarm_says_why(harness: WorkerHarness) -> None:
+    orders = harness.declare((0,))
     orders.change(control=True)
-    worker = world.start(orders, ready=False)
+    worker = harness.start(orders, ready=False)
     produce(orders, [b"o-1", b"o-2"])
     wait_until(lambda: Reason.CONTROL_UNREADABLE in worker.alarm_reasons(), what="an alarm says why nothing is served")
     assert f"{orders.names.control} doesn't exist" in str(worker.status()["alarms"])
@@ -212,9 +214,9 @@ def test_nothing_is_served_before_the_control_topic_is_read_and_an_alarm_says_wh
 
 
 @pytest.mark.slow
-def test_a_delayed_topic_can_be_given_a_control_topic_while_it_is_served(world: World) -> None:
-    orders = world.declare((0, 3))
-    world.start(orders)
+def test_a_delayed_topic_can_be_given_a_control_topic_while_it_is_served(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 3))
+    harness.start(orders)
     produce(orders, [b"o-1", b"o-2"], level=2)
     make_control(orders)
     orders.change(control=True)
@@ -224,9 +226,9 @@ def test_a_delayed_topic_can_be_given_a_control_topic_while_it_is_served(world: 
 
 
 @pytest.mark.slow
-def test_without_a_control_topic_what_was_cancelled_there_comes_out(world: World) -> None:
-    orders = declare(world)
-    world.start(orders)
+def test_without_a_control_topic_what_was_cancelled_there_comes_out(harness: WorkerHarness) -> None:
+    orders = declare(harness)
+    harness.start(orders)
     produce(orders, [b"o-1"], level=2)
     ask(orders, [b"o-1"])
     assert ids_of(orders.dead(1)) == [b"o-1"]

@@ -10,40 +10,40 @@ from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.system_topics import ensure_system_topics
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.process import WorkerProcess
-from delayed_topics_worker_testing.world import Declared, World
 
 pytestmark = pytest.mark.broker
 
 
 @pytest.fixture
-def strict_world(tmp_path: Path) -> Iterator[World]:
+def strict_harness(tmp_path: Path) -> Iterator[WorkerHarness]:
     """Its broker makes no topics because somebody writes to them."""
     with (
         Broker(settings={**PATIENT, "auto.create.topics.enable": "false"}) as broker,
-        World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as made,
+        WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as made,
     ):
         yield made
 
 
-def test_without_the_brokers_time_nothing_is_released_and_the_reason_is_said(strict_world: World) -> None:
-    world = strict_world
-    orders = world.declare((1,))
-    worker = world.start(orders)
-    world.admin.alter_topic_configs({CLOCK_TOPIC: {"message.timestamp.type": "CreateTime"}})
+def test_without_the_brokers_time_nothing_is_released_and_the_reason_is_said(strict_harness: WorkerHarness) -> None:
+    harness = strict_harness
+    orders = harness.declare((1,))
+    worker = harness.start(orders)
+    harness.admin.alter_topic_configs({CLOCK_TOPIC: {"message.timestamp.type": "CreateTime"}})
     stands_still_because(worker, orders, "set its message.timestamp.type to LogAppendTime")
 
-    ensure_system_topics(world.admin, replication_factor=1)
+    ensure_system_topics(harness.admin, replication_factor=1)
     assert min(r.late_ms for r in orders.ready(1)) >= 0
     wait_until(lambda: not worker.alarm_reasons(), what="no alarm")
-    world.admin.delete_topics([CLOCK_TOPIC])
+    harness.admin.delete_topics([CLOCK_TOPIC])
     stands_still_because(worker, orders, "UNKNOWN")
 
-    ensure_system_topics(world.admin, replication_factor=1)
+    ensure_system_topics(harness.admin, replication_factor=1)
     assert min(r.late_ms for r in orders.ready(2)) >= 0
 
 
-def stands_still_because(worker: WorkerProcess, orders: Declared, reason: str) -> None:
+def stands_still_because(worker: WorkerProcess, orders: DeclaredTopic, reason: str) -> None:
     """With a record that is due."""
     before = orders.released()
     orders.produce()

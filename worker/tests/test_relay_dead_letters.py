@@ -3,7 +3,7 @@
 import pytest
 from delayed_topics_core.headers import Header
 from delayed_topics_worker_testing.foreign_client import produce_with_raw_header_key
-from delayed_topics_worker_testing.world import World
+from delayed_topics_worker_testing.harness import WorkerHarness
 
 pytestmark = pytest.mark.broker
 
@@ -24,9 +24,9 @@ BAD: list[tuple[list[Header], bytes]] = [
 ]
 
 
-def test_headers_that_cannot_be_honoured_are_dead_letters_with_their_reason(world: World) -> None:
-    orders = world.declare((0,), front_partitions=1, retry_cap=3)
-    world.start(orders)
+def test_headers_that_cannot_be_honoured_are_dead_letters_with_their_reason(harness: WorkerHarness) -> None:
+    orders = harness.declare((0,), front_partitions=1, retry_cap=3)
+    harness.start(orders)
     for n, (headers, _) in enumerate(BAD):
         orders.produce(b"bad %d" % n, key=b"k", headers=headers, partition=0)
         orders.produce(b"good %d" % n, headers=[("trace", b"%d" % n)], partition=0)
@@ -41,14 +41,14 @@ def test_headers_that_cannot_be_honoured_are_dead_letters_with_their_reason(worl
     assert all((r.header("dt-origin") or b"").startswith(b"f:0:") for r in dead)
 
 
-def test_a_header_key_that_is_not_utf8_costs_its_record_the_headers_only(world: World) -> None:
-    orders = world.declare((0,), front_partitions=1)
-    world.start(orders)
+def test_a_header_key_that_is_not_utf8_costs_its_record_the_headers_only(harness: WorkerHarness) -> None:
+    orders = harness.declare((0,), front_partitions=1)
+    harness.start(orders)
     for n in range(3):
         orders.produce(b"before %d" % n, headers=[("trace", b"x")], partition=0)
     orders.flush()
     produce_with_raw_header_key(
-        world.connection, orders.names.front, partition=0, key=b"k", value=b"v", headers=[(b"caf\xe9", b"latin-1")]
+        harness.connection, orders.names.front, partition=0, key=b"k", value=b"v", headers=[(b"caf\xe9", b"latin-1")]
     )
     for n in range(3):
         orders.produce(b"after %d" % n, headers=[("trace", b"x")], partition=0)
@@ -63,9 +63,9 @@ def test_a_header_key_that_is_not_utf8_costs_its_record_the_headers_only(world: 
     assert dead.header("dt-origin") == b"f:0:3"
 
 
-def test_forged_worker_headers_are_dropped(world: World) -> None:
-    orders = world.declare((0,))
-    world.start(orders)
+def test_forged_worker_headers_are_dropped(harness: WorkerHarness) -> None:
+    orders = harness.declare((0,))
+    harness.start(orders)
     forged: list[Header] = [
         ("dt-root", b"f:7:7:forged"),
         ("dt-origin", b"f:7:7"),
@@ -85,8 +85,8 @@ def test_forged_worker_headers_are_dropped(world: World) -> None:
     assert record.due_at_ms > 1
 
 
-def test_a_copy_that_is_too_large_is_a_dead_letter_and_its_batch_is_not(world: World) -> None:
-    orders = world.declare(
+def test_a_copy_that_is_too_large_is_a_dead_letter_and_its_batch_is_not(harness: WorkerHarness) -> None:
+    orders = harness.declare(
         (0,),
         front_partitions=1,
         config={"ready": {"max.message.bytes": "5000"}, "dead-letter": {"max.message.bytes": "20000"}},
@@ -96,7 +96,7 @@ def test_a_copy_that_is_too_large_is_a_dead_letter_and_its_batch_is_not(world: W
     for n, size in enumerate(sizes):
         orders.produce(b"%d" % n * size, key=b"key", headers=[("trace", b"x")], partition=0)
     orders.flush()
-    world.start(orders)  # only now, so that they come in one batch
+    harness.start(orders)  # only now, so that they come in one batch
 
     ready = sorted(orders.ready(5), key=lambda r: r.offset)
     dead = sorted(orders.dead(2), key=lambda r: len(r.value or b""))

@@ -8,7 +8,7 @@ from delayed_topics_core.headers import Header
 from delayed_topics_core.layout import ladder, most_hops
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_worker.config import Guarantee
-from delayed_topics_worker_testing.world import Declared, World
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 
 pytestmark = pytest.mark.broker
 
@@ -25,7 +25,7 @@ def deliver_at(at_ms: int) -> Header:
     return ("dt-deliver-at", b"%d" % at_ms)
 
 
-def send_many(orders: Declared) -> dict[bytes, int]:
+def send_many(orders: DeclaredTopic) -> dict[bytes, int]:
     """From two seconds ago to eight seconds from now. By value the due time that each asks for."""
     start_ms = now_ms()
     asked = {b"%d" % n: start_ms + random.randrange(-2_000, SPAN_MS) for n in range(RECORDS)}
@@ -35,15 +35,15 @@ def send_many(orders: Declared) -> dict[bytes, int]:
     return asked
 
 
-def promised(orders: Declared, asked: dict[bytes, int]) -> dict[bytes | None, int]:
+def promised(orders: DeclaredTopic, asked: dict[bytes, int]) -> dict[bytes | None, int]:
     """What was due before it came in is due then."""
-    came_in_ms = {record.value: record.at_ms for record in orders.world.read(orders.names.front, RECORDS)}
+    came_in_ms = {record.value: record.at_ms for record in orders.harness.read(orders.names.front, RECORDS)}
     return {value: max(at_ms, came_in_ms[value]) for value, at_ms in asked.items()}
 
 
-def test_records_come_out_at_any_due_time_never_early_never_lost_never_doubled(world: World) -> None:
-    orders = world.declare((0,), front_partitions=2, ladder_seconds=LADDER)
-    world.start(orders)
+def test_records_come_out_at_any_due_time_never_early_never_lost_never_doubled(harness: WorkerHarness) -> None:
+    orders = harness.declare((0,), front_partitions=2, ladder_seconds=LADDER)
+    harness.start(orders)
     asked = send_many(orders)
 
     ready = orders.ready(RECORDS)
@@ -57,15 +57,15 @@ def test_records_come_out_at_any_due_time_never_early_never_lost_never_doubled(w
 
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
-def test_due_times_outlive_workers_that_are_killed(world: World, guarantee: Guarantee) -> None:
-    orders = world.declare((0,), front_partitions=2, ladder_seconds=LADDER)
+def test_due_times_outlive_workers_that_are_killed(harness: WorkerHarness, guarantee: Guarantee) -> None:
+    orders = harness.declare((0,), front_partitions=2, ladder_seconds=LADDER)
     asked = send_many(orders)
     for sixths in range(2, 6):
-        worker = world.start(orders, guarantee=guarantee)
+        worker = harness.start(orders, guarantee=guarantee)
         orders.ready(sixths * RECORDS // 6)
         worker.kill()
-    world.start(orders, guarantee=guarantee)
-    with world.reader(orders.names.ready) as read:
+    harness.start(orders, guarantee=guarantee)
+    with harness.reader(orders.names.ready) as read:
         wait_until(lambda: {record.value for record in read()} == asked.keys(), what="all are released")
         ready = read()
 
@@ -75,9 +75,9 @@ def test_due_times_outlive_workers_that_are_killed(world: World, guarantee: Guar
         assert len(ready) == RECORDS
 
 
-def test_a_due_time_that_is_too_far_ahead_is_a_dead_letter_that_keeps_it(world: World) -> None:
-    orders = world.declare((0,), front_partitions=1, ladder_seconds=LADDER)
-    world.start(orders)
+def test_a_due_time_that_is_too_far_ahead_is_a_dead_letter_that_keeps_it(harness: WorkerHarness) -> None:
+    orders = harness.declare((0,), front_partitions=1, ladder_seconds=LADDER)
+    harness.start(orders)
     far = deliver_at(now_ms() + 2 * 86_400_000)
     orders.produce(b"far", headers=[far], partition=0)
     orders.produce(b"now", headers=[deliver_at(0)], partition=0)

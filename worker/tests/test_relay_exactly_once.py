@@ -16,9 +16,9 @@ from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka_testing.rights import AUTHORIZER, deny_only, lift
 from delayed_topics_worker.clients import SESSION_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.process import WorkerProcess
-from delayed_topics_worker_testing.world import Declared, World
 
 pytestmark = pytest.mark.broker
 
@@ -26,24 +26,24 @@ EXACTLY: Any = {"guarantee": "ExactlyOnce"}
 
 
 @pytest.mark.slow
-def test_workers_that_are_killed_again_and_again_repeat_nothing(world: World) -> None:
-    orders = world.declare((0, 1, 2))
-    worker = world.start(orders, **EXACTLY)
+def test_workers_that_are_killed_again_and_again_repeat_nothing(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 1, 2))
+    worker = harness.start(orders, **EXACTLY)
     with steady_load(orders) as sent:
         for _ in range(5):
             time.sleep(1.3)
             worker.kill()
-            worker = world.start(orders, **EXACTLY)
+            worker = harness.start(orders, **EXACTLY)
 
     assert doubled(all_ready(orders, sent)) == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_the_others_take_over_from_one_that_is_killed_for_good(world: World, protocol: str) -> None:
-    orders = world.declare((0, 1, 2), front_partitions=4, partitions=6)
-    world.start(orders, member="orders-0", protocol=protocol, **EXACTLY)
-    second = world.start(orders, member="orders-1", protocol=protocol, **EXACTLY)
+def test_the_others_take_over_from_one_that_is_killed_for_good(harness: WorkerHarness, protocol: str) -> None:
+    orders = harness.declare((0, 1, 2), front_partitions=4, partitions=6)
+    harness.start(orders, member="orders-0", protocol=protocol, **EXACTLY)
+    second = harness.start(orders, member="orders-1", protocol=protocol, **EXACTLY)
     with steady_load(orders) as sent:
         time.sleep(2)
         second.kill()
@@ -55,11 +55,11 @@ def test_the_others_take_over_from_one_that_is_killed_for_good(world: World, pro
 @pytest.mark.slow
 @pytest.mark.parametrize("frozen_seconds", [SESSION_TIMEOUT_MS / 1000 + 2, 2 * TRANSACTION_TIMEOUT_MS / 1000 + 3])
 def test_a_worker_that_was_frozen_releases_nothing_that_others_have_released(
-    world: World, frozen_seconds: float
+    harness: WorkerHarness, frozen_seconds: float
 ) -> None:
     """For longer than its session; and for longer than the broker waits for a transaction, too."""
-    orders = world.declare((0, 1, 2), front_partitions=4, partitions=6)
-    workers = [world.start(orders, member=f"orders-{n}", **EXACTLY) for n in range(2)]
+    orders = harness.declare((0, 1, 2), front_partitions=4, partitions=6)
+    workers = [harness.start(orders, member=f"orders-{n}", **EXACTLY) for n in range(2)]
     with steady_load(orders, per_second=500) as sent:
         time.sleep(2)
         workers[1].signal(signal.SIGSTOP)
@@ -75,11 +75,13 @@ def test_a_worker_that_was_frozen_releases_nothing_that_others_have_released(
 @pytest.mark.xfail(
     strict=False, reason="beside a full machine the client library once aborted (SIGABRT) instead: not mended"
 )
-def test_a_second_worker_of_the_same_name_ends_with_a_plain_line_and_nothing_comes_twice(world: World) -> None:
+def test_a_second_worker_of_the_same_name_ends_with_a_plain_line_and_nothing_comes_twice(
+    harness: WorkerHarness,
+) -> None:
     """As when a pod was deleted by force and its node lives on. Under `consumer` nothing but the transactions tells."""
-    orders = world.declare((0, 1))
-    first = world.start(orders, protocol="consumer", **EXACTLY)
-    second = world.start(orders, protocol="consumer", ready=False, **EXACTLY)
+    orders = harness.declare((0, 1))
+    first = harness.start(orders, protocol="consumer", **EXACTLY)
+    second = harness.start(orders, protocol="consumer", ready=False, **EXACTLY)
     with steady_load(orders) as sent:
         wait_until(lambda: not (first.running and second.running), what="one of them ends")
     ended = second if first.running else first
@@ -91,12 +93,12 @@ def test_a_second_worker_of_the_same_name_ends_with_a_plain_line_and_nothing_com
     assert doubled(all_ready(orders, sent)) == 0
 
 
-def test_a_record_that_is_too_large_costs_its_neighbours_nothing(world: World) -> None:
-    orders = world.declare((0, 1), config={"ready": {"max.message.bytes": "5000"}})
+def test_a_record_that_is_too_large_costs_its_neighbours_nothing(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 1), config={"ready": {"max.message.bytes": "5000"}})
     for n in range(80):
         orders.produce(os.urandom(6000) if n == 40 else b"%d" % n, partition=n % 2)
     orders.flush()
-    world.start(orders, **EXACTLY)
+    harness.start(orders, **EXACTLY)
 
     dead = orders.dead(1)
     ready = sorted(orders.ready(79), key=lambda r: r.offset)
@@ -107,10 +109,10 @@ def test_a_record_that_is_too_large_costs_its_neighbours_nothing(world: World) -
         assert numbers == [n for n in range(80) if n % 2 == partition and n != 40]
 
 
-def test_a_missing_dead_letter_topic_stops_its_partition_only(world: World) -> None:
-    orders = world.declare((0,))
-    world.admin.delete_topics([orders.names.dead_letter])
-    worker = world.start(orders, **EXACTLY)
+def test_a_missing_dead_letter_topic_stops_its_partition_only(harness: WorkerHarness) -> None:
+    orders = harness.declare((0,))
+    harness.admin.delete_topics([orders.names.dead_letter])
+    worker = harness.start(orders, **EXACTLY)
     orders.produce(b"bad", headers=[("dt-attempt", b"x")], partition=0)
     orders.flush()
     wait_until(lambda: "TargetUnavailable" in worker.alarm_reasons(), what="the alarm")
@@ -124,9 +126,9 @@ def test_a_missing_dead_letter_topic_stops_its_partition_only(world: World) -> N
 
 
 @pytest.mark.slow
-def test_another_compression_is_taken_up_while_records_are_released(world: World) -> None:
-    orders = world.declare((0, 1))
-    world.start(orders, **EXACTLY)
+def test_another_compression_is_taken_up_while_records_are_released(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 1))
+    harness.start(orders, **EXACTLY)
     with steady_load(orders) as sent:
         for codec in ("zstd", "none", "gzip"):
             time.sleep(1)
@@ -137,17 +139,17 @@ def test_another_compression_is_taken_up_while_records_are_released(world: World
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[World]:
+def guarded(tmp_path: Path) -> Iterator[WorkerHarness]:
     """On a broker with ACLs."""
     with (
         Broker(settings={**AUTHORIZER, **PATIENT}) as broker,
-        World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as made,
+        WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as made,
     ):
         yield made
 
 
 @pytest.mark.slow
-def test_a_forbidden_dead_letter_topic_stops_its_partition_only(guarded: World) -> None:
+def test_a_forbidden_dead_letter_topic_stops_its_partition_only(guarded: WorkerHarness) -> None:
     """Kafka doesn't say then which copy of the transaction it means."""
     orders = guarded.declare((0, 1))
     worker = guarded.start(orders, **EXACTLY)
@@ -168,7 +170,9 @@ def test_a_forbidden_dead_letter_topic_stops_its_partition_only(guarded: World) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("forbidden", "standing"), [("dead_letter", "0"), ("ready", "1")])
-def test_a_forbidden_topic_is_told_though_nothing_else_comes(guarded: World, forbidden: str, standing: str) -> None:
+def test_a_forbidden_topic_is_told_though_nothing_else_comes(
+    guarded: WorkerHarness, forbidden: str, standing: str
+) -> None:
     """Kafka's client tells the reason only when something else is asked of it."""
     orders = guarded.declare((0, 1))
     worker = guarded.start(orders, **EXACTLY)
@@ -186,7 +190,7 @@ def test_a_forbidden_topic_is_told_though_nothing_else_comes(guarded: World, for
     assert [r.value for r in orders.dead(1)] == [b"bad"]
 
 
-def standing_still(worker: WorkerProcess, orders: Declared, target: str) -> list[str]:
+def standing_still(worker: WorkerProcess, orders: DeclaredTopic, target: str) -> list[str]:
     """Front partitions of which a copy to this topic was refused."""
     told = rf"{orders.names.front} \[(\d+)\] can't be served: the copy of offset \d+ to {target} was refused"
     alarms = worker.status().get("alarms", [])
@@ -194,7 +198,7 @@ def standing_still(worker: WorkerProcess, orders: Declared, target: str) -> list
 
 
 @pytest.mark.slow
-def test_a_worker_that_may_not_use_its_transactional_id_says_so(guarded: World) -> None:
+def test_a_worker_that_may_not_use_its_transactional_id_says_so(guarded: WorkerHarness) -> None:
     orders = guarded.declare((0,))
     mine = transactional_id(orders.record.group, "orders-0")
     deny_only(guarded.connection, ResourceType.TRANSACTIONAL_ID, mine, AclOperation.ALL)

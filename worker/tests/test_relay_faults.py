@@ -8,8 +8,8 @@ from delayed_topics_core.names import CLOCK_TOPIC
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_engine import MAX_SPAN, decode_metadata, encode_metadata
 from delayed_topics_kafka.model import CommittedOffset
+from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
-from delayed_topics_worker_testing.world import World
 
 pytestmark = pytest.mark.broker
 
@@ -27,13 +27,13 @@ pytestmark = pytest.mark.broker
         pytest.param("consumer", "Range", "AtLeastOnce", marks=pytest.mark.slow),
     ],
 )
-def test_members_come_and_go(world: World, protocol: str, assignor: str, guarantee: str) -> None:
-    orders = world.declare((0, 1, 2), front_partitions=4, partitions=6)
+def test_members_come_and_go(harness: WorkerHarness, protocol: str, assignor: str, guarantee: str) -> None:
+    orders = harness.declare((0, 1, 2), front_partitions=4, partitions=6)
     config: dict[str, Any] = {"protocol": protocol, "assignor": assignor, "guarantee": guarantee}
-    world.start(orders, member="orders-0", **config)
+    harness.start(orders, member="orders-0", **config)
     with steady_load(orders) as sent:
         time.sleep(1)
-        second = world.start(orders, member="orders-1", **config)
+        second = harness.start(orders, member="orders-1", **config)
         time.sleep(2)
         assert second.terminate() == 0
         time.sleep(1)
@@ -41,16 +41,16 @@ def test_members_come_and_go(world: World, protocol: str, assignor: str, guarant
     assert doubled(all_ready(orders, sent)) == 0
 
 
-def test_finished_offsets_in_the_commit_are_not_released_again(world: World) -> None:
-    orders = world.declare((0,), front_partitions=1)
+def test_finished_offsets_in_the_commit_are_not_released_again(harness: WorkerHarness) -> None:
+    orders = harness.declare((0,), front_partitions=1)
     for n in range(100):
         orders.produce(b"%d" % n, partition=0)
     orders.flush()
     finished = {n for n in range(11, 100) if n % 3}
-    world.commit(
+    harness.commit(
         orders.record.group, {(orders.names.front, 0): CommittedOffset(10, encode_metadata(10, sorted(finished)))}
     )
-    worker = world.start(orders)
+    worker = harness.start(orders)
 
     expected = [n for n in range(10, 100) if n not in finished]
     ready = orders.ready(len(expected))
@@ -62,11 +62,11 @@ def test_finished_offsets_in_the_commit_are_not_released_again(world: World) -> 
     assert (committed.offset, decode_metadata(100, committed.metadata)) == (100, [])
 
 
-def test_records_released_ahead_of_an_unfinished_one_are_in_the_commit(world: World) -> None:
+def test_records_released_ahead_of_an_unfinished_one_are_in_the_commit(harness: WorkerHarness) -> None:
     """A record that hopped late waits in the window of its delays partition; others overtake it."""
-    orders = world.declare((0, 3600), partitions=2)
+    orders = harness.declare((0, 3600), partitions=2)
     lane = orders.record.layout.partition_for(3600, 0)
-    worker = world.start(orders)
+    worker = harness.start(orders)
     now_ms = int(time.time() * 1000)
     hop = [("dt-root", b"f:0:0:x"), ("dt-origin", b"f:0:0"), ("dt-hops", b"1"), ("dt-id", b"a"), ("dt-attempt", b"0")]
     for n, due_in_ms in enumerate([3_600_000, 1000, 1500]):
@@ -80,38 +80,38 @@ def test_records_released_ahead_of_an_unfinished_one_are_in_the_commit(world: Wo
 
     assert committed is not None
     assert (committed.offset, decode_metadata(0, committed.metadata)) == (0, [1, 2])
-    world.start(orders)
+    harness.start(orders)
     time.sleep(1)
     assert len(orders.ready(2)) == 2
 
 
-def test_a_restored_window_that_reaches_far_above_the_commit_comes_out_whole(world: World) -> None:
-    orders = world.declare((0,), front_partitions=1)
+def test_a_restored_window_that_reaches_far_above_the_commit_comes_out_whole(harness: WorkerHarness) -> None:
+    orders = harness.declare((0,), front_partitions=1)
     count, finished = MAX_SPAN + 3000, {MAX_SPAN + 2000}
     for n in range(count):
         orders.produce(b"%d" % n, partition=0)
     orders.flush()
     far = CommittedOffset(0, encode_metadata(0, sorted(finished)))
-    world.commit(orders.record.group, {(orders.names.front, 0): far})
+    harness.commit(orders.record.group, {(orders.names.front, 0): far})
 
-    world.start(orders)
+    harness.start(orders)
 
     ready = orders.ready(count - 1)
     assert {int(r.value or b"") for r in ready} == set(range(count)) - finished
 
 
 @pytest.mark.slow
-def test_a_worker_whose_next_record_is_due_in_an_hour_still_asks_for_the_time(world: World) -> None:
+def test_a_worker_whose_next_record_is_due_in_an_hour_still_asks_for_the_time(harness: WorkerHarness) -> None:
     """Clocks drift apart, and the record must not be late for that."""
-    orders = world.declare((3600,), front_partitions=1)
-    world.start(orders)
+    orders = harness.declare((3600,), front_partitions=1)
+    harness.start(orders)
     orders.produce(partition=0)
     orders.flush()
-    world.read(orders.names.delays, 1)
+    harness.read(orders.names.delays, 1)
     ends = [-1]
 
     def asked() -> int:
-        (end,) = world.admin.list_offsets([(CLOCK_TOPIC, 0)], "latest").values()
+        (end,) = harness.admin.list_offsets([(CLOCK_TOPIC, 0)], "latest").values()
         assert isinstance(end, int)
         ends.append(end)
         return end

@@ -10,40 +10,40 @@ from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
 from delayed_topics_worker_testing.generations import members_now, owners_now
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
-from delayed_topics_worker_testing.world import Declared, World
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
 @pytest.fixture
-def world(wire: SlowWire, tmp_path: Path) -> Iterator[World]:
-    with World(Connection(bootstrap_servers=wire.bootstrap), tmp_path) as made:
+def harness(wire: SlowWire, tmp_path: Path) -> Iterator[WorkerHarness]:
+    with WorkerHarness(Connection(bootstrap_servers=wire.bootstrap), tmp_path) as made:
         yield made
 
 
-def grow(orders: Declared, front_partitions: int) -> None:
+def grow(orders: DeclaredTopic, front_partitions: int) -> None:
     """Until each partition has an owner."""
     orders.grow_front(front_partitions)
     everything = front_partitions + orders.record.layout.partition_count
     wait_until(
         lambda: len(owners_now(orders)) == everything,
         what=f"all {everything} partitions have owners",
-        evidence=orders.world.evidence,
+        evidence=orders.harness.evidence,
     )
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_topic_grows_while_copies_take_long_to_arrive_and_none_comes_twice(
-    world: World, wire: SlowWire, protocol: str
+    harness: WorkerHarness, wire: SlowWire, protocol: str
 ) -> None:
-    orders = world.declare((0,), front_partitions=4, partitions=1)
+    orders = harness.declare((0,), front_partitions=4, partitions=1)
     numbers = list(range(20_000))
     for n in numbers:
         orders.produce(b"%d" % n, partition=n % 4, headers=[("padding", random.randbytes(1000))])
     orders.flush()
     wire.limit_requests(500_000, client_id="orders-0")
-    world.start(orders, member="orders-0", protocol=protocol)
+    harness.start(orders, member="orders-0", protocol=protocol)
     wait_until(lambda: orders.released() > 1_000, what="it has released some", poll_seconds=0.2)
     for partitions in (5, 6, 7):
         grow(orders, partitions)
@@ -54,11 +54,13 @@ def test_a_topic_grows_while_copies_take_long_to_arrive_and_none_comes_twice(
 
 
 @pytest.mark.parametrize("assignor", ["Range", "Sticky"])
-def test_topics_grow_beside_busy_workers_and_nothing_comes_twice(world: World, wire: SlowWire, assignor: str) -> None:
+def test_topics_grow_beside_busy_workers_and_nothing_comes_twice(
+    harness: WorkerHarness, wire: SlowWire, assignor: str
+) -> None:
     """What is on its way when partitions are given up takes a second to arrive, so that others see the growth meanwhile."""
-    orders = world.declare((0, 1), front_partitions=4, partitions=4)
+    orders = harness.declare((0, 1), front_partitions=4, partitions=4)
     for n in range(3):
-        world.start(orders, member=f"orders-{n}", assignor=assignor)
+        harness.start(orders, member=f"orders-{n}", assignor=assignor)
     with steady_load(orders, per_second=300, levels=2) as sent:
         wire.hold_back_requests(Api.PRODUCE, 1)
         for partitions in (5, 6, 7):
@@ -69,10 +71,12 @@ def test_topics_grow_beside_busy_workers_and_nothing_comes_twice(world: World, w
     assert doubled(all_ready(orders, sent)) == 0
 
 
-def test_a_topic_that_grows_while_partitions_are_given_up_is_served_whole(world: World, wire: SlowWire) -> None:
+def test_a_topic_that_grows_while_partitions_are_given_up_is_served_whole(
+    harness: WorkerHarness, wire: SlowWire
+) -> None:
     """The client joins again when it sees the new partitions, and gets some before it has given up the others."""
-    orders = world.declare((0,), front_partitions=4)
-    worker = world.start(orders, member="orders-0")
+    orders = harness.declare((0,), front_partitions=4)
+    worker = harness.start(orders, member="orders-0")
     with steady_load(orders, per_second=100, levels=1) as sent:
         wire.hold_back_requests(Api.PRODUCE, 60, client_id="orders-0")
         wait_until(
@@ -82,7 +86,7 @@ def test_a_topic_that_grows_while_partitions_are_given_up_is_served_whole(world:
         )
         wire.hold_back_requests(Api.METADATA, 60, client_id="orders-0")
         orders.grow_front(8)
-        world.start(orders, member="orders-1", ready=False)
+        harness.start(orders, member="orders-1", ready=False)
         wait_until(lambda: "orders-1" in members_now(orders), what="a rebalance", evidence=worker.evidence)
         time.sleep(2.5)  # a heartbeat tells of it, each 2 s, and then the copies are waited for, for 4 s
         wire.hold_back_requests(Api.METADATA, 0, client_id="orders-0")

@@ -3,7 +3,7 @@
 import pytest
 from delayed_topics_core.headers import Header
 from delayed_topics_core.layout import PRESETS
-from delayed_topics_worker_testing.world import Declared, Seen, World
+from delayed_topics_worker_testing.harness import DeclaredTopic, Seen, WorkerHarness
 
 pytestmark = pytest.mark.broker
 
@@ -38,16 +38,16 @@ def level(number: int) -> Header:
     return ("dt-delay-level", b"%d" % number)
 
 
-def hops(orders: Declared) -> list[Seen]:
+def hops(orders: DeclaredTopic) -> list[Seen]:
     """All that the delays topic has at this moment."""
     delays = orders.names.delays
-    ends = orders.world.admin.list_offsets([(delays, p) for p in range(len(PRESETS["RocketMQ18"]))], "latest")
-    return orders.world.read(delays, sum(end for end in ends.values() if isinstance(end, int)))
+    ends = orders.harness.admin.list_offsets([(delays, p) for p in range(len(PRESETS["RocketMQ18"]))], "latest")
+    return orders.harness.read(delays, sum(end for end in ends.values() if isinstance(end, int)))
 
 
-def test_each_level_waits_as_long_as_in_rocketmq_and_above_the_highest_the_highest_does(world: World) -> None:
-    orders = world.declare(PRESETS["RocketMQ18"], partitions=18, front_partitions=1)
-    world.start(orders)
+def test_each_level_waits_as_long_as_in_rocketmq_and_above_the_highest_the_highest_does(harness: WorkerHarness) -> None:
+    orders = harness.declare(PRESETS["RocketMQ18"], partitions=18, front_partitions=1)
+    harness.start(orders)
     orders.produce(b"first", headers=[level(1)])  # until a worker has read its first record a second may go by
     orders.ready(1)
     for number in ROCKETMQ:
@@ -59,7 +59,7 @@ def test_each_level_waits_as_long_as_in_rocketmq_and_above_the_highest_the_highe
 
     assert ready.keys() >= {1, 2}
     assert ready.keys() | hopped.keys() == ROCKETMQ.keys()
-    came_in_ms = {int(r.value or b""): r.at_ms for r in world.read(orders.names.front, 1 + len(ROCKETMQ)) if r.key}
+    came_in_ms = {int(r.value or b""): r.at_ms for r in harness.read(orders.names.front, 1 + len(ROCKETMQ)) if r.key}
     promised_ms = {number: came_in_ms[number] + 1000 * seconds for number, seconds in ROCKETMQ.items()}
     assert all(record.at_ms >= promised_ms[number] for number, record in ready.items())
     for number, record in (*ready.items(), *hopped.items()):
@@ -72,10 +72,10 @@ def test_each_level_waits_as_long_as_in_rocketmq_and_above_the_highest_the_highe
     assert {number: delays[record.partition] for number, record in prompt.items()} == {n: ROCKETMQ[n] for n in prompt}
 
 
-def test_without_a_level_a_record_waits_as_with_level_1_and_a_due_time_of_0_is_at_once(world: World) -> None:
-    orders = world.declare(PRESETS["RocketMQ18"], partitions=18, front_partitions=1, ladder_seconds=(1,))
+def test_without_a_level_a_record_waits_as_with_level_1_and_a_due_time_of_0_is_at_once(harness: WorkerHarness) -> None:
+    orders = harness.declare(PRESETS["RocketMQ18"], partitions=18, front_partitions=1, ladder_seconds=(1,))
     assert orders.record.layout.partition_count == 18
-    world.start(orders)
+    harness.start(orders)
     orders.produce(b"without")
     orders.produce(b"level 0", headers=[level(0)])
     orders.produce(b"at once", headers=[("dt-deliver-at", b"0")])
@@ -83,7 +83,7 @@ def test_without_a_level_a_record_waits_as_with_level_1_and_a_due_time_of_0_is_a
 
     ready, (dead,) = orders.ready(2), orders.dead(1)
 
-    came_in_ms = {record.value: record.at_ms for record in world.read(orders.names.front, 3)}
+    came_in_ms = {record.value: record.at_ms for record in harness.read(orders.names.front, 3)}
     waits_ms = {record.value: record.due_at_ms - came_in_ms[record.value] for record in ready}
     assert waits_ms == {b"at once": 0, b"without": 1000}
     assert (dead.value, dead.header("dt-reason")) == (b"level 0", b"HeaderUnreadable")

@@ -7,17 +7,17 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_engine import encode_metadata
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.process import WorkerProcess
-from delayed_topics_worker_testing.world import Declared, World
 
 pytestmark = pytest.mark.broker
 
 NEW = {b"new%d" % n for n in range(30)}
 
 
-def served_old_ones(world: World) -> tuple[Declared, WorkerProcess]:
-    orders = world.declare((0, 1), front_partitions=1)
-    worker = world.start(orders)
+def served_old_ones(harness: WorkerHarness) -> tuple[DeclaredTopic, WorkerProcess]:
+    orders = harness.declare((0, 1), front_partitions=1)
+    worker = harness.start(orders)
     for n in range(10):
         orders.produce(b"old%d" % n, partition=0)
     orders.flush()
@@ -25,13 +25,13 @@ def served_old_ones(world: World) -> tuple[Declared, WorkerProcess]:
     return orders, worker
 
 
-def make_again(orders: Declared) -> TopicInfo:
+def make_again(orders: DeclaredTopic) -> TopicInfo:
     """With more records than the old topic had, before anybody sees what happened."""
-    orders.world.admin.delete_topics([orders.names.front])
+    orders.harness.admin.delete_topics([orders.names.front])
     return made_again(orders)
 
 
-def made_again(orders: Declared) -> TopicInfo:
+def made_again(orders: DeclaredTopic) -> TopicInfo:
     info = orders.make("front", 1)
     for value in sorted(NEW):
         orders.produce(value, partition=0)
@@ -43,8 +43,8 @@ def alarmed(worker: WorkerProcess, reason: Reason) -> None:
     wait_until(lambda: reason in worker.alarm_reasons(), what=f"the alarm {reason}")
 
 
-def all_new_ones_come(orders: Declared) -> None:
-    with orders.world.reader(orders.names.ready) as read:
+def all_new_ones_come(orders: DeclaredTopic) -> None:
+    with orders.harness.reader(orders.names.ready) as read:
         wait_until(
             lambda: {r.value for r in read()} >= NEW,
             what="every record of the new topic is released",
@@ -52,9 +52,9 @@ def all_new_ones_come(orders: Declared) -> None:
 
 
 @pytest.mark.slow
-def test_all_records_of_one_that_was_away_for_long_come_out_within_seconds(world: World) -> None:
-    orders, worker = served_old_ones(world)
-    world.admin.delete_topics([orders.names.front])
+def test_all_records_of_one_that_was_away_for_long_come_out_within_seconds(harness: WorkerHarness) -> None:
+    orders, worker = served_old_ones(harness)
+    harness.admin.delete_topics([orders.names.front])
     alarmed(worker, Reason.TOPIC_MISSING)
     time.sleep(45)
     info = made_again(orders)
@@ -66,8 +66,10 @@ def test_all_records_of_one_that_was_away_for_long_come_out_within_seconds(world
 
 
 @pytest.mark.parametrize("begun", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_all_records_of_a_front_topic_made_again_come_out_once_it_is_accepted(world: World, begun: int) -> None:
-    orders, worker = served_old_ones(world)
+def test_all_records_of_a_front_topic_made_again_come_out_once_it_is_accepted(
+    harness: WorkerHarness, begun: int
+) -> None:
+    orders, worker = served_old_ones(harness)
     info = make_again(orders)
     alarmed(worker, Reason.TOPIC_RECREATED)
 
@@ -79,49 +81,49 @@ def test_all_records_of_a_front_topic_made_again_come_out_once_it_is_accepted(wo
     wait_until(lambda: orders.committed().get((orders.names.front, 0)) == expected, what="the commit follows")
 
 
-def test_a_commit_that_a_dying_worker_left_for_the_topic_that_is_gone_skips_nothing(world: World) -> None:
-    orders = world.declare((0, 1), front_partitions=1)
+def test_a_commit_that_a_dying_worker_left_for_the_topic_that_is_gone_skips_nothing(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 1), front_partitions=1)
     old_id = orders.topics.ids[orders.names.front]
     info = make_again(orders)
     stale = CommittedOffset(10, encode_metadata(10, [12], old_id))
-    world.commit(orders.record.group, {(orders.names.front, 0): stale})
+    harness.commit(orders.record.group, {(orders.names.front, 0): stale})
     orders.accept(info, begun=1)
 
-    world.start(orders)
+    harness.start(orders)
 
     all_new_ones_come(orders)
 
 
-def test_an_offset_that_a_person_has_set_for_a_topic_made_again_counts(world: World) -> None:
-    orders = world.declare((0, 1), front_partitions=1)
+def test_an_offset_that_a_person_has_set_for_a_topic_made_again_counts(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 1), front_partitions=1)
     info = make_again(orders)
-    world.commit(orders.record.group, {(orders.names.front, 0): CommittedOffset(25)})
+    harness.commit(orders.record.group, {(orders.names.front, 0): CommittedOffset(25)})
     orders.accept(info, begun=1)
 
-    world.start(orders)
+    harness.start(orders)
 
     assert {r.value for r in orders.ready(5)} == set(sorted(NEW)[25:])
 
 
 @pytest.mark.slow
-def test_also_with_a_worker_that_was_started_after_the_topic_was_made_again(world: World) -> None:
-    orders, worker = served_old_ones(world)
+def test_also_with_a_worker_that_was_started_after_the_topic_was_made_again(harness: WorkerHarness) -> None:
+    orders, worker = served_old_ones(harness)
     info = make_again(orders)
     alarmed(worker, Reason.TOPIC_RECREATED)
     time.sleep(0.5)
     worker.terminate()
     orders.accept(info, begun=1)
 
-    world.start(orders)
+    harness.start(orders)
 
     all_new_ones_come(orders)
 
 
 @pytest.mark.slow
-def test_a_shorter_topic_made_again_is_served_once_it_is_accepted(world: World) -> None:
+def test_a_shorter_topic_made_again_is_served_once_it_is_accepted(harness: WorkerHarness) -> None:
     """The worker's offset is out of its range, which looks as if records were removed."""
-    orders, worker = served_old_ones(world)
-    world.admin.delete_topics([orders.names.front])
+    orders, worker = served_old_ones(harness)
+    harness.admin.delete_topics([orders.names.front])
     info = orders.make("front", 1)
     alarmed(worker, Reason.TOPIC_RECREATED)
     orders.produce(b"new", partition=0)

@@ -8,8 +8,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from delayed_topics_core.headers import Header
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.transactions import produce_in_transaction
-from delayed_topics_worker_testing.world import Declared, World
 
 pytestmark = pytest.mark.broker
 
@@ -18,14 +18,14 @@ def numbers(first: int, end: int) -> Iterator[tuple[bytes, int, list[Header]]]:
     return ((b"%d" % n, 0, []) for n in range(first, end))
 
 
-def ends(orders: Declared) -> dict[tuple[str, int], int]:
+def ends(orders: DeclaredTopic) -> dict[tuple[str, int], int]:
     """Of all partitions that the worker reads."""
     places = list(orders.committed())
-    found = orders.world.admin.list_offsets(places, "latest")
+    found = orders.harness.admin.list_offsets(places, "latest")
     return {place: end for place, end in found.items() if isinstance(end, int)}
 
 
-def commits_all(orders: Declared) -> None:
+def commits_all(orders: DeclaredTopic) -> None:
     wait_until(
         lambda: {place: offset for place, (offset, _) in orders.committed().items()} == ends(orders),
         what="the committed offsets are the ends of all partitions",
@@ -34,9 +34,9 @@ def commits_all(orders: Declared) -> None:
     )
 
 
-def cut(orders: Declared) -> None:
+def cut(orders: DeclaredTopic) -> None:
     """What retention does to a partition that has been idle for long."""
-    client = AdminClient(orders.world.connection.client_config())
+    client = AdminClient(orders.harness.connection.client_config())
     wanted = [TopicPartition(*place, end) for place, end in ends(orders).items() if end]
     for deleted in client.delete_records(wanted).values():
         deleted.result(60)
@@ -44,10 +44,10 @@ def cut(orders: Declared) -> None:
 
 @pytest.mark.parametrize("guarantee", [pytest.param("AtLeastOnce", marks=pytest.mark.slow), "ExactlyOnce"])
 def test_an_idle_partition_that_ends_in_markers_goes_on_after_retention_and_a_restart(
-    world: World, guarantee: Any
+    harness: WorkerHarness, guarantee: Any
 ) -> None:
-    orders = world.declare((0, 1), front_partitions=1)
-    worker = world.start(orders, guarantee=guarantee)
+    orders = harness.declare((0, 1), front_partitions=1)
+    worker = harness.start(orders, guarantee=guarantee)
     produce_in_transaction(orders, numbers(0, 5))
     for n in range(5, 10):
         orders.produce(b"%d" % n, partition=0, headers=[("dt-delay-level", b"2")])
@@ -58,7 +58,7 @@ def test_an_idle_partition_that_ends_in_markers_goes_on_after_retention_and_a_re
     cut(orders)
     assert worker.terminate() == 0
 
-    worker = world.start(orders, guarantee=guarantee)
+    worker = harness.start(orders, guarantee=guarantee)
     produce_in_transaction(orders, numbers(10, 15))
 
     assert {int(r.value or b"") for r in orders.ready(15)} == set(range(15))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from delayed_topics_core.headers import Header, Root
 from delayed_topics_core_testing import copies
-from delayed_topics_worker_testing.world import Declared, World
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 
 pytestmark = pytest.mark.broker
 
@@ -24,7 +24,7 @@ def resident_megabytes(pid: int) -> int:
 
 
 def produce_copies(
-    orders: Declared,
+    orders: DeclaredTopic,
     count: int,
     *,
     to: Sequence[int],
@@ -42,28 +42,28 @@ def produce_copies(
 
 
 @pytest.mark.slow
-def test_a_partition_is_read_again_however_much_others_hold(world: World) -> None:
+def test_a_partition_is_read_again_however_much_others_hold(harness: WorkerHarness) -> None:
     # Lanes of an hour fill more than three quarters of the window. What is left is less than what the partition of five
     # seconds once held: it was held back while its records were due in some seconds, and has to be read on when they are out.
-    orders = world.declare((5, 3600), partitions=16, lanes_per_delay=12, front_partitions=2)
+    orders = harness.declare((5, 3600), partitions=16, lanes_per_delay=12, front_partitions=2)
     layout = orders.record.layout
     soon = layout.partition_for(5, 0)
     far = [p for p, seconds in enumerate(layout.partition_delays) if seconds == 3600]
     produce_copies(orders, 6000, to=far, due_in_seconds=3600, value=b"x" * 400)
     produce_copies(orders, 3000, to=[soon], due_in_seconds=10, value=b"x" * 400)
 
-    world.start(orders, window_bytes=1 << 20)
+    harness.start(orders, window_bytes=1 << 20)
 
     assert len(orders.ready(3000, timeout_seconds=60)) == 3000
 
 
 @pytest.mark.slow  # until it was green ten times with its new bound, see docs/test-history.md
-def test_far_records_fill_a_part_of_the_window_and_due_ones_come_out(world: World) -> None:
-    orders = world.declare((0, 1, 3600), front_partitions=2, partitions=4)
+def test_far_records_fill_a_part_of_the_window_and_due_ones_come_out(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 1, 3600), front_partitions=2, partitions=4)
     layout = orders.record.layout
     lane = layout.partition_for(3600, 0)
     produce_copies(orders, FAR, to=[lane], due_in_seconds=3600, value=b"x" * 400)
-    worker = world.start(orders, window_bytes=WINDOW_BYTES)
+    worker = harness.start(orders, window_bytes=WINDOW_BYTES)
     for n in range(2000):
         orders.produce(b"%d" % n, headers=[("dt-delay-level", b"%d" % (n % 2 + 1))], partition=n % 2)
     orders.flush()
@@ -81,12 +81,12 @@ def test_far_records_fill_a_part_of_the_window_and_due_ones_come_out(world: Worl
 
 
 @pytest.mark.slow
-def test_a_full_window_over_many_partitions_stays_within_250_mib(world: World) -> None:
+def test_a_full_window_over_many_partitions_stays_within_250_mib(harness: WorkerHarness) -> None:
     count, partitions = 100_000, 100
-    orders = world.declare((3600,), front_partitions=4, partitions=partitions)
+    orders = harness.declare((3600,), front_partitions=4, partitions=partitions)
     foreign = [("trace", b"0123456789abcdef"), ("kind", b"order"), ("source", b"test")]
     produce_copies(orders, count, to=range(partitions), due_in_seconds=20, value=b"x" * 100, foreign=foreign)
-    worker = world.start(orders)
+    worker = harness.start(orders)
 
     ready = orders.ready(count)
 

@@ -8,9 +8,9 @@ import pytest
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.process import WorkerProcess
-from delayed_topics_worker_testing.world import World
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -28,14 +28,14 @@ def own_broker() -> Iterator[Broker]:
 
 
 @pytest.fixture
-def own_world(own_broker: Broker, tmp_path: Path) -> Iterator[World]:
-    with World(Connection(bootstrap_servers=own_broker.bootstrap), tmp_path) as made:
+def own_harness(own_broker: Broker, tmp_path: Path) -> Iterator[WorkerHarness]:
+    with WorkerHarness(Connection(bootstrap_servers=own_broker.bootstrap), tmp_path) as made:
         yield made
 
 
-def test_a_worker_outlives_its_broker(own_broker: Broker, own_world: World) -> None:
-    orders = own_world.declare((0, 1), front_partitions=2)
-    worker = own_world.start(orders)
+def test_a_worker_outlives_its_broker(own_broker: Broker, own_harness: WorkerHarness) -> None:
+    orders = own_harness.declare((0, 1), front_partitions=2)
+    worker = own_harness.start(orders)
     for n in range(1000):
         orders.produce(b"%d" % n, headers=[("dt-delay-level", b"%d" % (n % 2 + 1))])
     orders.flush()
@@ -54,9 +54,9 @@ def test_a_worker_outlives_its_broker(own_broker: Broker, own_world: World) -> N
     assert worker.terminate() == 0
 
 
-def test_a_frozen_broker_is_waited_for(own_broker: Broker, own_world: World) -> None:
-    orders = own_world.declare((0, 1), front_partitions=2)
-    worker = own_world.start(orders)
+def test_a_frozen_broker_is_waited_for(own_broker: Broker, own_harness: WorkerHarness) -> None:
+    orders = own_harness.declare((0, 1), front_partitions=2)
+    worker = own_harness.start(orders)
     for n in range(200):
         orders.produce(b"%d" % n, headers=[("dt-delay-level", b"2")])
     orders.flush()
@@ -74,11 +74,11 @@ def test_a_frozen_broker_is_waited_for(own_broker: Broker, own_world: World) -> 
 
 
 def test_an_outage_ends_no_exactly_once_worker_and_makes_it_repeat_nothing(
-    own_broker: Broker, own_world: World
+    own_broker: Broker, own_harness: WorkerHarness
 ) -> None:
     """Killed, and frozen for longer than a transaction may last: what was on its way is in doubt each time."""
-    orders = own_world.declare((0, 1, 2))
-    worker = own_world.start(orders, guarantee="ExactlyOnce")
+    orders = own_harness.declare((0, 1, 2))
+    worker = own_harness.start(orders, guarantee="ExactlyOnce")
     with steady_load(orders) as sent:
         time.sleep(2)
         own_broker.kill()
@@ -93,10 +93,10 @@ def test_an_outage_ends_no_exactly_once_worker_and_makes_it_repeat_nothing(
     assert worker.terminate() == 0
 
 
-def test_a_worker_started_without_kafka_waits_for_it(own_broker: Broker, own_world: World) -> None:
-    orders = own_world.declare((0,))
+def test_a_worker_started_without_kafka_waits_for_it(own_broker: Broker, own_harness: WorkerHarness) -> None:
+    orders = own_harness.declare((0,))
     own_broker.stop()
-    worker: WorkerProcess = own_world.start(orders, ready=False)
+    worker: WorkerProcess = own_harness.start(orders, ready=False)
     time.sleep(5)
     assert worker.get("/livez")[0] == 200
     assert worker.get("/readyz")[0] == 503
@@ -110,11 +110,11 @@ def test_a_worker_started_without_kafka_waits_for_it(own_broker: Broker, own_wor
 
 
 def test_workers_outlive_a_kafka_that_stands_still_right_after_they_have_joined(
-    own_broker: Broker, own_world: World
+    own_broker: Broker, own_harness: WorkerHarness
 ) -> None:
     """They ask about their group then. The client library aborted one of four while it waited for the answer."""
-    orders = own_world.declare((0, 1), partitions=2, front_partitions=1)
-    workers = [own_world.start(orders, member=f"orders-{n}", ready=False) for n in range(6)]
+    orders = own_harness.declare((0, 1), partitions=2, front_partitions=1)
+    workers = [own_harness.start(orders, member=f"orders-{n}", ready=False) for n in range(6)]
 
     def joined() -> bool:
         return all("assigned: " in worker.log_path.read_text() for worker in workers)

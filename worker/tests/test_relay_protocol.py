@@ -6,7 +6,7 @@ import pytest
 from delayed_topics_core.reasons import EXIT_PROTOCOL_REFUSED
 from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_worker_testing.world import World
+from delayed_topics_worker_testing.harness import WorkerHarness
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -23,12 +23,12 @@ def test_a_worker_ends_where_kafka_has_not_its_protocol_or_assignor(
 ) -> None:
     with (
         Broker(settings={**PATIENT, **setting}) as broker,
-        World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as world,
+        WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness,
     ):
-        orders = world.declare((0,))
-        serving = world.start(orders, member="orders-0")
+        orders = harness.declare((0,))
+        serving = harness.start(orders, member="orders-0")
 
-        refused = world.start(orders, member="orders-1", protocol="consumer", assignor=assignor, ready=False)
+        refused = harness.start(orders, member="orders-1", protocol="consumer", assignor=assignor, ready=False)
 
         assert refused.wait() == EXIT_PROTOCOL_REFUSED
         *_, last = refused.evidence().splitlines()

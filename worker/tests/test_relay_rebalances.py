@@ -6,18 +6,18 @@ from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_worker import report
 from delayed_topics_worker_testing.generations import members_now, moves, noted_by_kafka, owners_now, told
+from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.running import running_relay
-from delayed_topics_worker_testing.world import World
 
 pytestmark = pytest.mark.broker
 
 
 @pytest.mark.slow
-def test_every_rebalance_of_the_classic_protocol_is_told_once_with_what_moved(world: World) -> None:
-    orders = world.declare((0, 1, 2), front_partitions=4, partitions=6)
-    first, second = (world.start(orders, member=f"orders-{n}") for n in range(2))
-    world.start(orders, member="orders-2")
+def test_every_rebalance_of_the_classic_protocol_is_told_once_with_what_moved(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 1, 2), front_partitions=4, partitions=6)
+    first, second = (harness.start(orders, member=f"orders-{n}") for n in range(2))
+    harness.start(orders, member="orders-2")
     before = owners_now(orders)
     assert len(before) == 10
     assert second.terminate() == 0
@@ -38,11 +38,11 @@ def test_every_rebalance_of_the_classic_protocol_is_told_once_with_what_moved(wo
     assert [r.affected_workers + r.unaffected_workers for r in found[:3]] == [1, 2, 3]
 
 
-def test_with_the_consumer_protocol_each_partition_that_has_another_worker_is_told(world: World) -> None:
-    orders = world.declare((0, 1, 2), front_partitions=4, partitions=6)
-    world.start(orders, member="orders-0", protocol="consumer")
+def test_with_the_consumer_protocol_each_partition_that_has_another_worker_is_told(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 1, 2), front_partitions=4, partitions=6)
+    harness.start(orders, member="orders-0", protocol="consumer")
     alone = owners_now(orders)
-    second = world.start(orders, member="orders-1", protocol="consumer")
+    second = harness.start(orders, member="orders-1", protocol="consumer")
     wait_until(lambda: owners_now(orders).keys() == alone.keys(), what="each partition has a worker again")
     shared = owners_now(orders)
     assert second.terminate() == 0
@@ -60,17 +60,17 @@ def test_with_the_consumer_protocol_each_partition_that_has_another_worker_is_to
 
 @pytest.mark.slow
 def test_what_a_worker_has_is_told_again_before_kafka_removes_the_event(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report, "ASSIGNED_AGAIN_SECONDS", 1.0)
-    orders = world.declare((0, 1), front_partitions=1, partitions=2)
+    orders = harness.declare((0, 1), front_partitions=1, partitions=2)
     repeated: list[Event] = []
 
     def is_told() -> bool:
         repeated.extend(event for event in follower.poll(1) if event.topic == orders.names.front)
         return len([event for event in repeated if event.detail.get("repeated")]) > 1
 
-    with running_relay(orders), EventFollower(world.connection) as follower:
+    with running_relay(orders), EventFollower(harness.connection) as follower:
         wait_until(is_told, what="the worker tells again what it has")
     details = [event.detail for event in repeated if event.kind == "assignment"]
     assert {tuple(d["places"]) for d in details} == {(f"{orders.names.front}[0]", f"{orders.names.delays}[0-1]")}
@@ -78,9 +78,11 @@ def test_what_a_worker_has_is_told_again_before_kafka_removes_the_event(
 
 
 @pytest.mark.slow
-def test_records_that_were_due_while_nobody_served_them_are_counted_as_delayed_by_the_rebalance(world: World) -> None:
-    orders = world.declare((3,), front_partitions=2, partitions=3)
-    first = world.start(orders, member="orders-0")
+def test_records_that_were_due_while_nobody_served_them_are_counted_as_delayed_by_the_rebalance(
+    harness: WorkerHarness,
+) -> None:
+    orders = harness.declare((3,), front_partitions=2, partitions=3)
+    first = harness.start(orders, member="orders-0")
     wait_until(lambda: told(orders)[-1].delayed_records == 0, what="it has told that nothing was due")
     for number in range(300):
         orders.produce(b"%d" % number, partition=number % 2)
@@ -91,7 +93,7 @@ def test_records_that_were_due_while_nobody_served_them_are_counted_as_delayed_b
         what="all of them wait in the delays topic",
     )
     first.kill()
-    world.start(orders, member="orders-1")  # gets the partitions when the session of the other is over
+    harness.start(orders, member="orders-1")  # gets the partitions when the session of the other is over
     late = orders.ready(300)
     for number in range(50):
         orders.produce(b"%d" % number, partition=number % 2)
@@ -114,10 +116,10 @@ def test_records_that_were_due_while_nobody_served_them_are_counted_as_delayed_b
     ],
 )
 def test_a_worker_that_is_not_to_come_back_leaves_its_partitions_at_once(
-    world: World, protocol: str, assignor: str
+    harness: WorkerHarness, protocol: str, assignor: str
 ) -> None:
-    orders = world.declare((0, 1), front_partitions=4, partitions=4)
-    _, second = (world.start(orders, member=f"orders-{n}", protocol=protocol, assignor=assignor) for n in range(2))
+    orders = harness.declare((0, 1), front_partitions=4, partitions=4)
+    _, second = (harness.start(orders, member=f"orders-{n}", protocol=protocol, assignor=assignor) for n in range(2))
     wait_until(lambda: set(owners_now(orders).values()) == {"orders-0", "orders-1"}, what="two workers share them")
     with steady_load(orders, levels=2) as sent:
         orders.change(workers=1)
@@ -129,13 +131,13 @@ def test_a_worker_that_is_not_to_come_back_leaves_its_partitions_at_once(
     assert {r.reason for r in told(orders)} == {"WorkerJoined", "WorkerLeft"}
 
 
-def test_a_worker_that_only_restarts_keeps_its_partitions(world: World) -> None:
-    orders = world.declare((0, 1), front_partitions=4, partitions=4)
-    _, second = (world.start(orders, member=f"orders-{n}") for n in range(2))
+def test_a_worker_that_only_restarts_keeps_its_partitions(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 1), front_partitions=4, partitions=4)
+    _, second = (harness.start(orders, member=f"orders-{n}") for n in range(2))
     wait_until(lambda: set(owners_now(orders).values()) == {"orders-0", "orders-1"}, what="two workers share them")
     before = owners_now(orders)
     orders.change(workers=2)
     assert second.terminate() == 0
     assert members_now(orders) == {"orders-0", "orders-1"}
-    world.start(orders, member="orders-1")
+    harness.start(orders, member="orders-1")
     assert owners_now(orders) == before

@@ -10,9 +10,9 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.kafka import limit_producer
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import TopicInfo
+from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.process import WorkerProcess
-from delayed_topics_worker_testing.world import World
 
 pytestmark = pytest.mark.broker
 
@@ -26,11 +26,11 @@ def calm(worker: WorkerProcess) -> None:
 
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
-def test_records_that_are_sent_again_one_by_one_are_never_early(world: World, guarantee: Any) -> None:
+def test_records_that_are_sent_again_one_by_one_are_never_early(harness: WorkerHarness, guarantee: Any) -> None:
     """A batch with one record that is too large for the delays topic is refused whole, and trying the others alone takes
     longer than a second."""
-    orders = world.declare((2,), front_partitions=1, config={"delays": {"max.message.bytes": "100000"}})
-    world.start(orders, guarantee=guarantee)
+    orders = harness.declare((2,), front_partitions=1, config={"delays": {"max.message.bytes": "100000"}})
+    harness.start(orders, guarantee=guarantee)
     count = 1200
     for n in range(count):
         orders.produce(os.urandom(120_000) if n % 400 == 399 else b"%d" % n, partition=0)
@@ -40,19 +40,21 @@ def test_records_that_are_sent_again_one_by_one_are_never_early(world: World, gu
 
     assert min(r.late_ms for r in ready) >= 0, "early"
     wait_until(
-        lambda: sum(len(world.read(topic, 0)) for topic in (orders.names.ready, orders.names.dead_letter)) >= count,
+        lambda: sum(len(harness.read(topic, 0)) for topic in (orders.names.ready, orders.names.dead_letter)) >= count,
         what="the large ones are dead letters, or came out when they needed no hop any more",
     )
 
 
 @pytest.mark.slow
-def test_with_exactly_once_nothing_is_lost_while_partitions_stop_and_large_records_are_sent_alone(world: World) -> None:
+def test_with_exactly_once_nothing_is_lost_while_partitions_stop_and_large_records_are_sent_alone(
+    harness: WorkerHarness,
+) -> None:
     """A record that is too large ends the transaction that it is in, with the copies of all partitions. Partitions stop and
     go on meanwhile: the registry notes another ready topic, and then the right one again."""
-    orders = world.declare((0,), front_partitions=3, config={"ready": {"max.message.bytes": "100000"}})
-    limit_producer(world.connection.bootstrap_servers, "orders-0", 150_000)
-    worker = world.start(orders, guarantee="ExactlyOnce")
-    ready = world.admin.describe_topics([orders.names.ready])[orders.names.ready]
+    orders = harness.declare((0,), front_partitions=3, config={"ready": {"max.message.bytes": "100000"}})
+    limit_producer(harness.connection.bootstrap_servers, "orders-0", 150_000)
+    worker = harness.start(orders, guarantee="ExactlyOnce")
+    ready = harness.admin.describe_topics([orders.names.ready])[orders.names.ready]
     assert isinstance(ready, TopicInfo)
     large = 0
     with steady_load(orders, per_second=200) as sent:
@@ -66,7 +68,7 @@ def test_with_exactly_once_nothing_is_lost_while_partitions_stop_and_large_recor
             orders.note_id(ready)
             calm(worker)
     places = [(orders.names.front, p) for p in range(3)]
-    ends = world.admin.list_offsets(places, "latest")
+    ends = harness.admin.list_offsets(places, "latest")
     wait_until(
         lambda: all(orders.committed()[place].offset == ends[place] for place in places),
         what="every offset is committed",

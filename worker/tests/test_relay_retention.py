@@ -15,8 +15,8 @@ from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka_testing.rights import AUTHORIZER, deny_only
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.process import WorkerProcess
-from delayed_topics_worker_testing.world import Declared, World
 
 pytestmark = pytest.mark.broker
 
@@ -29,13 +29,13 @@ def days_ago_ms(days: float) -> int:
     return int(time.time() * 1000 - days * DAY_MS)
 
 
-def produce_old(orders: Declared, days: float) -> None:
-    orders.world.producer.produce(orders.names.front, b"old", partition=0, timestamp=days_ago_ms(days))
+def produce_old(orders: DeclaredTopic, days: float) -> None:
+    orders.harness.producer.produce(orders.names.front, b"old", partition=0, timestamp=days_ago_ms(days))
     orders.flush()
 
 
 @contextmanager
-def paused(orders: Declared) -> Iterator[None]:
+def paused(orders: DeclaredTopic) -> Iterator[None]:
     orders.change(paused=True)
     produce_old(orders, 2.5)
     yield
@@ -43,17 +43,17 @@ def paused(orders: Declared) -> Iterator[None]:
 
 
 @contextmanager
-def stopped(orders: Declared) -> Iterator[None]:
+def stopped(orders: DeclaredTopic) -> Iterator[None]:
     produce_old(orders, 2.5)
-    orders.world.admin.delete_topics([orders.names.ready])
+    orders.harness.admin.delete_topics([orders.names.ready])
     yield
     orders.note_id(orders.make("ready", 2))
 
 
 @contextmanager
-def unread(orders: Declared) -> Iterator[None]:
+def unread(orders: DeclaredTopic) -> Iterator[None]:
     config = {"transactional.id": orders.names.front, "transaction.timeout.ms": 600_000}
-    producer = Producer({**orders.world.connection.client_config(), **config})
+    producer = Producer({**orders.harness.connection.client_config(), **config})
     producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(orders.names.front, b"old", partition=0, timestamp=days_ago_ms(2.5))
@@ -62,19 +62,19 @@ def unread(orders: Declared) -> Iterator[None]:
     producer.commit_transaction(60)
 
 
-def said(worker: WorkerProcess, orders: Declared) -> str:
+def said(worker: WorkerProcess, orders: DeclaredTopic) -> str:
     """Of RetentionAtRisk; empty while it isn't raised."""
     alarms = worker.status().get("alarms", [])
     found = [a["message"] for a in alarms if (a["topic"], a["reason"]) == (orders.names.front, "RetentionAtRisk")]
     return str(found[0]) if found else ""
 
 
-def raised(worker: WorkerProcess, orders: Declared) -> str:
+def raised(worker: WorkerProcess, orders: DeclaredTopic) -> str:
     wait_until(lambda: said(worker, orders) != "", what="the alarm RetentionAtRisk", evidence=worker.evidence)
     return said(worker, orders)
 
 
-def cleared(worker: WorkerProcess, orders: Declared) -> None:
+def cleared(worker: WorkerProcess, orders: DeclaredTopic) -> None:
     wait_until(lambda: said(worker, orders) == "", what="no alarm any more", evidence=worker.evidence)
 
 
@@ -82,13 +82,13 @@ def cleared(worker: WorkerProcess, orders: Declared) -> None:
     "held", [stopped, *(pytest.param(other, marks=pytest.mark.slow) for other in (paused, unread))]
 )
 def test_unreleased_records_near_the_end_of_retention_are_an_alarm_until_they_are_out(
-    world: World, held: Callable[[Declared], AbstractContextManager[None]]
+    harness: WorkerHarness, held: Callable[[DeclaredTopic], AbstractContextManager[None]]
 ) -> None:
-    orders, calm = (world.declare((0, 2), group=f"g-{held.__name__}", config=AS_PRODUCED) for _ in range(2))
+    orders, calm = (harness.declare((0, 2), group=f"g-{held.__name__}", config=AS_PRODUCED) for _ in range(2))
     calm.change(paused=True)
     produce_old(calm, 2)  # a third of its time is left
     with held(orders):
-        worker = world.start(orders, calm)
+        worker = harness.start(orders, calm)
 
         message = raised(worker, orders)
 
@@ -97,14 +97,14 @@ def test_unreleased_records_near_the_end_of_retention_are_an_alarm_until_they_ar
         assert "in 12 h" in message
         assert "outageBudgetSeconds" in message
         assert ("spec.paused" in message) == (held is paused)
-        assert world.admin.list_offsets([(orders.names.front, 0)], "earliest") == {(orders.names.front, 0): 0}
+        assert harness.admin.list_offsets([(orders.names.front, 0)], "earliest") == {(orders.names.front, 0): 0}
         assert said(worker, calm) == ""
     assert len(orders.ready(1)) == 1
     cleared(worker, orders)
     assert said(worker, calm) == ""
 
 
-def hopped(orders: Declared, due_in_ms: int) -> list[Header]:
+def hopped(orders: DeclaredTopic, due_in_ms: int) -> list[Header]:
     """What a worker writes into a delays partition."""
     due = b"%d" % (int(time.time() * 1000) + due_in_ms)
     own = {"dt-root": b"f:0:0:x", "dt-origin": b"f:0:0", "dt-hops": b"1", "dt-id": b"a", "dt-attempt": b"0"}
@@ -112,13 +112,13 @@ def hopped(orders: Declared, due_in_ms: int) -> list[Header]:
 
 
 def test_a_retention_that_somebody_made_shorter_than_the_delay_is_an_alarm_before_anything_is_late(
-    world: World,
+    harness: WorkerHarness,
 ) -> None:
-    orders = world.declare((0, 3600), partitions=2, config={"delays": {"retention.ms": "1800000"}})
+    orders = harness.declare((0, 3600), partitions=2, config={"delays": {"retention.ms": "1800000"}})
     orders.produce(headers=hopped(orders, 3_600_000), partition=1, topic=orders.names.delays)
     orders.flush()
 
-    message = raised(world.start(orders), orders)
+    message = raised(harness.start(orders), orders)
 
     assert f"{orders.names.delays} [1]" in message
     assert re.search(r"in (30|29) min", message)
@@ -130,14 +130,14 @@ def test_without_the_right_to_read_settings_the_least_that_the_operator_sets_is_
     """Two days and two seconds: an outage budget comes on top of it."""
     with (
         Broker(settings={**AUTHORIZER, **PATIENT}) as broker,
-        World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as world,
+        WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness,
     ):
-        orders = world.declare((0, 2), config=AS_PRODUCED)
+        orders = harness.declare((0, 2), config=AS_PRODUCED)
         orders.change(paused=True)
         produce_old(orders, 1.75)
-        deny_only(world.connection, ResourceType.TOPIC, orders.names.front, AclOperation.DESCRIBE_CONFIGS)
+        deny_only(harness.connection, ResourceType.TOPIC, orders.names.front, AclOperation.DESCRIBE_CONFIGS)
 
-        message = raised(world.start(orders), orders)
+        message = raised(harness.start(orders), orders)
 
         assert re.search(r"in (6|5\.9) h", message)
         assert "DescribeConfigs" in message
@@ -149,36 +149,36 @@ def test_the_alarm_comes_before_retention_removes_the_records_and_never_after_th
     often = {"log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000"}
     with (
         Broker(settings={**PATIENT, **often}) as broker,
-        World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as world,
+        WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness,
     ):
         settings = {**AS_PRODUCED["front"], "retention.ms": str(hour_ms), "file.delete.delay.ms": "1000"}
-        orders = world.declare((0,), front_partitions=1, config={"front": settings})
+        orders = harness.declare((0,), front_partitions=1, config={"front": settings})
         orders.change(paused=True)
         place = (orders.names.front, 0)
         removed_at_ms = time.time() * 1000 + left_ms
         produce_old(orders, (hour_ms - left_ms) / DAY_MS)
-        worker = world.start(orders)
+        worker = harness.start(orders)
 
         message = raised(worker, orders)
 
         assert time.time() * 1000 < removed_at_ms
-        assert world.admin.list_offsets([place], "earliest") == {place: 0}
+        assert harness.admin.list_offsets([place], "earliest") == {place: 0}
         assert re.search(r"in [1-6]\d s", message)
-        wait_until(lambda: world.admin.list_offsets([place], "earliest") == {place: 1}, what="retention removes it")
+        wait_until(lambda: harness.admin.list_offsets([place], "earliest") == {place: 1}, what="retention removes it")
         assert time.time() * 1000 >= removed_at_ms - 1000
         assert worker.terminate() == 0
-        worker = world.start(orders)
+        worker = harness.start(orders)
         wait_until(lambda: "RecordsRemoved" in worker.alarm_reasons(), what="then it is said that they are gone")
 
 
 @pytest.mark.slow
-def test_the_alarm_ends_when_retention_is_made_longer(world: World) -> None:
-    orders = world.declare((0, 2), config=AS_PRODUCED)
+def test_the_alarm_ends_when_retention_is_made_longer(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 2), config=AS_PRODUCED)
     orders.change(paused=True)
     produce_old(orders, 2.5)
-    worker = world.start(orders)
+    worker = harness.start(orders)
     raised(worker, orders)
 
-    world.admin.alter_topic_configs({orders.names.front: {"retention.ms": "-1"}})
+    harness.admin.alter_topic_configs({orders.names.front: {"retention.ms": "-1"}})
 
     cleared(worker, orders)

@@ -10,9 +10,9 @@ from delayed_topics_core.handover import Handover, Position
 from delayed_topics_devcluster.kafka import limit_producer
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import GroupInfo
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.process import WorkerProcess
-from delayed_topics_worker_testing.world import Declared, World
 
 pytestmark = pytest.mark.broker
 
@@ -24,18 +24,18 @@ def group() -> str:
     return f"shared-{uuid.uuid4().hex[:8]}"
 
 
-def declare(world: World, group: str) -> Declared:
-    return world.declare((0, 1, 2), group=group, begun=False)
+def declare(harness: WorkerHarness, group: str) -> DeclaredTopic:
+    return harness.declare((0, 1, 2), group=group, begun=False)
 
 
-def produce(orders: Declared, count: int = 30) -> list[int]:
+def produce(orders: DeclaredTopic, count: int = 30) -> list[int]:
     for n in range(count):
         orders.produce(b"%d" % n, headers=[("dt-delay-level", b"%d" % (n % 3 + 1))])
     orders.flush()
     return list(range(count))
 
 
-def serves(worker: WorkerProcess, *topics: Declared) -> None:
+def serves(worker: WorkerProcess, *topics: DeclaredTopic) -> None:
     def served() -> set[str]:
         return {name for name, told in worker.status().get("topics", {}).items() if told["partitions"]}
 
@@ -43,11 +43,11 @@ def serves(worker: WorkerProcess, *topics: Declared) -> None:
     wait_until(lambda: served() == wanted, what=f"{worker.member} serves {sorted(wanted)}", evidence=served)
 
 
-def test_every_topic_of_the_group_is_served_and_no_other(world: World, group: str) -> None:
-    before = [declare(world, group) for _ in range(3)]
-    other = declare(world, f"{group}-others")
-    workers = [world.start(member=f"shared-{n}", group=group) for n in range(2)]
-    later = declare(world, group)
+def test_every_topic_of_the_group_is_served_and_no_other(harness: WorkerHarness, group: str) -> None:
+    before = [declare(harness, group) for _ in range(3)]
+    other = declare(harness, f"{group}-others")
+    workers = [harness.start(member=f"shared-{n}", group=group) for n in range(2)]
+    later = declare(harness, group)
     sent = produce(other)
     for orders in (*before, later):
         sent = produce(orders)
@@ -59,14 +59,14 @@ def test_every_topic_of_the_group_is_served_and_no_other(world: World, group: st
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
 def test_others_come_and_go_while_a_topic_is_busy_and_each_record_is_released_once(
-    world: World, group: str, protocol: str
+    harness: WorkerHarness, group: str, protocol: str
 ) -> None:
-    orders, beside = declare(world, group), declare(world, group)
+    orders, beside = declare(harness, group), declare(harness, group)
     for n in range(2):
-        world.start(member=f"shared-{n}", group=group, protocol=protocol)
+        harness.start(member=f"shared-{n}", group=group, protocol=protocol)
     with steady_load(orders) as sent:
         for _ in range(3):
-            later = declare(world, group)
+            later = declare(harness, group)
             produced = produce(later)
             assert doubled(all_ready(later, produced)) == 0
             later.remove()
@@ -75,36 +75,36 @@ def test_others_come_and_go_while_a_topic_is_busy_and_each_record_is_released_on
 
 
 @pytest.mark.slow
-def test_others_come_and_go_while_copies_take_long_and_none_comes_twice(world: World, group: str) -> None:
-    orders = declare(world, group)
+def test_others_come_and_go_while_copies_take_long_and_none_comes_twice(harness: WorkerHarness, group: str) -> None:
+    orders = declare(harness, group)
     for n in range(BACKLOG):
         orders.produce(b"%d" % n, headers=[("padding", random.randbytes(1000))])
     orders.flush()
-    limit_producer(world.connection.bootstrap_servers, group, 500_000)
-    worker = world.start(member=group, group=group)
+    limit_producer(harness.connection.bootstrap_servers, group, 500_000)
+    worker = harness.start(member=group, group=group)
     orders.ready(BACKLOG // 2)  # which is more than Kafka takes before it slows down
     for _ in range(5):
-        later = declare(world, group)
+        later = declare(harness, group)
         serves(worker, orders, later)
         later.remove()
         serves(worker, orders)
     assert orders.released() < BACKLOG, "copies were on their way all the time"
-    limit_producer(world.connection.bootstrap_servers, group, None)
+    limit_producer(harness.connection.bootstrap_servers, group, None)
     assert doubled(all_ready(orders, list(range(BACKLOG)))) == 0
 
 
 @pytest.mark.slow
 def test_a_worker_whose_topics_went_to_another_group_leaves_its_own_and_takes_them_again(
-    world: World, group: str
+    harness: WorkerHarness, group: str
 ) -> None:
-    orders = declare(world, group)
-    worker = world.start(member="shared-0", group=group)
+    orders = declare(harness, group)
+    worker = harness.start(member="shared-0", group=group)
     assert doubled(all_ready(orders, produce(orders))) == 0
 
     orders.change(group=f"{group}-others")
 
     def left() -> bool:
-        found = world.admin.describe_groups([group])[group]
+        found = harness.admin.describe_groups([group])[group]
         return isinstance(found, GroupInfo) and not found.members
 
     wait_until(left, what="the worker has left the group")
@@ -115,20 +115,20 @@ def test_a_worker_whose_topics_went_to_another_group_leaves_its_own_and_takes_th
     wait_until(lambda: orders.released() == 60, what="all records are out", evidence=orders.released)
 
 
-def test_a_worker_may_be_there_before_the_first_topic_of_its_group(world: World, group: str) -> None:
-    worker = world.start(member="shared-0", group=group)
-    orders = declare(world, group)
+def test_a_worker_may_be_there_before_the_first_topic_of_its_group(harness: WorkerHarness, group: str) -> None:
+    worker = harness.start(member="shared-0", group=group)
+    orders = declare(harness, group)
     serves(worker, orders)
     assert doubled(all_ready(orders, produce(orders))) == 0
 
 
-def hand_over(orders: Declared, to: str) -> None:
+def hand_over(orders: DeclaredTopic, to: str) -> None:
     """What an operator does: retired, until nobody has it; then what is committed, and the other group."""
-    world, former = orders.world, orders.record.group
+    harness, former = orders.harness, orders.record.group
     orders.change(state="retired")
 
     def given_up() -> bool:
-        found = world.admin.describe_groups([former])[former]
+        found = harness.admin.describe_groups([former])[former]
         assert isinstance(found, GroupInfo)
         return not any(topic.startswith(orders.names.front) for m in found.members for topic, _ in m.assignment)
 
@@ -139,19 +139,19 @@ def hand_over(orders: Declared, to: str) -> None:
         for topic, starts in orders.topics.start_offsets.items()
     }
     orders.topics = replace(orders.topics, handover=Handover(group=to, positions=positions))
-    world.write(orders.topics)
+    harness.write(orders.topics)
     orders.change(group=to, state="serving")
 
 
 @pytest.mark.slow
 def test_a_topic_goes_to_shared_workers_and_back_under_load_and_each_record_is_released_once(
-    world: World, group: str
+    harness: WorkerHarness, group: str
 ) -> None:
-    orders, beside = world.declare((0, 1, 2)), declare(world, group)
+    orders, beside = harness.declare((0, 1, 2)), declare(harness, group)
     own = orders.names.group
-    world.start(orders, member="orders-0", group=own)
+    harness.start(orders, member="orders-0", group=own)
     for n in range(2):
-        world.start(member=f"shared-{n}", group=group, assignor="Sticky")
+        harness.start(member=f"shared-{n}", group=group, assignor="Sticky")
     with steady_load(orders) as sent, steady_load(beside, per_second=200) as sent_beside:
         for to in (group, own, group):
             time.sleep(2)

@@ -21,8 +21,8 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
 from delayed_topics_worker_testing.generations import members_now
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
-from delayed_topics_worker_testing.world import Declared, World
 
 pytestmark = pytest.mark.broker
 
@@ -30,16 +30,18 @@ EXACTLY: Any = {"guarantee": "ExactlyOnce"}
 
 
 @pytest.fixture
-def world(wire: SlowWire, tmp_path: Path) -> Iterator[World]:
-    with World(Connection(bootstrap_servers=wire.bootstrap), tmp_path) as made:
+def harness(wire: SlowWire, tmp_path: Path) -> Iterator[WorkerHarness]:
+    with WorkerHarness(Connection(bootstrap_servers=wire.bootstrap), tmp_path) as made:
         yield made
 
 
 @pytest.mark.slow
-def test_a_transaction_that_is_committed_while_it_is_given_up_is_not_done_again(world: World, wire: SlowWire) -> None:
+def test_a_transaction_that_is_committed_while_it_is_given_up_is_not_done_again(
+    harness: WorkerHarness, wire: SlowWire
+) -> None:
     """The call to commit it is on its way, and arrives before the next producer of its id."""
-    orders = world.declare((0, 1))
-    world.start(orders, **EXACTLY)
+    orders = harness.declare((0, 1))
+    harness.start(orders, **EXACTLY)
     wire.hold_back_requests(Api.ADD_OFFSETS_TO_TXN, 0.15)
     wire.hold_back_requests(Api.INIT_PRODUCER_ID, 0.4)
     with steady_load(orders) as sent:
@@ -52,12 +54,12 @@ def test_a_transaction_that_is_committed_while_it_is_given_up_is_not_done_again(
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
 def test_a_partitions_first_record_that_kafka_refuses_for_a_moment_is_sent_again(
-    world: World, wire: SlowWire, guarantee: str
+    harness: WorkerHarness, wire: SlowWire, guarantee: str
 ) -> None:
     """Kafka takes any sequence number from a producer of which it knows nothing, and librdkafka takes the records before it for
     delivered: also one that has just been refused, by a broker that is the partition's leader a moment later."""
-    orders = world.declare((0,))
-    world.start(orders, guarantee=guarantee)
+    orders = harness.declare((0,))
+    harness.start(orders, guarantee=guarantee)
     orders.produce(b"0", partition=0)
     orders.flush()
     orders.ready(1)
@@ -75,10 +77,10 @@ def test_a_partitions_first_record_that_kafka_refuses_for_a_moment_is_sent_again
 
 @pytest.mark.slow
 def test_a_worker_that_ends_while_it_asks_what_is_committed_commits_nothing_of_a_transaction_that_was_given_up(
-    world: World, wire: SlowWire
+    harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    orders = world.declare((0, 1))
-    worker = world.start(orders, **EXACTLY)
+    orders = harness.declare((0, 1))
+    worker = harness.start(orders, **EXACTLY)
     with steady_load(orders) as sent:
         for codec in ("zstd", "none", "gzip"):
             time.sleep(1)
@@ -87,15 +89,17 @@ def test_a_worker_that_ends_while_it_asks_what_is_committed_commits_nothing_of_a
             time.sleep(0.3)
             worker.terminate()
             wire.hold_back_requests(Api.OFFSET_FETCH, 0)
-            worker = world.start(orders, **EXACTLY)
+            worker = harness.start(orders, **EXACTLY)
 
     assert doubled(all_ready(orders, sent, timeout_seconds=60)) == 0
 
 
-def test_a_worker_that_ends_while_a_transaction_fails_commits_nothing_of_it(world: World, wire: SlowWire) -> None:
+def test_a_worker_that_ends_while_a_transaction_fails_commits_nothing_of_it(
+    harness: WorkerHarness, wire: SlowWire
+) -> None:
     """Of its copies one is refused, after the others were acknowledged."""
-    orders = world.declare((1,), config={"ready": {"max.message.bytes": "5000"}})
-    worker = world.start(orders, **EXACTLY)
+    orders = harness.declare((1,), config={"ready": {"max.message.bytes": "5000"}})
+    worker = harness.start(orders, **EXACTLY)
     for n in range(100):
         orders.produce(b"%d" % n, partition=0)
     orders.produce(os.urandom(6000), partition=1)
@@ -104,7 +108,7 @@ def test_a_worker_that_ends_while_a_transaction_fails_commits_nothing_of_it(worl
     time.sleep(1.5)
     worker.terminate()
     wire.hold_back_requests(Api.PRODUCE, 0)
-    world.start(orders, **EXACTLY)
+    harness.start(orders, **EXACTLY)
 
     assert [r.header("dt-reason") for r in orders.dead(1)] == [b"TooLarge"]
     assert len(orders.ready(100)) == 100
@@ -112,10 +116,10 @@ def test_a_worker_that_ends_while_a_transaction_fails_commits_nothing_of_it(worl
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
 def test_copies_that_arrive_when_their_topic_was_made_again_finish_nothing_of_the_new_one(
-    world: World, wire: SlowWire, guarantee: str
+    harness: WorkerHarness, wire: SlowWire, guarantee: str
 ) -> None:
-    orders = world.declare((0,), front_partitions=1)
-    worker = world.start(orders, guarantee=guarantee)
+    orders = harness.declare((0,), front_partitions=1)
+    worker = harness.start(orders, guarantee=guarantee)
     orders.produce(b"first")  # it goes alone
     orders.flush()
     orders.ready(1)
@@ -131,7 +135,7 @@ def test_copies_that_arrive_when_their_topic_was_made_again_finish_nothing_of_th
 
     wait_until(lambda: on_their_way() > 0, what="copies are sent", evidence=worker.evidence)
     sent = on_their_way()
-    world.admin.delete_topics([orders.names.front])
+    harness.admin.delete_topics([orders.names.front])
     info = orders.make("front", 1)
     wait_until(lambda: Reason.TOPIC_RECREATED in worker.alarm_reasons(), what="the alarm", evidence=worker.evidence)
     orders.accept(info, begun=0)
@@ -152,23 +156,23 @@ def test_copies_that_arrive_when_their_topic_was_made_again_finish_nothing_of_th
     for value in sorted(new):
         orders.produce(value)
     orders.flush()
-    with world.reader(orders.names.ready) as read:
+    with harness.reader(orders.names.ready) as read:
         wait_until(lambda: {r.value for r in read()} >= new, what="all new ones come", timeout_seconds=60)
 
 
 @pytest.mark.slow
 def test_that_records_were_removed_is_not_said_of_a_topic_that_was_made_again_meanwhile(
-    world: World, wire: SlowWire
+    harness: WorkerHarness, wire: SlowWire
 ) -> None:
     """The worker's offset is out of range, and what Kafka has instead is answered when the new topic is accepted."""
-    orders = world.declare((0,), front_partitions=1)
-    worker = world.start(orders)
+    orders = harness.declare((0,), front_partitions=1)
+    worker = harness.start(orders)
     for n in range(30):
         orders.produce(b"old%d" % n)
     orders.flush()
     orders.ready(30)
     wire.hold_back_requests(Api.LIST_OFFSETS, 4, client_id="orders-0-watch")
-    world.admin.delete_topics([orders.names.front])
+    harness.admin.delete_topics([orders.names.front])
     info = orders.make("front", 1)
     wait_until(lambda: Reason.TOPIC_RECREATED in worker.alarm_reasons(), what="the alarm", evidence=worker.evidence)
     orders.accept(info, begun=0)
@@ -185,7 +189,7 @@ class BehindTheEnd:
     """Makes one fetch of the first front partition, at that offset, one of an offset that Kafka doesn't have. In a fetch a topic's id
     is followed by the number of its partitions, and a partition by its leader's epoch and the offset."""
 
-    def __init__(self, orders: Declared, offset: int) -> None:
+    def __init__(self, orders: DeclaredTopic, offset: int) -> None:
         topic_id = base64.urlsafe_b64decode(orders.topics.ids[orders.names.front] + "==")
         partition = topic_id + b"\x02" + struct.pack(">i", 0)
         self._at = re.compile(re.escape(partition) + b".{4}" + re.escape(struct.pack(">q", offset)), re.DOTALL)
@@ -198,10 +202,12 @@ class BehindTheEnd:
         return request[: found.end() - 8] + struct.pack(">q", 1_000_000) + request[found.end() :]
 
 
-def test_a_fetch_that_kafka_refuses_though_it_has_the_records_is_done_again(world: World, wire: SlowWire) -> None:
+def test_a_fetch_that_kafka_refuses_though_it_has_the_records_is_done_again(
+    harness: WorkerHarness, wire: SlowWire
+) -> None:
     """So may one of a topic that is gone, when that is answered after it is known where the new one begins."""
-    orders = world.declare((0,), front_partitions=1)
-    worker = world.start(orders)
+    orders = harness.declare((0,), front_partitions=1)
+    worker = harness.start(orders)
     for n in range(30):
         orders.produce(b"%d" % n)
     orders.flush()
@@ -219,19 +225,19 @@ def test_a_fetch_that_kafka_refuses_though_it_has_the_records_is_done_again(worl
 
 @pytest.mark.slow
 def test_what_is_committed_counts_though_it_is_answered_after_where_the_partition_begins(
-    world: World, wire: SlowWire
+    harness: WorkerHarness, wire: SlowWire
 ) -> None:
     """Of 100 records 50 were removed by retention, and 60 had been released. Answers that take over a second never came."""
-    orders = world.declare((0,), front_partitions=1)
+    orders = harness.declare((0,), front_partitions=1)
     for n in range(100):
         orders.produce(b"%d" % n)
     orders.flush()
-    admin = AdminClient(world.connection.client_config())
+    admin = AdminClient(harness.connection.client_config())
     for future in admin.delete_records([TopicPartition(orders.names.front, 0, 50)]).values():
         future.result()
-    world.commit(orders.record.group, {(orders.names.front, 0): CommittedOffset(60)})
+    harness.commit(orders.record.group, {(orders.names.front, 0): CommittedOffset(60)})
     wire.hold_back_requests(Api.OFFSET_FETCH, 1.2)
-    worker = world.start(orders, **EXACTLY)
+    worker = harness.start(orders, **EXACTLY)
 
     assert [r.value for r in orders.ready(40)] == [b"%d" % n for n in range(60, 100)]
     assert not worker.alarm_reasons()
@@ -239,11 +245,11 @@ def test_what_is_committed_counts_though_it_is_answered_after_where_the_partitio
 
 @pytest.mark.slow
 def test_nothing_is_passed_over_when_transactions_are_given_up_while_fetches_are_slow(
-    world: World, wire: SlowWire
+    harness: WorkerHarness, wire: SlowWire
 ) -> None:
     """Partitions that give nothing are placed anew, also those of which it is not known where they begin."""
-    orders = world.declare((0, 1))
-    world.start(orders, **EXACTLY)
+    orders = harness.declare((0, 1))
+    harness.start(orders, **EXACTLY)
     with steady_load(orders, per_second=200, levels=2) as sent:
         for codec in ("zstd", "none", "gzip"):
             orders.change(compression=codec)
@@ -258,21 +264,21 @@ def test_nothing_is_passed_over_when_transactions_are_given_up_while_fetches_are
 @pytest.mark.slow
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["another-joins", "it-is-stopped"])
 def test_a_worker_whose_copies_take_long_to_arrive_repeats_none(
-    world: World, wire: SlowWire, *, is_stopped: bool
+    harness: WorkerHarness, wire: SlowWire, *, is_stopped: bool
 ) -> None:
     """What it has on its way is no more than arrives in the time that giving partitions up may take."""
-    orders = world.declare((0,), front_partitions=8, partitions=1)
+    orders = harness.declare((0,), front_partitions=8, partitions=1)
     wire.limit_requests(500_000, client_id="orders-0")
     numbers = [random.getrandbits(1000) for _ in range(20_000)]  # which lz4 makes no smaller
     for n, number in enumerate(numbers):
         orders.produce(b"%d" % number, partition=n % 8)
     orders.flush()
-    worker = world.start(orders, member="orders-0")
+    worker = harness.start(orders, member="orders-0")
     wait_until(lambda: orders.released() > 3_000, what="it has released some", poll_seconds=0.2)
     assert orders.released() < len(numbers) / 2, "it is slow"
     if is_stopped:
         assert worker.terminate() == 0
-    world.start(orders, member="orders-1")
+    harness.start(orders, member="orders-1")
 
     assert doubled(all_ready(orders, numbers)) == 0
 
@@ -280,13 +286,13 @@ def test_a_worker_whose_copies_take_long_to_arrive_repeats_none(
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
 def test_a_worker_that_is_stopped_while_it_gives_partitions_up_repeats_none(
-    world: World, wire: SlowWire, protocol: str
+    harness: WorkerHarness, wire: SlowWire, protocol: str
 ) -> None:
     """It hears of the rebalance within 2 s, and waits for its copies, for 4 s."""
-    orders = world.declare((0,), front_partitions=4, partitions=1)
-    worker = world.start(orders, member="orders-0", protocol=protocol)
+    orders = harness.declare((0,), front_partitions=4, partitions=1)
+    worker = harness.start(orders, member="orders-0", protocol=protocol)
     with steady_load(orders, per_second=100, levels=1) as sent:
-        world.start(orders, member="orders-1", protocol=protocol, ready=False)
+        harness.start(orders, member="orders-1", protocol=protocol, ready=False)
         wait_until(lambda: "orders-1" in members_now(orders), what="a rebalance", evidence=worker.evidence)
         wire.hold_back_requests(Api.PRODUCE, 60, client_id="orders-0")
         time.sleep(2.2)
@@ -299,10 +305,12 @@ def test_a_worker_that_is_stopped_while_it_gives_partitions_up_repeats_none(
 
 
 @pytest.mark.slow
-def test_a_worker_that_waits_for_acknowledgements_takes_no_processor_for_it(world: World, wire: SlowWire) -> None:
+def test_a_worker_that_waits_for_acknowledgements_takes_no_processor_for_it(
+    harness: WorkerHarness, wire: SlowWire
+) -> None:
     """Ten copies are on their way to a partition, and ten more are due."""
-    orders = world.declare((0,), front_partitions=1)
-    worker = world.start(orders)
+    orders = harness.declare((0,), front_partitions=1)
+    worker = harness.start(orders)
     orders.produce(b"0")
     orders.flush()
     orders.ready(1)

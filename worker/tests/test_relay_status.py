@@ -3,14 +3,14 @@
 import pytest
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_worker_testing.generations import events_of
-from delayed_topics_worker_testing.world import World
+from delayed_topics_worker_testing.harness import WorkerHarness
 
 pytestmark = pytest.mark.broker
 
 
-def test_counts_and_probes_tell_what_happened(world: World) -> None:
-    orders = world.declare((0, 10, 3600), front_partitions=2, partitions=4)
-    worker = world.start(orders)
+def test_counts_and_probes_tell_what_happened(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 10, 3600), front_partitions=2, partitions=4)
+    worker = harness.start(orders)
     for n in range(30):
         orders.produce(b"%d" % n, headers=[("dt-delay-level", b"%d" % (n % 3 + 1))])
     orders.produce(b"bad", headers=[("dt-attempt", b"x")])
@@ -25,7 +25,7 @@ def test_counts_and_probes_tell_what_happened(world: World) -> None:
         return (shown["waiting"], shown["due_lag"], released) == (10, 0, 20)  # records that wait are no lag
 
     wait_until(ten_wait, what="ten records wait, none is due, and the others are counted")
-    hopped = world.admin.list_offsets([(orders.names.delays, p) for p in range(4)], "latest")
+    hopped = harness.admin.list_offsets([(orders.names.delays, p) for p in range(4)], "latest")
     hops = sum(end for end in hopped.values() if isinstance(end, int))
     assert hops >= 20
     status = worker.status()
@@ -43,9 +43,9 @@ def test_counts_and_probes_tell_what_happened(world: World) -> None:
     assert worker.get("/other")[0] == 404
 
 
-def test_what_waits_is_counted_by_when_it_is_due(world: World) -> None:
-    orders = world.declare((0, 10, 3600), front_partitions=2, partitions=4)
-    worker = world.start(orders)
+def test_what_waits_is_counted_by_when_it_is_due(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 10, 3600), front_partitions=2, partitions=4)
+    worker = harness.start(orders)
     for level, count in ((2, 3), (3, 4)):
         for _ in range(count):
             orders.produce(headers=[("dt-delay-level", b"%d" % level)])
@@ -53,7 +53,7 @@ def test_what_waits_is_counted_by_when_it_is_due(world: World) -> None:
     topic = orders.names.front
     wait_until(lambda: worker.metric("delayedtopics_hopped_total", topic=topic) == 7, what="all of them are copied on")
     worker.terminate()
-    worker = world.start(orders)  # looks when it begins, and then every 30 s
+    worker = harness.start(orders)  # looks when it begins, and then every 30 s
 
     def pending(delay: str, within: str) -> float:
         labels = {"topic": topic, "delay_seconds": delay, "due_within_seconds": within}
@@ -64,9 +64,9 @@ def test_what_waits_is_counted_by_when_it_is_due(world: World) -> None:
     assert (pending("10", "60"), pending("0", "+Inf")) == (3, 0)
 
 
-def test_a_life_is_written_to_the_events(world: World) -> None:
-    orders = world.declare((0,), front_partitions=1, partitions=1)
-    worker = world.start(orders, member="orders-7")
+def test_a_life_is_written_to_the_events(harness: WorkerHarness) -> None:
+    orders = harness.declare((0,), front_partitions=1, partitions=1)
+    worker = harness.start(orders, member="orders-7")
     assert worker.terminate() == 0
 
     events = events_of(orders)

@@ -9,9 +9,9 @@ from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_engine import Engine
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_worker.config import Guarantee
+from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.running import running_relay
-from delayed_topics_worker_testing.world import World
 
 pytestmark = pytest.mark.broker
 
@@ -44,10 +44,10 @@ class TellsOnce:
     ],
 )
 def test_a_stranded_client_is_replaced_and_everything_comes_out(
-    world: World, guarantee: Guarantee, client: str
+    harness: WorkerHarness, guarantee: Guarantee, client: str
 ) -> None:
     """No broker can be made to strand a client at will: one outage in fifty does."""
-    orders = world.declare((0, 1, 2))
+    orders = harness.declare((0, 1, 2))
     with running_relay(orders, guarantee) as (relay, published):
         wait_until(lambda: published.ready, what="the relay serves")
         generation = published.status["rebalance"]["generation"]
@@ -67,10 +67,12 @@ def test_a_stranded_client_is_replaced_and_everything_comes_out(
     assert (("ProducersReplaced",) in engine.heard) == (guarantee == "AtLeastOnce")
 
 
-def test_a_replaced_producer_is_an_event_since_what_it_had_on_its_way_may_come_out_twice(world: World) -> None:
+def test_a_replaced_producer_is_an_event_since_what_it_had_on_its_way_may_come_out_twice(
+    harness: WorkerHarness,
+) -> None:
     """An audit has no rebalance to explain that by."""
-    orders = world.declare((0,), front_partitions=1, partitions=1)
-    with running_relay(orders, "AtLeastOnce") as (relay, published), EventFollower(world.connection) as follower:
+    orders = harness.declare((0,), front_partitions=1, partitions=1)
+    with running_relay(orders, "AtLeastOnce") as (relay, published), EventFollower(harness.connection) as follower:
         wait_until(lambda: published.ready, what="the relay serves")
         assert relay._engine is not None
         relay._engine = cast(Engine, TellsOnce(relay._engine, "ProducersReplaced"))

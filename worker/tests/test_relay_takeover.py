@@ -4,17 +4,19 @@ from typing import Any
 
 import pytest
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.transactions import left_open
-from delayed_topics_worker_testing.world import World
 
 pytestmark = pytest.mark.broker
 
 
 @pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
-def test_an_open_transaction_holds_up_only_the_partition_that_it_is_about(world: World, protocol: Any) -> None:
-    orders = world.declare((0,), front_partitions=2)
+def test_an_open_transaction_holds_up_only_the_partition_that_it_is_about(
+    harness: WorkerHarness, protocol: Any
+) -> None:
+    orders = harness.declare((0,), front_partitions=2)
     dead = left_open(orders, 1)
-    worker = world.start(orders, guarantee="ExactlyOnce", protocol=protocol, ready=False)
+    worker = harness.start(orders, guarantee="ExactlyOnce", protocol=protocol, ready=False)
     for n in range(20):
         orders.produce(b"%d" % n, partition=n % 2)
     orders.flush()

@@ -9,7 +9,7 @@ from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
-from delayed_topics_worker_testing.world import Declared, World
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 
 pytestmark = pytest.mark.broker
 
@@ -17,21 +17,21 @@ GUARANTEES = pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("
 CONFIG = {"message.timestamp.type": "LogAppendTime"}
 
 
-def make(world: World, name: str, partitions: int = 3) -> TopicInfo:
+def make(harness: WorkerHarness, name: str, partitions: int = 3) -> TopicInfo:
     spec = NewTopicSpec(name=name, partitions=partitions, replication_factor=1, config=CONFIG)
-    return world.create([spec])[name]
+    return harness.create([spec])[name]
 
 
-def declare(world: World, *topics: str, **further: Any) -> tuple[Declared, list[str]]:
+def declare(harness: WorkerHarness, *topics: str, **further: Any) -> tuple[DeclaredTopic, list[str]]:
     """A delayed topic with delays of 0 s, 1 s and 2 s, and the names of other ready topics that it allows."""
-    orders = world.declare(**further)
+    orders = harness.declare(**further)
     names = [f"{orders.names.front}.{topic}" for topic in topics]
     allow(orders, *names)
     orders.change(outage_budget_seconds=3600)
     return orders, names
 
 
-def allow(orders: Declared, *topics: str) -> None:
+def allow(orders: DeclaredTopic, *topics: str) -> None:
     orders.change(ready_topics=tuple(AllowedTopic(topic, 0) for topic in topics))
 
 
@@ -40,11 +40,11 @@ def asks(topic: str, *, level: int = 1) -> list[Header]:
 
 
 @GUARANTEES
-def test_each_record_comes_out_in_the_topic_that_it_asks_for(world: World, guarantee: str) -> None:
-    orders, (invoices, shipments) = declare(world, "invoices", "shipments")
-    make(world, invoices)
-    make(world, shipments, 1)
-    world.start(orders, guarantee=guarantee)
+def test_each_record_comes_out_in_the_topic_that_it_asks_for(harness: WorkerHarness, guarantee: str) -> None:
+    orders, (invoices, shipments) = declare(harness, "invoices", "shipments")
+    make(harness, invoices)
+    make(harness, shipments, 1)
+    harness.start(orders, guarantee=guarantee)
     for n in range(90):
         topic = (invoices, shipments, None)[n % 3]
         level: list[Header] = [("dt-delay-level", b"%d" % (n % 2 + 1))]
@@ -52,40 +52,42 @@ def test_each_record_comes_out_in_the_topic_that_it_asks_for(world: World, guara
     orders.flush()
 
     for at, topic in enumerate((invoices, shipments, orders.names.ready)):
-        found = world.read(topic, 30)
+        found = harness.read(topic, 30)
         assert sorted(int(r.value or b"") for r in found) == list(range(at, 90, 3))
         assert all(r.late_ms >= 0 for r in found)
         assert {r.header("dt-target") for r in found} == {topic.encode() if topic != orders.names.ready else None}
 
 
-def test_a_record_comes_out_in_the_partition_that_it_asks_for(world: World) -> None:
-    orders, (invoices,) = declare(world, "invoices")
-    make(world, invoices)
-    world.start(orders)
+def test_a_record_comes_out_in_the_partition_that_it_asks_for(harness: WorkerHarness) -> None:
+    orders, (invoices,) = declare(harness, "invoices")
+    make(harness, invoices)
+    harness.start(orders)
     for partition in (2, 0, 2):
         orders.produce(b"v", headers=asks(f"{invoices}:{partition}", level=2))
     orders.flush()
-    assert sorted(r.partition for r in world.read(invoices, 3)) == [0, 2, 2]
+    assert sorted(r.partition for r in harness.read(invoices, 3)) == [0, 2, 2]
 
 
-def test_a_retry_comes_back_into_the_topic_of_its_first_attempt(world: World) -> None:
-    orders, (invoices,) = declare(world, "invoices")
-    make(world, invoices)
-    world.start(orders)
+def test_a_retry_comes_back_into_the_topic_of_its_first_attempt(harness: WorkerHarness) -> None:
+    orders, (invoices,) = declare(harness, "invoices")
+    make(harness, invoices)
+    harness.start(orders)
     orders.produce(b"v", headers=asks(invoices))
     orders.flush()
-    (first,) = world.read(invoices, 1)
+    (first,) = harness.read(invoices, 1)
     orders.produce(first.value, headers=first.headers)  # as a consumer does that copies all headers
     orders.flush()
-    again = max(world.read(invoices, 2), key=lambda r: r.at_ms)
+    again = max(harness.read(invoices, 2), key=lambda r: r.at_ms)
     assert (again.header("dt-attempt"), again.header("dt-id")) == (b"1", first.header("dt-id"))
 
 
 @pytest.mark.slow
 @GUARANTEES
-def test_a_record_waits_for_a_topic_that_is_missing_and_its_neighbours_do_not(world: World, guarantee: str) -> None:
-    orders, (invoices,) = declare(world, "invoices", front_partitions=1)
-    worker = world.start(orders, guarantee=guarantee)
+def test_a_record_waits_for_a_topic_that_is_missing_and_its_neighbours_do_not(
+    harness: WorkerHarness, guarantee: str
+) -> None:
+    orders, (invoices,) = declare(harness, "invoices", front_partitions=1)
+    worker = harness.start(orders, guarantee=guarantee)
     orders.produce(b"late", headers=asks(invoices), partition=0)
     for n in range(10):
         orders.produce(b"%d" % n, partition=0)
@@ -99,18 +101,18 @@ def test_a_record_waits_for_a_topic_that_is_missing_and_its_neighbours_do_not(wo
         what="an alarm names the topic",
     )
     made_at_ms = int(time.time() * 1000)
-    make(world, invoices)
+    make(harness, invoices)
 
-    (late,) = world.read(invoices, 1)
+    (late,) = harness.read(invoices, 1)
     assert late.value == b"late"
     assert late.at_ms >= made_at_ms
     wait_until(lambda: not worker.status()["alarms"], what="the alarm is over", timeout_seconds=120)
 
 
-def test_what_has_waited_for_the_whole_outage_budget_is_a_dead_letter(world: World) -> None:
-    orders, (invoices,) = declare(world, "invoices")
+def test_what_has_waited_for_the_whole_outage_budget_is_a_dead_letter(harness: WorkerHarness) -> None:
+    orders, (invoices,) = declare(harness, "invoices")
     orders.change(outage_budget_seconds=3)
-    world.start(orders)
+    harness.start(orders)
     orders.produce(b"v", headers=asks(invoices))
     orders.produce(b"v", headers=asks(f"{invoices}:3"))
     orders.flush()
@@ -119,11 +121,11 @@ def test_what_has_waited_for_the_whole_outage_budget_is_a_dead_letter(world: Wor
     assert all(invoices.encode() in (r.header("dt-error") or b"") for r in dead)
 
 
-def test_a_topic_that_is_allowed_from_now_on_is_found_at_once(world: World) -> None:
-    orders, (invoices,) = declare(world, "invoices")
-    make(world, invoices)
+def test_a_topic_that_is_allowed_from_now_on_is_found_at_once(harness: WorkerHarness) -> None:
+    orders, (invoices,) = declare(harness, "invoices")
+    make(harness, invoices)
     allow(orders)
-    world.start(orders)
+    harness.start(orders)
     orders.produce(b"before", headers=asks(invoices))
     orders.flush()
     (dead,) = orders.dead(1)
@@ -132,26 +134,26 @@ def test_a_topic_that_is_allowed_from_now_on_is_found_at_once(world: World) -> N
     wait_until(lambda: _is_released(orders, invoices), what="a record comes out there", timeout_seconds=60)
 
 
-def _is_released(orders: Declared, topic: str) -> bool:
+def _is_released(orders: DeclaredTopic, topic: str) -> bool:
     orders.produce(b"after", headers=asks(topic))
     orders.flush()
-    with orders.world.reader(topic) as read:
+    with orders.harness.reader(topic) as read:
         time.sleep(0.5)
         return any(r.value == b"after" for r in read())
 
 
 @GUARANTEES
-def test_a_topic_that_goes_away_and_comes_back_loses_nothing(world: World, guarantee: str) -> None:
-    orders, (invoices,) = declare(world, "invoices", front_partitions=1)
-    make(world, invoices)
-    worker = world.start(orders, guarantee=guarantee)
+def test_a_topic_that_goes_away_and_comes_back_loses_nothing(harness: WorkerHarness, guarantee: str) -> None:
+    orders, (invoices,) = declare(harness, "invoices", front_partitions=1)
+    make(harness, invoices)
+    worker = harness.start(orders, guarantee=guarantee)
     orders.produce(b"0", headers=asks(invoices))
     orders.flush()
-    world.read(invoices, 1)
-    assert world.admin.delete_topics([invoices]) == {invoices: None}
+    harness.read(invoices, 1)
+    assert harness.admin.delete_topics([invoices]) == {invoices: None}
     for n in range(1, 20):
         orders.produce(b"%d" % n, headers=asks(invoices, level=n % 2 + 1))
     orders.flush()
     wait_until(lambda: bool(worker.status()["alarms"]), what="an alarm tells that the topic is missing")
-    make(world, invoices)
-    assert {r.value for r in world.read(invoices, 19)} == {b"%d" % n for n in range(1, 20)}
+    make(harness, invoices)
+    assert {r.value for r in harness.read(invoices, 19)} == {b"%d" % n for n in range(1, 20)}

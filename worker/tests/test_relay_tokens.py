@@ -7,7 +7,7 @@ from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import GroupInfo
 from delayed_topics_kafka_testing.oauth import oauth_kafka
-from delayed_topics_worker_testing.world import World
+from delayed_topics_worker_testing.harness import WorkerHarness
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -15,20 +15,20 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 def test_a_worker_outlives_its_token_endpoint(tmp_path: Path) -> None:
     with (
         oauth_kafka(tmp_path) as kafka,
-        World(Connection(bootstrap_servers=kafka.broker.bootstrap), tmp_path) as world,
+        WorkerHarness(Connection(bootstrap_servers=kafka.broker.bootstrap), tmp_path) as harness,
     ):
-        orders = world.declare((0,), front_partitions=1, partitions=1)
-        world.connection = kafka.connection  # of the worker; the test itself needs no token
-        worker = world.start(orders)
+        orders = harness.declare((0,), front_partitions=1, partitions=1)
+        harness.connection = kafka.connection  # of the worker; the test itself needs no token
+        worker = harness.start(orders)
         kafka.tokens.away = True
 
         def members() -> int:
-            group = world.admin.describe_groups([orders.record.group])[orders.record.group]
+            group = harness.admin.describe_groups([orders.record.group])[orders.record.group]
             assert isinstance(group, GroupInfo), group
             return len(group.members)
 
         wait_until(lambda: members() == 0, what="Kafka has taken the worker for gone")
-        world.connection = Connection(bootstrap_servers=kafka.broker.bootstrap)
+        harness.connection = Connection(bootstrap_servers=kafka.broker.bootstrap)
         orders.produce(b"late")
         orders.flush()
         kafka.tokens.away = False

@@ -13,19 +13,19 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.process import WorkerProcess
-from delayed_topics_worker_testing.world import Declared, World
 
 pytestmark = pytest.mark.broker
 
 
-def produce_numbers(orders: Declared, numbers: range, *, partition: int = 0) -> None:
+def produce_numbers(orders: DeclaredTopic, numbers: range, *, partition: int = 0) -> None:
     for n in numbers:
         orders.produce(b"%d" % n, partition=partition)
     orders.flush()
 
 
-def values(orders: Declared, count: int) -> list[int]:
+def values(orders: DeclaredTopic, count: int) -> list[int]:
     ready = orders.ready(count)
     return [int(r.value or b"") for r in sorted(ready, key=lambda r: (r.partition, r.offset))]
 
@@ -38,7 +38,7 @@ def calm(worker: WorkerProcess) -> None:
     wait_until(lambda: not worker.alarm_reasons(), what="no alarm")
 
 
-def told(worker: WorkerProcess, orders: Declared, field: str, value: object) -> None:
+def told(worker: WorkerProcess, orders: DeclaredTopic, field: str, value: object) -> None:
     """The worker has read it from the registry."""
 
     def shown() -> object:
@@ -47,17 +47,17 @@ def told(worker: WorkerProcess, orders: Declared, field: str, value: object) -> 
     wait_until(lambda: shown() == value, what=f"the worker's status has {field} {value}")
 
 
-def is_empty(orders: Declared) -> bool:
-    group = orders.world.admin.describe_groups([orders.record.group])[orders.record.group]
+def is_empty(orders: DeclaredTopic) -> bool:
+    group = orders.harness.admin.describe_groups([orders.record.group])[orders.record.group]
     return isinstance(group, GroupInfo) and group.state == "Empty"
 
 
-def test_a_front_topic_made_again_is_an_alarm_and_nothing_of_it_is_adopted(world: World) -> None:
-    orders = world.declare((0,))
-    worker = world.start(orders)
+def test_a_front_topic_made_again_is_an_alarm_and_nothing_of_it_is_adopted(harness: WorkerHarness) -> None:
+    orders = harness.declare((0,))
+    worker = harness.start(orders)
     produce_numbers(orders, range(10))
     assert values(orders, 10) == list(range(10))
-    world.admin.delete_topics([orders.names.front])
+    harness.admin.delete_topics([orders.names.front])
     orders.make("front", 2)
     alarmed(worker, Reason.TOPIC_RECREATED)
     produce_numbers(orders, range(100, 120))
@@ -68,18 +68,20 @@ def test_a_front_topic_made_again_is_an_alarm_and_nothing_of_it_is_adopted(world
 
 
 @pytest.mark.slow
-def test_a_deleted_ready_topic_stops_its_partitions_until_it_is_made_and_noted_again(world: World) -> None:
-    orders = world.declare((0,), front_partitions=1)
-    others = world.declare((0,), front_partitions=1, group=orders.record.group)
-    worker = world.start(orders, others)
+def test_a_deleted_ready_topic_stops_its_partitions_until_it_is_made_and_noted_again(harness: WorkerHarness) -> None:
+    orders = harness.declare((0,), front_partitions=1)
+    others = harness.declare((0,), front_partitions=1, group=orders.record.group)
+    worker = harness.start(orders, others)
     produce_numbers(orders, range(10))
     assert values(orders, 10) == list(range(10))
-    world.admin.delete_topics([orders.names.ready])
+    harness.admin.delete_topics([orders.names.ready])
     alarmed(worker, Reason.TARGET_UNAVAILABLE)
     produce_numbers(orders, range(10, 30))
     produce_numbers(others, range(10))
     assert values(others, 10) == list(range(10)), "others go on"
-    assert world.admin.describe_topics([orders.names.ready])[orders.names.ready] is None, "it isn't made by a producer"
+    assert harness.admin.describe_topics([orders.names.ready])[orders.names.ready] is None, (
+        "it isn't made by a producer"
+    )
 
     again = orders.make("ready", 1)
     orders.note_id(again)
@@ -88,10 +90,10 @@ def test_a_deleted_ready_topic_stops_its_partitions_until_it_is_made_and_noted_a
     calm(worker)
 
 
-def test_a_ready_topic_that_somebody_else_made_again_is_not_written_to(world: World) -> None:
-    orders = world.declare((0,), front_partitions=1)
-    worker = world.start(orders)
-    world.admin.delete_topics([orders.names.ready])
+def test_a_ready_topic_that_somebody_else_made_again_is_not_written_to(harness: WorkerHarness) -> None:
+    orders = harness.declare((0,), front_partitions=1)
+    worker = harness.start(orders)
+    harness.admin.delete_topics([orders.names.ready])
     again = orders.make("ready", 1)
     alarmed(worker, Reason.TOPIC_RECREATED)
     produce_numbers(orders, range(5))
@@ -103,10 +105,10 @@ def test_a_ready_topic_that_somebody_else_made_again_is_not_written_to(world: Wo
     assert values(orders, 5) == list(range(5))
 
 
-def test_a_missing_dead_letter_topic_stops_only_the_partition_that_needs_it(world: World) -> None:
-    orders = world.declare((0,), front_partitions=2)
-    worker = world.start(orders)
-    world.admin.delete_topics([orders.names.dead_letter])
+def test_a_missing_dead_letter_topic_stops_only_the_partition_that_needs_it(harness: WorkerHarness) -> None:
+    orders = harness.declare((0,), front_partitions=2)
+    worker = harness.start(orders)
+    harness.admin.delete_topics([orders.names.dead_letter])
     orders.produce(b"0", headers=[("dt-attempt", b"x")], partition=0)
     produce_numbers(orders, range(1, 10), partition=0)
     produce_numbers(orders, range(10, 20), partition=1)
@@ -126,15 +128,15 @@ def test_a_missing_dead_letter_topic_stops_only_the_partition_that_needs_it(worl
 
 
 @pytest.mark.slow
-def test_pausing_stops_releases_and_not_hops(world: World) -> None:
-    orders = world.declare((0, 10), front_partitions=1)
-    worker = world.start(orders)
+def test_pausing_stops_releases_and_not_hops(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 10), front_partitions=1)
+    worker = harness.start(orders)
     orders.change(paused=True)
     told(worker, orders, "paused", True)
     produce_numbers(orders, range(20))
     orders.produce(b"20", headers=[("dt-delay-level", b"2")], partition=0)
     orders.flush()
-    assert len(world.read(orders.names.delays, 1)) == 1, "it hops"
+    assert len(harness.read(orders.names.delays, 1)) == 1, "it hops"
     time.sleep(1.5)
     assert orders.released() == 0
 
@@ -143,18 +145,18 @@ def test_pausing_stops_releases_and_not_hops(world: World) -> None:
     assert sorted(values(orders, 21)) == list(range(21))
 
 
-def test_a_new_layout_is_followed_live_and_only_once_it_serves(world: World) -> None:
-    orders = world.declare((0, 1), partitions=2, retry_cap=1)
-    worker = world.start(orders)
+def test_a_new_layout_is_followed_live_and_only_once_it_serves(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 1), partitions=2, retry_cap=1)
+    worker = harness.start(orders)
     grown = evolve(orders.record.layout, LayoutSpec(delay_seconds=(0, 1, 2), partitions=3))
     orders.change(layout=grown, state="planned", retry_cap=5)
     orders.produce(b"planned", headers=[("dt-delay-level", b"3")], partition=0)
     orders.flush()
-    world.admin.create_partitions({orders.names.delays: 3})
+    harness.admin.create_partitions({orders.names.delays: 3})
     orders.topics = replace(
         orders.topics, start_offsets={**orders.topics.start_offsets, orders.names.delays: (0, 0, 0)}
     )
-    world.write(orders.topics)
+    harness.write(orders.topics)
     (planned,) = orders.ready(1)
     orders.change(state="serving")
     told(worker, orders, "generation", grown.generation)
@@ -164,7 +166,7 @@ def test_a_new_layout_is_followed_live_and_only_once_it_serves(world: World) -> 
 
     ready = {r.value: r for r in orders.ready(3)}
 
-    appended_at_ms = {r.value: r.at_ms for r in world.read(orders.names.front, 3)}
+    appended_at_ms = {r.value: r.at_ms for r in harness.read(orders.names.front, 3)}
     assert planned.due_at_ms - appended_at_ms[b"planned"] == 1000, "level 3 was the last entry"
     assert ready[b"serving"].due_at_ms - appended_at_ms[b"serving"] == 2000
     assert b"below the new cap" in ready
@@ -172,9 +174,11 @@ def test_a_new_layout_is_followed_live_and_only_once_it_serves(world: World) -> 
 
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
-def test_records_of_a_new_delay_go_to_its_new_partition_without_an_alarm(world: World, guarantee: str) -> None:
-    orders = world.declare((0, 1), partitions=2, front_partitions=1)
-    worker = world.start(orders, guarantee=guarantee)
+def test_records_of_a_new_delay_go_to_its_new_partition_without_an_alarm(
+    harness: WorkerHarness, guarantee: str
+) -> None:
+    orders = harness.declare((0, 1), partitions=2, front_partitions=1)
+    worker = harness.start(orders, guarantee=guarantee)
     for delay_seconds in [(0, 1, 2), (0, 1, 2, 3), (0, 1, 2, 3, 4)]:
         produce_numbers(orders, range(len(delay_seconds)))  # its clients know the topics by now
         orders.grow(delay_seconds)
@@ -184,17 +188,17 @@ def test_records_of_a_new_delay_go_to_its_new_partition_without_an_alarm(world: 
 
     assert len(orders.ready(15)) == 15
     told_of: list[Event] = []
-    with EventFollower(world.connection) as events:
+    with EventFollower(harness.connection) as events:
         events.catch_up(60, told_of.append)
     assert {e.kind for e in told_of if e.topic == orders.names.front} == {"worker-started", "assignment", "rebalance"}
 
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
 def test_a_delay_of_zero_that_is_new_makes_the_worker_read_without_waiting_and_nothing_comes_twice(
-    world: World, guarantee: str
+    harness: WorkerHarness, guarantee: str
 ) -> None:
-    orders = world.declare((1, 2), partitions=2)
-    worker = world.start(orders, guarantee=guarantee)
+    orders = harness.declare((1, 2), partitions=2)
+    worker = harness.start(orders, guarantee=guarantee)
     produce_numbers(orders, range(500))
     wait_until(lambda: bool(orders.ready(1)), what="some are out, others wait")
     orders.grow((0, 1, 2))
@@ -207,18 +211,18 @@ def test_a_delay_of_zero_that_is_new_makes_the_worker_read_without_waiting_and_n
     assert sorted(values(orders, 1_500)) == list(range(1_500))
 
 
-def test_a_worker_waits_for_its_layout(world: World) -> None:
+def test_a_worker_waits_for_its_layout(harness: WorkerHarness) -> None:
     names = TopicNames.of("waiting-for-its-layout")
-    absent = Declared(world, names, world.declare((0,)).record)
-    worker = world.start(absent, ready=False)
+    absent = DeclaredTopic(harness, names, harness.declare((0,)).record)
+    worker = harness.start(absent, ready=False)
     wait_until(lambda: worker.get("/livez")[0] == 200, what="it lives")
 
     assert worker.get("/readyz")[0] == 503
     assert worker.terminate() == 0
 
 
-def test_topics_of_different_groups_are_refused_in_one_line(world: World) -> None:
-    worker = world.start(world.declare((0,)), world.declare((0,)), ready=False)
+def test_topics_of_different_groups_are_refused_in_one_line(harness: WorkerHarness) -> None:
+    worker = harness.start(harness.declare((0,)), harness.declare((0,)), ready=False)
 
     assert worker.wait() == 2
     (line,) = [line for line in worker.log_path.read_text().splitlines() if line.startswith("Error")]
@@ -226,30 +230,30 @@ def test_topics_of_different_groups_are_refused_in_one_line(world: World) -> Non
     assert "Traceback" not in worker.log_path.read_text()
 
 
-def test_a_partition_whose_commit_is_gone_is_an_alarm_and_never_a_guess(world: World) -> None:
-    orders = world.declare((0,), front_partitions=1)
-    world.admin.delete_groups([orders.record.group])
+def test_a_partition_whose_commit_is_gone_is_an_alarm_and_never_a_guess(harness: WorkerHarness) -> None:
+    orders = harness.declare((0,), front_partitions=1)
+    harness.admin.delete_groups([orders.record.group])
     produce_numbers(orders, range(10))
-    worker = world.start(orders)
+    worker = harness.start(orders)
     alarmed(worker, Reason.COMMIT_MISSING)
     assert orders.released() == 0
     worker.terminate()
     wait_until(lambda: is_empty(orders), what="the static member's session is over")
     delays = (orders.names.delays, 0)
-    world.commit(orders.record.group, {(orders.names.front, 0): CommittedOffset(4), delays: CommittedOffset(0)})
+    harness.commit(orders.record.group, {(orders.names.front, 0): CommittedOffset(4), delays: CommittedOffset(0)})
 
-    world.start(orders)
+    harness.start(orders)
 
     assert values(orders, 6) == list(range(4, 10))
 
 
-def test_records_that_retention_removed_are_an_alarm_with_the_offsets(world: World) -> None:
-    orders = world.declare((0,), front_partitions=1)
+def test_records_that_retention_removed_are_an_alarm_with_the_offsets(harness: WorkerHarness) -> None:
+    orders = harness.declare((0,), front_partitions=1)
     produce_numbers(orders, range(10))
-    admin = AdminClient(world.connection.client_config())
+    admin = AdminClient(harness.connection.client_config())
     for future in admin.delete_records([TopicPartition(orders.names.front, 0, 6)]).values():
         future.result()
-    worker = world.start(orders)
+    worker = harness.start(orders)
     alarmed(worker, Reason.RECORDS_REMOVED)
 
     (message,) = [a["message"] for a in worker.status()["alarms"]]

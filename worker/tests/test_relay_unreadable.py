@@ -11,8 +11,8 @@ from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.process import WorkerProcess
-from delayed_topics_worker_testing.world import Declared, World
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -20,10 +20,10 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 class Application:
     """Produces in transactions, as any client may, and has ten minutes to end one."""
 
-    def __init__(self, orders: Declared) -> None:
+    def __init__(self, orders: DeclaredTopic) -> None:
         self._topic = orders.names.front
         config = {"transactional.id": f"app-{self._topic}", "transaction.timeout.ms": 600_000}
-        self._producer = Producer({**orders.world.connection.client_config(), **config})
+        self._producer = Producer({**orders.harness.connection.client_config(), **config})
         self._producer.init_transactions(60)
 
     @contextmanager
@@ -53,11 +53,11 @@ def raised(worker: WorkerProcess) -> str:
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
 def test_a_transaction_that_stays_open_is_an_alarm_until_it_ends_and_those_that_ended_are_none(
-    world: World, guarantee: str
+    harness: WorkerHarness, guarantee: str
 ) -> None:
     """The other partition has ended in markers for longer than that, and both delays partitions under ExactlyOnce."""
-    orders = world.declare((0, 1), partitions=2, front_partitions=2)
-    worker = world.start(orders, guarantee=guarantee)
+    orders = harness.declare((0, 1), partitions=2, front_partitions=2)
+    worker = harness.start(orders, guarantee=guarantee)
     orders.produce(b"1", partition=0)
     orders.produce(b"2", partition=1, headers=[("dt-delay-level", b"2")])
     orders.flush()
@@ -75,7 +75,7 @@ def test_a_transaction_that_stays_open_is_an_alarm_until_it_ends_and_those_that_
 
         assert f"nothing could be read from {orders.names.front} [0] at offset 1 for 3" in message
         assert "a transaction is open" in message
-        assert f"kafka-transactions.sh --bootstrap-server {world.connection.bootstrap_servers}" in message
+        assert f"kafka-transactions.sh --bootstrap-server {harness.connection.bootstrap_servers}" in message
         assert f"--topic {orders.names.front} --partition 0" in message
         assert "more partition" not in message
         assert len(orders.ready(3)) == 3
@@ -83,7 +83,7 @@ def test_a_transaction_that_stays_open_is_an_alarm_until_it_ends_and_those_that_
     wait_until(lambda: not worker.alarm_reasons(), what="it is cleared", evidence=worker.evidence)
 
 
-def is_empty(admin: KafkaAdmin, orders: Declared) -> bool:
+def is_empty(admin: KafkaAdmin, orders: DeclaredTopic) -> bool:
     group = admin.describe_groups([orders.record.group])[orders.record.group]
     return isinstance(group, GroupInfo) and group.state == "Empty"
 
@@ -101,11 +101,11 @@ def test_a_batch_that_cannot_be_decoded_is_an_alarm_and_nothing_is_passed_over(
 ) -> None:
     with (
         Broker(settings=PATIENT) as broker,
-        World(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as world,
+        WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness,
     ):
-        orders = world.declare((0,), front_partitions=1, partitions=1)
+        orders = harness.declare((0,), front_partitions=1, partitions=1)
         place = (orders.names.front, 0)
-        producer = Producer({**world.connection.client_config(), "compression.type": compression, "linger.ms": 500})
+        producer = Producer({**harness.connection.client_config(), "compression.type": compression, "linger.ms": 500})
         for n in range(100):
             producer.produce(orders.names.front, b"%d" % n * 20, partition=0)
         assert producer.flush(60) == 0
@@ -115,7 +115,7 @@ def test_a_batch_that_cannot_be_decoded_is_an_alarm_and_nothing_is_passed_over(
         broker.stop()
         damage(log)
         broker.start()
-        worker = world.start(orders)
+        worker = harness.start(orders)
 
         message = raised(worker)
 
@@ -126,8 +126,8 @@ def test_a_batch_that_cannot_be_decoded_is_an_alarm_and_nothing_is_passed_over(
         assert worker.log_path.read_text().count("failed CRC32C") <= 4, "a line for each try hides all others"
         assert worker.terminate() == 0
         # the client that knew the coordinator from before the restart may wait for it for ever, librdkafka 5511
-        admin = KafkaAdmin(world.connection, timeout_seconds=60)
+        admin = KafkaAdmin(harness.connection, timeout_seconds=60)
         wait_until(lambda: is_empty(admin, orders), what="the static member's session is over")
         assert admin.commit(orders.record.group, {place: CommittedOffset(100)}) == {place: None}
-        world.start(orders)
+        harness.start(orders)
         assert [r.value for r in orders.ready(1)] == [b"after"]

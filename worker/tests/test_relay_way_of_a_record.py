@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from delayed_topics_core.headers import Header
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_worker_testing.world import Declared, Seen, World
+from delayed_topics_worker_testing.harness import DeclaredTopic, Seen, WorkerHarness
 
 pytestmark = pytest.mark.broker
 
@@ -21,9 +21,9 @@ def level(number: int) -> Header:
     return ("dt-delay-level", b"%d" % number)
 
 
-def why(orders: Declared, *which: str) -> list[dict[str, Any]]:
+def why(orders: DeclaredTopic, *which: str) -> list[dict[str, Any]]:
     """What the command line of the client says about a record's way, by attempt."""
-    kafka = ("--bootstrap", orders.world.connection.bootstrap_servers)
+    kafka = ("--bootstrap", orders.harness.connection.bootstrap_servers)
     command = [sys.executable, "-m", "delayed_topics", *kafka, "why", orders.names.front, *which, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -31,9 +31,9 @@ def why(orders: Declared, *which: str) -> list[dict[str, Any]]:
     return attempts
 
 
-def test_a_record_comes_out_at_its_time_at_each_level(world: World) -> None:
-    orders = world.declare((0, 1, 2))
-    world.start(orders)
+def test_a_record_comes_out_at_its_time_at_each_level(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 1, 2))
+    harness.start(orders)
     for number in (1, 2, 3, 9):
         orders.produce(b"%d" % number, headers=[level(number)], partition=0)
     orders.flush()
@@ -41,15 +41,15 @@ def test_a_record_comes_out_at_its_time_at_each_level(world: World) -> None:
     ready = {record.value: record for record in orders.ready(4)}
 
     assert set(ready) == {b"1", b"2", b"3", b"9"}
-    appended_at_ms = {record.value: record.at_ms for record in world.read(orders.names.front, 4)}
+    appended_at_ms = {record.value: record.at_ms for record in harness.read(orders.names.front, 4)}
     delays_ms = {value: record.due_at_ms - appended_at_ms[value] for value, record in ready.items()}
     assert delays_ms == {b"1": 0, b"2": 1000, b"3": 2000, b"9": 2000}, "above the last entry: the last"
     assert all(record.late_ms >= 0 for record in ready.values())
 
 
-def test_thousands_of_records_over_all_delays_are_never_early_never_lost_never_doubled(world: World) -> None:
-    orders = world.declare((0, HOPS_ONCE, HOPS_ONCE + 1), front_partitions=3, partitions=6)
-    world.start(orders)
+def test_thousands_of_records_over_all_delays_are_never_early_never_lost_never_doubled(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, HOPS_ONCE, HOPS_ONCE + 1), front_partitions=3, partitions=6)
+    harness.start(orders)
     for n in range(3000):
         orders.produce(b"%d" % n, key=b"%d" % n, headers=[level(n % 3 + 1)])
     orders.flush()
@@ -74,9 +74,9 @@ def in_order_by_partition_and_delay(ready: list[Seen]) -> bool:
 
 
 @pytest.mark.parametrize("delay_level", [1, 2])
-def test_value_key_and_foreign_headers_pass_byte_for_byte(world: World, delay_level: int) -> None:
-    orders = world.declare((0, 1))
-    world.start(orders)
+def test_value_key_and_foreign_headers_pass_byte_for_byte(harness: WorkerHarness, delay_level: int) -> None:
+    orders = harness.declare((0, 1))
+    harness.start(orders)
     foreign: list[Header] = [
         ("trace", b"\x00\xff\x80"),
         ("größe", "naïve".encode()),
@@ -102,9 +102,9 @@ def test_value_key_and_foreign_headers_pass_byte_for_byte(world: World, delay_le
 
 
 @pytest.mark.slow
-def test_own_headers_tell_a_records_way(world: World) -> None:
-    orders = world.declare((0, HOPS_ONCE))
-    world.start(orders)
+def test_own_headers_tell_a_records_way(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, HOPS_ONCE))
+    harness.start(orders)
     topic_id = orders.topics.ids[orders.names.front]
     orders.produce(b"a", headers=[level(2), ("dt-id", b"order-17"), ("dt-created-at", b"5")], partition=1)
     orders.flush()
@@ -136,9 +136,9 @@ def test_own_headers_tell_a_records_way(world: World) -> None:
     ]
 
 
-def test_a_plain_retry_goes_up_the_delays_and_ends_at_the_cap(world: World) -> None:
-    orders = world.declare((0, 1), retry_cap=2)
-    world.start(orders)
+def test_a_plain_retry_goes_up_the_delays_and_ends_at_the_cap(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 1), retry_cap=2)
+    harness.start(orders)
     orders.produce(b"poison", key=b"k", headers=[("trace", b"x")], partition=0)
     orders.flush()
     for attempt in range(3):
@@ -164,9 +164,9 @@ def test_a_plain_retry_goes_up_the_delays_and_ends_at_the_cap(world: World) -> N
     assert ways[-1]["records"][-1]["headers"]["dt-reason"] == "RetryCapExceeded"
 
 
-def test_direct_writes_into_a_delays_partition_wait_its_delay(world: World) -> None:
-    orders = world.declare((0, 1), partitions=3)
-    worker = world.start(orders)
+def test_direct_writes_into_a_delays_partition_wait_its_delay(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 1), partitions=3)
+    worker = harness.start(orders)
     lane = orders.record.layout.partition_for(1, 0)
     orders.produce(b"direct", headers=[("dt-generation", b"1")], partition=lane, topic=orders.names.delays)
     orders.produce(b"hashed there", key=b"k", partition=lane, topic=orders.names.delays)

@@ -8,7 +8,7 @@ import pytest
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_engine import MAX_METADATA_CHARS, encode_metadata
 from delayed_topics_kafka.model import CommittedOffset
-from delayed_topics_worker_testing.world import World
+from delayed_topics_worker_testing.harness import WorkerHarness
 
 pytestmark = pytest.mark.broker
 
@@ -18,12 +18,12 @@ SEED = 7
 @pytest.mark.slow
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
 def test_a_full_window_with_every_other_record_finished_repeats_none_after_a_restart(
-    world: World, guarantee: Any
+    harness: WorkerHarness, guarantee: Any
 ) -> None:
     """While releases are paused, records that hop are finished and those that are due are not."""
-    orders = world.declare((0, 3600), front_partitions=1)
+    orders = harness.declare((0, 3600), front_partitions=1)
     orders.change(paused=True)
-    worker = world.start(orders, guarantee=guarantee)
+    worker = harness.start(orders, guarantee=guarantee)
     chance = random.Random(SEED)
     hops = 0
     for n in range(30_000):
@@ -34,27 +34,27 @@ def test_a_full_window_with_every_other_record_finished_repeats_none_after_a_res
     worker.takes_in_no_more()
     assert worker.terminate() == 0
 
-    world.start(orders, guarantee=guarantee)
+    harness.start(orders, guarantee=guarantee)
     orders.change(paused=False)
 
     ready = orders.ready(30_000 - hops)
-    delayed = world.read(orders.names.delays, hops)
+    delayed = harness.read(orders.names.delays, hops)
     times = Counter(r.header("dt-root") for r in (*ready, *delayed))
     assert (len(times), max(times.values())) == (30_000, 1)
 
 
 @pytest.mark.slow
-def test_hundreds_of_full_bitmaps_are_committed(world: World) -> None:
+def test_hundreds_of_full_bitmaps_are_committed(harness: WorkerHarness) -> None:
     """Together they are larger than what Kafka takes in one commit."""
     count = 400
-    orders = world.declare((0,), front_partitions=count)
+    orders = harness.declare((0,), front_partitions=count)
     chance = random.Random(SEED)
     full = encode_metadata(0, [n for n in range(1, 20_000) if chance.random() < 0.5])
     assert len(full) > MAX_METADATA_CHARS * 3 / 4
     places = [(orders.names.front, p) for p in range(count)]
     for part in (places[n : n + 100] for n in range(0, count, 100)):
-        world.commit(orders.record.group, dict.fromkeys(part, CommittedOffset(0, full)))
-    world.start(orders)
+        harness.commit(orders.record.group, dict.fromkeys(part, CommittedOffset(0, full)))
+    harness.start(orders)
 
     for _, partition in places:
         orders.produce(b"v", partition=partition)

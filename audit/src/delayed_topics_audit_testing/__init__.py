@@ -1,1 +1,1 @@
-"""A delayed topic of any size made on Spark, whole or tampered with: for tests of the auditor and for its benchmark."""
+"""A delayed topic of any size made on Spark, whole or mutated with: for tests of the auditor and for its benchmark."""

@@ -183,7 +183,7 @@ AWAY_MS: Final = (6 * HOUR_MS, 7 * HOUR_MS)
 STEP_MS: Final = HOUR_MS // 12
 
 
-class Play:
+class DayGenerator:
     """Every five minutes a record comes in; every third waits for minutes, every third for three hours, and some are retries.
 
     From the fourth hour on there are three partitions, in the fifth the list is edited. The worker is away for the seventh, and then

@@ -15,22 +15,22 @@ from delayed_topics_crds.audit import Window
 from delayed_topics_operator.audits.freeze import freeze
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.leadership import Leadership
-from delayed_topics_worker_testing.world import Declared
+from delayed_topics_worker_testing.harness import DeclaredTopic
 
 LATE_MS: Final = 600_000
 
 
-def audited(orders: Declared, jars: Path) -> Result:
+def audited(orders: DeclaredTopic, jars: Path) -> Result:
     """Of everything that has come in. `jars`: the folder that `make spark-jars` prints. Raises AuditFailed."""
     register(orders)
     spark = session.start(master=f"local[{os.cpu_count()}]", jars=jars)
     try:
-        return audit(whole_window(orders), orders.world.connection, lambda: spark, lambda _: None).result
+        return audit(whole_window(orders), orders.harness.connection, lambda: spark, lambda _: None).result
     finally:
         spark.stop()
 
 
-def whole_window(orders: Declared) -> AuditWindow:
+def whole_window(orders: DeclaredTopic) -> AuditWindow:
     """Of everything that has come in."""
 
     async def window() -> AuditWindow:
@@ -44,16 +44,16 @@ def whole_window(orders: Declared) -> AuditWindow:
     return asyncio.run(window())
 
 
-def register(orders: Declared) -> None:
+def register(orders: DeclaredTopic) -> None:
     """What the operator notes of a topic before it is served, and workers don't read."""
-    orders.world.write(Claim(topic=orders.names.front, owner=orders.record.owner))
+    orders.harness.write(Claim(topic=orders.names.front, owner=orders.record.owner))
     orders.change(highest_retry_cap=orders.record.retry_cap, least_ready_partitions=orders.record.ready_partitions)
 
 
-def link_to(orders: Declared) -> KafkaLink:
+def link_to(orders: DeclaredTopic) -> KafkaLink:
     """As the operator has one; to be opened and closed."""
     return KafkaLink(
-        orders.world.connection,
+        orders.harness.connection,
         timeout_seconds=60,
         threads=4,
         registry_bytes=2**20,
@@ -63,7 +63,7 @@ def link_to(orders: Declared) -> KafkaLink:
     )
 
 
-async def frozen(link: KafkaLink, orders: Declared, *, asked: Window, now: datetime) -> AuditWindow:
+async def frozen(link: KafkaLink, orders: DeclaredTopic, *, asked: Window, now: datetime) -> AuditWindow:
     """The window that an audit that is asked for now gets."""
     window = await freeze(link, orders.names, orders.record.owner, asked=asked, max_lateness_ms=LATE_MS, now=now)
     assert isinstance(window, AuditWindow), window

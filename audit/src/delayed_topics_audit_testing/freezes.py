@@ -27,9 +27,9 @@ from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.load import steady_load
 from delayed_topics_worker_testing.process import WorkerProcess
-from delayed_topics_worker_testing.world import Declared, World
 from pyspark.sql import SparkSession
 
 from delayed_topics_audit_testing.declared import frozen, link_to, register
@@ -82,12 +82,12 @@ def freeze_and_audit(
 ) -> Tally:
     """Round by round, in each guarantee by turns, until there were so many windows."""
     tally, began = Tally(), time.monotonic()
-    with World(connection, directory) as world:
+    with WorkerHarness(connection, directory) as harness:
         guarantees = cycle(GUARANTEES)
         while tally.windows < windows:
             guarantee = next(guarantees)
             count = min(WINDOWS_A_ROUND, -(-windows // len(GUARANTEES)), windows - tally.windows)
-            frozen = _round(world, count, per_second, rng, guarantee)
+            frozen = _round(harness, count, per_second, rng, guarantee)
             tally.kills += 1
             for window in frozen:
                 tally.add(audit(window, connection, lambda: spark, lambda _: None).result, guarantee)
@@ -96,10 +96,10 @@ def freeze_and_audit(
     return tally
 
 
-def _round(world: World, count: int, per_second: int, rng: Random, guarantee: str) -> list[AuditWindow]:
-    orders = world.declare((0, 1, 2))
+def _round(harness: WorkerHarness, count: int, per_second: int, rng: Random, guarantee: str) -> list[AuditWindow]:
+    orders = harness.declare((0, 1, 2))
     register(orders)
-    start = partial(world.start, orders, guarantee=guarantee)
+    start = partial(harness.start, orders, guarantee=guarantee)
     worker = start()
     with steady_load(orders, per_second=per_second) as sent:
         wait_until(lambda: len(sent) >= per_second, what="a second of traffic")
@@ -109,7 +109,7 @@ def _round(world: World, count: int, per_second: int, rng: Random, guarantee: st
 
 
 async def _freeze(
-    orders: Declared, worker: WorkerProcess, start: Callable[[], WorkerProcess], count: int, rng: Random
+    orders: DeclaredTopic, worker: WorkerProcess, start: Callable[[], WorkerProcess], count: int, rng: Random
 ) -> tuple[list[AuditWindow], WorkerProcess]:
     """And the worker that replaced the one that was killed meanwhile, at a moment of chance."""
     link = link_to(orders)
@@ -131,7 +131,7 @@ async def _replace(worker: WorkerProcess, start: Callable[[], WorkerProcess], *,
     return await asyncio.to_thread(start)
 
 
-async def _window(link: KafkaLink, orders: Declared, rng: Random, *, whole: bool) -> AuditWindow:
+async def _window(link: KafkaLink, orders: DeclaredTopic, rng: Random, *, whole: bool) -> AuditWindow:
     """Of everything, up to a while ago, or from a while ago. `whole`: of everything, so that there is something in it."""
     now = datetime.now(UTC)
     ago = now - timedelta(seconds=rng.randint(1, 3))

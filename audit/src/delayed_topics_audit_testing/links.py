@@ -25,8 +25,8 @@ from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.revision import revision
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_operator.audits.freeze import ended
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.load import steady_load
-from delayed_topics_worker_testing.world import Declared, World
 from pyspark.sql import SparkSession
 
 from delayed_topics_audit_testing.declared import frozen, link_to, register
@@ -64,10 +64,10 @@ def chain(
     say: Callable[[str], None],
 ) -> Tally:
     tally, began = Tally(commit=revision(), delay_seconds=delay_seconds), time.monotonic()
-    with World(connection, directory) as world:
-        orders = world.declare((0, delay_seconds))
+    with WorkerHarness(connection, directory) as harness:
+        orders = harness.declare((0, delay_seconds))
         register(orders)
-        world.start(orders)
+        harness.start(orders)
         with steady_load(orders, per_second=per_second, levels=2):
             for nth in range(links):
                 output = Output(folder=f"{directory}/output/link-{nth}", parquet=False)
@@ -76,7 +76,7 @@ def chain(
                 assert result.account is not None, result
                 assert result.carried_sha256 is not None, result
                 written = Carried(folder=output.name, sha256=result.carried_sha256)
-                world.write(ended(window, result.pending_since_ms, written))
+                harness.write(ended(window, result.pending_since_ms, written))
                 tally.links += 1
                 tally.records = sum(window.end_offsets[orders.names.front])
                 tally.offsets_read += result.account.offsets_read
@@ -91,7 +91,7 @@ def chain(
     return tally
 
 
-async def _window(orders: Declared) -> AuditWindow:
+async def _window(orders: DeclaredTopic) -> AuditWindow:
     link = link_to(orders)
     await link.open(brokers=1, registry_id=None)
     try:

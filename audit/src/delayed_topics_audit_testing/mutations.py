@@ -87,7 +87,7 @@ class Record:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tampered:
+class Mutated:
     """The topics, and what is to be found."""
 
     front: DataFrame
@@ -97,7 +97,7 @@ class Tampered:
     expected: Found
 
 
-def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed: int) -> Tampered:
+def mutate(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed: int) -> Mutated:
     """`front`, `ready` and `dead` are those of `made`, persisted."""
     chance = random.Random(seed)
     victims = dict(zip(MUTATIONS, _victims(made, chance), strict=True))
@@ -166,7 +166,7 @@ def tamper(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
     )
     killed = buried.withColumn("offset", FREE_OFFSET + ids)
     again = ready.where(ids == victims["doubled"].i).withColumn("offset", sf.col("offset") + FREE_OFFSET)
-    return Tampered(
+    return Mutated(
         front=front.withColumns(
             {
                 "headers": sf.when(ids == capped.i, over).otherwise(sf.col("headers")),
@@ -331,19 +331,19 @@ def run(spark: SparkSession, *, records: int, seeds: range, say: Callable[[str],
         kept = {name: rows.persist() for name, rows in topics.items()}
         clean = found(made, **kept, asked=NOBODY)
         right["clean"] += not clean
-        tampered = tamper(made, kept["front"], kept["ready"], kept["dead"], seed)
+        mutated = mutate(made, kept["front"], kept["ready"], kept["dead"], seed)
         said = found(
             made,
-            front=tampered.front,
+            front=mutated.front,
             delays=kept["delays"],
-            ready=tampered.ready,
-            dead=tampered.dead,
-            asked=tampered.asked,
+            ready=mutated.ready,
+            dead=mutated.dead,
+            asked=mutated.asked,
         )
-        for flaw in tampered.expected:
-            right[flaw] += said.get(flaw) == tampered.expected[flaw]
-        wrong = {flaw: sorted(names) for flaw, names in said.items() if names != tampered.expected.get(flaw)}
-        missed = sorted(tampered.expected.keys() - said.keys())
+        for flaw in mutated.expected:
+            right[flaw] += said.get(flaw) == mutated.expected[flaw]
+        wrong = {flaw: sorted(names) for flaw, names in said.items() if names != mutated.expected.get(flaw)}
+        missed = sorted(mutated.expected.keys() - said.keys())
         for rows in kept.values():
             rows.unpersist()
         say(

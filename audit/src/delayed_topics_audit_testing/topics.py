@@ -17,7 +17,7 @@ from delayed_topics_audit_testing.made import Made
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """Topics that hold a Made window, perhaps tampered with. Append times are the broker's, so all releases are late."""
+    """Topics that hold a Made window, perhaps mutated with. Append times are the broker's, so all releases are late."""
 
     made: Made
     names: TopicNames

@@ -8,7 +8,7 @@ from delayed_topics_devcluster.errors import DevclusterError
 
 from delayed_topics_bench.drain import HOP_DELAY_SECONDS, hop, release
 from delayed_topics_bench.samples import Verdict, judge
-from delayed_topics_bench.stand import PARTITIONS, Stand
+from delayed_topics_bench.testbed import PARTITIONS, Testbed
 
 __all__ = ["Burst", "burst"]
 
@@ -34,25 +34,25 @@ class Burst:
         return self.records / (self.last_ms / 1000)
 
 
-def burst(stand: Stand, *, records: int, size: int, workers: int) -> Burst:
+def burst(testbed: Testbed, *, records: int, size: int, workers: int) -> Burst:
     """The workers wait for it with full windows, as they would."""
-    with stand.declared((HOP_DELAY_SECONDS,)) as hopped:
-        filled, _ = hop(stand, hopped, workers=workers, records=records, size=size)
+    with testbed.declared((HOP_DELAY_SECONDS,)) as hopped:
+        filled, _ = hop(testbed, hopped, workers=workers, records=records, size=size)
         began = time.monotonic()
-        top_samples, top = release(stand, hopped, filled, workers=workers, records=records)
+        top_samples, top = release(testbed, hopped, filled, workers=workers, records=records)
         # copying and starting take no longer again than they took together with all the rest
         due_at_ms = int((time.time() + LEAD_SECONDS + time.monotonic() - began) * 1000)
         with (
-            stand.declared((HOP_DELAY_SECONDS,)) as topic,
-            stand.copied(hopped, topic, records=records, due_at_ms=due_at_ms) as copied,
+            testbed.declared((HOP_DELAY_SECONDS,)) as topic,
+            testbed.copied(hopped, topic, records=records, due_at_ms=due_at_ms) as copied,
         ):
-            with stand.workers(topic, workers):
+            with testbed.workers(topic, workers):
                 if copied.show() > due_at_ms - 2000:
                     raise DevclusterError(
                         "the burst was due before all of it was there: this machine has too much to do"
                     )
-                stand.await_records(topic.names.ready, records)
-            samples = filled.samples(stand.read(topic.names.ready))
+                testbed.await_records(topic.names.ready, records)
+            samples = filled.samples(testbed.read(topic.names.ready))
     came_ms = np.sort(samples.first["stamp_ms"]) - due_at_ms
     shown = np.linspace(0, len(came_ms) - 1, TIMELINE_POINTS).astype(int)
     return Burst(

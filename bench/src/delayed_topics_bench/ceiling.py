@@ -9,7 +9,7 @@ from typing import Self
 
 from delayed_topics_devcluster.kafka import java_tool
 
-from delayed_topics_bench.stand import PARTITIONS, Stand
+from delayed_topics_bench.testbed import PARTITIONS, Testbed
 
 __all__ = ["Ceiling", "ceiling", "wire_bytes"]
 
@@ -52,18 +52,18 @@ def wire_bytes(size: int) -> int:
     return size + KEY_BYTES + sum(len(name) + value + 2 for name, value in HEADERS.items())
 
 
-def ceiling(stand: Stand, *, size: int, records: int) -> Ceiling:
+def ceiling(testbed: Testbed, *, size: int, records: int) -> Ceiling:
     """Produce `records` with ProducerPerformance, then consume them with ConsumerPerformance."""
-    with stand.topic(f"ceiling-{uuid.uuid4().hex[:8]}", partitions=PARTITIONS) as topic:
+    with testbed.topic(f"ceiling-{uuid.uuid4().hex[:8]}", partitions=PARTITIONS) as topic:
         produced = java_tool(
             "org.apache.kafka.tools.ProducerPerformance",
             *("--topic", topic, "--num-records", str(records), "--record-size", str(wire_bytes(size))),
-            *("--throughput", "-1", "--producer-props", f"bootstrap.servers={stand.bootstrap}", *PRODUCER),
+            *("--throughput", "-1", "--producer-props", f"bootstrap.servers={testbed.bootstrap}", *PRODUCER),
             options=JAVA,
         )
         consumed = java_tool(
             "org.apache.kafka.tools.ConsumerPerformance",
-            *("--bootstrap-server", stand.bootstrap, "--topic", topic, "--messages", str(records)),
+            *("--bootstrap-server", testbed.bootstrap, "--topic", topic, "--messages", str(records)),
             *("--timeout", "60000", "--show-detailed-stats", "--reporting-interval", str(REPORT_MS)),
             options=JAVA,
         )

@@ -19,7 +19,7 @@ from delayed_topics_bench.plan import DEFAULT, QUICK, Plan
 from delayed_topics_bench.plots import draw
 from delayed_topics_bench.report import show, write_documents
 from delayed_topics_bench.results import RESULTS, Results
-from delayed_topics_bench.stand import Stand
+from delayed_topics_bench.testbed import Testbed
 
 __all__ = ["main"]
 
@@ -116,16 +116,16 @@ def _measure(plan: Plan, parts: Sequence[str], kept: Results, *, exactly_once: b
         for number in range(1, plan.runs + 1):
             with ExitStack() as stack:
                 with step("starting a broker"):
-                    stand = stack.enter_context(Stand(exactly_once=exactly_once))
+                    testbed = stack.enter_context(Testbed(exactly_once=exactly_once))
                 for part in parts:
                     say(f"run {number} of {plan.runs}: {part}")
-                    failed += [f"{part} ({why})" for why in _measure_part(part, stand, plan, kept, pace)]
+                    failed += [f"{part} ({why})" for why in _measure_part(part, testbed, plan, kept, pace)]
     return failed
 
 
-def _measure_part(part: str, stand: Stand, plan: Plan, kept: Results, pace: Pace) -> Iterator[str]:
+def _measure_part(part: str, testbed: Testbed, plan: Plan, kept: Results, pace: Pace) -> Iterator[str]:
     """Yields why, where something of it could not be measured."""
-    for task in PARTS[part](stand, plan):
+    for task in PARTS[part](testbed, plan):
         try:
             _run_validly(part, task, kept, pace, strict=plan.strict)
         except DevclusterError as error:

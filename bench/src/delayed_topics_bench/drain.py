@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from delayed_topics_worker_testing.harness import DeclaredTopic
 from delayed_topics_worker_testing.process import WorkerProcess
-from delayed_topics_worker_testing.world import Declared
 
 from delayed_topics_bench.samples import Samples, Verdict, judge
-from delayed_topics_bench.stand import Backlog, Stand
+from delayed_topics_bench.testbed import Backlog, Testbed
 
 __all__ = [
     "HOP_DELAY_SECONDS",
@@ -76,14 +76,14 @@ def unwatched(_: Sequence[WorkerProcess]) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def drain_direct(stand: Stand, *, workers: int, records: int, size: int, watch: Watch = unwatched) -> Drained:
+def drain_direct(testbed: Testbed, *, workers: int, records: int, size: int, watch: Watch = unwatched) -> Drained:
     """Front → ready: without delay, so that all of the backlog is due."""
     with ExitStack() as stack:
-        topic = stack.enter_context(stand.declared((0,)))
-        backlog = stack.enter_context(stand.filled(topic, records=records, size=size))
-        running = stack.enter_context(stand.workers(topic, workers))
-        shown_at_ms, used = show_and_await(stand, backlog, running, topic.names.ready, records, watch)
-        samples = backlog.samples(stand.read(topic.names.ready))
+        topic = stack.enter_context(testbed.declared((0,)))
+        backlog = stack.enter_context(testbed.filled(topic, records=records, size=size))
+        running = stack.enter_context(testbed.workers(topic, workers))
+        shown_at_ms, used = show_and_await(testbed, backlog, running, topic.names.ready, records, watch)
+        samples = backlog.samples(testbed.read(topic.names.ready))
     leg = Leg.of(samples, shown_at_ms=shown_at_ms, cpu_seconds=used)
     return Drained(
         records=records,
@@ -95,12 +95,12 @@ def drain_direct(stand: Stand, *, workers: int, records: int, size: int, watch: 
 
 
 def drain_hopped(
-    stand: Stand, *, workers: int, records: int, size: int, watch: Watch = unwatched
+    testbed: Testbed, *, workers: int, records: int, size: int, watch: Watch = unwatched
 ) -> tuple[Drained, Leg, Leg]:
     """Front → hop → delays → ready, each leg from a standing start: the time of a record is that of both legs."""
-    with stand.declared((HOP_DELAY_SECONDS,)) as topic:
-        filled, hopping = hop(stand, topic, workers=workers, records=records, size=size, watch=watch)
-        samples, releasing = release(stand, topic, filled, workers=workers, records=records, watch=watch)
+    with testbed.declared((HOP_DELAY_SECONDS,)) as topic:
+        filled, hopping = hop(testbed, topic, workers=workers, records=records, size=size, watch=watch)
+        samples, releasing = release(testbed, topic, filled, workers=workers, records=records, watch=watch)
     drained = Drained(
         records=records,
         seconds=hopping.seconds + releasing.seconds,
@@ -112,39 +112,39 @@ def drain_hopped(
 
 
 def release(
-    stand: Stand, hopped: Declared, filled: Backlog, *, workers: int, records: int, watch: Watch = unwatched
+    testbed: Testbed, hopped: DeclaredTopic, filled: Backlog, *, workers: int, records: int, watch: Watch = unwatched
 ) -> tuple[Samples, Leg]:
     """Delays → ready: of the copies that hopped, with the delay taken off their due times. So they were due when they were
     appended to the front topic, all of them before they can be seen."""
     with (
-        stand.declared((HOP_DELAY_SECONDS,)) as topic,
-        stand.copied(hopped, topic, records=records, shift_due_ms=-HOP_DELAY_SECONDS * 1000) as copied,
+        testbed.declared((HOP_DELAY_SECONDS,)) as topic,
+        testbed.copied(hopped, topic, records=records, shift_due_ms=-HOP_DELAY_SECONDS * 1000) as copied,
     ):
-        with stand.workers(topic, workers) as running:
-            shown_at_ms, used = show_and_await(stand, copied, running, topic.names.ready, records, watch)
-        samples = filled.samples(stand.read(topic.names.ready))
+        with testbed.workers(topic, workers) as running:
+            shown_at_ms, used = show_and_await(testbed, copied, running, topic.names.ready, records, watch)
+        samples = filled.samples(testbed.read(topic.names.ready))
     return samples, Leg.of(samples, shown_at_ms=shown_at_ms, cpu_seconds=used)
 
 
 def hop(
-    stand: Stand, topic: Declared, *, workers: int, records: int, size: int, watch: Watch = unwatched
+    testbed: Testbed, topic: DeclaredTopic, *, workers: int, records: int, size: int, watch: Watch = unwatched
 ) -> tuple[Backlog, Leg]:
     """Fill the front topic and let workers, which are ended then, hop all of it."""
     with (
-        stand.filled(topic, records=records, size=size) as backlog,
-        stand.workers(topic, workers) as running,
+        testbed.filled(topic, records=records, size=size) as backlog,
+        testbed.workers(topic, workers) as running,
     ):
-        shown_at_ms, used = show_and_await(stand, backlog, running, topic.names.delays, records, watch)
-    hopped = backlog.samples(stand.read(topic.names.delays))
+        shown_at_ms, used = show_and_await(testbed, backlog, running, topic.names.delays, records, watch)
+    hopped = backlog.samples(testbed.read(topic.names.delays))
     return backlog, Leg.of(hopped, shown_at_ms=shown_at_ms, cpu_seconds=used)
 
 
 def show_and_await(
-    stand: Stand, backlog: Backlog, workers: Sequence[WorkerProcess], target: str, records: int, watch: Watch
+    testbed: Testbed, backlog: Backlog, workers: Sequence[WorkerProcess], target: str, records: int, watch: Watch
 ) -> tuple[int, float]:
     """Returns when the backlog was shown, in milliseconds, and the CPU seconds of the workers since."""
     with watch(workers):
         before = sum(worker.cpu_seconds() for worker in workers)
         shown_at_ms = backlog.show()
-        stand.await_records(target, records)
+        testbed.await_records(target, records)
         return shown_at_ms, sum(worker.cpu_seconds() for worker in workers) - before

@@ -12,7 +12,7 @@ from delayed_topics_devcluster.progress import say
 from delayed_topics_bench.drain import Watch, unwatched
 from delayed_topics_bench.overtaken import overtakings
 from delayed_topics_bench.samples import Samples, Verdict, due_under_load, judge, percentiles
-from delayed_topics_bench.stand import PARTITIONS, Stand
+from delayed_topics_bench.testbed import PARTITIONS, Testbed
 
 __all__ = ["Late", "floor", "lateness"]
 
@@ -38,7 +38,7 @@ class Late:
 
 
 def lateness(
-    stand: Stand,
+    testbed: Testbed,
     *,
     rate: int,
     warm_seconds: int,
@@ -51,10 +51,10 @@ def lateness(
     """The delays in turn, record by record. What is due in the `warm_seconds` is checked and not counted."""
     kinds = len(delay_seconds)
     with ExitStack() as stack:
-        topic = stack.enter_context(stand.declared(delay_seconds, lanes=PARTITIONS // kinds))
-        stack.enter_context(watch(stack.enter_context(stand.workers(topic, workers))))
+        topic = stack.enter_context(testbed.declared(delay_seconds, lanes=PARTITIONS // kinds))
+        stack.enter_context(watch(stack.enter_context(testbed.workers(topic, workers))))
         directory, unfinished = _loaded(
-            stand,
+            testbed,
             front=topic.names.front,
             ready=topic.names.ready,
             levels=",".join(str(n + 1) for n in range(kinds)),
@@ -65,31 +65,31 @@ def lateness(
         )
         late = _judged(directory, warm_seconds=warm_seconds, delay_seconds=delay_seconds)
         if late.verdict.disordered and kinds == 1:
-            late = replace(late, verdict=_explained(stand, topic.names.ready, late.verdict))
+            late = replace(late, verdict=_explained(testbed, topic.names.ready, late.verdict))
     if not unfinished:
         return late
     return replace(late, unfinished=late.verdict.lost, verdict=replace(late.verdict, lost=0))
 
 
-def _explained(stand: Stand, ready: str, verdict: Verdict) -> Verdict:
+def _explained(testbed: Testbed, ready: str, verdict: Verdict) -> Verdict:
     """Says which were overtaken, and by what: it is too rare to be had again at will."""
-    found = list(overtakings(stand.world.read(ready, verdict.records - verdict.lost)))
+    found = list(overtakings(testbed.harness.read(ready, verdict.records - verdict.lost)))
     for overtaking in found[:MAX_TOLD]:
         say(str(overtaking))
     return replace(verdict, order_exempt=sum(overtaking.exempt for overtaking in found))
 
 
-def floor(stand: Stand, *, rate: int, warm_seconds: int, seconds: int, size: int) -> Late:
+def floor(testbed: Testbed, *, rate: int, warm_seconds: int, seconds: int, size: int) -> Late:
     """The same load straight to the receiver, without worker or delay: what broker, sender and receiver take by themselves."""
-    with stand.topic(f"floor-{uuid.uuid4().hex[:8]}", partitions=PARTITIONS) as topic:
+    with testbed.topic(f"floor-{uuid.uuid4().hex[:8]}", partitions=PARTITIONS) as topic:
         directory, _ = _loaded(
-            stand, front=topic, ready=topic, rate=rate, seconds=warm_seconds + seconds, size=size, longest_seconds=0
+            testbed, front=topic, ready=topic, rate=rate, seconds=warm_seconds + seconds, size=size, longest_seconds=0
         )
     return _judged(directory, warm_seconds=warm_seconds, delay_seconds=(0,))
 
 
 def _loaded(
-    stand: Stand,
+    testbed: Testbed,
     *,
     front: str,
     ready: str,
@@ -100,10 +100,10 @@ def _loaded(
     levels: str | None = None,
 ) -> tuple[Path, bool]:
     """Returns the folder with the samples, and whether records were still coming when patience ended."""
-    directory = stand.new_directory()
+    directory = testbed.new_directory()
     with (
-        stand.topic(f"acks-{uuid.uuid4().hex[:8]}", partitions=1) as acks,
-        stand.java(
+        testbed.topic(f"acks-{uuid.uuid4().hex[:8]}", partitions=1) as acks,
+        testbed.java(
             "Steady",
             topic=front,
             ready=ready,

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker_testing.harness import DeclaredTopic, Seen
 from delayed_topics_worker_testing.process import WorkerProcess
-from delayed_topics_worker_testing.world import Declared, Seen
 
 from delayed_topics_bench.drain import HOP_DELAY_SECONDS, hop
-from delayed_topics_bench.stand import PARTITIONS, Stand
+from delayed_topics_bench.testbed import PARTITIONS, Testbed
 
 __all__ = ["Memory", "memory"]
 
@@ -37,19 +37,19 @@ class Memory:
     full_mib: float
 
 
-def memory(stand: Stand, *, held: int, size: int) -> Memory:
+def memory(testbed: Testbed, *, held: int, size: int) -> Memory:
     """Records that hopped are taken in by a new worker: once with room for all of them, once with the standard window."""
     partitions = max(PARTITIONS, math.ceil(held / MOST_HELD))
-    declared = partial(stand.declared, (HOP_DELAY_SECONDS,), partitions=partitions)
-    with declared() as nothing, stand.workers(nothing, 1) as (idle,):
+    declared = partial(testbed.declared, (HOP_DELAY_SECONDS,), partitions=partitions)
+    with declared() as nothing, testbed.workers(nothing, 1) as (idle,):
         idle_bytes = idle.resident_bytes()
     with declared() as topic:
-        hop(stand, topic, workers=1, records=held, size=size)
-        some = stand.world.read(topic.names.delays, 1)[0]
-        with stand.workers(topic, 1, window_bytes=ROOMY_WINDOW_BYTES) as (roomy,):
+        hop(testbed, topic, workers=1, records=held, size=size)
+        some = testbed.harness.read(topic.names.delays, 1)[0]
+        with testbed.workers(topic, 1, window_bytes=ROOMY_WINDOW_BYTES) as (roomy,):
             _await_held(roomy, topic, lambda count: count == held)
             roomy_bytes = roomy.resident_bytes()
-        with stand.workers(topic, 1) as (full,):
+        with testbed.workers(topic, 1) as (full,):
             full_held = _await_held(full, topic, _Same())
             full_bytes = full.resident_bytes()
     return Memory(
@@ -75,7 +75,7 @@ class _Same:
         return count > 0 and time.monotonic() - self._since > SAME_SECONDS
 
 
-def _await_held(worker: WorkerProcess, topic: Declared, enough: Callable[[int], bool]) -> int:
+def _await_held(worker: WorkerProcess, topic: DeclaredTopic, enough: Callable[[int], bool]) -> int:
     """Until as many records are held as is enough; how many these are."""
 
     def held() -> int:

@@ -21,14 +21,14 @@ from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_devcluster.progress import say, step
 from delayed_topics_operator.gateways.kube import APIS
 from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE, OperatorProcess
-from delayed_topics_operator_testing.scene import Scene
 
 from delayed_topics_bench.operator_cluster import Cluster, play_kubelet
 from delayed_topics_bench.operator_meter import Meter, counted, cpu_seconds
 from delayed_topics_bench.operator_resources import Resources
 from delayed_topics_bench.results import Entry
-from delayed_topics_bench.stand import HEAP_MEGABYTES
+from delayed_topics_bench.testbed import HEAP_MEGABYTES
 
 __all__ = ["DEFAULT", "PARTS", "QUICK", "OperatorPlan", "Task", "measure"]
 
@@ -63,7 +63,7 @@ QUICK = OperatorPlan(runs=1, strict=False, resources=50, idle_seconds=35, edits_
 Task = Callable[[], Awaitable[Entry]]
 
 
-class Stand:
+class Testbed:
     """Everything that runs. Enter it to start it."""
 
     def __init__(self, plan: OperatorPlan) -> None:
@@ -78,12 +78,12 @@ class Stand:
                 api = KubeApi(server, server.kubeconfig)
                 for namespace in (SYSTEM_NAMESPACE, AUDIT_NAMESPACE):
                     api.kubectl("create", "namespace", namespace)
-                self.scene = Scene(api, broker, OperatorProcess(api))
-                stack.callback(self.scene.operator.kill)
-                await asyncio.to_thread(self.scene.open)
-                await asyncio.to_thread(self.scene.wait, self._connected, "the operator is connected to Kafka")
+                self.harness = OperatorHarness(api, broker, OperatorProcess(api))
+                stack.callback(self.harness.operator.kill)
+                await asyncio.to_thread(self.harness.open)
+                await asyncio.to_thread(self.harness.wait, self._connected, "the operator is connected to Kafka")
             self.pids = {
-                "operator": self.scene.operator.pid,
+                "operator": self.harness.operator.pid,
                 "broker": broker.pid,
                 "benchmark": os.getpid(),
                 **server.pids,
@@ -92,7 +92,7 @@ class Stand:
             self.cluster = await stack.enter_async_context(Cluster(server))
             self.resources = Resources(self.cluster)
             await play_kubelet(self.cluster, SYSTEM_NAMESPACE)
-            await self.cluster.follow("DelayedTopic", self.scene.namespace, self.resources.seen)
+            await self.cluster.follow("DelayedTopic", self.harness.namespace, self.resources.seen)
             self._stack = stack.pop_all()
         return self
 
@@ -100,7 +100,7 @@ class Stand:
         await self._stack.__aexit__(*error)
 
     def _connected(self) -> bool:
-        return any(c["status"] == "True" for c in self.scene.connection_status().get("conditions", ()))
+        return any(c["status"] == "True" for c in self.harness.connection_status().get("conditions", ()))
 
     @property
     def names(self) -> list[str]:
@@ -108,7 +108,7 @@ class Stand:
 
     def manifest(self, name: str) -> dict[str, Any]:
         """Five partitions of four topics, one worker."""
-        return self.scene.delayed_topic(name, partitions=2)
+        return self.harness.delayed_topic(name, partitions=2)
 
     def cpu_seconds(self) -> dict[str, float]:
         """So far. What the benchmark has started counts with itself only here."""
@@ -118,7 +118,7 @@ class Stand:
 
     async def calls(self) -> dict[str, Counter[tuple[str, ...]]]:
         """So far: the operator's to the API server, and to Kafka, and what the API server was asked to write by anybody."""
-        metrics = await asyncio.to_thread(self.scene.operator.metrics)
+        metrics = await asyncio.to_thread(self.harness.operator.metrics)
         requests = counted(await self.cluster.text("/metrics"), REQUESTS, "verb", "resource", "subresource")
         return {
             "kube": counted(metrics, KUBE_CALLS, "verb", "kind"),
@@ -130,72 +130,74 @@ class Stand:
 class Span:
     """What was used between its begin and `end`."""
 
-    def __init__(self, stand: Stand, cpu: Mapping[str, float], calls: Mapping[str, Counter[tuple[str, ...]]]) -> None:
-        self._stand = stand
+    def __init__(
+        self, testbed: Testbed, cpu: Mapping[str, float], calls: Mapping[str, Counter[tuple[str, ...]]]
+    ) -> None:
+        self._testbed = testbed
         self._cpu = cpu
         self._calls = calls
         self.began = time.monotonic()
 
     @classmethod
-    async def begin(cls, stand: Stand) -> "Span":
-        calls = await stand.calls()
-        return cls(stand, stand.cpu_seconds(), calls)
+    async def begin(cls, testbed: Testbed) -> "Span":
+        calls = await testbed.calls()
+        return cls(testbed, testbed.cpu_seconds(), calls)
 
     async def end(self) -> tuple[float, dict[str, float], dict[str, dict[str, int]]]:
         """Seconds, processor seconds by process, and calls by kind and what they were."""
         seconds = time.monotonic() - self.began
-        cpu = {name: round(value - self._cpu[name], 1) for name, value in self._stand.cpu_seconds().items()}
-        now = await self._stand.calls()
+        cpu = {name: round(value - self._cpu[name], 1) for name, value in self._testbed.cpu_seconds().items()}
+        now = await self._testbed.calls()
         calls = {kind: _named(now[kind] - self._calls[kind]) for kind in now}
         return seconds, cpu, calls
 
 
 async def measure(plan: OperatorPlan, parts: Collection[str], keep: Callable[[str, Task], Awaitable[None]]) -> None:
-    """One run of each of these parts, on a stand of their own. `keep`: called with the part's name and what measures it."""
-    async with Stand(plan) as stand:
+    """One run of each of these parts, on a testbed of their own. `keep`: called with the part's name and what measures it."""
+    async with Testbed(plan) as testbed:
         if READY not in parts:
-            await ready(stand, plan)  # the others need the resources
+            await ready(testbed, plan)  # the others need the resources
         for part, measuring in ((READY, ready), (IDLE, idle), (EDITS, edits)):
             if part in parts:
-                await keep(part, partial(measuring, stand, plan))
+                await keep(part, partial(measuring, testbed, plan))
 
 
-async def ready(stand: Stand, plan: OperatorPlan) -> Entry:
+async def ready(testbed: Testbed, plan: OperatorPlan) -> Entry:
     """All are created at once, as by an apply of many manifests."""
-    resources = stand.resources
+    resources = testbed.resources
     with step(f"{plan.resources:,} DelayedTopics get Ready"):
-        span = await Span.begin(stand)
+        span = await Span.begin(testbed)
 
         async def create(name: str) -> None:
-            resources.asked(await stand.cluster.create(stand.manifest(name)))
+            resources.asked(await testbed.cluster.create(testbed.manifest(name)))
 
-        await asyncio.gather(*map(create, stand.names))
+        await asyncio.gather(*map(create, testbed.names))
         created_seconds = time.monotonic() - span.began
         await resources.until_finished("all DelayedTopics are Ready")
         seconds, cpu, calls = await span.end()
         say(
-            f"{seconds:.1f} s, {cpu['operator']:.1f} s of it the operator's on a processor, {stand.meter.peak_mib:.0f} MiB"
+            f"{seconds:.1f} s, {cpu['operator']:.1f} s of it the operator's on a processor, {testbed.meter.peak_mib:.0f} MiB"
         )
     finished = sorted(at - span.began for at, _ in resources.finished)
     figures = {
         "seconds": round(seconds, 1),
         "created_seconds": round(created_seconds, 1),
         "cpu_seconds": cpu,
-        "peak_mib": round(stand.meter.peak_mib, 1),
+        "peak_mib": round(testbed.meter.peak_mib, 1),
         "calls_per_resource": _each(calls, plan.resources),
         "timeline": [[round(at, 1), n] for n, at in enumerate(finished, 1)],
     }
     return Entry(key=str(plan.resources), figures=figures)
 
 
-async def idle(stand: Stand, plan: OperatorPlan) -> Entry:
+async def idle(testbed: Testbed, plan: OperatorPlan) -> Entry:
     """Nothing changes."""
     with step(f"idle for {plan.idle_seconds} s, {plan.resources:,} DelayedTopics"):
-        await _until_quiet(stand)
-        span = await Span.begin(stand)
+        await _until_quiet(testbed)
+        span = await Span.begin(testbed)
         await asyncio.sleep(plan.idle_seconds)  # only time can show that nothing is written
         seconds, cpu, calls = await span.end()
-        stand.cluster.check()
+        testbed.cluster.check()
         writes = sum(calls["writes"].values())
         say(f"{writes} writes, the operator has {cpu['operator'] / seconds:.1%} of a processor")
     figures = {
@@ -203,7 +205,7 @@ async def idle(stand: Stand, plan: OperatorPlan) -> Entry:
         "writes": writes,
         "written": calls["writes"],
         "operator_cpu_share": round(cpu["operator"] / seconds, 4),
-        "peak_mib": round(stand.meter.peak_mib, 1),
+        "peak_mib": round(testbed.meter.peak_mib, 1),
         "calls_per_second": _each(calls, seconds),
     }
     return Entry(key=str(plan.resources), figures=figures)
@@ -212,19 +214,19 @@ async def idle(stand: Stand, plan: OperatorPlan) -> Entry:
 QUIET_SECONDS = 5.0
 
 
-async def _until_quiet(stand: Stand) -> None:
+async def _until_quiet(testbed: Testbed) -> None:
     """What the operator still has to do comes first: passes that its own writes have caused."""
     before = None
-    while (now := (await stand.calls())["writes"]) != before:
+    while (now := (await testbed.calls())["writes"]) != before:
         before = now
         await asyncio.sleep(QUIET_SECONDS)  # only time can show that nothing is written
 
 
-async def edits(stand: Stand, plan: OperatorPlan) -> Entry:
+async def edits(testbed: Testbed, plan: OperatorPlan) -> Entry:
     """At a steady rate, each of another resource than the one before, and then until all are as they were declared last."""
-    random, names = Random(1), stand.names
+    random, names = Random(1), testbed.names
     declared: dict[str, dict[str, int]] = {name: {"retryCap": 5, "replicas": 1} for name in names}
-    stand.resources.finished.clear()
+    testbed.resources.finished.clear()
     total = plan.edits_per_second * plan.edit_seconds
 
     async def edit(name: str, number: int) -> None:
@@ -235,20 +237,20 @@ async def edits(stand: Stand, plan: OperatorPlan) -> Entry:
         else:
             declared[name]["retryCap"] = random.randint(1, RETRY_CAPS)
             spec = {"retryCap": declared[name]["retryCap"]}
-        stand.resources.asked(await stand.cluster.patch(stand.manifest(name), {"spec": spec}))
+        testbed.resources.asked(await testbed.cluster.patch(testbed.manifest(name), {"spec": spec}))
 
     with step(f"{plan.edits_per_second} edits a second for {plan.edit_seconds} s, {plan.resources:,} DelayedTopics"):
-        span = await Span.begin(stand)
+        span = await Span.begin(testbed)
         async with asyncio.TaskGroup() as tasks:
             for number in range(total):
                 await asyncio.sleep(max(0.0, span.began + number / plan.edits_per_second - time.monotonic()))
                 tasks.create_task(edit(names[number % len(names)], number))
         edited_seconds = time.monotonic() - span.began
-        await stand.resources.until_finished("all edits are followed")
+        await testbed.resources.until_finished("all edits are followed")
         seconds, cpu, calls = await span.end()
-        await _check_converged(stand, declared)
+        await _check_converged(testbed, declared)
         say(f"{total / edited_seconds:.0f} edits/s, converged {seconds - edited_seconds:.1f} s after the last")
-    took = sorted(seconds for _, seconds in stand.resources.finished)
+    took = sorted(seconds for _, seconds in testbed.resources.finished)
     figures = {
         "edits": total,
         "edits_per_s": round(total / edited_seconds, 1),
@@ -258,17 +260,17 @@ async def edits(stand: Stand, plan: OperatorPlan) -> Entry:
         "converged_seconds": round(seconds - edited_seconds, 1),
         "cpu_seconds": cpu,
         "operator_cpu_share": round(cpu["operator"] / seconds, 3),
-        "peak_mib": round(stand.meter.peak_mib, 1),
+        "peak_mib": round(testbed.meter.peak_mib, 1),
         "calls_per_edit": _each(calls, total),
-        "memory": [[at, mib] for at, mib, _ in stand.meter.samples],
+        "memory": [[at, mib] for at, mib, _ in testbed.meter.samples],
     }
     return Entry(key=f"{plan.resources:,}, {plan.edits_per_second}/s", figures=figures)
 
 
-async def _check_converged(stand: Stand, declared: Mapping[str, Mapping[str, int]]) -> None:
+async def _check_converged(testbed: Testbed, declared: Mapping[str, Mapping[str, int]]) -> None:
     """By registry and StatefulSets, whatever the statuses say. Raises DevclusterError."""
-    layouts = (await asyncio.to_thread(stand.scene.registry)).layouts
-    live = await asyncio.to_thread(stand.scene.api.list_all, "StatefulSet", SYSTEM_NAMESPACE)
+    layouts = (await asyncio.to_thread(testbed.harness.registry)).layouts
+    live = await asyncio.to_thread(testbed.harness.api.list_all, "StatefulSet", SYSTEM_NAMESPACE)
     replicas = {s["metadata"]["labels"]["delayedtopics.io/name"]: s["spec"]["replicas"] for s in live}
     found = {name: {"retryCap": layouts[name].retry_cap, "replicas": replicas[name]} for name in declared}
     wrong = [name for name in declared if found[name] != declared[name]]

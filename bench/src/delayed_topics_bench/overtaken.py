@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from delayed_topics_core import headers as own
-from delayed_topics_worker_testing.world import Seen
+from delayed_topics_worker_testing.harness import Seen
 
 __all__ = ["Overtaking", "overtakings"]
 

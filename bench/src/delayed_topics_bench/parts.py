@@ -20,13 +20,13 @@ from delayed_topics_bench.rebalance import EVENTS, SETUPS, EventKind, rebalance
 from delayed_topics_bench.results import Entry
 from delayed_topics_bench.samples import Verdict
 from delayed_topics_bench.shared import idle_topics
-from delayed_topics_bench.stand import Stand
+from delayed_topics_bench.testbed import Testbed
 
 __all__ = ["PARTS", "Part", "Task"]
 
 Task = Callable[[], Sequence[Entry]]
 """Measures something once."""
-Part = Callable[[Stand, Plan], Iterator[Task]]
+Part = Callable[[Testbed, Plan], Iterator[Task]]
 
 DELAY_SECONDS = (1, 10)
 TOPICS_PER_WORKER = 250
@@ -34,26 +34,26 @@ VALID_ACK_MS = 15.0
 """A broker that takes longer without any worker says little about one."""
 
 
-def drain_tasks(stand: Stand, plan: Plan) -> Iterator[Task]:
-    return (partial(_drain, stand, plan, size) for size in plan.sizes)
+def drain_tasks(testbed: Testbed, plan: Plan) -> Iterator[Task]:
+    return (partial(_drain, testbed, plan, size) for size in plan.sizes)
 
 
-def _drain(stand: Stand, plan: Plan, size: int) -> Sequence[Entry]:
+def _drain(testbed: Testbed, plan: Plan, size: int) -> Sequence[Entry]:
     records = plan.records_of(size)
     with step("a drain that isn't counted, since the broker compiles meanwhile"):
-        drain_direct(stand, workers=1, records=records, size=size)
+        drain_direct(testbed, workers=1, records=records, size=size)
     direct: dict[str, Any] = {}
     by_hop: dict[str, Any] = {}
     verdict = Verdict()
-    tops = [_ceiling(stand, plan, size)]
+    tops = [_ceiling(testbed, plan, size)]
     for workers in plan.workers:
         with step(f"drain, {size} B, front to ready, workers: {workers}"):
-            straight = drain_direct(stand, workers=workers, records=records, size=size)
+            straight = drain_direct(testbed, workers=workers, records=records, size=size)
             say(_told(straight))
         with step(f"drain, {size} B, front to delays to ready, workers: {workers}"):
-            hopped, first, second = drain_hopped(stand, workers=workers, records=records, size=size)
+            hopped, first, second = drain_hopped(testbed, workers=workers, records=records, size=size)
             say(_told(hopped))
-        tops.append(_ceiling(stand, plan, size))
+        tops.append(_ceiling(testbed, plan, size))
         # the host's processors have two speeds, so the ceiling is that of before and after
         top = Ceiling.mean(tops[-2:])
         direct[str(workers)] = _drained(straight, top.relay)
@@ -73,9 +73,9 @@ def _drain(stand: Stand, plan: Plan, size: int) -> Sequence[Entry]:
     return [Entry(key=str(size), figures=figures, verdict=verdict)]
 
 
-def _ceiling(stand: Stand, plan: Plan, size: int) -> Ceiling:
+def _ceiling(testbed: Testbed, plan: Plan, size: int) -> Ceiling:
     with step(f"ceiling, {size} B: Kafka's perf tools"):
-        top = ceiling(stand, size=size, records=plan.ceiling_records_of(size))
+        top = ceiling(testbed, size=size, records=plan.ceiling_records_of(size))
         say(f"produce {top.produce:,.0f}/s, consume {top.consume:,.0f}/s, a relay {top.relay:,.0f}/s at most")
     return top
 
@@ -93,17 +93,17 @@ def _drained(drained: Drained, ceiling_per_second: float) -> dict[str, float]:
     }
 
 
-def lateness_tasks(stand: Stand, plan: Plan) -> Iterator[Task]:
-    return (partial(_lateness, stand, plan, rate) for rate in plan.rates)
+def lateness_tasks(testbed: Testbed, plan: Plan) -> Iterator[Task]:
+    return (partial(_lateness, testbed, plan, rate) for rate in plan.rates)
 
 
-def _lateness(stand: Stand, plan: Plan, rate: int) -> Sequence[Entry]:
+def _lateness(testbed: Testbed, plan: Plan, rate: int) -> Sequence[Entry]:
     floor_seconds = plan.seconds // 2
     with step(f"floor at {rate:,} records/s, {floor_seconds} s"):
-        least = floor(stand, warm_seconds=plan.warm_seconds // 2, rate=rate, seconds=floor_seconds, size=SIZE)
+        least = floor(testbed, warm_seconds=plan.warm_seconds // 2, rate=rate, seconds=floor_seconds, size=SIZE)
         say(f"{shown(least.late)}; broker's ack p99.9 {least.ack_p999_ms:.1f} ms")
     with step(f"lateness at {rate:,} records/s, workers: {plan.cores}, {plan.seconds} s"):
-        late = _late_at(stand, plan, rate, workers=plan.cores)
+        late = _late_at(testbed, plan, rate, workers=plan.cores)
         say(f"{shown(late.late)}; broker's ack p99.9 {late.ack_p999_ms:.1f} ms")
     figures = {
         **_late(late),
@@ -119,9 +119,9 @@ def _lateness(stand: Stand, plan: Plan, rate: int) -> Sequence[Entry]:
     return [Entry(key=str(rate), figures=figures, verdict=late.verdict, problem=problem)]
 
 
-def _late_at(stand: Stand, plan: Plan, rate: int, **further: Any) -> Late:
+def _late_at(testbed: Testbed, plan: Plan, rate: int, **further: Any) -> Late:
     return lateness(
-        stand,
+        testbed,
         warm_seconds=plan.warm_seconds,
         rate=rate,
         seconds=plan.seconds,
@@ -139,13 +139,13 @@ def shown(figures: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:,.1f}" for name, value in figures.items()) + " ms"
 
 
-def burst_tasks(stand: Stand, plan: Plan) -> Iterator[Task]:
-    yield partial(_burst, stand, plan)
+def burst_tasks(testbed: Testbed, plan: Plan) -> Iterator[Task]:
+    yield partial(_burst, testbed, plan)
 
 
-def _burst(stand: Stand, plan: Plan) -> Sequence[Entry]:
+def _burst(testbed: Testbed, plan: Plan) -> Sequence[Entry]:
     with step(f"burst of {plan.burst_records:,} records, workers: {plan.cores}"):
-        found = burst(stand, records=plan.burst_records, size=SIZE, workers=plan.cores)
+        found = burst(testbed, records=plan.burst_records, size=SIZE, workers=plan.cores)
         say(f"{found.per_second:,.0f} records/s, {found.per_second / found.top_per_second:.0%} of top speed")
     figures = {
         "records_per_s": round(found.per_second),
@@ -161,13 +161,13 @@ def _burst(stand: Stand, plan: Plan) -> Sequence[Entry]:
     return [Entry(key=str(found.records), figures=figures, verdict=found.verdict)]
 
 
-def memory_tasks(stand: Stand, plan: Plan) -> Iterator[Task]:
-    return (partial(_memory, stand, plan, size) for size in plan.sizes)
+def memory_tasks(testbed: Testbed, plan: Plan) -> Iterator[Task]:
+    return (partial(_memory, testbed, plan, size) for size in plan.sizes)
 
 
-def _memory(stand: Stand, plan: Plan, size: int) -> Sequence[Entry]:
+def _memory(testbed: Testbed, plan: Plan, size: int) -> Sequence[Entry]:
     with step(f"memory of {plan.held_records:,} records that wait, {size} B"):
-        found = memory(stand, held=plan.held_records, size=size)
+        found = memory(testbed, held=plan.held_records, size=size)
         beyond = found.bytes_per_record - found.own_bytes
         say(f"{found.bytes_per_record:,.0f} bytes a record, {beyond:,.0f} beyond its own")
         say(f"{found.full_mib:,.0f} MiB with a full window")
@@ -182,15 +182,15 @@ def _memory(stand: Stand, plan: Plan, size: int) -> Sequence[Entry]:
     return [Entry(key=str(size), figures=figures)]
 
 
-def cpu_tasks(stand: Stand, plan: Plan) -> Iterator[Task]:
-    yield partial(_cpu, stand, plan)
+def cpu_tasks(testbed: Testbed, plan: Plan) -> Iterator[Task]:
+    yield partial(_cpu, testbed, plan)
 
 
-def _cpu(stand: Stand, plan: Plan) -> Sequence[Entry]:
+def _cpu(testbed: Testbed, plan: Plan) -> Sequence[Entry]:
     watch = Watch(records=plan.cpu_records)
     with step(f"CPU by thread, {plan.cpu_records:,} records, both ways"):
-        direct = drain_direct(stand, workers=1, records=plan.cpu_records, size=SIZE, watch=watch)
-        hopped, _, _ = drain_hopped(stand, workers=1, records=plan.cpu_records, size=SIZE, watch=watch)
+        direct = drain_direct(testbed, workers=1, records=plan.cpu_records, size=SIZE, watch=watch)
+        hopped, _, _ = drain_hopped(testbed, workers=1, records=plan.cpu_records, size=SIZE, watch=watch)
     ways = ("front to ready", "front to delays", "delays to ready")
     verdicts = (direct.verdict, None, hopped.verdict)
     for way, figures in zip(ways, watch.legs, strict=True):
@@ -201,40 +201,40 @@ def _cpu(stand: Stand, plan: Plan) -> Sequence[Entry]:
     ]
 
 
-def profile_tasks(stand: Stand, plan: Plan) -> Iterator[Task]:
-    yield partial(_profile_of_drain, stand, plan)
-    yield from (partial(_profile_of_load, stand, plan, rate) for rate in plan.rates)
+def profile_tasks(testbed: Testbed, plan: Plan) -> Iterator[Task]:
+    yield partial(_profile_of_drain, testbed, plan)
+    yield from (partial(_profile_of_load, testbed, plan, rate) for rate in plan.rates)
 
 
-def _profile_of_drain(stand: Stand, plan: Plan) -> Sequence[Entry]:
-    profile = Profile(stand.new_directory(), records=plan.cpu_records)
+def _profile_of_drain(testbed: Testbed, plan: Plan) -> Sequence[Entry]:
+    profile = Profile(testbed.new_directory(), records=plan.cpu_records)
     with step(f"profile of a drain of {plan.cpu_records:,} records, front to ready"):
-        drained = drain_direct(stand, workers=1, records=plan.cpu_records, size=SIZE, watch=profile)
+        drained = drain_direct(testbed, workers=1, records=plan.cpu_records, size=SIZE, watch=profile)
     return [Entry(key="drain, front to ready", figures=profile.figures, verdict=drained.verdict)]
 
 
-def _profile_of_load(stand: Stand, plan: Plan, rate: int) -> Sequence[Entry]:
+def _profile_of_load(testbed: Testbed, plan: Plan, rate: int) -> Sequence[Entry]:
     profile = Profile(
-        stand.new_directory(), records=rate * plan.seconds, warm_seconds=plan.warm_seconds, seconds=plan.seconds
+        testbed.new_directory(), records=rate * plan.seconds, warm_seconds=plan.warm_seconds, seconds=plan.seconds
     )
     with step(f"profile at {rate:,} records/s"):
-        late = _late_at(stand, plan, rate, workers=1, watch=profile)
+        late = _late_at(testbed, plan, rate, workers=1, watch=profile)
     return [Entry(key=f"{rate:,} records/s, by way of delays", figures=profile.figures, verdict=late.verdict)]
 
 
-def rebalance_tasks(stand: Stand, plan: Plan) -> Iterator[Task]:
-    yield partial(_uncounted_rebalance, stand, plan)
+def rebalance_tasks(testbed: Testbed, plan: Plan) -> Iterator[Task]:
+    yield partial(_uncounted_rebalance, testbed, plan)
     for members in plan.members:
         for event in EVENTS:
             for name, setup in SETUPS.items():
                 if event != "grow" or setup.sees_growth:
-                    yield partial(_rebalance, stand, plan, name, members, event)
+                    yield partial(_rebalance, testbed, plan, name, members, event)
 
 
-def _uncounted_rebalance(stand: Stand, plan: Plan) -> Sequence[Entry]:
+def _uncounted_rebalance(testbed: Testbed, plan: Plan) -> Sequence[Entry]:
     with step("a rebalance that isn't counted, since the broker compiles meanwhile"):
         rebalance(
-            stand,
+            testbed,
             SETUPS["worker, Classic, Range"],
             members=max(plan.members),
             partitions=plan.shared_partitions,
@@ -243,9 +243,9 @@ def _uncounted_rebalance(stand: Stand, plan: Plan) -> Sequence[Entry]:
     return []
 
 
-def _rebalance(stand: Stand, plan: Plan, name: str, members: int, event: EventKind) -> Sequence[Entry]:
+def _rebalance(testbed: Testbed, plan: Plan, name: str, members: int, event: EventKind) -> Sequence[Entry]:
     with step(f"{name}: {members} members, {plan.shared_partitions} partitions, {event}"):
-        found = rebalance(stand, SETUPS[name], members=members, partitions=plan.shared_partitions, event=event)
+        found = rebalance(testbed, SETUPS[name], members=members, partitions=plan.shared_partitions, event=event)
         say(
             f"over after {found.convergence_s:.1f} s; {found.moved} partitions moved, for {found.moved_pause_ms:,.0f} ms"
         )
@@ -254,14 +254,14 @@ def _rebalance(stand: Stand, plan: Plan, name: str, members: int, event: EventKi
     return [Entry(key=key, figures=asdict(found))]
 
 
-def shared_tasks(stand: Stand, plan: Plan) -> Iterator[Task]:
-    return (partial(_shared, stand, plan, topics) for topics in plan.idle_topics)
+def shared_tasks(testbed: Testbed, plan: Plan) -> Iterator[Task]:
+    return (partial(_shared, testbed, plan, topics) for topics in plan.idle_topics)
 
 
-def _shared(stand: Stand, plan: Plan, topics: int) -> Sequence[Entry]:
+def _shared(testbed: Testbed, plan: Plan, topics: int) -> Sequence[Entry]:
     workers = max(1, topics // TOPICS_PER_WORKER)
     with step(f"{topics} topics with nothing to do, workers: {workers}, {plan.idle_seconds} s"):
-        found = idle_topics(stand, topics=topics, workers=workers, seconds=plan.idle_seconds)
+        found = idle_topics(testbed, topics=topics, workers=workers, seconds=plan.idle_seconds)
         say(
             f"{found.cores:.1%} of a core and {found.resident_mib:,.0f} MiB a worker, {found.new_topic_ms:,.0f} ms for a new topic"
         )

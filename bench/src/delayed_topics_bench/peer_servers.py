@@ -15,7 +15,7 @@ from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import NewTopicSpec
 
 from delayed_topics_bench.java import JAVA_OPTIONS, SOURCES, class_path_of
-from delayed_topics_bench.stand import PARTITIONS, Stand
+from delayed_topics_bench.testbed import PARTITIONS, Testbed
 
 __all__ = ["Server", "redis", "rocketmq", "spring"]
 
@@ -44,11 +44,11 @@ class Server:
 
 
 @contextmanager
-def redis(stand: Stand) -> Iterator[Server]:
+def redis(testbed: Testbed) -> Iterator[Server]:
     """With an append-only file, written out each second: what is sent survives a crash of the server but for a second."""
     install_redis()
     class_path = class_path_of("redis", jars=maven_jars("bench-redis", SOURCES / "redis" / "pom.xml"))
-    directory = stand.new_directory()
+    directory = testbed.new_directory()
     server = directory / "redis-server"  # Debian's package has the server under the name of its checker
     server.symlink_to(shutil.which("redis-check-rdb") or "")
     (port,) = free_ports(1)
@@ -64,14 +64,14 @@ def redis(stand: Stand) -> Iterator[Server]:
         yield Server(main_class="SortedSet", class_path=class_path, arguments={"port": port})
 
 
-def rocketmq(version: str, *, level: int | None) -> Callable[[Stand], AbstractContextManager[Server]]:
+def rocketmq(version: str, *, level: int | None) -> Callable[[Testbed], AbstractContextManager[Server]]:
     """`level`: of the delay levels, 1 is a second; None: by the timer of RocketMQ 5."""
 
     @contextmanager
-    def started(stand: Stand) -> Iterator[Server]:
+    def started(testbed: Testbed) -> Iterator[Server]:
         jars = maven_jars(f"bench-rocketmq-{version}", SOURCES / "rocketmq" / f"pom-{version}.xml")
         class_path = class_path_of("rocketmq", jars=jars)
-        directory = stand.new_directory()
+        directory = testbed.new_directory()
         home = (
             f"-Duser.home={directory}",
             f"-Dlogback.configurationFile={directory}/conf/logback_broker.xml",
@@ -132,15 +132,15 @@ def rocketmq(version: str, *, level: int | None) -> Callable[[Stand], AbstractCo
 
 
 @contextmanager
-def spring(stand: Stand) -> Iterator[Server]:
+def spring(testbed: Testbed) -> Iterator[Server]:
     """On the same Kafka broker; with the clients that it asks for."""
     jars = maven_jars("bench-spring", SOURCES / "spring" / "pom.xml")
     class_path = class_path_of("kafka", "spring", jars=jars)
     topic = f"spring-{time.time_ns()}"
     spec = NewTopicSpec(name=topic, partitions=PARTITIONS, replication_factor=1, config={})
-    stand.world.admin.create_topics([spec])
+    testbed.harness.admin.create_topics([spec])
     yield Server(
-        main_class="Retryable", class_path=class_path, arguments={"bootstrap": stand.bootstrap, "topic": topic}
+        main_class="Retryable", class_path=class_path, arguments={"bootstrap": testbed.bootstrap, "topic": topic}
     )
 
 

@@ -15,7 +15,7 @@ from delayed_topics_bench.peer_servers import Server, redis, rocketmq, spring
 from delayed_topics_bench.plan import SIZE, Plan
 from delayed_topics_bench.results import Entry
 from delayed_topics_bench.samples import Samples, Verdict, due_under_load, judge, percentiles
-from delayed_topics_bench.stand import Stand
+from delayed_topics_bench.testbed import Testbed
 
 __all__ = ["NOT_RECEIVED", "NOT_TO_BE_HAD", "OURS", "PATIENCE_SECONDS", "PEERS", "Peer", "peer_tasks"]
 
@@ -26,7 +26,7 @@ COLD_RATE, COLD_SECONDS = 5_000, 3
 NOT_RECEIVED = f"not_received_in_{PATIENCE_SECONDS}_s"
 NOT_TO_BE_HAD = "not_to_be_had"
 
-Starter = Callable[[Stand], AbstractContextManager[Server]]
+Starter = Callable[[Testbed], AbstractContextManager[Server]]
 """Starts a peer's servers, ended at the end of the block. Raises DevclusterError if its packages can't be had."""
 
 
@@ -49,31 +49,31 @@ PEERS: Mapping[str, Peer] = {
 }
 
 
-def peer_tasks(stand: Stand, plan: Plan) -> Iterator[Callable[[], Sequence[Entry]]]:
+def peer_tasks(testbed: Testbed, plan: Plan) -> Iterator[Callable[[], Sequence[Entry]]]:
     """Ours first."""
-    yield partial(_ours, stand, plan)
+    yield partial(_ours, testbed, plan)
     for name in plan.peers or PEERS:
-        yield partial(_theirs, stand, plan, PEERS[name])
+        yield partial(_theirs, testbed, plan, PEERS[name])
 
 
-def _theirs(stand: Stand, plan: Plan, peer: Peer) -> Sequence[Entry]:
+def _theirs(testbed: Testbed, plan: Plan, peer: Peer) -> Sequence[Entry]:
     with ExitStack() as stack:
         try:
             with step(f"{peer.title}: getting and starting it"):
-                server = stack.enter_context(peer.start(stand))
+                server = stack.enter_context(peer.start(testbed))
         except DevclusterError as error:
             say(f"not to be had: {error.message}")
             return [Entry(key=peer.title, figures={NOT_TO_BE_HAD: error.message.splitlines()[0]})]
-        return [Entry(key=peer.title, figures=_figures(peer, server, stand, plan))]
+        return [Entry(key=peer.title, figures=_figures(peer, server, testbed, plan))]
 
 
-def _ours(stand: Stand, plan: Plan) -> Sequence[Entry]:
+def _ours(testbed: Testbed, plan: Plan) -> Sequence[Entry]:
     figures: dict[str, Any] = {}
     total = Verdict()
     for rate in plan.peer_rates:
         with step(f"{OURS} at {rate:,} records/s, delay {DELAY_SECONDS} s"):
             late = lateness(
-                stand,
+                testbed,
                 warm_seconds=plan.warm_seconds,
                 rate=rate,
                 seconds=plan.peer_seconds,
@@ -93,16 +93,16 @@ def _ours(stand: Stand, plan: Plan) -> Sequence[Entry]:
     return [Entry(key=OURS, figures=figures, verdict=total)]
 
 
-def _figures(peer: Peer, server: Server, stand: Stand, plan: Plan) -> dict[str, Any]:
+def _figures(peer: Peer, server: Server, testbed: Testbed, plan: Plan) -> dict[str, Any]:
     if peer.warms_up:
         with step(f"{peer.title}: warming it up at {COLD_RATE:,} records/s"):
-            _run(server, stand, rate=COLD_RATE, seconds=COLD_SECONDS)
+            _run(server, testbed, rate=COLD_RATE, seconds=COLD_SECONDS)
     figures: dict[str, Any] = {}
     for rate in plan.peer_rates:
         if rate > peer.most_per_second:
             continue
         with step(f"{peer.title} at {rate:,} records/s, delay {DELAY_SECONDS} s"):
-            samples = _run(server, stand, rate=rate, seconds=plan.warm_seconds + plan.peer_seconds)
+            samples = _run(server, testbed, rate=rate, seconds=plan.warm_seconds + plan.peer_seconds)
             due_us = samples.sent["sent_us"] + DELAY_SECONDS * 1_000_000
             counted = due_under_load(samples, due_us=due_us, warm_seconds=plan.warm_seconds)
             verdict = judge(samples, due_us=due_us)
@@ -118,8 +118,8 @@ def _figures(peer: Peer, server: Server, stand: Stand, plan: Plan) -> dict[str, 
     return figures
 
 
-def _run(server: Server, stand: Stand, *, rate: int, seconds: int) -> Samples:
-    directory = stand.new_directory()
+def _run(server: Server, testbed: Testbed, *, rate: int, seconds: int) -> Samples:
+    directory = testbed.new_directory()
     arguments = {
         **server.arguments,
         "rate": rate,
@@ -131,7 +131,7 @@ def _run(server: Server, stand: Stand, *, rate: int, seconds: int) -> Samples:
         "directory": directory,
     }
     program = JavaProgram(
-        server.main_class, (), arguments, class_path=server.class_path, log=stand.log, options=server.options
+        server.main_class, (), arguments, class_path=server.class_path, log=testbed.log, options=server.options
     )
     with program:
         program.expect("done", timeout_seconds=30.0 + seconds + DELAY_SECONDS + PATIENCE_SECONDS)

@@ -16,10 +16,10 @@ from typing import Any, Literal, Protocol
 from confluent_kafka import Consumer, TopicPartition
 from delayed_topics_devcluster.pace import paced, repeated
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_worker_testing.world import Declared
+from delayed_topics_worker_testing.harness import DeclaredTopic
 from numpy import percentile
 
-from delayed_topics_bench.stand import Stand
+from delayed_topics_bench.testbed import Testbed
 
 __all__ = ["EVENTS", "SETUPS", "EventKind", "Interruption", "Setup", "interruption", "rebalance"]
 
@@ -131,10 +131,10 @@ class Member(Protocol):
 class _Forwarder:
     """A process of `forwarder`."""
 
-    def __init__(self, stand: Stand, topic: Declared, member: str, settings: Mapping[str, str]) -> None:
+    def __init__(self, testbed: Testbed, topic: DeclaredTopic, member: str, settings: Mapping[str, str]) -> None:
         sources = f"{topic.names.front},{topic.names.delays}"
-        arguments = (stand.bootstrap, topic.names.group, member, sources, topic.names.ready, json.dumps(settings))
-        with (stand.directory / f"{member}.log").open("ab") as log:
+        arguments = (testbed.bootstrap, topic.names.group, member, sources, topic.names.ready, json.dumps(settings))
+        with (testbed.directory / f"{member}.log").open("ab") as log:
             program = [sys.executable, "-m", "delayed_topics_bench.forwarder", *arguments]
             self._process = subprocess.Popen(program, stdout=log, stderr=log)
 
@@ -151,21 +151,21 @@ class _Forwarder:
 class _Group:
     """The members that serve a delayed topic, by number."""
 
-    stand: Stand
-    topic: Declared
+    testbed: Testbed
+    topic: DeclaredTopic
     setup: Setup
     members: dict[int, Member]
 
     def start(self, number: int) -> None:
         name = f"{self.topic.names.front}-{number}"
         if self.setup.plain is not None:
-            self.members[number] = _Forwarder(self.stand, self.topic, name, self.setup.plain)
+            self.members[number] = _Forwarder(self.testbed, self.topic, name, self.setup.plain)
         else:
             config: Mapping[str, Any] = self.setup.worker or {}
-            self.members[number] = self.stand.world.start(self.topic, member=name, ready=False, **config)
+            self.members[number] = self.testbed.harness.start(self.topic, member=name, ready=False, **config)
 
     def owners(self) -> Owners:
-        group: Any = self.stand.world.admin.describe_groups([self.topic.names.group])[self.topic.names.group]
+        group: Any = self.testbed.harness.admin.describe_groups([self.topic.names.group])[self.topic.names.group]
         if not group.settled or len(group.members) != len(self.members):
             return {}
         return {place: member.client_id for member in group.members for place in member.assignment}
@@ -182,7 +182,7 @@ class _Group:
 
         wait_until(
             settled,
-            what=f"{len(self.members)} members share {self.topic.names.front} (see {self.stand.directory})",
+            what=f"{len(self.members)} members share {self.topic.names.front} (see {self.testbed.directory})",
             timeout_seconds=TIMEOUT_SECONDS,
         )
         return owners
@@ -210,7 +210,7 @@ class _Group:
 
 
 @contextmanager
-def _load(topic: Declared) -> Iterator[None]:
+def _load(topic: DeclaredTopic) -> Iterator[None]:
     """Records into each front partition at a steady pace, each with the time at which it was sent. All partitions get theirs at the
     same time: with records one by one the broker had to answer thousands of requests a second, and was what everybody waited for."""
 
@@ -227,7 +227,7 @@ def _load(topic: Declared) -> Iterator[None]:
 class _Received:
     """What comes to the ready topic, by partition: when it was appended, and when it was sent."""
 
-    def __init__(self, topic: Declared, consumer: Consumer) -> None:
+    def __init__(self, topic: DeclaredTopic, consumer: Consumer) -> None:
         self._topic, self._consumer = topic.names.ready, consumer
         self.appends_ms: dict[int, list[int]] = {}
         self.sent_ms: dict[int, list[int]] = {}
@@ -270,11 +270,11 @@ class _Received:
 
 
 @contextmanager
-def _received(stand: Stand, topic: Declared) -> Iterator[_Received]:
+def _received(testbed: Testbed, topic: DeclaredTopic) -> Iterator[_Received]:
     """Read until the block ends."""
     consumer = Consumer(
         {
-            "bootstrap.servers": stand.bootstrap,
+            "bootstrap.servers": testbed.bootstrap,
             "group.id": "none",
             "enable.auto.commit": False,
             "topic.metadata.refresh.interval.ms": 500,
@@ -286,10 +286,10 @@ def _received(stand: Stand, topic: Declared) -> Iterator[_Received]:
     consumer.close()
 
 
-def rebalance(stand: Stand, setup: Setup, *, members: int, partitions: int, event: EventKind) -> Interruption:
+def rebalance(testbed: Testbed, setup: Setup, *, members: int, partitions: int, event: EventKind) -> Interruption:
     """One event in a group that has settled and is busy."""
-    with stand.declared((0,), partitions=partitions) as topic, _received(stand, topic) as received:
-        group = _Group(stand, topic, setup, {})
+    with testbed.declared((0,), partitions=partitions) as topic, _received(testbed, topic) as received:
+        group = _Group(testbed, topic, setup, {})
         try:
             with _load(topic):
                 for number in range(members):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from delayed_topics_devcluster.waiting import wait_until
 
-from delayed_topics_bench.stand import Stand
+from delayed_topics_bench.testbed import Testbed
 
 __all__ = ["Idle", "idle_topics"]
 
@@ -29,14 +29,14 @@ class Idle:
     new_topic_ms: float
 
 
-def idle_topics(stand: Stand, *, topics: int, workers: int, seconds: int) -> Idle:
+def idle_topics(testbed: Testbed, *, topics: int, workers: int, seconds: int) -> Idle:
     """With the protocol and assignor that the operator gives shared workers."""
-    world, group = stand.world, f"shared-{uuid.uuid4().hex[:8]}"
-    world.declare_many(topics, (0, 10, 60), partitions=3, front_partitions=1, group=group)
+    harness, group = testbed.harness, f"shared-{uuid.uuid4().hex[:8]}"
+    harness.declare_many(topics, (0, 10, 60), partitions=3, front_partitions=1, group=group)
     partitions = topics * 4
     began = time.monotonic()
     processes = [
-        world.start(member=f"{group}-{n}", ready=False, group=group, protocol="classic", assignor="Sticky")
+        harness.start(member=f"{group}-{n}", ready=False, group=group, protocol="classic", assignor="Sticky")
         for n in range(workers)
     ]
 
@@ -52,7 +52,7 @@ def idle_topics(stand: Stand, *, topics: int, workers: int, seconds: int) -> Idl
     time.sleep(seconds)
     used = [worker.cpu_seconds() - spent for worker, spent in zip(processes, before, strict=True)]
     resident = max(worker.resident_bytes() for worker in processes)
-    new_ms = sorted(_new_topic_ms(stand, group) for _ in range(NEW_TOPICS))
+    new_ms = sorted(_new_topic_ms(testbed, group) for _ in range(NEW_TOPICS))
     for worker in processes:
         worker.terminate()
     return Idle(
@@ -66,8 +66,8 @@ def idle_topics(stand: Stand, *, topics: int, workers: int, seconds: int) -> Idl
     )
 
 
-def _new_topic_ms(stand: Stand, group: str) -> float:
-    topic = stand.world.declare((0, 10, 60), partitions=3, front_partitions=1, group=group, begun=False)
+def _new_topic_ms(testbed: Testbed, group: str) -> float:
+    topic = testbed.harness.declare((0, 10, 60), partitions=3, front_partitions=1, group=group, begun=False)
     began = time.monotonic()
     topic.produce(b"first")
     topic.flush()

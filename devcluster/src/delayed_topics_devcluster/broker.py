@@ -71,7 +71,7 @@ REPLICATED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seat:
+class BrokerAddress:
     """A node's place in its cluster. `voters`: the controllers of all nodes."""
 
     node_id: int
@@ -82,7 +82,7 @@ class Seat:
     voters: str
 
     @classmethod
-    def of_cluster(cls, count: int, host: str) -> "tuple[Seat, ...]":
+    def of_cluster(cls, count: int, host: str) -> "tuple[BrokerAddress, ...]":
         """Those of a new cluster, on free ports."""
         ports = free_ports(2 * count)
         controllers = ports[count:]
@@ -115,12 +115,12 @@ class Broker:
         host: str = LOOPBACK,
         environment: Mapping[str, str] | None = None,
         java_options: Sequence[str] | None = None,
-        seat: Seat | None = None,
+        address: BrokerAddress | None = None,
         refusing: Sequence[str] = (),
     ) -> None:
         """`settings` are added to the server.properties and win over this module's. `host`: the address it listens on.
         `environment` is added to the process's. `java_options`: by default those that make it start quickly, at the price of
-        its speed later. `seat`: of one that is a member of Brokers. `refusing`: settings of topics that its policy takes from nobody."""
+        its speed later. `address`: of one that is a member of Brokers. `refusing`: settings of topics that its policy takes from nobody."""
         self._directory: Path | None = None
         self._class_path = refusing_policy() if refusing else None
         self._settings = {**SETTINGS, **(_policy(refusing) if refusing else {}), **(settings or {})}
@@ -128,17 +128,17 @@ class Broker:
         self._environment = environment
         self._java_options = java_options
         self._process: Process | None = None
-        self._seat = seat or Seat.of_cluster(1, host)[0]
+        self._address = address or BrokerAddress.of_cluster(1, host)[0]
 
     @property
     def node_id(self) -> int:
         """As Kafka's metadata has it."""
-        return self._seat.node_id
+        return self._address.node_id
 
     @property
     def bootstrap(self) -> str:
         """What clients take as `bootstrap.servers`."""
-        return f"{self._seat.host}:{self._seat.client_port}"
+        return f"{self._address.host}:{self._address.client_port}"
 
     @property
     def pid(self) -> int:
@@ -241,22 +241,24 @@ class Broker:
         return self._process
 
     def _serves(self) -> bool:
-        return listens(self._running(), self._seat.host, self._seat.client_port, name="the broker", log=self.log_path)
+        return listens(
+            self._running(), self._address.host, self._address.client_port, name="the broker", log=self.log_path
+        )
 
     def _format(self, java_options: Sequence[str]) -> None:
-        seat = self._seat
+        address = self._address
         properties = {
             "process.roles": "broker,controller",
-            "node.id": str(seat.node_id),
-            "controller.quorum.voters": seat.voters,
-            "listeners": f"PLAINTEXT://{seat.host}:{seat.client_port},CONTROLLER://{seat.host}:{seat.controller_port}",
+            "node.id": str(address.node_id),
+            "controller.quorum.voters": address.voters,
+            "listeners": f"PLAINTEXT://{address.host}:{address.client_port},CONTROLLER://{address.host}:{address.controller_port}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.directory / "data"),
             **self._settings,
         }
         file = self.directory / "server.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        words = ("format", "--cluster-id", seat.cluster_id, "--config", file)
+        words = ("format", "--cluster-id", address.cluster_id, "--config", file)
         run(*java_command("kafka.tools.StorageTool", *words, options=java_options, class_path=self._class_path))
 
 
@@ -276,9 +278,9 @@ class Brokers:
                 settings={**REPLICATED, **(settings or {})},
                 heap_megabytes=heap_megabytes,
                 environment=environment,
-                seat=seat,
+                address=address,
             )
-            for seat, environment in zip(Seat.of_cluster(3, LOOPBACK), environments, strict=True)
+            for address, environment in zip(BrokerAddress.of_cluster(3, LOOPBACK), environments, strict=True)
         )
 
     @property

@@ -1,4 +1,4 @@
-"""Many trials of one row: play, wait, read, judge; what a broken promise leaves behind is kept."""
+"""Many trials of one row: trial, wait, read, judge; what a broken promise leaves behind is kept."""
 
 import json
 import shutil
@@ -20,8 +20,8 @@ from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_worker.config import Guarantee
 
 from delayed_topics_faults.judge import Seen, Verdict
-from delayed_topics_faults.row import Play, Row
-from delayed_topics_faults.stage import Stage
+from delayed_topics_faults.row import Row, Trial
+from delayed_topics_faults.testbed import Testbed
 
 PREFIX: Final = "delayed-topics-faults-"
 SUMMED: Final = (
@@ -35,7 +35,7 @@ VERIFIED: Final = "Verified"
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Of a whole campaign. `counts`: see Play. `late_by_ms`: see Verdict. `evidence`: where a failed trial's records and logs are; None
+    """Of a whole campaign. `counts`: see Trial. `late_by_ms`: see Verdict. `evidence`: where a failed trial's records and logs are; None
     if all is well. `audit`: its verdict, if it was asked."""
 
     row: str
@@ -104,13 +104,13 @@ def campaign(
     late_by_ms: Counter[int] = Counter()
     broken: dict[str, list[str]] = {}
     played = 0
-    with row.stage(directory) as stage:
-        stage.guarantee = guarantee
-        row.open(stage)
+    with row.testbed(directory) as testbed:
+        testbed.guarantee = guarantee
+        row.open(testbed)
         while played < trials and not broken:
             began = time.monotonic()
             try:
-                play, seen, verdict = _trial(row, stage, Random(f"{seed}/{row.name}/{played}"))
+                trial, seen, verdict = _trial(row, testbed, Random(f"{seed}/{row.name}/{played}"))
             except KeyboardInterrupt:
                 break
             played += 1
@@ -118,15 +118,15 @@ def campaign(
                 figures[name] += getattr(verdict, name)
             for name in HIGHEST:
                 figures[name] = max(figures[name], getattr(verdict, name))
-            counts.update(play.counts)
+            counts.update(trial.counts)
             late_by_ms.update(verdict.late_by_ms)
             broken = verdict.broken
-            say(_progress(played, trials, play, verdict, time.monotonic() - began))
+            say(_progress(played, trials, trial, verdict, time.monotonic() - began))
             if broken:
-                keep(directory, stage.orders.names.front, play, seen, verdict)
+                keep(directory, testbed.orders.names.front, trial, seen, verdict)
         verified = None
         if jars and played and not broken:
-            verified, message = _audit(stage, jars)
+            verified, message = _audit(testbed, jars)
             say(f"  audit of all trials: {verified}: {message}")
             if verified != VERIFIED:
                 broken = {"audit": [message]}
@@ -147,25 +147,25 @@ def campaign(
     )
 
 
-def _audit(stage: Stage, jars: Path) -> tuple[str, str]:
+def _audit(testbed: Testbed, jars: Path) -> tuple[str, str]:
     """The verdict and its message. What was played counts though there is no verdict."""
     try:
-        told = audited(stage.orders, jars)
+        told = audited(testbed.orders, jars)
     except AuditFailed as e:
         return "Failed", str(e)
     return told.verdict, told.message
 
 
-def _trial(row: Row, stage: Stage, rng: Random) -> tuple[Play, Seen, Verdict]:
-    play = row.trial(stage, rng)
-    seen, unfinished = row.finish(stage, play)
-    verdict = row.judge(seen, stage.terms(**play.terms), play)
+def _trial(row: Row, testbed: Testbed, rng: Random) -> tuple[Trial, Seen, Verdict]:
+    trial = row.trial(testbed, rng)
+    seen, unfinished = row.finish(testbed, trial)
+    verdict = row.judge(seen, testbed.terms(**trial.terms), trial)
     for text in unfinished:
         verdict.fail("L", text)
-    for letter, text in play.notes:
+    for letter, text in trial.notes:
         verdict.unalarmed += letter == "A"
         verdict.fail(letter, text)
-    return play, seen, verdict
+    return trial, seen, verdict
 
 
 def _percentile(counts: Counter[int], share: float) -> int:
@@ -175,18 +175,18 @@ def _percentile(counts: Counter[int], share: float) -> int:
     return values[bisect_left(ranks, share * ranks[-1])] if values else 0
 
 
-def _progress(number: int, trials: int, play: Play, verdict: Verdict, seconds: float) -> str:
+def _progress(number: int, trials: int, trial: Trial, verdict: Verdict, seconds: float) -> str:
     said = f"{verdict.records} records, {verdict.doubled} doubled, latest {verdict.most_late_ms} ms"
     end = "kept" if not verdict.broken else f"BROKEN {json.dumps(verdict.broken)}"
-    return f"  {number}/{trials} in {seconds:.1f} s: {play.injected}: {said}: {end}"
+    return f"  {number}/{trials} in {seconds:.1f} s: {trial.injected}: {said}: {end}"
 
 
-def keep(directory: Path, topic: str, play: Play, seen: Seen, verdict: Verdict) -> None:
+def keep(directory: Path, topic: str, trial: Trial, seen: Seen, verdict: Verdict) -> None:
     """Next to the workers' logs: all records of the failed trial, what was done, and the verdict, for a person to read."""
     for name, copies in seen._asdict().items():
         with (directory / f"{name}.tsv").open("w") as file:
             for copy in copies:
                 own = "\t".join(f"{header}={text}" for header, text in copy.own.items())
                 file.write("\t".join(map(str, [*copy[:-1], own])) + "\n")
-    told = {"play": vars(play), "verdict": vars(verdict), "topic": topic}
+    told = {"trial": vars(trial), "verdict": vars(verdict), "topic": topic}
     (directory / "verdict.txt").write_text(pformat(told, width=120) + "\n")

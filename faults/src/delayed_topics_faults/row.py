@@ -16,11 +16,11 @@ from delayed_topics_worker.config import Guarantee
 from delayed_topics_worker_testing.process import WorkerProcess
 
 from delayed_topics_faults.judge import Seen, Terms, Verdict, judge
-from delayed_topics_faults.stage import Stage
+from delayed_topics_faults.testbed import Testbed
 
 
 @dataclass(kw_only=True)
-class Play:
+class Trial:
     """What was done in one trial. `terms`: fields of Terms that it changes. `notes`: broken promises that the row itself
     saw, by letter: A (no alarm), or a figure out of bounds. `counts`: what else the results say how many there were of. `told`: what
     the row's own judge has to know."""
@@ -59,24 +59,24 @@ class Row(ABC):
     """Of a broker that others use too. A row that breaks or needs more than a plain one has brokers of its own anyway."""
 
     @contextmanager
-    def stage(self, directory: Path) -> Iterator[Stage]:
+    def testbed(self, directory: Path) -> Iterator[Testbed]:
         """One broker unless a row needs more."""
         with ExitStack() as stack:
             bootstrap = self.bootstrap or stack.enter_context(Broker()).bootstrap
-            yield stack.enter_context(Stage(directory, bootstrap))
+            yield stack.enter_context(Testbed(directory, bootstrap))
 
     @abstractmethod
-    def open(self, stage: Stage) -> None:
+    def open(self, testbed: Testbed) -> None:
         """Before the first trial."""
 
     @abstractmethod
-    def trial(self, stage: Stage, rng: Random) -> Play:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
         """Returns when the fault is over; the rest is waited for."""
 
-    def finish(self, stage: Stage, play: Play) -> tuple[Seen, list[str]]:
+    def finish(self, testbed: Testbed, trial: Trial) -> tuple[Seen, list[str]]:
         """Waits until everything is out and committed; what there is then, and what never got there."""
-        unfinished = [] if stage.settled(self.settle_seconds) else stage.unsettled()
-        return stage.read(), [f"not finished after {self.settle_seconds:g} s: {text}" for text in unfinished]
+        unfinished = [] if testbed.settled(self.settle_seconds) else testbed.unsettled()
+        return testbed.read(), [f"not finished after {self.settle_seconds:g} s: {text}" for text in unfinished]
 
-    def judge(self, seen: Seen, terms: Terms, play: Play) -> Verdict:
+    def judge(self, seen: Seen, terms: Terms, trial: Trial) -> Verdict:
         return judge(seen, terms)

@@ -15,7 +15,7 @@ from typing import Self
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from delayed_topics_devcluster.broker import PATIENT, Broker, Seat
+from delayed_topics_devcluster.broker import PATIENT, Broker, BrokerAddress
 from delayed_topics_devcluster.pki import CertificateAuthority
 from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_kafka.connection import Connection
@@ -124,14 +124,14 @@ class OAuthKafka:
 @contextmanager
 def oauth_kafka(folder: Path, *, lifetime_seconds: int = 5) -> Iterator[OAuthKafka]:
     """A connection lasts no longer than its token, so that it has to show a new one meanwhile."""
-    seat = Seat.of_cluster(1, LOOPBACK)[0]
+    address = BrokerAddress.of_cluster(1, LOOPBACK)[0]
     listener = f"{LOOPBACK}:{free_ports(1)[0]}"
     with TokenEndpoint(folder, lifetime_seconds=lifetime_seconds) as tokens:
         pair = tokens.authority.issue("broker", common_name="kafka", names=[LOOPBACK])
         keys = folder / "broker.pem"
         keys.write_text(pair.key.read_text() + pair.certificate.read_text())
-        outside = {"PLAINTEXT": f"{LOOPBACK}:{seat.client_port}", "OAUTH": listener}
-        listeners = {**outside, "CONTROLLER": f"{LOOPBACK}:{seat.controller_port}"}
+        outside = {"PLAINTEXT": f"{LOOPBACK}:{address.client_port}", "OAUTH": listener}
+        listeners = {**outside, "CONTROLLER": f"{LOOPBACK}:{address.controller_port}"}
         prefix = "listener.name.oauth"
         settings = {
             **PATIENT,
@@ -149,7 +149,7 @@ def oauth_kafka(folder: Path, *, lifetime_seconds: int = 5) -> Iterator[OAuthKaf
             "sasl.oauthbearer.clock.skew.seconds": "1",
         }
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={tokens.jwks.as_uri()}"
-        with Broker(settings=settings, environment={"JAVA_TOOL_OPTIONS": allowed}, seat=seat) as broker:
+        with Broker(settings=settings, environment={"JAVA_TOOL_OPTIONS": allowed}, address=address) as broker:
             yield OAuthKafka(broker, tokens, listener)
 
 

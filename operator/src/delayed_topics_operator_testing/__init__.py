@@ -1,1 +1,1 @@
-"""For tests of the pure part: the outside world as a value. Not in the wheel."""
+"""For tests of the pure part: a simulation of Kafka and Kubernetes. Not in the wheel."""

@@ -1,67 +1,71 @@
-"""Audits of a scene, and what a kubelet would make of their Jobs."""
+"""Audits of a harness, and what a kubelet would make of their Jobs."""
 
 import json
 from typing import Any
 
 from delayed_topics_core.reasons import Reason
 
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE
-from delayed_topics_operator_testing.scene import Scene
 
 Manifest = dict[str, Any]
 
 
-def apply_audit(scene: Scene, name: str = "first", **spec: Any) -> None:
-    scene.api.apply(
+def apply_audit(harness: OperatorHarness, name: str = "first", **spec: Any) -> None:
+    harness.api.apply(
         {
             "apiVersion": "delayedtopics.io/v1alpha1",
             "kind": "DelayedTopicAudit",
-            "metadata": {"name": name, "namespace": scene.namespace},
-            "spec": {"delayedTopicRef": {"name": scene.topic}, **spec},
+            "metadata": {"name": name, "namespace": harness.namespace},
+            "spec": {"delayedTopicRef": {"name": harness.topic}, **spec},
         }
     )
 
 
-def status(scene: Scene, name: str = "first") -> Manifest:
-    return dict((scene.api.get("DelayedTopicAudit", name, scene.namespace) or {}).get("status") or {})
+def status(harness: OperatorHarness, name: str = "first") -> Manifest:
+    return dict((harness.api.get("DelayedTopicAudit", name, harness.namespace) or {}).get("status") or {})
 
 
-def wait_said(scene: Scene, reason: Reason, *words: str, name: str = "first") -> None:
+def wait_said(harness: OperatorHarness, reason: Reason, *words: str, name: str = "first") -> None:
     """Until its condition Complete says so."""
 
     def said() -> bool:
-        found: Manifest = next((c for c in status(scene, name).get("conditions", ()) if c["type"] == "Complete"), {})
+        found: Manifest = next((c for c in status(harness, name).get("conditions", ()) if c["type"] == "Complete"), {})
         return found.get("reason") == reason and all(word in found["message"] for word in words)
 
-    scene.wait(said, f"audit {name} says {reason} {words}")
+    harness.wait(said, f"audit {name} says {reason} {words}")
 
 
-def child(scene: Scene, kind: str, field: str, name: str = "first") -> Manifest | None:
-    namespace, _, child_name = status(scene, name).get(field, "").partition("/")
-    return scene.api.get(kind, child_name, namespace) if child_name else None
+def child(harness: OperatorHarness, kind: str, field: str, name: str = "first") -> Manifest | None:
+    namespace, _, child_name = status(harness, name).get(field, "").partition("/")
+    return harness.api.get(kind, child_name, namespace) if child_name else None
 
 
-def wait_for_job(scene: Scene, name: str = "first") -> None:
-    scene.wait(lambda: child(scene, "Job", "jobName", name) is not None, "the audit's Job is there")
+def wait_for_job(harness: OperatorHarness, name: str = "first") -> None:
+    harness.wait(lambda: child(harness, "Job", "jobName", name) is not None, "the audit's Job is there")
 
 
 def end_pod(
-    scene: Scene, phase: str, terminated: Manifest, name: str = "first", conditions: tuple[Manifest, ...] = ()
+    harness: OperatorHarness,
+    phase: str,
+    terminated: Manifest,
+    name: str = "first",
+    conditions: tuple[Manifest, ...] = (),
 ) -> None:
     """As a kubelet would, when the container has ended. `conditions`: of the pod."""
-    job = status(scene, name)["jobName"].partition("/")[2]
+    job = status(harness, name)["jobName"].partition("/")[2]
 
     def pods() -> list[Manifest]:
-        found = scene.api.list_all("Pod", AUDIT_NAMESPACE)
+        found = harness.api.list_all("Pod", AUDIT_NAMESPACE)
         of_job = [p for p in found if p["metadata"].get("labels", {}).get("batch.kubernetes.io/job-name") == job]
         return [p for p in of_job if p["status"].get("phase") not in ("Succeeded", "Failed")]
 
-    scene.wait(lambda: bool(pods()), "the Job has a pod that has not ended")
+    harness.wait(lambda: bool(pods()), "the Job has a pod that has not ended")
     ended = [ended_container("audit", terminated)]
     patch = {"status": {"phase": phase, "containerStatuses": ended, "conditions": list(conditions)}}
     pod = pods()[0]["metadata"]["name"]
     where = (f"--namespace={AUDIT_NAMESPACE}", "--subresource=status", "--type=merge")
-    scene.api.kubectl("patch", "pod", pod, *where, "-p", json.dumps(patch))
+    harness.api.kubectl("patch", "pod", pod, *where, "-p", json.dumps(patch))
 
 
 def ended_container(name: str, terminated: Manifest) -> Manifest:
@@ -77,5 +81,5 @@ def with_verdict(verdict: str) -> Manifest:
     return {"exitCode": 0, "reason": "Completed", "message": json.dumps(body)}
 
 
-def report(scene: Scene, verdict: str, name: str = "first") -> None:
-    end_pod(scene, "Succeeded", with_verdict(verdict), name)
+def report(harness: OperatorHarness, verdict: str, name: str = "first") -> None:
+    end_pod(harness, "Succeeded", with_verdict(verdict), name)

@@ -11,9 +11,9 @@ from delayed_topics_operator.lease import LEASE
 from delayed_topics_operator.observe.children import WATCHED
 from delayed_topics_operator.runtime import CLUSTER_WIDE
 
+from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE
 from delayed_topics_operator_testing.rights import OPERATOR, Grant
-from delayed_topics_operator_testing.scene import Manifest, Scene
 
 CHILDREN = (*WATCHED, "Secret")
 
@@ -27,218 +27,222 @@ class Act(NamedTuple):
     again: bool = False
 
 
-Story = Callable[[Scene, str], Act]
+Story = Callable[[OperatorHarness, str], Act]
 """Prepares, with all rights, what the act needs. The name belongs to this story alone; so do names that begin with it."""
 
 
-def the_operator_starts(scene: Scene, name: str) -> Act:
+def the_operator_starts(harness: OperatorHarness, name: str) -> Act:
     def start() -> None:
-        scene.operator.kill()
-        scene.operator.launch()
+        harness.operator.kill()
+        harness.operator.launch()
 
-    return Act(start, scene.operator.ready)
+    return Act(start, harness.operator.ready)
 
 
-def the_first_operator_starts(scene: Scene, name: str) -> Act:
+def the_first_operator_starts(harness: OperatorHarness, name: str) -> Act:
     def start() -> None:
-        scene.operator.kill()
-        scene.api.delete("Lease", LEASE, SYSTEM_NAMESPACE)
-        scene.operator.launch()
+        harness.operator.kill()
+        harness.api.delete("Lease", LEASE, SYSTEM_NAMESPACE)
+        harness.operator.launch()
 
-    return Act(start, scene.operator.ready)
+    return Act(start, harness.operator.ready)
 
 
-def changes_are_followed_by_watches(scene: Scene, name: str) -> Act:
+def changes_are_followed_by_watches(harness: OperatorHarness, name: str) -> Act:
     """And not by looking again every few seconds."""
     watches = {right(kind, "watch") for kind in (*CLUSTER_WIDE, *WATCHED)}
-    log = scene.api.server.audit_log
+    log = harness.api.server.audit_log
     begin = 0
 
     def start() -> None:
         nonlocal begin
-        scene.operator.kill()
+        harness.operator.kill()
         begin = log.stat().st_size
-        scene.operator.launch()
+        harness.operator.launch()
 
-    return Act(start, lambda: watches <= set(used(log, OPERATOR, begin=begin)) and scene.operator.ready())
+    return Act(start, lambda: watches <= set(used(log, OPERATOR, begin=begin)) and harness.operator.ready())
 
 
-def a_default_connection_is_made(scene: Scene, name: str) -> Act:
-    file = scene.api.server.folder / f"{name}.json"
-    file.write_text(json.dumps(scene.cluster_connection(name)))
+def a_default_connection_is_made(harness: OperatorHarness, name: str) -> Act:
+    file = harness.api.server.folder / f"{name}.json"
+    file.write_text(json.dumps(harness.cluster_connection(name)))
 
     def start() -> None:
-        scene.operator.kill()
-        scene.operator.launch(f"--default-connection={file}")
+        harness.operator.kill()
+        harness.operator.launch(f"--default-connection={file}")
 
-    return Act(start, lambda: scene.api.get("ClusterKafkaConnection", name) is not None and scene.operator.ready())
-
-
-def a_cluster_connection_is_looked_at(scene: Scene, name: str) -> Act:
-    made = scene.cluster_connection(name)
-    return Act(lambda: scene.api.apply(made), lambda: bool(words(scene, "ClusterKafkaConnection", name)))
+    return Act(start, lambda: harness.api.get("ClusterKafkaConnection", name) is not None and harness.operator.ready())
 
 
-def a_connection_of_a_namespace_is_looked_at(scene: Scene, name: str) -> Act:
-    made = own_connection(scene, name)
-    return Act(lambda: scene.api.apply(made), lambda: bool(words(scene, "KafkaConnection", name)))
+def a_cluster_connection_is_looked_at(harness: OperatorHarness, name: str) -> Act:
+    made = harness.cluster_connection(name)
+    return Act(lambda: harness.api.apply(made), lambda: bool(words(harness, "ClusterKafkaConnection", name)))
 
 
-def a_cluster_connection_stays_while_it_is_used(scene: Scene, name: str) -> Act:
-    scene.api.apply(scene.cluster_connection(name))
-    topic = scene.delayed_topic(name, connectionRef={"name": name})
-    return Act(lambda: scene.api.apply(topic), lambda: held(scene, "ClusterKafkaConnection", name))
+def a_connection_of_a_namespace_is_looked_at(harness: OperatorHarness, name: str) -> Act:
+    made = own_connection(harness, name)
+    return Act(lambda: harness.api.apply(made), lambda: bool(words(harness, "KafkaConnection", name)))
 
 
-def a_connection_of_a_namespace_stays_while_it_is_used(scene: Scene, name: str) -> Act:
-    scene.api.apply(own_connection(scene, name))
-    topic = scene.delayed_topic(name, connectionRef={"kind": "KafkaConnection", "name": name})
-    return Act(lambda: scene.api.apply(topic), lambda: held(scene, "KafkaConnection", name, scene.namespace))
+def a_cluster_connection_stays_while_it_is_used(harness: OperatorHarness, name: str) -> Act:
+    harness.api.apply(harness.cluster_connection(name))
+    topic = harness.delayed_topic(name, connectionRef={"name": name})
+    return Act(lambda: harness.api.apply(topic), lambda: held(harness, "ClusterKafkaConnection", name))
 
 
-def a_resource_has_topics_and_workers(scene: Scene, name: str) -> Act:
+def a_connection_of_a_namespace_stays_while_it_is_used(harness: OperatorHarness, name: str) -> Act:
+    harness.api.apply(own_connection(harness, name))
+    topic = harness.delayed_topic(name, connectionRef={"kind": "KafkaConnection", "name": name})
+    return Act(lambda: harness.api.apply(topic), lambda: held(harness, "KafkaConnection", name, harness.namespace))
+
+
+def a_resource_has_topics_and_workers(harness: OperatorHarness, name: str) -> Act:
     def served() -> bool:
-        there = all(scene.made(kind, name) for kind in CHILDREN)
-        return there and scene.condition("TopicsReady", name).get("status") == "True"
+        there = all(harness.made(kind, name) for kind in CHILDREN)
+        return there and harness.condition("TopicsReady", name).get("status") == "True"
 
-    return Act(lambda: scene.api.apply(scene.delayed_topic(name)), served)
+    return Act(lambda: harness.api.apply(harness.delayed_topic(name)), served)
 
 
-def workers_of_a_deleted_resource_go(scene: Scene, name: str) -> Act:
-    has_workers(scene, name)
+def workers_of_a_deleted_resource_go(harness: OperatorHarness, name: str) -> Act:
+    has_workers(harness, name)
     return Act(
-        lambda: delete(scene, "DelayedTopic", name),
-        lambda: scene.resource(name) is None and not any(scene.made(kind, name) for kind in CHILDREN),
+        lambda: delete(harness, "DelayedTopic", name),
+        lambda: harness.resource(name) is None and not any(harness.made(kind, name) for kind in CHILDREN),
     )
 
 
-def why_a_worker_does_not_start_is_said(scene: Scene, name: str) -> Act:
-    has_workers(scene, name)
-    scene.wait(lambda: bool(scene.made("Pod", name)), "there is a pod")
-    (pod,) = scene.made("Pod", name)
-    return Act(lambda: image_is_missing(scene, pod), lambda: "ImagePullBackOff" in words(scene, "DelayedTopic", name))
+def why_a_worker_does_not_start_is_said(harness: OperatorHarness, name: str) -> Act:
+    has_workers(harness, name)
+    harness.wait(lambda: bool(harness.made("Pod", name)), "there is a pod")
+    (pod,) = harness.made("Pod", name)
+    return Act(
+        lambda: image_is_missing(harness, pod), lambda: "ImagePullBackOff" in words(harness, "DelayedTopic", name)
+    )
 
 
-def what_events_say_of_a_worker_is_said(scene: Scene, name: str) -> Act:
-    has_workers(scene, name)
-    scene.wait(lambda: bool(scene.made("Pod", name)), "there is a pod")
-    (pod,) = scene.made("Pod", name)
-    return Act(lambda: sandbox_is_missing(scene, pod), lambda: "no sandbox" in words(scene, "DelayedTopic", name))
+def what_events_say_of_a_worker_is_said(harness: OperatorHarness, name: str) -> Act:
+    has_workers(harness, name)
+    harness.wait(lambda: bool(harness.made("Pod", name)), "there is a pod")
+    (pod,) = harness.made("Pod", name)
+    return Act(lambda: sandbox_is_missing(harness, pod), lambda: "no sandbox" in words(harness, "DelayedTopic", name))
 
 
-def what_happens_is_told_by_events(scene: Scene, name: str) -> Act:
+def what_happens_is_told_by_events(harness: OperatorHarness, name: str) -> Act:
     """Each once, so another resource tells of it when the right is back."""
     names = [f"{name}-{number}" for number in range(2)]
 
     def told() -> bool:
-        return any(event["involvedObject"]["name"].startswith(name) for event in scene.events("Claimed"))
+        return any(event["involvedObject"]["name"].startswith(name) for event in harness.events("Claimed"))
 
-    return Act(lambda: scene.api.apply(scene.delayed_topic(names.pop())), told, again=True)
+    return Act(lambda: harness.api.apply(harness.delayed_topic(names.pop())), told, again=True)
 
 
-def audits_are_made_on_schedule(scene: Scene, name: str) -> Act:
+def audits_are_made_on_schedule(harness: OperatorHarness, name: str) -> Act:
     """The schedule counts from when the resource was made, so one that is older than a minute is due at once."""
-    has_workers(scene, name)
-    every_minute = scene.delayed_topic(name, audit={"schedule": "* * * * *"})
-    return Act(lambda: scene.api.apply(every_minute), lambda: bool(audits_of(scene, name)))
+    has_workers(harness, name)
+    every_minute = harness.delayed_topic(name, audit={"schedule": "* * * * *"})
+    return Act(lambda: harness.api.apply(every_minute), lambda: bool(audits_of(harness, name)))
 
 
-def the_oldest_audits_of_a_schedule_go(scene: Scene, name: str) -> Act:
-    has_workers(scene, name)
+def the_oldest_audits_of_a_schedule_go(harness: OperatorHarness, name: str) -> Act:
+    has_workers(harness, name)
     owner = {"apiVersion": "delayedtopics.io/v1alpha1", "kind": "DelayedTopic", "name": name}
-    owner["uid"] = (scene.resource(name) or {})["metadata"]["uid"]
+    owner["uid"] = (harness.resource(name) or {})["metadata"]["uid"]
     names = [f"{name}-{number}" for number in range(2)]
     for each in names:
-        made = audit(scene, name, each)
+        made = audit(harness, name, each)
         made["metadata"]["ownerReferences"] = [owner]
-        scene.api.apply(made)
+        harness.api.apply(made)
         verdict = {key: made[key] for key in ("apiVersion", "kind")} | {"status": {"verdict": "Verified"}}
-        scene.api.apply({**verdict, "metadata": {"name": each, "namespace": scene.namespace}}, subresource="status")
+        harness.api.apply({**verdict, "metadata": {"name": each, "namespace": harness.namespace}}, subresource="status")
     asked = {"schedule": "0 0 1 1 *", "historyLimit": 1}
     return Act(
-        lambda: scene.api.apply(scene.delayed_topic(name, audit=asked)), lambda: len(audits_of(scene, name)) == 1
+        lambda: harness.api.apply(harness.delayed_topic(name, audit=asked)), lambda: len(audits_of(harness, name)) == 1
     )
 
 
-def an_audit_runs(scene: Scene, name: str, kind: str = "Job", says: str = "AuditRunning") -> Act:
-    has_workers(scene, name)
+def an_audit_runs(harness: OperatorHarness, name: str, kind: str = "Job", says: str = "AuditRunning") -> Act:
+    has_workers(harness, name)
 
     def runs() -> bool:
-        there = all(audit_children(scene, child, name) for child in (kind, "Secret", "ConfigMap"))
-        return there and says in words(scene, "DelayedTopicAudit", name)
+        there = all(audit_children(harness, child, name) for child in (kind, "Secret", "ConfigMap"))
+        return there and says in words(harness, "DelayedTopicAudit", name)
 
-    return Act(lambda: scene.api.apply(audit(scene, name, kind=kind)), runs)
-
-
-def an_audit_is_a_spark_application(scene: Scene, name: str) -> Act:
-    return an_audit_runs(scene, name, "SparkApplication", "the Spark Operator must run")
+    return Act(lambda: harness.api.apply(audit(harness, name, kind=kind)), runs)
 
 
-def what_a_deleted_audit_had_goes(scene: Scene, name: str) -> Act:
-    is_audited(scene, name)
+def an_audit_is_a_spark_application(harness: OperatorHarness, name: str) -> Act:
+    return an_audit_runs(harness, name, "SparkApplication", "the Spark Operator must run")
+
+
+def what_a_deleted_audit_had_goes(harness: OperatorHarness, name: str) -> Act:
+    is_audited(harness, name)
 
     def gone() -> bool:
-        left = any(audit_children(scene, child, name) for child in ("Job", "Secret", "ConfigMap"))
-        return not left and scene.api.get("DelayedTopicAudit", name, scene.namespace) is None
+        left = any(audit_children(harness, child, name) for child in ("Job", "Secret", "ConfigMap"))
+        return not left and harness.api.get("DelayedTopicAudit", name, harness.namespace) is None
 
-    return Act(lambda: delete(scene, "DelayedTopicAudit", name), gone)
+    return Act(lambda: delete(harness, "DelayedTopicAudit", name), gone)
 
 
-def why_an_audit_does_not_start_is_said(scene: Scene, name: str) -> Act:
-    is_audited(scene, name)
-    scene.wait(lambda: bool(audit_children(scene, "Pod", name)), "there is a pod")
-    (pod,) = audit_children(scene, "Pod", name)
+def why_an_audit_does_not_start_is_said(harness: OperatorHarness, name: str) -> Act:
+    is_audited(harness, name)
+    harness.wait(lambda: bool(audit_children(harness, "Pod", name)), "there is a pod")
+    (pod,) = audit_children(harness, "Pod", name)
     return Act(
-        lambda: image_is_missing(scene, pod), lambda: "ImagePullBackOff" in words(scene, "DelayedTopicAudit", name)
+        lambda: image_is_missing(harness, pod), lambda: "ImagePullBackOff" in words(harness, "DelayedTopicAudit", name)
     )
 
 
-def what_events_say_of_an_audit_is_said(scene: Scene, name: str) -> Act:
-    is_audited(scene, name)
-    scene.wait(lambda: bool(audit_children(scene, "Pod", name)), "there is a pod")
-    (pod,) = audit_children(scene, "Pod", name)
-    return Act(lambda: sandbox_is_missing(scene, pod), lambda: "no sandbox" in words(scene, "DelayedTopicAudit", name))
+def what_events_say_of_an_audit_is_said(harness: OperatorHarness, name: str) -> Act:
+    is_audited(harness, name)
+    harness.wait(lambda: bool(audit_children(harness, "Pod", name)), "there is a pod")
+    (pod,) = audit_children(harness, "Pod", name)
+    return Act(
+        lambda: sandbox_is_missing(harness, pod), lambda: "no sandbox" in words(harness, "DelayedTopicAudit", name)
+    )
 
 
-def what_is_left_of_an_audit_goes(scene: Scene, name: str) -> Act:
+def what_is_left_of_an_audit_goes(harness: OperatorHarness, name: str) -> Act:
     labels = dict(pair.split("=") for pair in SELECTOR_LABELS.split(",")) | {AUDIT_LABEL: name}
     window = {"apiVersion": "v1", "kind": "ConfigMap", "data": {}}
     window["metadata"] = {"name": f"{name}-window", "namespace": AUDIT_NAMESPACE, "labels": labels}
     return Act(
-        lambda: scene.api.apply(window),
-        lambda: scene.api.get("ConfigMap", f"{name}-window", AUDIT_NAMESPACE) is None,
+        lambda: harness.api.apply(window),
+        lambda: harness.api.get("ConfigMap", f"{name}-window", AUDIT_NAMESPACE) is None,
     )
 
 
-def has_workers(scene: Scene, name: str) -> None:
-    scene.api.apply(scene.delayed_topic(name))
-    scene.wait_until_served(name)
+def has_workers(harness: OperatorHarness, name: str) -> None:
+    harness.api.apply(harness.delayed_topic(name))
+    harness.wait_until_served(name)
 
 
-def is_audited(scene: Scene, name: str) -> None:
-    has_workers(scene, name)
-    scene.api.apply(audit(scene, name))
-    scene.wait(lambda: bool(audit_children(scene, "Job", name)), "the audit has a Job")
+def is_audited(harness: OperatorHarness, name: str) -> None:
+    has_workers(harness, name)
+    harness.api.apply(audit(harness, name))
+    harness.wait(lambda: bool(audit_children(harness, "Job", name)), "the audit has a Job")
 
 
-def own_connection(scene: Scene, name: str) -> Manifest:
-    metadata = {"name": name, "namespace": scene.namespace}
-    spec = {"bootstrapServers": [scene.broker.bootstrap]}
-    return {**scene.cluster_connection(), "kind": "KafkaConnection", "metadata": metadata, "spec": spec}
+def own_connection(harness: OperatorHarness, name: str) -> Manifest:
+    metadata = {"name": name, "namespace": harness.namespace}
+    spec = {"bootstrapServers": [harness.broker.bootstrap]}
+    return {**harness.cluster_connection(), "kind": "KafkaConnection", "metadata": metadata, "spec": spec}
 
 
-def audit(scene: Scene, topic: str, name: str = "", *, kind: str = "Job") -> Manifest:
+def audit(harness: OperatorHarness, topic: str, name: str = "", *, kind: str = "Job") -> Manifest:
     """`kind`: of what runs it."""
     return {
         "apiVersion": "delayedtopics.io/v1alpha1",
         "kind": "DelayedTopicAudit",
-        "metadata": {"name": name or topic, "namespace": scene.namespace},
+        "metadata": {"name": name or topic, "namespace": harness.namespace},
         "spec": {"delayedTopicRef": {"name": topic}, "spark": {"mode": kind, "executors": int(kind != "Job")}},
     }
 
 
-def audits_of(scene: Scene, topic: str) -> list[Manifest]:
-    found = scene.api.list_all("DelayedTopicAudit", scene.namespace)
+def audits_of(harness: OperatorHarness, topic: str) -> list[Manifest]:
+    found = harness.api.list_all("DelayedTopicAudit", harness.namespace)
     return [a for a in found if a["spec"]["delayedTopicRef"]["name"] == topic and not leaving(a)]
 
 
@@ -246,38 +250,38 @@ def leaving(found: Manifest) -> bool:
     return "deletionTimestamp" in found["metadata"]
 
 
-def audit_children(scene: Scene, kind: str, name: str) -> list[Manifest]:
+def audit_children(harness: OperatorHarness, kind: str, name: str) -> list[Manifest]:
     """What the audit of this name has in the namespace of audits."""
-    labels = {"delayedtopics.io/namespace": scene.namespace, "delayedtopics.io/name": name}
-    found = scene.api.list_all(kind, AUDIT_NAMESPACE)
+    labels = {"delayedtopics.io/namespace": harness.namespace, "delayedtopics.io/name": name}
+    found = harness.api.list_all(kind, AUDIT_NAMESPACE)
     return [o for o in found if labels.items() <= o["metadata"].get("labels", {}).items()]
 
 
-def held(scene: Scene, kind: str, name: str, namespace: str = "") -> bool:
-    return bool((scene.api.get(kind, name, namespace) or {})["metadata"].get("finalizers"))
+def held(harness: OperatorHarness, kind: str, name: str, namespace: str = "") -> bool:
+    return bool((harness.api.get(kind, name, namespace) or {})["metadata"].get("finalizers"))
 
 
-def words(scene: Scene, kind: str, name: str) -> str:
+def words(harness: OperatorHarness, kind: str, name: str) -> str:
     """The reasons and messages of its conditions."""
-    status = (scene.api.get(kind, name, scene.namespace) or {}).get("status", {})
+    status = (harness.api.get(kind, name, harness.namespace) or {}).get("status", {})
     return "\n".join(f"{condition['reason']}: {condition['message']}" for condition in status.get("conditions", ()))
 
 
-def delete(scene: Scene, kind: str, name: str) -> None:
-    scene.api.kubectl("delete", kind, name, f"--namespace={scene.namespace}", "--wait=false")
+def delete(harness: OperatorHarness, kind: str, name: str) -> None:
+    harness.api.kubectl("delete", kind, name, f"--namespace={harness.namespace}", "--wait=false")
 
 
-def image_is_missing(scene: Scene, pod: Manifest) -> None:
+def image_is_missing(harness: OperatorHarness, pod: Manifest) -> None:
     (container,) = pod["spec"]["containers"]
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
     known = {"name": container["name"], "image": "-", "imageID": "", "ready": False, "restartCount": 0}
     patch = json.dumps({"status": {"containerStatuses": [{**known, "state": waiting}]}})
     meta = pod["metadata"]
     where = (f"--namespace={meta['namespace']}", "--subresource=status", "--type=merge")
-    scene.api.kubectl("patch", "pod", meta["name"], *where, "-p", patch)
+    harness.api.kubectl("patch", "pod", meta["name"], *where, "-p", patch)
 
 
-def sandbox_is_missing(scene: Scene, pod: Manifest) -> None:
+def sandbox_is_missing(harness: OperatorHarness, pod: Manifest) -> None:
     about = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
     event: dict[str, Any] = {
         "apiVersion": "v1",
@@ -289,7 +293,7 @@ def sandbox_is_missing(scene: Scene, pod: Manifest) -> None:
         "message": "no sandbox",
         "lastTimestamp": "2026-01-01T00:00:00Z",
     }
-    scene.api.apply(event)
+    harness.api.apply(event)
 
 
 LOOKED_AT: Mapping[str, Story] = {"list": the_operator_starts, "watch": changes_are_followed_by_watches}

@@ -13,7 +13,7 @@ from delayed_topics_devcluster.processes import Process, died
 from delayed_topics_devcluster.waiting import wait_until
 
 from delayed_topics_operator_testing.kube_api import KubeApi
-from delayed_topics_operator_testing.nursery import start_operator
+from delayed_topics_operator_testing.preforked import start_operator
 
 SYSTEM_NAMESPACE = "delayed-topics-system"
 AUDIT_NAMESPACE = "delayed-topics-system-audits"

@@ -7,7 +7,7 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_operator.observation import Shared, Usable
 from delayed_topics_operator.plan import ConditionState
 
-from delayed_topics_operator_testing.world import usable
+from delayed_topics_operator_testing.simulation import usable
 
 READY = ConditionState(status="True", reason=Reason.AS_DECLARED, message="2 of 2 workers are ready")
 SHARED = Shared(

@@ -7,10 +7,10 @@ from delayed_topics_core.settings import topic_settings
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import NewTopicSpec
 
-from delayed_topics_worker_testing.world import DAY_SECONDS, Declared
+from delayed_topics_worker_testing.harness import DAY_SECONDS, DeclaredTopic
 
 
-def make_control(orders: Declared) -> None:
+def make_control(orders: DeclaredTopic) -> None:
     config = topic_settings(
         role="control",
         delay_seconds=orders.record.layout.delay_seconds,
@@ -19,19 +19,19 @@ def make_control(orders: Declared) -> None:
         replication_factor=1,
     )
     spec = NewTopicSpec(name=orders.names.control, partitions=1, replication_factor=1, config=config)
-    orders.note_id(orders.world.create([spec])[spec.name])
+    orders.note_id(orders.harness.create([spec])[spec.name])
 
 
-def ask(orders: Declared, ids: Iterable[bytes], value: bytes | None = b"cancel") -> None:
+def ask(orders: DeclaredTopic, ids: Iterable[bytes], value: bytes | None = b"cancel") -> None:
     """As any producer does. Returns when Kafka has it."""
     for of_id in ids:
         orders.produce(value, key=of_id, topic=orders.names.control)
     orders.flush()
 
 
-def answers(orders: Declared) -> dict[bytes, Control]:
+def answers(orders: DeclaredTopic) -> dict[bytes, Control]:
     """The last word on each id that workers have written."""
-    with orders.world.reader(orders.names.control) as read:
+    with orders.harness.reader(orders.names.control) as read:
         last = {seen.key or b"": seen.value for seen in sorted(read(), key=lambda seen: seen.offset)}
     said = {of_id: _control(value) for of_id, value in last.items()}
     return {of_id: control for of_id, control in said.items() if control is not None and not control.is_request}
@@ -44,7 +44,9 @@ def _control(value: bytes | None) -> Control | None:
         return None
 
 
-def wait_for_answers(orders: Declared, ids: Iterable[bytes], *, timeout_seconds: float = 60) -> dict[bytes, Control]:
+def wait_for_answers(
+    orders: DeclaredTopic, ids: Iterable[bytes], *, timeout_seconds: float = 60
+) -> dict[bytes, Control]:
     """The answers to these, once all are there."""
     wanted = set(ids)
     found: dict[bytes, Control] = {}

@@ -13,8 +13,8 @@ from delayed_topics_devcluster.kafka import java_tool
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_kafka.groups import assigned_partitions
 
+from delayed_topics_worker_testing.harness import DeclaredTopic
 from delayed_topics_worker_testing.process import WorkerProcess
-from delayed_topics_worker_testing.world import Declared
 
 Owners = dict[tuple[str, int], str]
 ALIVE_SECONDS: Final = 5
@@ -32,15 +32,15 @@ class Generation:
     owners: Owners
 
 
-def events_of(orders: Declared) -> list[Event]:
+def events_of(orders: DeclaredTopic) -> list[Event]:
     """All that workers have told of the delayed topic, oldest first."""
     found: list[Event] = []
-    with EventFollower(orders.world.connection) as follower:
+    with EventFollower(orders.harness.connection) as follower:
         follower.catch_up(120, lambda event: found.append(event) if event.topic == orders.names.front else None)
     return found
 
 
-def told(orders: Declared) -> tuple[Rebalance, ...]:
+def told(orders: DeclaredTopic) -> tuple[Rebalance, ...]:
     """Oldest first."""
     found = Rebalances(keep=100)
     for event in events_of(orders):
@@ -48,24 +48,24 @@ def told(orders: Declared) -> tuple[Rebalance, ...]:
     return found.latest
 
 
-def owners_now(orders: Declared) -> Owners:
-    group: Any = orders.world.admin.describe_groups([orders.record.group])[orders.record.group]
+def owners_now(orders: DeclaredTopic) -> Owners:
+    group: Any = orders.harness.admin.describe_groups([orders.record.group])[orders.record.group]
     return {place: member.client_id for member in group.members for place in member.assignment}
 
 
-def members_now(orders: Declared) -> set[str]:
+def members_now(orders: DeclaredTopic) -> set[str]:
     """The client ids of all members, also of those that have gone and are waited for."""
-    group: Any = orders.world.admin.describe_groups([orders.record.group])[orders.record.group]
+    group: Any = orders.harness.admin.describe_groups([orders.record.group])[orders.record.group]
     return {member.client_id for member in group.members}
 
 
-def noted_by_kafka(orders: Declared) -> list[Generation]:
+def noted_by_kafka(orders: DeclaredTopic) -> list[Generation]:
     """With the classic protocol, by Kafka's formatter of `__consumer_offsets`."""
     printed = java_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *(
             "--bootstrap-server",
-            orders.world.connection.bootstrap_servers,
+            orders.harness.connection.bootstrap_servers,
             "--topic",
             "__consumer_offsets",
             "--from-beginning",

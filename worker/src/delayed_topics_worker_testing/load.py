@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 from delayed_topics_devcluster.pace import paced
 
-from delayed_topics_worker_testing.world import Declared, Seen
+from delayed_topics_worker_testing.harness import DeclaredTopic, Seen
 
 
 @contextmanager
-def steady_load(orders: Declared, *, per_second: int = 1000, levels: int = 3) -> Iterator[list[int]]:
+def steady_load(orders: DeclaredTopic, *, per_second: int = 1000, levels: int = 3) -> Iterator[list[int]]:
     """Produces over all delays until the block ends; yields the growing list of numbers."""
     sent: list[int] = []
 
@@ -24,10 +24,10 @@ def steady_load(orders: Declared, *, per_second: int = 1000, levels: int = 3) ->
     orders.flush()
 
 
-def all_ready(orders: Declared, sent: list[int], *, timeout_seconds: float = 300) -> list[Seen]:
+def all_ready(orders: DeclaredTopic, sent: list[int], *, timeout_seconds: float = 300) -> list[Seen]:
     """Every record is there and none is early; returns them with their doubles."""
     deadline = time.monotonic() + timeout_seconds
-    with orders.world.reader(orders.names.ready) as read:
+    with orders.harness.reader(orders.names.ready) as read:
         while len({r.value for r in read()}) < len(sent) and time.monotonic() < deadline:
             pass
         time.sleep(0.5)  # doubles come late if at all

@@ -12,18 +12,20 @@ from delayed_topics_worker.relay import Relay
 from delayed_topics_worker.served import ServedTopics
 from delayed_topics_worker.web import PublishedStatus
 
-from delayed_topics_worker_testing.world import Declared
+from delayed_topics_worker_testing.harness import DeclaredTopic
 
 
 @contextmanager
-def running_relay(orders: Declared, guarantee: Guarantee = "AtLeastOnce") -> Iterator[tuple[Relay, PublishedStatus]]:
+def running_relay(
+    orders: DeclaredTopic, guarantee: Guarantee = "AtLeastOnce"
+) -> Iterator[tuple[Relay, PublishedStatus]]:
     """Member `orders-0`. What its HTTP server would show is in `PublishedStatus`."""
     config = WorkerConfig(topics=(orders.names.front,), http_port=free_ports(1)[0], guarantee=guarantee)
     served = ServedTopics(config)
     published = PublishedStatus(boot_seconds)
     relay = Relay(
         config,
-        orders.world.connection,
+        orders.harness.connection,
         served,
         member="orders-0",
         metrics=Metrics(),

@@ -9,33 +9,33 @@ from random import Random
 from delayed_topics_devcluster.broker import Broker, Brokers
 
 from delayed_topics_faults.judge import Seen
-from delayed_topics_faults.row import Play, Row
-from delayed_topics_faults.stage import LATE_MS, Stage, now_ms
+from delayed_topics_faults.row import Row, Trial
+from delayed_topics_faults.testbed import LATE_MS, Testbed, now_ms
 
 
 class OnThreeBrokers(Row):
     """A row whose topics have three replicas."""
 
     @contextmanager
-    def stage(self, directory: Path) -> Iterator[Stage]:
-        with Brokers() as brokers, Stage(directory, brokers.bootstrap, replication_factor=3) as stage:
+    def testbed(self, directory: Path) -> Iterator[Testbed]:
+        with Brokers() as brokers, Testbed(directory, brokers.bootstrap, replication_factor=3) as testbed:
             self.brokers = brokers
-            yield stage
+            yield testbed
 
 
 class BrokerDies(OnThreeBrokers):
     name = "B1"
     fault = "SIGKILL a broker of three, restart one cleanly, or move leaders"
 
-    def open(self, stage: Stage) -> None:
-        stage.declare()
-        self._worker = stage.start()
+    def open(self, testbed: Testbed) -> None:
+        testbed.declare()
+        self._worker = testbed.start()
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
         broker = rng.choice(self.brokers.members)
         how = rng.choice(("SIGKILL", "clean restart", "leader move"))
         lost_before, began_ms = self._lost(), now_ms()
-        with stage.load(rng, records=4000, per_second=1000) as load:
+        with testbed.load(rng, records=4000, per_second=1000) as load:
             time.sleep(rng.uniform(0.1, load.seconds / 2))
             match how:
                 case "SIGKILL":
@@ -45,21 +45,21 @@ class BrokerDies(OnThreeBrokers):
                 case "clean restart":
                     broker.restart()
                 case _:
-                    stage.elect()
-            stage.in_sync()
-        return Play(
+                    testbed.elect()
+            testbed.in_sync()
+        return Trial(
             injected=f"{how} of broker {broker.node_id}",
             terms={"healed_at_ms": now_ms(), "late_ms": LATE_MS},
             told=(lost_before, began_ms),
         )
 
-    def finish(self, stage: Stage, play: Play) -> tuple[Seen, list[str]]:
-        finished = super().finish(stage, play)
-        lost_before, began_ms = play.told
+    def finish(self, testbed: Testbed, trial: Trial) -> tuple[Seen, list[str]]:
+        finished = super().finish(testbed, trial)
+        lost_before, began_ms = trial.told
         if self._lost() > lost_before:
             # as in B8: its group may be without a coordinator for longer than its session
-            play.injected += ", no coordinator for a session"
-            play.terms["crashes_ms"] = (began_ms,)
+            trial.injected += ", no coordinator for a session"
+            trial.terms["crashes_ms"] = (began_ms,)
         return finished
 
     def _lost(self) -> float:
@@ -73,29 +73,29 @@ class Away(Row):
     away_seconds: float = 600
 
     @contextmanager
-    def stage(self, directory: Path) -> Iterator[Stage]:
-        with Broker() as broker, Stage(directory, broker.bootstrap) as stage:
+    def testbed(self, directory: Path) -> Iterator[Testbed]:
+        with Broker() as broker, Testbed(directory, broker.bootstrap) as testbed:
             self._broker = broker
-            yield stage
+            yield testbed
 
-    def open(self, stage: Stage) -> None:
-        stage.declare()
-        self._worker = stage.start()
+    def open(self, testbed: Testbed) -> None:
+        testbed.declare()
+        self._worker = testbed.start()
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
-        with stage.load(rng, records=5000, per_second=5000):
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
+        with testbed.load(rng, records=5000, per_second=5000):
             pass
         time.sleep(rng.uniform(0, 1))
         self._broker.kill()
         killed_ms = now_ms()
-        play = Play(injected=f"SIGKILL of the only broker, back after {self.away_seconds:g} s")
+        trial = Trial(injected=f"SIGKILL of the only broker, back after {self.away_seconds:g} s")
         until = time.monotonic() + self.away_seconds
         while time.monotonic() < until:
             code, text = self._worker.get("/livez")
-            play.expect(code == 200, "R", f"/livez said {code} {text.strip()} while Kafka was away")
+            trial.expect(code == 200, "R", f"/livez said {code} {text.strip()} while Kafka was away")
             time.sleep(1)
         self._broker.start()
         # away for longer than its session, the worker gives its partitions up: what isn't committed is as after a crash
-        play.terms = {"crashes_ms": (killed_ms,), "healed_at_ms": now_ms(), "late_ms": LATE_MS}
-        play.expect(self._worker.running, "R", "the worker has ended while Kafka was away")
-        return play
+        trial.terms = {"crashes_ms": (killed_ms,), "healed_at_ms": now_ms(), "late_ms": LATE_MS}
+        trial.expect(self._worker.running, "R", "the worker has ended while Kafka was away")
+        return trial

@@ -11,8 +11,8 @@ from typing import Final
 from delayed_topics_devcluster.broker import Brokers
 from delayed_topics_worker_testing.process import Launch
 
-from delayed_topics_faults.row import Play, Row
-from delayed_topics_faults.stage import LATE_MS, Stage, now_ms
+from delayed_topics_faults.row import Row, Trial
+from delayed_topics_faults.testbed import LATE_MS, Testbed, now_ms
 from delayed_topics_faults.wrong_clock import WrongClock
 
 HOUR_SECONDS: Final = 3600
@@ -22,15 +22,15 @@ class Jumps(Row):
     name = "T1"
     fault = "the worker's clock jumps by an hour, back or forth; the worker is suspended and resumes with a jump"
 
-    def open(self, stage: Stage) -> None:
-        stage.declare()
-        self._clock = WrongClock(stage.directory / "clock")
-        self._worker = stage.start(launch=Launch(environment=self._clock.environment))
+    def open(self, testbed: Testbed) -> None:
+        testbed.declare()
+        self._clock = WrongClock(testbed.directory / "clock")
+        self._worker = testbed.start(launch=Launch(environment=self._clock.environment))
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
         jump_seconds = rng.choice((-HOUR_SECONDS, HOUR_SECONDS))
         suspended_seconds = rng.choice((0.0, rng.uniform(1, 6)))
-        with stage.load(rng, records=5000, per_second=2500) as load:
+        with testbed.load(rng, records=5000, per_second=2500) as load:
             time.sleep(rng.uniform(0, load.seconds))
             if suspended_seconds:
                 self._worker.signal(signal.SIGSTOP)
@@ -39,9 +39,9 @@ class Jumps(Row):
             if suspended_seconds:
                 self._worker.signal(signal.SIGCONT)
         injected = f"clock {jump_seconds:+d} s, suspended for {suspended_seconds:.1f} s"
-        play = Play(injected=injected, terms={"healed_at_ms": now_ms(), "late_ms": LATE_MS})
-        play.expect(self._worker.running, "T", "the worker has ended")
-        return play
+        trial = Trial(injected=injected, terms={"healed_at_ms": now_ms(), "late_ms": LATE_MS})
+        trial.expect(self._worker.running, "T", "the worker has ended")
+        return trial
 
     settle_seconds = 30
 
@@ -52,22 +52,22 @@ class Burst(Row):
     records = 300_000
     lanes = 4
 
-    def open(self, stage: Stage) -> None:
-        stage.declare((0, 1), front_partitions=4, partitions=2 * self.lanes)
-        stage.start()
+    def open(self, testbed: Testbed) -> None:
+        testbed.declare((0, 1), front_partitions=4, partitions=2 * self.lanes)
+        testbed.start()
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
         """Paused, they hop and wait until all of them are due."""
-        stage.orders.change(paused=True)
-        with stage.load(rng, records=self.records, per_second=60_000, levels=[2]):
+        testbed.orders.change(paused=True)
+        with testbed.load(rng, records=self.records, per_second=60_000, levels=[2]):
             pass
         time.sleep(2)
-        stage.orders.change(paused=False)
+        testbed.orders.change(paused=False)
         began_ms = now_ms()
-        stage.settled(self.settle_seconds)
+        testbed.settled(self.settle_seconds)
         took_seconds = (now_ms() - began_ms) / 1000
         injected = f"{self.records} records due at once, drained in {took_seconds:.1f} s"
-        return Play(injected=injected, terms={"healed_at_ms": began_ms})
+        return Trial(injected=injected, terms={"healed_at_ms": began_ms})
 
 
 class Overload(Row):
@@ -78,23 +78,23 @@ class Overload(Row):
     copy_bytes = 250
     settle_seconds = 300
 
-    def open(self, stage: Stage) -> None:
-        stage.declare()
-        stage.start()
+    def open(self, testbed: Testbed) -> None:
+        testbed.declare()
+        testbed.start()
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
         """Kafka's quota makes it slow, so that ten times as much is what one can still read and judge."""
         records = self.overload_seconds * self.per_second
-        stage.limit_copies(self.per_second * self.copy_bytes // 10)
-        with stage.load(rng, records=records, per_second=self.per_second):
+        testbed.limit_copies(self.per_second * self.copy_bytes // 10)
+        with testbed.load(rng, records=records, per_second=self.per_second):
             pass
-        released = stage.released()
-        stage.limit_copies(None)
+        released = testbed.released()
+        testbed.limit_copies(None)
         healed_at_ms = now_ms()
-        stage.settled(self.settle_seconds)
+        testbed.settled(self.settle_seconds)
         drained_per_second = (records - released) * 1000 // (now_ms() - healed_at_ms)
         injected = f"{released} of {records} released meanwhile, the others at {drained_per_second}/s afterwards"
-        return Play(injected=injected, terms={"healed_at_ms": healed_at_ms})
+        return Trial(injected=injected, terms={"healed_at_ms": healed_at_ms})
 
 
 class Disagreeing(Row):
@@ -103,34 +103,34 @@ class Disagreeing(Row):
     skew_seconds = 5
 
     @contextmanager
-    def stage(self, directory: Path) -> Iterator[Stage]:
+    def testbed(self, directory: Path) -> Iterator[Testbed]:
         clocks = [WrongClock(directory / f"broker-{n}", s * self.skew_seconds) for n, s in enumerate((-1, 0, 1))]
         with (
             Brokers(environments=[clock.environment for clock in clocks]) as brokers,
-            Stage(directory, brokers.bootstrap, replication_factor=3) as stage,
+            Testbed(directory, brokers.bootstrap, replication_factor=3) as testbed,
         ):
             self._brokers = brokers
-            yield stage
+            yield testbed
 
-    def open(self, stage: Stage) -> None:
-        stage.declare()
-        stage.orders.change(broker_skew_ms=2 * self.skew_seconds * 1000)
-        self._clock = WrongClock(stage.directory / "clock")
-        self._worker = stage.start(launch=Launch(environment=self._clock.environment))
+    def open(self, testbed: Testbed) -> None:
+        testbed.declare()
+        testbed.orders.change(broker_skew_ms=2 * self.skew_seconds * 1000)
+        self._clock = WrongClock(testbed.directory / "clock")
+        self._worker = testbed.start(launch=Launch(environment=self._clock.environment))
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
         terms = {"order": False, "late_ms": 4 * self.skew_seconds * 1000 + LATE_MS}
-        with stage.load(rng, records=2000, per_second=1000):
+        with testbed.load(rng, records=2000, per_second=1000):
             if rng.random() < 0.5:
                 wrong_seconds = rng.choice((-HOUR_SECONDS, HOUR_SECONDS))
                 self._worker.terminate()
                 self._clock.shift(wrong_seconds)
-                self._worker = stage.start(launch=Launch(environment=self._clock.environment))
+                self._worker = testbed.start(launch=Launch(environment=self._clock.environment))
                 injected = f"a worker started on a clock {wrong_seconds:+d} s wrong"
             else:
                 moved = rng.choice(self._brokers.members)
                 moved.restart()
-                stage.in_sync()
-                stage.elect()
+                testbed.in_sync()
+                testbed.elect()
                 injected = f"broker {moved.node_id} restarted, and leaders moved back to it"
-        return Play(injected=injected, terms={**terms, "healed_at_ms": now_ms()})
+        return Trial(injected=injected, terms={**terms, "healed_at_ms": now_ms()})

@@ -16,8 +16,8 @@ from delayed_topics_devcluster.broker import Broker
 from delayed_topics_kafka_testing.rights import AUTHORIZER, deny_only, lift
 
 from delayed_topics_faults.copies import EXPECT
-from delayed_topics_faults.row import Play, Row
-from delayed_topics_faults.stage import Stage, now_ms
+from delayed_topics_faults.row import Row, Trial
+from delayed_topics_faults.testbed import Testbed, now_ms
 
 ALARM_SECONDS: Final = 8.0
 
@@ -27,49 +27,49 @@ class NoDeadLetterTopic(Row):
     fault = "the dead-letter topic is missing, or forbidden"
 
     @contextmanager
-    def stage(self, directory: Path) -> Iterator[Stage]:
-        with Broker(settings=AUTHORIZER) as broker, Stage(directory, broker.bootstrap) as stage:
-            yield stage
+    def testbed(self, directory: Path) -> Iterator[Testbed]:
+        with Broker(settings=AUTHORIZER) as broker, Testbed(directory, broker.bootstrap) as testbed:
+            yield testbed
 
-    def open(self, stage: Stage) -> None:
-        stage.declare((0, 1))
-        self._worker = stage.start()
+    def open(self, testbed: Testbed) -> None:
+        testbed.declare((0, 1))
+        self._worker = testbed.start()
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
         missing = rng.random() < 0.5
-        play = Play(injected=f"dead-letter topic {'missing' if missing else 'forbidden'}")
-        mend = (_delete if missing else _forbid)(stage)
+        trial = Trial(injected=f"dead-letter topic {'missing' if missing else 'forbidden'}")
+        mend = (_delete if missing else _forbid)(testbed)
         bad = rng.randrange(2)
-        with stage.load(rng, records=500, per_second=500):
-            stage.orders.produce(
+        with testbed.load(rng, records=500, per_second=500):
+            testbed.orders.produce(
                 b"bad", headers=[("dt-attempt", b"x"), (EXPECT, b"dead:HeaderUnreadable")], partition=bad
             )
-            stage.orders.flush()
-            play.alarmed(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=ALARM_SECONDS)
+            testbed.orders.flush()
+            trial.alarmed(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=ALARM_SECONDS)
             until = time.monotonic() + rng.uniform(1, 4)
-            while time.monotonic() < until and not play.notes:
+            while time.monotonic() < until and not trial.notes:
                 stays = Reason.TARGET_UNAVAILABLE in self._worker.alarm_reasons()
-                play.expect(stays, "A", "the alarm went away although nothing was mended")
+                trial.expect(stays, "A", "the alarm went away although nothing was mended")
                 time.sleep(0.1)
-        stuck = [place for place in stage.unsettled() if place.startswith(f"{stage.orders.names.front} [{bad}]")]
-        play.expect(bool(stuck), "L", f"front partition {bad} was committed past a record without a dead letter")
+        stuck = [place for place in testbed.unsettled() if place.startswith(f"{testbed.orders.names.front} [{bad}]")]
+        trial.expect(bool(stuck), "L", f"front partition {bad} was committed past a record without a dead letter")
         mend()
-        return play
+        return trial
 
 
-def _delete(stage: Stage) -> Callable[[], None]:
-    orders = stage.orders
-    stage.world.admin.delete_topics([orders.names.dead_letter])
+def _delete(testbed: Testbed) -> Callable[[], None]:
+    orders = testbed.orders
+    testbed.harness.admin.delete_topics([orders.names.dead_letter])
 
     def mend() -> None:
         orders.note_id(orders.make("dead-letter", 2))
-        stage.forget(orders.names.dead_letter)
+        testbed.forget(orders.names.dead_letter)
 
     return mend
 
 
-def _forbid(stage: Stage) -> Callable[[], None]:
-    place = (stage.world.connection, ResourceType.TOPIC, stage.orders.names.dead_letter)
+def _forbid(testbed: Testbed) -> Callable[[], None]:
+    place = (testbed.harness.connection, ResourceType.TOPIC, testbed.orders.names.dead_letter)
     deny_only(*place, AclOperation.WRITE)
     return partial(lift, *place)
 
@@ -78,13 +78,13 @@ class Large(Row):
     name = "D3"
     fault = "records at and above every size limit, compressed and not, among small ones"
 
-    def open(self, stage: Stage) -> None:
-        stage.declare((0, 1))
-        stage.start()
+    def open(self, testbed: Testbed) -> None:
+        testbed.declare((0, 1))
+        testbed.start()
         self._producers = {
             codec: Producer(
                 {
-                    **stage.world.connection.client_config(),
+                    **testbed.harness.connection.client_config(),
                     "compression.type": codec,
                     "message.max.bytes": 1_000_000_000,
                     "linger.ms": 0,
@@ -93,19 +93,19 @@ class Large(Row):
             for codec in ("none", "gzip", "lz4", "zstd")
         }
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
         sizes: list[str] = []
-        with stage.load(rng, records=500, per_second=500):
+        with testbed.load(rng, records=500, per_second=500):
             for _ in range(6):
                 codec = rng.choice(sorted(self._producers))
                 value = _large(rng)
-                taken = self._produce(stage, rng, codec, value)
+                taken = self._produce(testbed, rng, codec, value)
                 sizes.append(f"{len(value)} {codec}{'' if taken else ' (refused by the front topic)'}")
-        return Play(injected=", ".join(sizes), terms={"healed_at_ms": now_ms()})
+        return Trial(injected=", ".join(sizes), terms={"healed_at_ms": now_ms()})
 
-    def _produce(self, stage: Stage, rng: Random, codec: str, value: bytes) -> bool:
+    def _produce(self, testbed: Testbed, rng: Random, codec: str, value: bytes) -> bool:
         """False: no broker takes it, which is its producer's affair."""
-        orders, producer = stage.orders, self._producers[codec]
+        orders, producer = testbed.orders, self._producers[codec]
         level = rng.randint(1, 2)
         refused: list[object] = []
         delay_ms = orders.record.layout.delay_for_level(level) * 1000

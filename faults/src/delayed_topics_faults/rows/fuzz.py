@@ -9,8 +9,8 @@ from delayed_topics_core.headers import Header
 from delayed_topics_worker_testing.foreign_client import produce_with_raw_header_key
 
 from delayed_topics_faults.copies import EXPECT
-from delayed_topics_faults.row import Play, Row
-from delayed_topics_faults.stage import Stage, now_ms
+from delayed_topics_faults.row import Row, Trial
+from delayed_topics_faults.testbed import Testbed, now_ms
 
 RECORDS: Final = 1000
 DELAYS: Final = (0, 1, 2)
@@ -123,46 +123,46 @@ class Fuzz(Row):
     name = "T3"
     fault = f"{RECORDS} records a trial with headers out of every bound, forged, doubled, huge or not UTF-8"
 
-    def open(self, stage: Stage) -> None:
-        stage.declare(DELAYS, retry_cap=CAP)
-        self._worker = stage.start()
+    def open(self, testbed: Testbed) -> None:
+        testbed.declare(DELAYS, retry_cap=CAP)
+        self._worker = testbed.start()
         # a 10 MiB header gets past the front topic's limit only when it is compressed
         self._producer = Producer(
             {
-                **stage.world.connection.client_config(),
+                **testbed.harness.connection.client_config(),
                 "compression.type": "zstd",
                 "message.max.bytes": 100_000_000,
                 "linger.ms": 5,
             }
         )
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
         weights = [weight for weight, _ in KINDS]
         for n in range(RECORDS):
             partition = rng.randrange(2)
             if rng.random() < 0.005:
                 self._producer.flush(30)
-                self._produce_raw(stage, rng, partition)
+                self._produce_raw(testbed, rng, partition)
                 continue
             ((_, kind),) = rng.choices(KINDS, weights)
             fuzzed = kind(rng)
             headers = [*fuzzed.headers, (EXPECT, fuzzed.expect)]
             rng.shuffle(headers)
             self._producer.produce(
-                stage.orders.names.front,
+                testbed.orders.names.front,
                 rng.randbytes(n % 50),
                 headers=headers,  # type: ignore[arg-type]  # a list is invariant
                 partition=partition,
             )
             self._producer.poll(0)
         self._producer.flush(60)
-        return Play(injected=f"{RECORDS} fuzzed records", terms={"healed_at_ms": now_ms()})
+        return Trial(injected=f"{RECORDS} fuzzed records", terms={"healed_at_ms": now_ms()})
 
-    def _produce_raw(self, stage: Stage, rng: Random, partition: int) -> None:
+    def _produce_raw(self, testbed: Testbed, rng: Random, partition: int) -> None:
         key = rng.choice((b"\xff\xfe", b"\xc3(", b"\xed\xa0\x80"))
         produce_with_raw_header_key(
-            stage.world.connection,
-            stage.orders.names.front,
+            testbed.harness.connection,
+            testbed.orders.names.front,
             partition=partition,
             key=b"k",
             value=b"raw",

@@ -19,8 +19,8 @@ from delayed_topics_worker_testing.generations import (
 )
 from delayed_topics_worker_testing.process import WorkerProcess
 
-from delayed_topics_faults.row import Play, Row
-from delayed_topics_faults.stage import Stage, now_ms
+from delayed_topics_faults.row import Row, Trial
+from delayed_topics_faults.testbed import Testbed, now_ms
 
 Setup = Mapping[str, Any]
 """Of a worker: protocol and assignor."""
@@ -43,44 +43,44 @@ class Rebalanced(Row):
     )
     setups: tuple[Setup, ...] = (RANGE, STICKY, UNIFORM, ROUND_ROBIN, CONSUMER_RANGE)
 
-    def open(self, stage: Stage) -> None:
+    def open(self, testbed: Testbed) -> None:
         self._turns = count()
         self._workers: dict[int, WorkerProcess] = {}
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
         """With a group of its own: members of one that was there count for 10 s, or 45 s, though they have ended."""
         setup = self.setups[next(self._turns) % len(self.setups)]
         for worker in self._workers.values():
             worker.terminate()
-        stage.declare(front_partitions=4, partitions=6)
+        testbed.declare(front_partitions=4, partitions=6)
         self._processes: list[WorkerProcess] = []
-        self._workers = {0: self._start(stage, 0, **setup)}
+        self._workers = {0: self._start(testbed, 0, **setup)}
         done: list[str] = []
         crashes_ms: list[int] = []
-        with stage.load(rng, records=RECORDS, per_second=PER_SECOND) as load:
+        with testbed.load(rng, records=RECORDS, per_second=PER_SECOND) as load:
             until = time.monotonic() + load.seconds
             while time.monotonic() < until:
-                done.append(self._change(stage, rng, setup, crashes_ms))
+                done.append(self._change(testbed, rng, setup, crashes_ms))
                 time.sleep(rng.uniform(0.2, 3))
-        play = Play(injected=f"{' '.join(setup.values())}: {' '.join(done)}")
-        play.terms = {"crashes_ms": tuple(crashes_ms), "healed_at_ms": now_ms()}
-        self._count(stage, play, setup["protocol"])
-        return play
+        trial = Trial(injected=f"{' '.join(setup.values())}: {' '.join(done)}")
+        trial.terms = {"crashes_ms": tuple(crashes_ms), "healed_at_ms": now_ms()}
+        self._count(testbed, trial, setup["protocol"])
+        return trial
 
-    def _start(self, stage: Stage, number: int, **further: Any) -> WorkerProcess:
-        self._processes.append(stage.start(number, **further))
+    def _start(self, testbed: Testbed, number: int, **further: Any) -> WorkerProcess:
+        self._processes.append(testbed.start(number, **further))
         return self._processes[-1]
 
-    def _change(self, stage: Stage, rng: Random, setup: Setup, crashes_ms: list[int]) -> str:
+    def _change(self, testbed: Testbed, rng: Random, setup: Setup, crashes_ms: list[int]) -> str:
         """Starts, ends or kills a worker, or lets the topics grow; one worker always stays. As +n, -n, xn or g."""
-        partitions = stage.orders.record.front_partitions
+        partitions = testbed.orders.record.front_partitions
         if partitions < MOST_FRONT_PARTITIONS and rng.random() < 0.2:
-            stage.orders.grow_front(partitions + 1)
+            testbed.orders.grow_front(partitions + 1)
             return "g"
         missing = [number for number in range(MOST_WORKERS) if number not in self._workers]
         if missing and (len(self._workers) == 1 or rng.random() < 0.5):
             number = rng.choice(missing)
-            self._workers[number] = self._start(stage, number, ready=rng.random() < 0.5, **setup)
+            self._workers[number] = self._start(testbed, number, ready=rng.random() < 0.5, **setup)
             return f"+{number}"
         number = rng.choice(sorted(self._workers))
         if rng.random() < 0.5:
@@ -88,35 +88,37 @@ class Rebalanced(Row):
             return f"-{number}"
         self._workers[number].kill()
         crashes_ms.append(now_ms())
-        self._workers[number] = self._start(stage, number, ready=False, **setup)
+        self._workers[number] = self._start(testbed, number, ready=False, **setup)
         return f"x{number}"
 
-    def _count(self, stage: Stage, play: Play, protocol: str) -> None:
+    def _count(self, testbed: Testbed, trial: Trial, protocol: str) -> None:
         """When all is served: with the classic protocol what the workers told is what Kafka noted."""
 
         def served() -> bool:
-            return all(one.ended_at_ms for one in told(stage.orders)) and stage.settled()
+            return all(one.ended_at_ms for one in told(testbed.orders)) and testbed.settled()
 
         try:
             wait_until(served, what="all that moved is served", timeout_seconds=TOLD_SECONDS)
         except NotInTimeError as e:
-            play.expect(False, "R", str(e))
-        noted = noted_by_kafka(stage.orders) if protocol == "classic" else []
+            trial.expect(False, "R", str(e))
+        noted = noted_by_kafka(testbed.orders) if protocol == "classic" else []
         rebalances = told(
-            stage.orders
+            testbed.orders
         )  # only now: a generation of which Kafka has noted the next one is told as a whole
-        play.counts[f"{protocol} rebalances"] = len(rebalances)
-        play.injected += f": {len(rebalances)} rebalances"
+        trial.counts[f"{protocol} rebalances"] = len(rebalances)
+        trial.injected += f": {len(rebalances)} rebalances"
         if noted:
-            self._compare(stage, play, noted, rebalances)
+            self._compare(testbed, trial, noted, rebalances)
 
-    def _compare(self, stage: Stage, play: Play, noted: list[Generation], rebalances: Sequence[Rebalance]) -> None:
-        assignments = [event for event in events_of(stage.orders) if event.kind == "assignment"]
+    def _compare(
+        self, testbed: Testbed, trial: Trial, noted: list[Generation], rebalances: Sequence[Rebalance]
+    ) -> None:
+        assignments = [event for event in events_of(testbed.orders) if event.kind == "assignment"]
         heard = {(event.detail["generation"], event.member) for event in assignments}
         heard |= must_have_heard(noted, self._processes)
         expected = list(moves(noted, lambda generation, member: (generation, member) in heard))
         found = [(r.generation, r.moved_partitions) for r in rebalances if r.generation <= noted[-1].number]
-        play.expect(found == expected, "R", f"workers told {found}, Kafka noted {expected}")
+        trial.expect(found == expected, "R", f"workers told {found}, Kafka noted {expected}")
 
 
 class Switched(Row):
@@ -124,25 +126,25 @@ class Switched(Row):
     fault = "the workers are replaced one by one by ones of another assignor or protocol, and back"
     ways: tuple[Setup, ...] = (RANGE, UNIFORM, RANGE, CONSUMER_RANGE, ROUND_ROBIN, UNIFORM, ROUND_ROBIN)
 
-    def open(self, stage: Stage) -> None:
-        stage.declare(front_partitions=4, partitions=6)
+    def open(self, testbed: Testbed) -> None:
+        testbed.declare(front_partitions=4, partitions=6)
         self._at = 0
-        self._workers = [stage.start(number, **self.ways[0]) for number in range(3)]
+        self._workers = [testbed.start(number, **self.ways[0]) for number in range(3)]
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
         before, setup = (self.ways[at % len(self.ways)] for at in (self._at, self._at + 1))
         self._at += 1
         ended_ms = []
-        with stage.load(rng, records=RECORDS, per_second=PER_SECOND):
+        with testbed.load(rng, records=RECORDS, per_second=PER_SECOND):
             for number in rng.sample(range(3), 3):
                 time.sleep(rng.uniform(0, 2))
                 self._workers[number].terminate()
                 ended_ms.append(now_ms())
-                self._workers[number] = stage.start(number, **setup)
-        play = Play(injected=f"from {' '.join(before.values())} to {' '.join(setup.values())}")
+                self._workers[number] = testbed.start(number, **setup)
+        trial = Trial(injected=f"from {' '.join(before.values())} to {' '.join(setup.values())}")
         if before["protocol"] != setup["protocol"]:
-            play.counts[f"switches to {setup['protocol']}"] = 1
+            trial.counts[f"switches to {setup['protocol']}"] = 1
         # Kafka makes the group a classic one when the last member of the newer protocol leaves, and shuts out those that it has
         converts = (before["protocol"], setup["protocol"]) == ("consumer", "classic")
-        play.terms = {"healed_at_ms": now_ms(), "crashes_ms": tuple(ended_ms) if converts else ()}
-        return play
+        trial.terms = {"healed_at_ms": now_ms(), "crashes_ms": tuple(ended_ms) if converts else ()}
+        return trial

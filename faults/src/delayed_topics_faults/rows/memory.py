@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_worker_testing.process import Launch
 
-from delayed_topics_faults.row import Play, Row
-from delayed_topics_faults.stage import Stage, now_ms
+from delayed_topics_faults.row import Row, Trial
+from delayed_topics_faults.testbed import Testbed, now_ms
 
 MEBIBYTE: Final = 1 << 20
 HOUR_SECONDS: Final = 3600
@@ -58,11 +58,11 @@ class OutOfMemory(Row):
     limit_bytes = 256 * MEBIBYTE
 
     @contextmanager
-    def stage(self, directory: Path) -> Iterator[Stage]:
+    def testbed(self, directory: Path) -> Iterator[Testbed]:
         self._cgroup = Cgroup(f"dt-faults-{os.getpid()}")
         try:
-            with super().stage(directory) as stage:
-                yield stage
+            with super().testbed(directory) as testbed:
+                yield testbed
         finally:
             wait_until(self._removed, what="the cgroup is empty", timeout_seconds=10)
 
@@ -72,10 +72,10 @@ class OutOfMemory(Row):
             return True
         return False
 
-    def open(self, stage: Stage) -> None:
-        orders = stage.declare((0, 1, HOUR_SECONDS), partitions=4)
+    def open(self, testbed: Testbed) -> None:
+        orders = testbed.declare((0, 1, HOUR_SECONDS), partitions=4)
         lane = orders.record.layout.partition_for(HOUR_SECONDS, 0)
-        producer = Producer({**stage.world.connection.client_config(), "linger.ms": 20, "compression.type": "lz4"})
+        producer = Producer({**testbed.harness.connection.client_config(), "linger.ms": 20, "compression.type": "lz4"})
         generation = b"%d" % orders.record.layout.generation
         for n in range(self.pending):
             while len(producer) > 50_000:
@@ -85,27 +85,29 @@ class OutOfMemory(Row):
             )
         producer.flush(60)
         self._lane = orders.names.delays, lane
-        stage.aside.add(self._lane)
-        stage.skip(orders.names.delays)
+        testbed.aside.add(self._lane)
+        testbed.skip(orders.names.delays)
         self._cgroup.limit(self.limit_bytes)
-        self._worker = stage.start(launch=self._cgroup.launch)
+        self._worker = testbed.start(launch=self._cgroup.launch)
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
-        with stage.load(rng, records=4000, per_second=2000, levels=(1, 2)) as load:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
+        with testbed.load(rng, records=4000, per_second=2000, levels=(1, 2)) as load:
             time.sleep(rng.uniform(0.1, load.seconds))
             most_bytes = self._cgroup.most_used_bytes
             self._cgroup.limit(self._cgroup.used_bytes + MEBIBYTE)
             while self._worker.running:
-                stage.orders.produce(rng.randbytes(100_000), headers=[stage.expected(1)], partition=rng.randrange(2))
+                testbed.orders.produce(
+                    rng.randbytes(100_000), headers=[testbed.expected(1)], partition=rng.randrange(2)
+                )
                 time.sleep(0.002)
             killed_ms = now_ms()
             code = self._worker.wait()
             self._cgroup.limit(self.limit_bytes)
-            self._worker = stage.start(launch=self._cgroup.launch)
-        play = Play(injected=f"{most_bytes // MEBIBYTE} MiB used at most; then killed for lack of memory")
-        play.expect(code == -signal.SIGKILL, "R", f"the worker ended with {code}, the kernel kills with -9")
-        play.expect(most_bytes < self.limit_bytes, "R", f"{most_bytes} bytes used of {self.limit_bytes}")
-        at = stage.orders.committed()[self._lane]
-        play.expect(at.offset == 0, "L", f"records due in an hour are passed over: {at}")
-        play.terms = {"crashes_ms": (killed_ms,), "healed_at_ms": now_ms()}
-        return play
+            self._worker = testbed.start(launch=self._cgroup.launch)
+        trial = Trial(injected=f"{most_bytes // MEBIBYTE} MiB used at most; then killed for lack of memory")
+        trial.expect(code == -signal.SIGKILL, "R", f"the worker ended with {code}, the kernel kills with -9")
+        trial.expect(most_bytes < self.limit_bytes, "R", f"{most_bytes} bytes used of {self.limit_bytes}")
+        at = testbed.orders.committed()[self._lane]
+        trial.expect(at.offset == 0, "L", f"records due in an hour are passed over: {at}")
+        trial.terms = {"crashes_ms": (killed_ms,), "healed_at_ms": now_ms()}
+        return trial

@@ -7,16 +7,16 @@ from typing import Final
 
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker_testing.harness import DeclaredTopic
 from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.transactions import left_open
-from delayed_topics_worker_testing.world import Declared
 
 from delayed_topics_faults.copies import Copy
 from delayed_topics_faults.judge import Seen, Terms, Verdict, judge
-from delayed_topics_faults.row import Play, Row
+from delayed_topics_faults.row import Row, Trial
 from delayed_topics_faults.rows.brokers import OnThreeBrokers
 from delayed_topics_faults.rows.targets import ALARM_SECONDS
-from delayed_topics_faults.stage import Load, Stage, now_ms
+from delayed_topics_faults.testbed import Load, Testbed, now_ms
 
 MORE_P99_MS: Final = 20
 """Than without the fault."""
@@ -36,62 +36,62 @@ class OneDeafTarget(OnThreeBrokers):
     guarantees = ("AtLeastOnce",)
     """With ExactlyOnce each topic has workers of its own."""
 
-    def open(self, stage: Stage) -> None:
+    def open(self, testbed: Testbed) -> None:
         """One worker for all of them. `orders` is judged record by record, its neighbours by number and lateness."""
-        orders = stage.declare((0, 1))
+        orders = testbed.declare((0, 1))
         group = orders.record.group
-        self._deaf, *self._neighbours = (stage.world.declare((0, 1), group=group) for _ in range(1 + NEIGHBOURS))
-        self._worker = stage.start(0, self._deaf, *self._neighbours)
+        self._deaf, *self._neighbours = (testbed.harness.declare((0, 1), group=group) for _ in range(1 + NEIGHBOURS))
+        self._worker = testbed.start(0, self._deaf, *self._neighbours)
         self._begin: dict[str, tuple[int, ...]] = {}
-        self._played(stage, Random(0), [])  # while Java compiles
-        stage.read()
+        self._played(testbed, Random(0), [])  # while Java compiles
+        testbed.read()
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
-        usual_ms = self._played(stage, rng, [])
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
+        usual_ms = self._played(testbed, rng, [])
         ready = self._deaf.names.ready
-        stage.world.admin.alter_topic_configs({ready: {"min.insync.replicas": "3"}})
+        testbed.harness.admin.alter_topic_configs({ready: {"min.insync.replicas": "3"}})
         broker = rng.choice(self.brokers.members)
         broker.kill()
-        play = Play(injected=f"{ready} below min.insync.replicas")
+        trial = Trial(injected=f"{ready} below min.insync.replicas")
         self._deaf.produce(b"waits")
         self._deaf.flush()
-        play.alarmed(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=ALARM_SECONDS)
-        late_ms = self._played(stage, rng, [self._deaf])
-        play.expect(
+        trial.alarmed(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=ALARM_SECONDS)
+        late_ms = self._played(testbed, rng, [self._deaf])
+        trial.expect(
             late_ms <= usual_ms + MORE_P99_MS,
             "T",
             f"p99 of the others was {usual_ms} ms, and {late_ms} ms with the fault",
         )
-        play.injected += f"; p99 of the others {usual_ms} ms before and {late_ms} ms meanwhile"
+        trial.injected += f"; p99 of the others {usual_ms} ms before and {late_ms} ms meanwhile"
         broker.start()
-        stage.in_sync()
-        stage.world.admin.alter_topic_configs({ready: {"min.insync.replicas": "2"}})
-        self._out(stage, self._deaf, 1 + RECORDS)
-        play.terms = {"healed_at_ms": now_ms()}
-        return play
+        testbed.in_sync()
+        testbed.harness.admin.alter_topic_configs({ready: {"min.insync.replicas": "2"}})
+        self._out(testbed, self._deaf, 1 + RECORDS)
+        trial.terms = {"healed_at_ms": now_ms()}
+        return trial
 
-    def _played(self, stage: Stage, rng: Random, further: list[Declared]) -> int:
+    def _played(self, testbed: Testbed, rng: Random, further: list[DeclaredTopic]) -> int:
         """Load on all of them; the p99 of the neighbours, in ms."""
         with ExitStack() as stack:
-            stack.enter_context(stage.load(rng, records=RECORDS, per_second=PER_SECOND))
+            stack.enter_context(testbed.load(rng, records=RECORDS, per_second=PER_SECOND))
             for topic in (*self._neighbours, *further):
                 stack.enter_context(Load(topic, rng, records=RECORDS, per_second=PER_SECOND))
         late_ms = [
             copy.at_ms - int(copy.own["dt-due-at"])
             for topic in self._neighbours
-            for copy in self._out(stage, topic, RECORDS)
+            for copy in self._out(testbed, topic, RECORDS)
         ]
         assert min(late_ms) >= 0, "early"
         return p99(late_ms)
 
-    def _out(self, stage: Stage, topic: Declared, records: int) -> list[Copy]:
+    def _out(self, testbed: Testbed, topic: DeclaredTopic, records: int) -> list[Copy]:
         """What was released since the last time, once it is as many. Read by the independent reader, which a dead broker
         doesn't hold up."""
         ready = topic.names.ready
         found: list[Copy] = []
 
         def all_out() -> bool:
-            copies, self._begin[ready] = stage.reader.read(ready, self._begin.get(ready, ()))
+            copies, self._begin[ready] = testbed.reader.read(ready, self._begin.get(ready, ()))
             found.extend(copies)
             return len(found) == records
 
@@ -105,33 +105,35 @@ class OpenTransaction(Row):
     guarantees = ("ExactlyOnce",)
     most_p99_ms = 50
 
-    def open(self, stage: Stage) -> None:
-        stage.declare((0, 1), front_partitions=4)
+    def open(self, testbed: Testbed) -> None:
+        testbed.declare((0, 1), front_partitions=4)
         self._worker: WorkerProcess | None = None
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
         if self._worker is not None:
             self._worker.terminate()
-            stage.empty_group()
+            testbed.empty_group()
         held = rng.randrange(4)
-        dead = left_open(stage.orders, held)
-        self._worker = stage.start(ready=False)
+        dead = left_open(testbed.orders, held)
+        self._worker = testbed.start(ready=False)
         healthy = (held + 1) % 4
-        before = stage.released()
-        stage.orders.produce(b"first", headers=[stage.expected(1)], partition=healthy)
-        stage.orders.flush()
-        wait_until(lambda: stage.released() > before, what="the other partitions are served", timeout_seconds=30)
+        before = testbed.released()
+        testbed.orders.produce(b"first", headers=[testbed.expected(1)], partition=healthy)
+        testbed.orders.flush()
+        wait_until(lambda: testbed.released() > before, what="the other partitions are served", timeout_seconds=30)
         begun_ms = now_ms()
-        with stage.load(rng, records=2000, per_second=500):
+        with testbed.load(rng, records=2000, per_second=500):
             pass
-        wait_until(lambda: stage.released() > before + 1400, what="most records are out", timeout_seconds=30)
+        wait_until(lambda: testbed.released() > before + 1400, what="most records are out", timeout_seconds=30)
         dead.abort_transaction(60)
         self._worker.ready()
-        return Play(injected=f"front partition {held} held up", terms={"healed_at_ms": now_ms()}, told=(held, begun_ms))
+        return Trial(
+            injected=f"front partition {held} held up", terms={"healed_at_ms": now_ms()}, told=(held, begun_ms)
+        )
 
-    def judge(self, seen: Seen, terms: Terms, play: Play) -> Verdict:
+    def judge(self, seen: Seen, terms: Terms, trial: Trial) -> Verdict:
         verdict = judge(seen, terms)
-        held, begun_ms = play.told
+        held, begun_ms = trial.told
         due = {
             f"f:{copy.partition}:{copy.offset}:{terms.front_id}": copy.at_ms
             for copy in seen.front
@@ -140,7 +142,7 @@ class OpenTransaction(Row):
         late_ms = p99(
             copy.at_ms - int(copy.own["dt-due-at"]) for copy in seen.ready if copy.own.get("dt-root", "") in due
         )
-        play.injected += f"; p99 of the others {late_ms} ms"
+        trial.injected += f"; p99 of the others {late_ms} ms"
         if late_ms > self.most_p99_ms:
             verdict.fail("T", f"p99 of the healthy partitions was {late_ms} ms, at most {self.most_p99_ms} may be")
         return verdict

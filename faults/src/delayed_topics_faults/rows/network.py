@@ -11,8 +11,8 @@ from delayed_topics_devcluster.broker import Broker
 from delayed_topics_worker_testing.process import Launch
 
 from delayed_topics_faults.link import HOST, INSIDE, Link
-from delayed_topics_faults.row import Play, Row
-from delayed_topics_faults.stage import LATE_MS, Stage, now_ms
+from delayed_topics_faults.row import Row, Trial
+from delayed_topics_faults.testbed import LATE_MS, Testbed, now_ms
 
 
 class BadNetwork(Row):
@@ -22,18 +22,22 @@ class BadNetwork(Row):
     bad_seconds: float = 20
 
     @contextmanager
-    def stage(self, directory: Path) -> Iterator[Stage]:
-        with Link(Random(1)) as self._link, Broker(host=HOST) as broker, Stage(directory, broker.bootstrap) as stage:
-            yield stage
+    def testbed(self, directory: Path) -> Iterator[Testbed]:
+        with (
+            Link(Random(1)) as self._link,
+            Broker(host=HOST) as broker,
+            Testbed(directory, broker.bootstrap) as testbed,
+        ):
+            yield testbed
 
-    def open(self, stage: Stage) -> None:
-        stage.declare()
-        self._worker = stage.start(launch=Launch(prefix=self._link.prefix, address=INSIDE))
+    def open(self, testbed: Testbed) -> None:
+        testbed.declare()
+        self._worker = testbed.start(launch=Launch(prefix=self._link.prefix, address=INSIDE))
         self._turns = count()
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
         if next(self._turns) % 2 == 0:
-            with stage.load(rng, records=5000, per_second=1000) as load:
+            with testbed.load(rng, records=5000, per_second=1000) as load:
                 time.sleep(rng.uniform(0, load.seconds))
                 cut_ms = now_ms()
                 self._link.cut = True
@@ -41,12 +45,12 @@ class BadNetwork(Row):
                 self._link.cut = False
             # it may have lost its partitions, and what it had sent since its last commit comes again
             terms = {"crashes_ms": (cut_ms,), "healed_at_ms": now_ms(), "late_ms": LATE_MS}
-            return Play(injected=f"cut off for {self.cut_seconds:g} s", terms=terms)
+            return Trial(injected=f"cut off for {self.cut_seconds:g} s", terms=terms)
         self._link.delay_seconds, self._link.loss = 0.1, 0.05
-        with stage.load(rng, records=int(self.bad_seconds * 200), per_second=200):
+        with testbed.load(rng, records=int(self.bad_seconds * 200), per_second=200):
             pass
         self._link.delay_seconds = self._link.loss = 0.0
-        return Play(
+        return Trial(
             injected=f"100 ms and 5 % loss for {self.bad_seconds:g} s",
             terms={"healed_at_ms": now_ms(), "late_ms": LATE_MS},
         )

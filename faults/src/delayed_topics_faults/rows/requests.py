@@ -9,8 +9,8 @@ from typing import Final
 
 from delayed_topics_kafka_testing.slow_wire import Api, slow_broker
 
-from delayed_topics_faults.row import Play, Row
-from delayed_topics_faults.stage import LATE_MS, Stage, member_name, now_ms
+from delayed_topics_faults.row import Row, Trial
+from delayed_topics_faults.testbed import LATE_MS, Testbed, member_name, now_ms
 
 PER_SECOND: Final = 300
 SECONDS: Final = (0.1, 0.3, 1, 2, 4, 8, 14)
@@ -24,24 +24,24 @@ class SlowRequests(Row):
     records: int = 3_000
 
     @contextmanager
-    def stage(self, directory: Path) -> Iterator[Stage]:
-        with slow_broker() as self._wire, Stage(directory, self._wire.bootstrap) as stage:
-            yield stage
+    def testbed(self, directory: Path) -> Iterator[Testbed]:
+        with slow_broker() as self._wire, Testbed(directory, self._wire.bootstrap) as testbed:
+            yield testbed
 
-    def open(self, stage: Stage) -> None:
-        stage.declare()
-        self._workers = [stage.start(number) for number in range(2)]
+    def open(self, testbed: Testbed) -> None:
+        testbed.declare()
+        self._workers = [testbed.start(number) for number in range(2)]
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
         done: list[str] = []
         disturbed_ms: list[int] = []
-        with stage.load(rng, records=self.records, per_second=PER_SECOND) as load:
+        with testbed.load(rng, records=self.records, per_second=PER_SECOND) as load:
             end = time.monotonic() + load.seconds
             while time.monotonic() < end:
                 disturbed_ms.append(now_ms())
                 done += self._hold_back(rng)
                 time.sleep(rng.uniform(0.2, 2.5))
-                done += self._disturb(stage, rng)
+                done += self._disturb(testbed, rng)
                 if rng.random() < 0.7:
                     self._let_go()
         self._let_go()
@@ -49,7 +49,7 @@ class SlowRequests(Row):
             worker.ready()
         # whoever is late with a heartbeat is shut out, as if it had died
         terms = {"crashes_ms": (*disturbed_ms, now_ms()), "healed_at_ms": now_ms(), "late_ms": LATE_MS}
-        return Play(injected=", ".join(done), terms=terms)
+        return Trial(injected=", ".join(done), terms=terms)
 
     def _hold_back(self, rng: Random) -> Iterator[str]:
         for api in rng.sample(list(Api), rng.choice((1, 1, 2, 3))):
@@ -57,20 +57,20 @@ class SlowRequests(Row):
             self._wire.hold_back_requests(api, seconds, client_id=member_name(number))
             yield f"{api.name} of {number} + {seconds:g} s"
 
-    def _disturb(self, stage: Stage, rng: Random) -> Iterator[str]:
+    def _disturb(self, testbed: Testbed, rng: Random) -> Iterator[str]:
         number = rng.randrange(len(self._workers))
         match rng.choice(("nothing", "kill", "terminate", "compression")):
             case "kill":
                 self._workers[number].kill()
-                self._workers[number] = stage.start(number, ready=False)
+                self._workers[number] = testbed.start(number, ready=False)
                 yield f"SIGKILL {number}"
             case "terminate":
                 self._workers[number].terminate()
-                self._workers[number] = stage.start(number, ready=False)
+                self._workers[number] = testbed.start(number, ready=False)
                 yield f"SIGTERM {number}"
             case "compression":
                 compression = rng.choice(COMPRESSIONS)
-                stage.orders.change(compression=compression)
+                testbed.orders.change(compression=compression)
                 yield compression
 
     def _let_go(self) -> None:

@@ -12,8 +12,8 @@ from delayed_topics_devcluster.waiting import wait_until
 
 from delayed_topics_faults.copies import Copy
 from delayed_topics_faults.judge import Seen, Terms, Verdict
-from delayed_topics_faults.row import Play, Row
-from delayed_topics_faults.stage import Stage
+from delayed_topics_faults.row import Row, Trial
+from delayed_topics_faults.testbed import Testbed
 
 CAP: Final = 3
 RECORDS: Final = 60
@@ -26,66 +26,68 @@ class Failing(Row):
     name = "D2"
     fault = "a consumer fails cap - 1, cap and cap + 1 times; SIGKILL of the consumer or the worker in between"
 
-    def open(self, stage: Stage) -> None:
-        stage.declare((0, 1), retry_cap=CAP)
-        self._worker = stage.start()
+    def open(self, testbed: Testbed) -> None:
+        testbed.declare((0, 1), retry_cap=CAP)
+        self._worker = testbed.start()
         self._seen: list[Seen] = []
         self._trial = 0
-        self._consumer = self._consume(stage)
+        self._consumer = self._consume(testbed)
 
-    def _consume(self, stage: Stage) -> "subprocess.Popen[bytes]":
-        servers, topic = stage.world.connection.bootstrap_servers, stage.orders.names.front
-        return stage.run("delayed_topics_faults.failing", servers, topic)
+    def _consume(self, testbed: Testbed) -> "subprocess.Popen[bytes]":
+        servers, topic = testbed.harness.connection.bootstrap_servers, testbed.orders.names.front
+        return testbed.run("delayed_topics_faults.failing", servers, topic)
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
         self._trial += 1
         failures: dict[str, int] = {}
         for n in range(RECORDS):
             name, fails = f"{self._trial}-{n}", rng.choice((0, CAP - 1, CAP, CAP + 1))
             failures[name] = fails
-            stage.orders.produce(
+            testbed.orders.produce(
                 b"%d" % n,
                 headers=[("x-fails", b"%d" % fails), ("dt-id", name.encode())],
                 partition=rng.randrange(2),
             )
-        stage.orders.flush()
+        testbed.orders.flush()
         time.sleep(rng.uniform(0, 2.5))
         of_worker = rng.random() < 0.3
         if of_worker:
             self._worker.kill()
-            self._worker = stage.start(ready=False)
+            self._worker = testbed.start(ready=False)
         else:
             self._consumer.kill()
             self._consumer.wait(180)
-            self._consumer = self._consume(stage)
+            self._consumer = self._consume(testbed)
         killed = "worker" if of_worker else "consumer"
-        return Play(injected=f"SIGKILL of the {killed}", terms={"crashes_ms": (0,) if of_worker else ()}, told=failures)
+        return Trial(
+            injected=f"SIGKILL of the {killed}", terms={"crashes_ms": (0,) if of_worker else ()}, told=failures
+        )
 
-    def finish(self, stage: Stage, play: Play) -> tuple[Seen, list[str]]:
+    def finish(self, testbed: Testbed, trial: Trial) -> tuple[Seen, list[str]]:
         """Everything has had its last attempt, and a while later nothing more has come."""
-        seen = stage.read()
+        seen = testbed.read()
 
         def open_ones() -> list[str]:
             nonlocal seen
-            seen = seen.followed_by(stage.read())
+            seen = seen.followed_by(testbed.read())
             last = _attempts(seen.ready)
             dead = {copy.own.get("dt-id") for copy in seen.dead}
-            return [n for n, k in play.told.items() if min(k, CAP) not in last[n] or (k > CAP and n not in dead)]
+            return [n for n, k in trial.told.items() if min(k, CAP) not in last[n] or (k > CAP and n not in dead)]
 
         try:
             wait_until(lambda: not open_ones(), what="last attempts", timeout_seconds=LAST_SECONDS, poll_seconds=0.5)
         except NotInTimeError:
-            return seen, [f"{name}, which fails {play.told[name]} times" for name in open_ones()]
+            return seen, [f"{name}, which fails {trial.told[name]} times" for name in open_ones()]
         time.sleep(STRAY_SECONDS)
-        return seen.followed_by(stage.read()), []
+        return seen.followed_by(testbed.read()), []
 
-    def judge(self, seen: Seen, terms: Terms, play: Play) -> Verdict:
+    def judge(self, seen: Seen, terms: Terms, trial: Trial) -> Verdict:
         """Exactly as many attempts as it fails, and at most the cap; then a dead letter. What a killed worker released
         twice may fail twice, and is then retried twice."""
-        verdict = Verdict(records=len(play.told), dead_lettered=len(seen.dead))
+        verdict = Verdict(records=len(trial.told), dead_lettered=len(seen.dead))
         ready = _attempts(seen.ready)
         dead = _attempts(seen.dead)
-        for name, fails in play.told.items():
+        for name, fails in trial.told.items():
             wanted = set(range(min(fails, CAP) + 1))
             if set(ready[name]) != wanted or bool(dead[name]) != (fails > CAP):
                 verdict.lost += 1

@@ -8,8 +8,8 @@ from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.transactions import produce_in_transaction
 
 from delayed_topics_faults.judge import Seen
-from delayed_topics_faults.row import Play, Row
-from delayed_topics_faults.stage import Stage, expect_ready, now_ms
+from delayed_topics_faults.row import Row, Trial
+from delayed_topics_faults.testbed import Testbed, expect_ready, now_ms
 
 
 class FullBitmap(Row):
@@ -17,69 +17,69 @@ class FullBitmap(Row):
     fault = "a paused topic fills its windows with finished and unfinished offsets; the worker is killed or stopped, and goes on"
     records = 30_000
 
-    def open(self, stage: Stage) -> None:
-        stage.declare((0, 1), front_partitions=1)
-        self._worker = stage.start()
+    def open(self, testbed: Testbed) -> None:
+        testbed.declare((0, 1), front_partitions=1)
+        self._worker = testbed.start()
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
         """Records of level 2 hop although the topic is paused, those of level 1 stay."""
-        orders = stage.orders
+        orders = testbed.orders
         orders.change(paused=True)
         for n in range(self.records):
             level = rng.choice((1, 2))
-            orders.produce(b"%d" % n, headers=[stage.expected(level), ("dt-delay-level", b"%d" % level)], partition=0)
+            orders.produce(b"%d" % n, headers=[testbed.expected(level), ("dt-delay-level", b"%d" % level)], partition=0)
         orders.flush()
         self._worker.takes_in_no_more()
         how, crashes = _ended(self._worker, killed=rng.random() < 0.5)
-        self._worker = stage.start()
+        self._worker = testbed.start()
         self._worker.takes_in_no_more()
         orders.change(paused=False)
         # what it had read it had read late: the pause alone lasts longer than a second
-        return Play(injected=f"{how} with a full window", terms={"crashes_ms": crashes, "order": False})
+        return Trial(injected=f"{how} with a full window", terms={"crashes_ms": crashes, "order": False})
 
 
 class EndsInMarks(Row):
     name = "B11"
     fault = "partitions end in transaction markers and aborted records, are idle until retention has removed all, and restart"
 
-    def open(self, stage: Stage) -> None:
-        stage.declare((0, 1))
-        self._worker = stage.start()
+    def open(self, testbed: Testbed) -> None:
+        testbed.declare((0, 1))
+        self._worker = testbed.start()
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
-        with stage.load(rng, records=500, per_second=1000):
-            self._transact(stage, rng, commit=True)
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
+        with testbed.load(rng, records=500, per_second=1000):
+            self._transact(testbed, rng, commit=True)
         aborted = rng.random() < 0.5
         if aborted:
-            self._transact(stage, rng, commit=False)
-        play = Play(injected=f"retention after {'aborted records' if aborted else 'marks'}, then a restart")
-        seen = stage.settled()
-        play.expect(seen, "L", "not all is committed before retention")
-        play.told = stage.read()
-        self._cut(stage)
-        play.expect(self._worker.terminate() == 0, "R", "the worker's exit code is not 0")
-        self._worker = stage.start()
-        with stage.load(rng, records=500, per_second=1000):
+            self._transact(testbed, rng, commit=False)
+        trial = Trial(injected=f"retention after {'aborted records' if aborted else 'marks'}, then a restart")
+        seen = testbed.settled()
+        trial.expect(seen, "L", "not all is committed before retention")
+        trial.told = testbed.read()
+        self._cut(testbed)
+        trial.expect(self._worker.terminate() == 0, "R", "the worker's exit code is not 0")
+        self._worker = testbed.start()
+        with testbed.load(rng, records=500, per_second=1000):
             pass
         reasons = self._worker.alarm_reasons()
-        play.expect(not reasons, "A", f"false alarms: {sorted(reasons)}")
-        return play
+        trial.expect(not reasons, "A", f"false alarms: {sorted(reasons)}")
+        return trial
 
-    def finish(self, stage: Stage, play: Play) -> tuple[Seen, list[str]]:
-        seen, unfinished = super().finish(stage, play)
-        return play.told.followed_by(seen), unfinished
+    def finish(self, testbed: Testbed, trial: Trial) -> tuple[Seen, list[str]]:
+        seen, unfinished = super().finish(testbed, trial)
+        return trial.told.followed_by(seen), unfinished
 
     @staticmethod
-    def _transact(stage: Stage, rng: Random, *, commit: bool) -> None:
+    def _transact(testbed: Testbed, rng: Random, *, commit: bool) -> None:
         records = ((b"t%d" % n, n % 2, [expect_ready(0)]) for n in range(rng.randint(1, 20)))
-        produce_in_transaction(stage.orders, records, commit=commit)
+        produce_in_transaction(testbed.orders, records, commit=commit)
 
     @staticmethod
-    def _cut(stage: Stage) -> None:
-        places = list(stage.orders.committed())
-        for (topic, partition), end in stage.world.admin.list_offsets(places, "latest").items():
+    def _cut(testbed: Testbed) -> None:
+        places = list(testbed.orders.committed())
+        for (topic, partition), end in testbed.harness.admin.list_offsets(places, "latest").items():
             assert not isinstance(end, KafkaCallError), end
-            stage.delete_records(topic, partition, end)
+            testbed.delete_records(topic, partition, end)
 
 
 class ManyPartitions(Row):
@@ -88,17 +88,17 @@ class ManyPartitions(Row):
     front_partitions = 500
     delay_partitions = 500
 
-    def open(self, stage: Stage) -> None:
-        stage.declare((0, 1), front_partitions=self.front_partitions, partitions=self.delay_partitions)
-        self._worker = stage.start()
+    def open(self, testbed: Testbed) -> None:
+        testbed.declare((0, 1), front_partitions=self.front_partitions, partitions=self.delay_partitions)
+        self._worker = testbed.start()
 
-    def trial(self, stage: Stage, rng: Random) -> Play:
+    def trial(self, testbed: Testbed, rng: Random) -> Trial:
         killed = rng.random() < 0.5
-        with stage.load(rng, records=10_000, per_second=2000) as load:
+        with testbed.load(rng, records=10_000, per_second=2000) as load:
             time.sleep(rng.uniform(0.5, load.seconds))
             how, crashes = _ended(self._worker, killed=killed)
-            self._worker = stage.start()
-        return Play(injected=f"{how} under load", terms={"crashes_ms": crashes, "healed_at_ms": now_ms()})
+            self._worker = testbed.start()
+        return Trial(injected=f"{how} under load", terms={"crashes_ms": crashes, "healed_at_ms": now_ms()})
 
 
 def _ended(worker: WorkerProcess, *, killed: bool) -> tuple[str, list[int]]:

@@ -18,16 +18,16 @@ from delayed_topics_devcluster.processes import Process
 
 def start_operator(arguments: Sequence[str], *, log: Path, environment: Mapping[str, str]) -> Process:
     """In a session of its own, its output appended to `log`."""
-    nursery = _nursery(frozenset(environment.items()))
-    assert nursery.stdin is not None
-    assert nursery.stdout is not None
-    nursery.stdin.write(json.dumps({"arguments": list(arguments), "log": str(log)}) + "\n")
-    nursery.stdin.flush()
-    return Process.of(int(nursery.stdout.readline()))
+    parent = _parent(frozenset(environment.items()))
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    parent.stdin.write(json.dumps({"arguments": list(arguments), "log": str(log)}) + "\n")
+    parent.stdin.flush()
+    return Process.of(int(parent.stdout.readline()))
 
 
 @functools.cache
-def _nursery(environment: frozenset[tuple[str, str]]) -> subprocess.Popen[str]:
+def _parent(environment: frozenset[tuple[str, str]]) -> subprocess.Popen[str]:
     """Ends with this process; what it has started doesn't. One for each environment, which some modules read when they are imported."""
     return subprocess.Popen(
         [sys.executable, "-m", __name__],

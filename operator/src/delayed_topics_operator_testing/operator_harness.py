@@ -23,7 +23,7 @@ _numbers = itertools.count(1)
 DELETE_SECONDS = 180
 
 
-class Scene:
+class OperatorHarness:
     """`namespace` and `topic` are this test's own."""
 
     def __init__(self, api: KubeApi, broker: Broker, operator: OperatorProcess) -> None:

@@ -18,7 +18,7 @@ from delayed_topics_operator.audits.reconcile import reconcile
 from delayed_topics_operator.plan import AddFinalizer, ApplyChild, DeleteChild, Notice, RemoveFinalizer, WriteRegistry
 from delayed_topics_operator.translate import FINALIZER
 
-from delayed_topics_operator_testing.world import Manifest, Stopped, resource
+from delayed_topics_operator_testing.simulation import Manifest, Stopped, resource
 
 AUDIT_NAMESPACE = "delayed-topics-audits"
 BEGIN = datetime(2026, 1, 2, tzinfo=UTC)
@@ -59,7 +59,7 @@ def topic_resource() -> Manifest:
 
 
 @dataclass
-class AuditWorld:
+class AuditSimulation:
     """`job`: what runs it. `home`: its namespace.
     `fs_group`: that may write to a claim. `expired`: the seconds that the Job was given to live."""
 

@@ -14,7 +14,7 @@ from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
 from delayed_topics_operator.usage import Usage, Use
 
-from delayed_topics_operator_testing.world import CLUSTER, OPERATOR_NAMESPACE, Kafka, World, resource, usable
+from delayed_topics_operator_testing.simulation import CLUSTER, OPERATOR_NAMESPACE, Kafka, Simulation, resource, usable
 
 DEFAULT = Key("ClusterKafkaConnection", "", "default")
 
@@ -34,9 +34,9 @@ def workers(replicas: int) -> dict[str, Any]:
     return {"workers": {"replicas": replicas}}
 
 
-def live_workers(world: World) -> int:
+def live_workers(simulation: Simulation) -> int:
     """How many its StatefulSet has."""
-    live = world.children.get(("StatefulSet", world.name))
+    live = simulation.children.get(("StatefulSet", simulation.name))
     return int(live["spec"]["replicas"]) if live is not None else 0
 
 
@@ -47,14 +47,14 @@ def partitions(kafka: Kafka, topic: str = "orders") -> int:
     )
 
 
-class Team:
+class NamespaceSimulation:
     """The DelayedTopics of one namespace, with one operator. A pass can be stopped between its plan and what it does."""
 
     def __init__(self, connection: Usable) -> None:
         self.connection = connection
         self.kafka = Kafka()
         self.store = Store()
-        self.worlds: dict[str, World] = {}
+        self.simulations: dict[str, Simulation] = {}
         self.asked: dict[str, int] = {}
         made = Settings(namespace=OPERATOR_NAMESPACE, audit_namespace="audits", worker_image="w", audit_image="a")
         self.settings = made
@@ -63,60 +63,62 @@ class Team:
     def restart(self) -> None:
         self.usage = Usage(store=self.store, settings=self.settings, cluster=CLUSTER, changed=lambda _: None)
 
-    def add(self, name: str, **spec: Any) -> World:
-        world = self.worlds[name] = World(resource(name, **spec), kafka=self.kafka, connection=self.connection)
+    def add(self, name: str, **spec: Any) -> Simulation:
+        simulation = self.simulations[name] = Simulation(
+            resource(name, **spec), kafka=self.kafka, connection=self.connection
+        )
         self.see()
-        return world
+        return simulation
 
     def see(self) -> None:
         """What the watches tell."""
         self.store = self.usage._store = Store()
-        for world in self.worlds.values():
-            self.store.put(world.raw)
-            if ("StatefulSet", world.name) in world.children:
-                self.store.put(world.children["StatefulSet", world.name])
+        for simulation in self.simulations.values():
+            self.store.put(simulation.raw)
+            if ("StatefulSet", simulation.name) in simulation.children:
+                self.store.put(simulation.children["StatefulSet", simulation.name])
 
     def plan(self, name: str) -> Plan:
-        world, key = self.worlds[name], Key("DelayedTopic", "shop", name)
-        use = Use(key, front_topic(world.raw))
-        world.connection = self.connection
-        world.others = self.usage.others(use, connection_of(world.raw), self.kafka.registry)
-        world.own = self.usage.noted(key)
-        plan = reconcile(world.observe())
-        self.asked[name] = world.observe().wanted.replicas
+        simulation, key = self.simulations[name], Key("DelayedTopic", "shop", name)
+        use = Use(key, front_topic(simulation.raw))
+        simulation.connection = self.connection
+        simulation.others = self.usage.others(use, connection_of(simulation.raw), self.kafka.registry)
+        simulation.own = self.usage.noted(key)
+        plan = reconcile(simulation.observe())
+        self.asked[name] = simulation.observe().wanted.replicas
         if plan.takes is not None:
-            self.usage.note(use, connection_of(world.raw), plan.takes)
+            self.usage.note(use, connection_of(simulation.raw), plan.takes)
         return plan
 
     def do(self, name: str, plan: Plan) -> None:
-        world = self.worlds[name]
-        before = live_workers(world)
+        simulation = self.simulations[name]
+        before = live_workers(simulation)
         if plan.status is not None:
-            world.raw["status"] = to_dict(plan.status)
+            simulation.raw["status"] = to_dict(plan.status)
         for action in plan.actions:
-            world.execute(action)
+            simulation.execute(action)
         if plan.takes is not None:
-            assert live_workers(world) >= min(before, self.asked[name]), "nobody loses a worker that is asked for"
-        if world.gone:
+            assert live_workers(simulation) >= min(before, self.asked[name]), "nobody loses a worker that is asked for"
+        if simulation.gone:
             self.forget(name)
         self.see()
 
     def forget(self, name: str) -> None:
-        del self.worlds[name]
+        del self.simulations[name]
         self.usage.forget(Key("DelayedTopic", "shop", name))
         self.see()
 
     def settle(self, *names: str) -> None:
-        for name in names or list(self.worlds):
+        for name in names or list(self.simulations):
             for _ in range(30):
                 plan = self.plan(name)
                 self.do(name, plan)
-                if not plan.actions or name not in self.worlds:
+                if not plan.actions or name not in self.simulations:
                     break
 
     def used(self) -> Amount:
         return self.usage.by_namespace(DEFAULT, self.kafka.registry).get("shop", Amount())
 
     def reason(self, name: str, condition: Condition) -> tuple[str, str]:
-        found = self.worlds[name].condition(condition)
+        found = self.simulations[name].condition(condition)
         return found.status, found.reason

@@ -20,8 +20,8 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, TopicPartitionKey
 from delayed_topics_worker.config import Guarantee
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.process import WorkerProcess
-from delayed_topics_worker_testing.world import Declared, World
 
 from delayed_topics_faults.copies import EXPECT, Copy
 from delayed_topics_faults.judge import MOST_DOUBLED, Seen, Terms
@@ -48,7 +48,7 @@ class Load(Closing):
 
     def __init__(
         self,
-        orders: Declared,
+        orders: DeclaredTopic,
         rng: Random,
         *,
         records: int,
@@ -112,39 +112,39 @@ def expect_ready(delay_seconds: int) -> Header:
     return EXPECT, b"ready:%d" % (delay_seconds * 1000)
 
 
-class Stage(Closing):
+class Testbed(Closing):
     """One delayed topic serves all trials of a row, unless the row declares another."""
 
     def __init__(self, directory: Path, bootstrap: str, *, replication_factor: int = 1) -> None:
         self.directory = directory
         quiet = Connection(bootstrap_servers=bootstrap, further={"log_level": "2"})  # brokers go and come on purpose
-        self.world = World(quiet, directory, replication_factor=replication_factor)
+        self.harness = WorkerHarness(quiet, directory, replication_factor=replication_factor)
         self.reader = Reader(bootstrap, directory / "reader.log")
         self.aside: set[TopicPartitionKey] = set()
         """Source partitions that are not waited for."""
         self.guarantee: Guarantee = "AtLeastOnce"
-        self._admin = AdminClient(self.world.connection.client_config())
+        self._admin = AdminClient(self.harness.connection.client_config())
         self._begin: dict[str, tuple[int, ...]] = {}
         self._programs: list[subprocess.Popen[bytes]] = []
-        self.orders: Declared
+        self.orders: DeclaredTopic
 
     def close(self) -> None:
         for program in self._programs:
             program.kill()
             program.wait()
         self.reader.close()
-        self.world.close()
+        self.harness.close()
 
-    def declare(self, delay_seconds: Sequence[int] = (0, 1, 2), **further: Any) -> Declared:
-        self.orders = self.world.declare(delay_seconds, **further)
+    def declare(self, delay_seconds: Sequence[int] = (0, 1, 2), **further: Any) -> DeclaredTopic:
+        self.orders = self.harness.declare(delay_seconds, **further)
         return self.orders
 
-    def start(self, number: int = 0, *beside: Declared, **further: Any) -> WorkerProcess:
+    def start(self, number: int = 0, *beside: DeclaredTopic, **further: Any) -> WorkerProcess:
         """Worker `number` of the delayed topic, and of those beside it; a static member, as in a StatefulSet."""
-        return self.world.start(self.orders, *beside, member=member_name(number), guarantee=self.guarantee, **further)
+        return self.harness.start(self.orders, *beside, member=member_name(number), guarantee=self.guarantee, **further)
 
     def run(self, module: str, *arguments: str) -> "subprocess.Popen[bytes]":
-        """A Python program beside the workers, until the stage closes."""
+        """A Python program beside the workers, until the testbed closes."""
         with (self.directory / f"{module}.log").open("ab") as log:
             program = subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=log, stderr=log)
         self._programs.append(program)
@@ -173,13 +173,13 @@ class Stage(Closing):
         """Leaders go back to the brokers that they were made on. By Kafka's own tool: the client library (2.16) crashes."""
         java_tool(
             "org.apache.kafka.tools.LeaderElectionCommand",
-            *("--bootstrap-server", self.world.connection.bootstrap_servers),
+            *("--bootstrap-server", self.harness.connection.bootstrap_servers),
             *("--election-type", "preferred", "--all-topic-partitions"),
         )
 
     def limit_copies(self, bytes_per_second: int | None) -> None:
         """Kafka's quota for what worker 0 produces; None takes it away."""
-        limit_producer(self.world.connection.bootstrap_servers, member_name(0), bytes_per_second)
+        limit_producer(self.harness.connection.bootstrap_servers, member_name(0), bytes_per_second)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """What retention does."""
@@ -191,7 +191,7 @@ class Stage(Closing):
         group = self.orders.record.group
 
         def empty() -> bool:
-            info = self.world.admin.describe_groups([group])[group]
+            info = self.harness.admin.describe_groups([group])[group]
             return isinstance(info, GroupInfo) and not info.members
 
         wait_until(empty, what=f"group {group} has no members", timeout_seconds=30)
@@ -217,7 +217,7 @@ class Stage(Closing):
             committed = self.orders.committed()
         except KafkaException as e:
             return [str(e)]
-        ends = self.world.admin.list_offsets(sources, "latest")
+        ends = self.harness.admin.list_offsets(sources, "latest")
         waiting: dict[TopicPartitionKey, str] = {}
         for source in set(sources) - self.aside:
             at, end = committed.get(source), ends[source]
@@ -232,11 +232,11 @@ class Stage(Closing):
     ) -> list[str]:
         """Of `waiting` what has more than marks of transactions left, and partitions whose readers a transaction holds back."""
         _, *outcomes = self.orders.names.topics
-        found = self.world.admin.describe_topics(outcomes)
+        found = self.harness.admin.describe_topics(outcomes)
         counts = {topic: info.partitions for topic, info in found.items() if isinstance(info, TopicInfo)}
         places = [(topic, p) for topic, count in counts.items() for p in range(count)]
-        ends = self.world.admin.list_offsets(places, "latest")
-        stable = self.world.admin.list_offsets(places, "latest", isolation="read_committed")
+        ends = self.harness.admin.list_offsets(places, "latest")
+        stable = self.harness.admin.list_offsets(places, "latest", isolation="read_committed")
         held_back = [
             f"{place[0]} [{place[1]}]: an open transaction" for place in places if stable[place] != ends[place]
         ]
@@ -267,7 +267,7 @@ class Stage(Closing):
         """How many copies came to the ready topic since the last `read`."""
         ready = self.orders.names.ready
         places = [(ready, p) for p in range(self.orders.record.ready_partitions)]
-        found = self.world.admin.list_offsets(places, "latest")
+        found = self.harness.admin.list_offsets(places, "latest")
         ends = [end for end in found.values() if not isinstance(end, KafkaCallError)]
         assert len(ends) == len(places), found
         return sum(ends) - sum(self._begin.get(ready, ()))

@@ -150,7 +150,7 @@ def usable(*grants: Grant, brokers: int = 3, registry_replicas: int = 3) -> Usab
 
 
 @dataclass
-class World:
+class Simulation:
     """One DelayedTopic in its surroundings. `kafka` may be shared by several. `cluster`: the id of the Kubernetes cluster."""
 
     raw: Manifest
@@ -371,4 +371,4 @@ def member(name: str, *assignment: tuple[str, int]) -> GroupMember:
     )
 
 
-__all__ = ["Kafka", "Stopped", "Topic", "World", "member", "resource", "usable"]
+__all__ = ["Kafka", "Simulation", "Stopped", "Topic", "member", "resource", "usable"]

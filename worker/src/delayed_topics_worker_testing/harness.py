@@ -62,7 +62,7 @@ class Seen:
         return [header for header in self.headers if not header[0].startswith("dt-")]
 
 
-class World(Closing):
+class WorkerHarness(Closing):
     """One broker's delayed topics, and the workers that serve them, which end with it."""
 
     def __init__(self, connection: Connection, directory: Path, *, replication_factor: int = 1) -> None:
@@ -118,7 +118,7 @@ class World(Closing):
                 worker.kill()
         self._follower.close()
 
-    def declare(self, delay_seconds: Sequence[int] = (0, 1, 2), **further: Any) -> "Declared":
+    def declare(self, delay_seconds: Sequence[int] = (0, 1, 2), **further: Any) -> "DeclaredTopic":
         """One of `declare_many`."""
         (declared,) = self.declare_many(1, delay_seconds, **further)
         return declared
@@ -136,7 +136,7 @@ class World(Closing):
         begun: bool = True,
         ladder_seconds: Sequence[int] = (),
         config: Mapping[TopicRole, Mapping[str, str]] | None = None,
-    ) -> list["Declared"]:
+    ) -> list["DeclaredTopic"]:
         """New delayed topics, as an operator leaves them. Where the group has members already, only they can commit: then they are not
         `begun`. `config`: settings that differ."""
         layout = initial(
@@ -148,7 +148,7 @@ class World(Closing):
             )
         )
         counts = (front_partitions, layout.partition_count, front_partitions, 2)
-        made: list[Declared] = []
+        made: list[DeclaredTopic] = []
         for _ in range(count):
             names = TopicNames.of(f"orders-{uuid.uuid4().hex[:8]}")
             record = LayoutRecord(
@@ -162,7 +162,7 @@ class World(Closing):
                 group=group or names.group,
                 max_delay_seconds=DAY_SECONDS,
             )
-            made.append(Declared(self, names, record))
+            made.append(DeclaredTopic(self, names, record))
         specs = [
             declared.spec(role, number, (config or {}).get(role))
             for declared in made
@@ -204,7 +204,9 @@ class World(Closing):
     def forget(self, *keys: str) -> None:
         self._writer.remove(keys)
 
-    def start(self, *topics: "Declared", member: str = "orders-0", ready: bool = True, **config: Any) -> WorkerProcess:
+    def start(
+        self, *topics: "DeclaredTopic", member: str = "orders-0", ready: bool = True, **config: Any
+    ) -> WorkerProcess:
         worker = WorkerProcess(
             self._directory,
             self.connection,
@@ -253,18 +255,18 @@ class World(Closing):
         return found
 
 
-class Declared:
-    """A delayed topic of a World."""
+class DeclaredTopic:
+    """A delayed topic of a WorkerHarness."""
 
-    def __init__(self, world: World, names: TopicNames, record: LayoutRecord) -> None:
-        self.world = world
+    def __init__(self, harness: WorkerHarness, names: TopicNames, record: LayoutRecord) -> None:
+        self.harness = harness
         self.names = names
         self.record = record
         self.topics = TopicsRecord(topic=names.front)
 
     def make(self, role: TopicRole, partitions: int, settings: Mapping[str, str] | None = None) -> TopicInfo:
         spec = self.spec(role, partitions, settings)
-        return self.world.create([spec])[spec.name]
+        return self.harness.create([spec])[spec.name]
 
     def note(self, infos: Sequence[TopicInfo], *, begun: bool) -> None:
         """What an operator notes of the four topics that it has made."""
@@ -283,56 +285,55 @@ class Declared:
             delay_seconds=self.record.layout.delay_seconds,
             outage_budget_seconds=DAY_SECONDS,
             dead_letter_retention_seconds=DAY_SECONDS,
-            replication_factor=self.world.replication_factor,
+            replication_factor=self.harness.replication_factor,
         )
         return NewTopicSpec(
             name=name,
             partitions=partitions,
-            replication_factor=self.world.replication_factor,
+            replication_factor=self.harness.replication_factor,
             config={**config, **(settings or {})},
         )
 
     def change(self, **fields: Any) -> None:
         """Write the layout record with other fields."""
         self.record = replace(self.record, **fields)
-        self.world.write(self.record)
+        self.harness.write(self.record)
 
     def remove(self) -> None:
         """Takes it out of the registry: nobody serves it any more."""
-        self.world.forget(self.record.key, self.topics.key)
+        self.harness.forget(self.record.key, self.topics.key)
 
     def grow(self, delay_seconds: Sequence[int]) -> None:
         """What an operator does for another delay list: partitions, their starts, and then the layout that needs them."""
         wanted = LayoutSpec(delay_seconds=tuple(delay_seconds), partitions=self.record.layout.partition_count + 1)
         grown = evolve(self.record.layout, wanted)
-        self.world.admin.create_partitions({self.names.delays: grown.partition_count})
+        self.harness.admin.create_partitions({self.names.delays: grown.partition_count})
         starts = {**self.topics.start_offsets, self.names.delays: (0,) * grown.partition_count}
         self.topics = replace(self.topics, start_offsets=starts)
-        self.world.write(self.topics)
+        self.harness.write(self.topics)
         self.change(layout=grown)
 
     def grow_front(self, partitions: int) -> None:
         """What an operator does for more partitions: first those that records come out of. `produce` knows them then."""
         front, ready = self.names.front, self.names.ready
         for topic in (ready, front):
-            self.world.admin.create_partitions({topic: partitions})
+            self.harness.admin.create_partitions({topic: partitions})
         wait_until(
-            lambda: len(self.world.producer.list_topics(front).topics[front].partitions) == partitions,
+            lambda: len(self.harness.producer.list_topics(front).topics[front].partitions) == partitions,
             what=f"the producer knows {partitions} partitions of {front}",
         )
         starts = {**self.topics.start_offsets, front: (0,) * partitions}
         self.topics = replace(self.topics, start_offsets=starts)
-        self.world.write(self.topics)
+        self.harness.write(self.topics)
         self.change(front_partitions=partitions, ready_partitions=partitions)
 
     def note_id(self, info: TopicInfo) -> None:
         """The operator's word that a topic that was made again is the right one."""
         self.topics = replace(self.topics, ids={**self.topics.ids, info.name: info.id})
-        self.world.write(self.topics)
+        self.harness.write(self.topics)
 
     def accept(self, info: TopicInfo, *, begun: int) -> None:
-        """As `note_id`, for a front topic of one partition. `begun`: 1 when the operator has taken a commit for the old topic for
-        one of the new."""
+        """As `note_id`, for one front partition. `begun`: 1 if the operator took a commit of the old topic for one of the new."""
         self.topics = replace(
             self.topics,
             start_offsets={**self.topics.start_offsets, info.name: (0,)},
@@ -351,39 +352,38 @@ class Declared:
     ) -> None:
         """To the front topic unless told; queued until `flush`."""
         further: dict[str, Any] = {} if partition is None else {"partition": partition}
+        producer = self.harness.producer
         while True:
             try:
-                self.world.producer.produce(
-                    topic or self.names.front, value=value, key=key, headers=list(headers), **further
-                )
+                producer.produce(topic or self.names.front, value=value, key=key, headers=list(headers), **further)
             except BufferError:
-                self.world.producer.poll(0.1)
+                producer.poll(0.1)
             else:
-                self.world.producer.poll(0)
+                producer.poll(0)
                 return
 
     def flush(self) -> None:
-        self.world.flush()
+        self.harness.flush()
 
     def ready(self, count: int, *, timeout_seconds: float = 180) -> list[Seen]:
-        return self.world.read(self.names.ready, count, timeout_seconds=timeout_seconds)
+        return self.harness.read(self.names.ready, count, timeout_seconds=timeout_seconds)
 
     def released(self) -> int:
         """How many records the ready topic has at this moment."""
         places = [(self.names.ready, p) for p in range(self.record.ready_partitions)]
-        ends = self.world.admin.list_offsets(places, "latest")
+        ends = self.harness.admin.list_offsets(places, "latest")
         known = [end for end in ends.values() if isinstance(end, int)]
         assert len(known) == len(places), ends
         return sum(known)
 
     def dead(self, count: int, *, timeout_seconds: float = 180) -> list[Seen]:
-        return self.world.read(self.names.dead_letter, count, timeout_seconds=timeout_seconds)
+        return self.harness.read(self.names.dead_letter, count, timeout_seconds=timeout_seconds)
 
     def committed(self) -> dict[tuple[str, int], CommittedOffset]:
         """See `committed_offsets`."""
         layout = {self.names.front: self.record.front_partitions, self.names.delays: self.record.layout.partition_count}
         places = [(topic, p) for topic, count in layout.items() for p in range(count)]
-        return committed_offsets(self.world.connection, self.record.group, places, timeout_seconds=60)
+        return committed_offsets(self.harness.connection, self.record.group, places, timeout_seconds=60)
 
 
 def _seen(message: Message) -> Seen:

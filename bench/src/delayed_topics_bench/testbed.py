@@ -12,13 +12,13 @@ from delayed_topics_devcluster.kafka import kafka_jars
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.process import Launch, WorkerProcess
-from delayed_topics_worker_testing.world import Declared, World
 
 from delayed_topics_bench.java import JAVA_OPTIONS, JavaProgram, class_path_of
 from delayed_topics_bench.samples import Samples
 
-__all__ = ["PARTITIONS", "Backlog", "Stand"]
+__all__ = ["PARTITIONS", "Backlog", "Testbed"]
 
 PARTITIONS = 8
 """Of every topic: two for each of four workers."""
@@ -51,12 +51,12 @@ class Backlog:
         return int(at_ms)
 
     def samples(self, received: Path) -> Samples:
-        """What was sent here, and what `Stand.read` has written into the other directory."""
+        """What was sent here, and what `Testbed.read` has written into the other directory."""
         (received / "sent.bin").write_bytes((self._directory / "sent.bin").read_bytes())
         return Samples.read(received)
 
 
-class Stand:
+class Testbed:
     """Enter it to start the broker; everything is gone when it is left."""
 
     def __init__(self, *, exactly_once: bool = False) -> None:
@@ -72,8 +72,8 @@ class Stand:
         with ExitStack() as stack:
             stack.enter_context(self._broker)
             self.directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delayed-topics-bench-")))
-            world = World(Connection(bootstrap_servers=self._broker.bootstrap), self.directory)
-            self.world = stack.enter_context(world)
+            harness = WorkerHarness(Connection(bootstrap_servers=self._broker.bootstrap), self.directory)
+            self.harness = stack.enter_context(harness)
             self._stack = stack.pop_all()
         return self
 
@@ -101,29 +101,29 @@ class Stand:
     @contextmanager
     def topic(self, name: str, *, partitions: int) -> Iterator[str]:
         """A new topic of Kafka's, deleted afterwards."""
-        self.world.admin.create_topics(
+        self.harness.admin.create_topics(
             [NewTopicSpec(name=name, partitions=partitions, replication_factor=1, config={})]
         )
         try:
             yield name
         finally:
-            self.world.admin.delete_topics([name])
+            self.harness.admin.delete_topics([name])
 
     @contextmanager
     def declared(
         self, delay_seconds: Sequence[int], *, lanes: int = 1, partitions: int = PARTITIONS
-    ) -> Iterator[Declared]:
+    ) -> Iterator[DeclaredTopic]:
         """A new delayed topic, deleted afterwards: the disk holds one run at a time."""
-        topic = self.world.declare(
+        topic = self.harness.declare(
             delay_seconds, partitions=partitions, lanes_per_delay=lanes, front_partitions=partitions
         )
         try:
             yield topic
         finally:
-            self.world.admin.delete_topics(list(topic.names.topics))
+            self.harness.admin.delete_topics(list(topic.names.topics))
 
     @contextmanager
-    def workers(self, topic: Declared, count: int, **config: Any) -> Iterator[list[WorkerProcess]]:
+    def workers(self, topic: DeclaredTopic, count: int, **config: Any) -> Iterator[list[WorkerProcess]]:
         """That many processes which have settled who serves what; ended afterwards. Start them after a backlog was
         written: partitions that grow and give no records make a worker look again after three seconds. `config`: further
         fields of worker.json."""
@@ -131,7 +131,7 @@ class Stand:
         partitions = topic.record.front_partitions + topic.record.layout.partition_count
         config = {"guarantee": "ExactlyOnce" if self._exactly_once else "AtLeastOnce", **config}
         started = [
-            self.world.start(topic, member=f"{name}-{n}", ready=False, launch=self._launch, **config)
+            self.harness.start(topic, member=f"{name}-{n}", ready=False, launch=self._launch, **config)
             for n in range(count)
         ]
 
@@ -149,7 +149,7 @@ class Stand:
                     worker.terminate()
 
     @contextmanager
-    def filled(self, topic: Declared, *, records: int, size: int) -> Iterator[Backlog]:
+    def filled(self, topic: DeclaredTopic, *, records: int, size: int) -> Iterator[Backlog]:
         """New records in the front topic."""
         directory = self.new_directory()
         with self.java(
@@ -160,7 +160,13 @@ class Stand:
 
     @contextmanager
     def copied(
-        self, source: Declared, target: Declared, *, records: int, due_at_ms: int | None = None, shift_due_ms: int = 0
+        self,
+        source: DeclaredTopic,
+        target: DeclaredTopic,
+        *,
+        records: int,
+        due_at_ms: int | None = None,
+        shift_due_ms: int = 0,
     ) -> Iterator[Backlog]:
         """The hopped records of one delayed topic in the same partitions of another, with another due time."""
         with self.java(
@@ -192,14 +198,14 @@ class Stand:
     def await_records(self, topic: str, count: int, *, timeout_seconds: float = DRAIN_TIMEOUT_SECONDS) -> None:
         """Until the topic's partitions have so many offsets in all. Asking for these costs next to nothing. Where marks of
         transactions are among them: until there are no more of them, either."""
-        info = self.world.admin.describe_topics([topic])[topic]
+        info = self.harness.admin.describe_topics([topic])[topic]
         assert isinstance(info, TopicInfo), info
         keys = [(topic, partition) for partition in range(info.partitions)]
         before: int | None = None
 
         def there() -> bool:
             nonlocal before
-            ends = self.world.admin.list_offsets(keys, "latest", isolation="read_committed").values()
+            ends = self.harness.admin.list_offsets(keys, "latest", isolation="read_committed").values()
             last, before = before, sum(end for end in ends if isinstance(end, int))
             return before >= count and (last == before or not self._exactly_once)
 
