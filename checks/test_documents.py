@@ -24,12 +24,10 @@ from delayed_topics_operator import metrics as _operator_metrics  # noqa: F401  
 from delayed_topics_worker.metrics import Metrics as WorkerMetrics
 from prometheus_client import REGISTRY
 
-from checks.documents import Block, blocks
+from checks.documents import PAGES, ROOT, Block, blocks
 
 pytestmark = pytest.mark.check
 
-ROOT = Path(__file__).parents[1]
-DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 FOLDERS = ["", "worker/engine/src"] + [
     f"{member}/src/delayed_topics_{member}" for member in ("operator", "worker", "audit")
 ]
@@ -44,11 +42,11 @@ KAFKA_TOOLS = {
 
 def test_every_block_says_what_it_is() -> None:
     known = {"yaml", "bash", "python", "java", "text"}
-    unknown = [str(block) for document in DOCUMENTS for block in blocks(document) if block.language not in known]
+    unknown = [str(block) for document in PAGES for block in blocks(document) if block.language not in known]
     assert not unknown, f"blocks of no known language: {unknown}"
 
 
-@pytest.mark.parametrize("block", [b for d in DOCUMENTS for b in blocks(d) if "make" in b.flags], ids=str)
+@pytest.mark.parametrize("block", [b for d in PAGES for b in blocks(d) if "make" in b.flags], ids=str)
 def test_make_targets_in_the_documents_exist(block: Block) -> None:
     for line in block.text.splitlines():
         command = shlex.split(line, comments=True)
@@ -67,7 +65,7 @@ def test_files_that_a_page_about_the_code_names_are_there(document: str) -> None
 def test_no_two_pages_declare_the_same_delayed_topic() -> None:
     """A topic belongs to one resource, and pages run one after the other on one cluster."""
     pages: dict[str, set[str]] = {}
-    for block in (block for document in DOCUMENTS for block in blocks(document)):
+    for block in (block for document in PAGES for block in blocks(document)):
         if "apply" in block.flags or block.language == "bash":
             for name in re.findall(r"^kind: DelayedTopic\nmetadata:\s+\{?name: ([\w-]+)", block.text, re.M):
                 pages.setdefault(name, set()).add(block.document.name)
@@ -76,7 +74,7 @@ def test_no_two_pages_declare_the_same_delayed_topic() -> None:
 
 
 def test_tests_that_documents_name_are_there() -> None:
-    named = {name for document in DOCUMENTS for name in re.findall(r"`(test_\w+)`", document.read_text())}
+    named = {name for document in PAGES for name in re.findall(r"`(test_\w+)`", document.read_text())}
     files = subprocess.run(["git", "ls-files", "*/test_*.py"], cwd=ROOT, check=True, capture_output=True, text=True)
     there = {Path(file).stem for file in files.stdout.split()}
     for file in files.stdout.split():
@@ -137,7 +135,7 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator["Desk"]:
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(
-    "document", [d for d in DOCUMENTS if any("make" not in b.flags for b in blocks(d))], ids=lambda d: d.name
+    "document", [d for d in PAGES if any("make" not in b.flags for b in blocks(d))], ids=lambda d: d.name
 )
 def test_the_blocks_of_a_document_run(document: Path, desk: "Desk") -> None:
     for block in blocks(document):

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from delayed_topics_devcluster.go_tools import go_tool
 
+from checks.documents import PAGES, ROOT
+
 pytestmark = pytest.mark.check
 
-ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 GENERATED = ROOT / "docs" / "reference.md"
 MAX_LINES = 150
 LONGER = {"CHANGELOG.md", "reference.md"}

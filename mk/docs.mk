@@ -1,5 +1,5 @@
 # The pages: how they are written, and the site that is made from them.
-PAGES := README.md CONTRIBUTING.md SECURITY.md $(sort $(wildcard docs/*.md))
+PAGES := $(sort $(wildcard *.md)) $(sort $(wildcard docs/*.md))
 # What pages link to. The site has the folders of the repository, so that the same links work in both.
 SITE_FILES := $(PAGES) LICENSE docs bench/results examples charts/delayed-topics/files
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from delayed_topics_bench.plots import draw
 from delayed_topics_bench.profile import AREAS
-from delayed_topics_bench.report import DOCS, between, documents, markdown, write_documents
+from delayed_topics_bench.report import DOCS, documents, markdown, section_of, write_documents
 from delayed_topics_bench.results import RESULTS, Entry, Figure, Results, merged
 from delayed_topics_bench.samples import Verdict
 
@@ -106,22 +106,22 @@ def test_numbers_of_several_runs_become_their_median_and_spread() -> None:
 def test_pages_keep_their_text_and_each_has_its_part(tmp_path: Path) -> None:
     pages = documents(BODY, "relay")
     for page in pages:
-        (tmp_path / page).write_text(f"before\n\n{between('relay', 'old')}\n\nafter\n")
+        (tmp_path / page).write_text(f"before\n\n{section_of('relay').containing('old')}\n\nafter\n")
     write_documents(BODY, "relay", tmp_path)
     for page, text in pages.items():
-        assert (tmp_path / page).read_text() == f"before\n\n{between('relay', text)}\n\nafter\n"
+        assert (tmp_path / page).read_text() == f"before\n\n{section_of('relay').containing(text)}\n\nafter\n"
     assert [page for page, text in pages.items() if "(../bench/results/relay/peers.png)" in text] == [
         "performance-comparison.md"
     ]
     assert [page for page, text in pages.items() if "(../bench/results/relay/drain.png)" in text] == ["performance.md"]
 
 
-@pytest.mark.parametrize("name", ["relay", "exactly-once", "operator"])
+@pytest.mark.parametrize("name", ["relay", "exactly-once", "operator", "rebalance", "shared"])
 def test_the_pages_have_the_figures_of_the_last_run_and_no_others(name: str) -> None:
     file = RESULTS / f"{name}.json"
     body = json.loads(file.read_text()) if file.exists() else {"parts": {}}
     for page, text in documents(body, name).items():
-        assert between(name, text) in (DOCS / page).read_text(), "run `make bench ARGS=--only-show`"
+        assert section_of(name).containing(text) in (DOCS / page).read_text(), "run `make bench ARGS=--only-show`"
 
 
 @pytest.mark.process

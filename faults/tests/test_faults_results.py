@@ -10,7 +10,7 @@ from delayed_topics_faults.campaign import keep
 from delayed_topics_faults.cli import main
 from delayed_topics_faults.copies import Copy
 from delayed_topics_faults.judge import Seen, Verdict
-from delayed_topics_faults.results import DOCUMENT, RESULTS, between, note, table
+from delayed_topics_faults.results import DOCUMENT, RESULTS, SECTION, note, table
 from delayed_topics_faults.row import Trial
 from delayed_topics_faults.rows import ROWS
 
@@ -29,7 +29,7 @@ PLAYED: dict[str, Any] = {
 
 
 def test_the_document_has_the_results_and_no_others() -> None:
-    assert between(table()) in DOCUMENT.read_text(), "run a row, or delayed_topics_faults.results.write_document"
+    assert SECTION.containing(table()) in DOCUMENT.read_text(), "run a row, or delayed_topics_faults.results.write_document"
 
 
 def test_a_row_that_is_played_again_replaces_the_last_of_its_guarantee(tmp_path: Path) -> None:

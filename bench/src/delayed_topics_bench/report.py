@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from delayed_topics_devcluster.generated_section import GeneratedSection
 from delayed_topics_devcluster.paths import REPOSITORY
 from rich.console import Console
 from rich.table import Table
@@ -16,7 +17,7 @@ from delayed_topics_bench.peers import NOT_RECEIVED, NOT_TO_BE_HAD, PATIENCE_SEC
 from delayed_topics_bench.profile import AREAS
 from delayed_topics_bench.results import Figure, merged, runs_of
 
-__all__ = ["Grid", "Part", "between", "documents", "grids", "markdown", "parts_of", "show", "write_documents"]
+__all__ = ["Grid", "Part", "documents", "grids", "markdown", "parts_of", "section_of", "show", "write_documents"]
 
 Body = Mapping[str, Any]
 Part = Mapping[str, Any]
@@ -24,7 +25,12 @@ Part = Mapping[str, Any]
 
 DOCS = REPOSITORY / "docs"
 STANDARD = "performance.md"
-DOCUMENTS = {"exactly-once": "performance-exactly-once.md", "operator": "performance-operator.md"}
+DOCUMENTS = {
+    "exactly-once": "performance-exactly-once.md",
+    "operator": "performance-operator.md",
+    "rebalance": "performance-rebalances.md",
+    "shared": "shared-workers.md",
+}
 """Results file → its page, where that is not the standard one."""
 COMPARED, COMPARISON = "peers", "performance-comparison.md"
 """This part of a results file has a page of its own."""
@@ -85,24 +91,17 @@ def documents(body: Body, name: str) -> dict[str, str]:
     return {page: markdown({**body, "parts": some}, pictures) or NOTHING for page, some in shown.items()}
 
 
-def marks(name: str) -> tuple[str, str]:
-    """Between these a page has what it shows of the results file of that name."""
-    return f"<!-- figures of {name}.json: written by make bench -->", f"<!-- end of {name}.json -->"
-
-
-def between(name: str, text: str) -> str:
-    """The text with its marks."""
-    begin, end = marks(name)
-    return f"{begin}\n\n{text}\n\n{end}"
+def section_of(name: str) -> GeneratedSection:
+    """Where a page shows the results file of that name."""
+    return GeneratedSection(
+        begin=f"<!-- figures of {name}.json: written by make bench -->", end=f"<!-- end of {name}.json -->"
+    )
 
 
 def write_documents(body: Body, name: str, docs: Path = DOCS) -> None:
-    """Put the tables between the two marks of each page."""
-    begin, end = marks(name)
+    """Put the tables into their sections of the pages."""
     for page, text in documents(body, name).items():
-        before, _, rest = (docs / page).read_text().partition(begin)
-        _, _, after = rest.partition(end)
-        (docs / page).write_text(f"{before}{between(name, text)}{after}")
+        section_of(name).write(docs / page, text)
 
 
 def _notes(body: Body) -> Iterator[str]:

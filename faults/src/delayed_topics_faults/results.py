@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from delayed_topics_devcluster.generated_section import GeneratedSection
 from delayed_topics_devcluster.paths import REPOSITORY
 
 from delayed_topics_faults.rows import ROWS
 
 RESULTS: Final = REPOSITORY / "faults" / "results"
 DOCUMENT: Final = REPOSITORY / "docs" / "fault-results.md"
-BEGIN: Final = "<!-- results: written by make faults -->"
-END: Final = "<!-- end of results -->"
+SECTION: Final = GeneratedSection(begin="<!-- results: written by make faults -->", end="<!-- end of results -->")
 COLUMNS: Final = (
     "row",
     "fault",
@@ -63,15 +63,8 @@ def table(folder: Path = RESULTS) -> str:
 
 
 def write_document(document: Path = DOCUMENT) -> None:
-    """Put the table between the document's two marks."""
-    before, _, rest = document.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    document.write_text(f"{before}{between(table())}{after}")
-
-
-def between(text: str) -> str:
-    """The text between the document's two marks."""
-    return f"{BEGIN}\n\n{text}\n\n{END}"
+    """Put the table into the document."""
+    SECTION.write(document, table())
 
 
 def _read(file: Path) -> list[Entry]:
