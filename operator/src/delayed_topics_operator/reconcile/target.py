@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.layout import Layout, LayoutSpec, evolve, initial
@@ -286,32 +286,33 @@ def unbegun(
 
 
 def write_layout(o: Observation, kafka: KafkaView, t: Target, *, complete: bool) -> tuple[WriteRegistry, ...]:
-    """Writes the layout record unless it is there.
+    """Writes the layout record if it differs from the registered one.
 
-    It serves once Kafka has all partitions (`complete`), or if it served before with the same ones.
+    The layout serves once Kafka has all partitions (`complete`), or if it already served with the same partitions.
     """
     previous = kafka.registered.layout
-    serves = complete or (previous is not None and previous == replace(record(o, t, "serving"), **_policy(previous)))
-    if not serves:
-        wanted, verb = record(o, t, "planned"), "plan"
+    planned = record(o, t, "planned")
+    served = previous is not None and previous.state == "serving" and _has_partitions_of(previous, planned)
+    if not (complete or served):
+        wanted, verb = planned, "plan"
     elif not handover.under_way(o):
         wanted, verb = record(o, t, "serving"), "serve"
     elif handover.is_given_up(o):
-        wanted, verb = record(o, t, "serving", group=o.wanted_group), f"have group {o.wanted_group} serve"
+        wanted, verb = record(o, t, "serving", group=o.wanted_group), f"let group {o.wanted_group} serve"
     else:
-        wanted, verb = record(o, t, "retired"), f"have the workers of group {o.group} give up"
+        wanted, verb = record(o, t, "retired"), f"let the workers of group {o.group} give up"
     if previous == wanted:
         return ()
     what = f"layout generation {wanted.layout.generation} of {wanted.topic}"
-    return (WriteRegistry(record=wanted, why=f"{verb} {what}: {summary(wanted)}"),)
+    return (WriteRegistry(record=wanted, why=f"{verb} {what} ({summary(wanted)})"),)
 
 
 def without_foreign_control(kafka: KafkaView, names: TopicNames) -> tuple[WriteRegistry, ...]:
-    """Nobody's word counts in a control topic that somebody made in the place of ours."""
+    """Workers must not read a control topic that somebody else has created in place of the operator's."""
     layout = kafka.registered.layout
     if layout is None or not layout.control or is_ours(kafka, names.control):
         return ()
-    why = f"have workers not read {names.control}, which somebody else has made"
+    why = f"stop the workers from reading {names.control}, which somebody else has created"
     return (WriteRegistry(record=replace(layout, control=False), why=why),)
 
 
@@ -322,21 +323,7 @@ def summary(wanted: LayoutRecord) -> str:
     return f"partitions {delays}, retry cap {wanted.retry_cap}{control}{', paused' if wanted.paused else ''}"
 
 
-def _policy(previous: LayoutRecord) -> dict[str, Any]:
-    """What may change at any time, without any partition."""
-    fields = (
-        "retry_cap",
-        "paused",
-        "compression",
-        "broker_skew_ms",
-        "owner",
-        "group",
-        "exactly_once_from_ms",
-        "lists",
-        "workers",
-        "max_delay_seconds",
-        "ready_topics",
-        "outage_budget_seconds",
-        "control",
-    )
-    return {name: getattr(previous, name) for name in fields}
+def _has_partitions_of(previous: LayoutRecord, wanted: LayoutRecord) -> bool:
+    """Whether `wanted` needs no partition that `previous` did not need, so that it can serve whatever Kafka has at the moment."""
+    needing = ("layout", "front_partitions", "ready_partitions")
+    return all(getattr(previous, name) == getattr(wanted, name) for name in needing)
