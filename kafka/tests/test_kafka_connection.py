@@ -90,8 +90,8 @@ def test_either_spelling_of_a_property_is_understood() -> None:
     [
         ({"bootstrap_servers": " "}, "must name its bootstrap servers"),
         ({"security_protocol": "TLS"}, "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
-        ({"security_protocol": "SASL_SSL"}, "must go with a SASL mechanism"),
-        ({"sasl_mechanism": "PLAIN"}, "must go with security protocol SASL_SSL or SASL_PLAINTEXT, it is PLAINTEXT"),
+        ({"security_protocol": "SASL_SSL"}, "needs a SASL mechanism"),
+        ({"sasl_mechanism": "PLAIN"}, "needs the security protocol SASL_SSL or SASL_PLAINTEXT, but it is PLAINTEXT"),
         ({"username": "shop"}, "given together"),
         ({"certificate_pem": "x"}, "tls.key"),
     ],
@@ -107,7 +107,7 @@ def test_a_directory_without_bootstrap_servers_is_refused(tmp_path: Path) -> Non
 
 
 def test_properties_without_bootstrap_servers_are_refused() -> None:
-    with pytest.raises(ConnectionInvalid, match=r"must have bootstrap\.servers"):
+    with pytest.raises(ConnectionInvalid, match=r"must include bootstrap\.servers"):
         Connection.from_properties({"security.protocol": "PLAINTEXT"})
 
 
@@ -121,7 +121,7 @@ def test_a_password_keeps_its_spaces(password: str) -> None:
 )
 def test_a_certificate_that_is_none_is_said_to_be_the_connections_fault(pem: dict[str, Any]) -> None:
     connection = Connection(bootstrap_servers="kafka:9093", security_protocol="SSL", **pem)
-    with pytest.raises(ConnectionInvalid, match=r"Kafka at kafka:9093 can't be used: .*pem.*correct its certificates"):
+    with pytest.raises(ConnectionInvalid, match=r"Kafka at kafka:9093 can't be used: .*pem.*Correct its certificates"):
         KafkaAdmin(connection)
-    with pytest.raises(ConnectionInvalid, match="correct its certificates"):
+    with pytest.raises(ConnectionInvalid, match="Correct its certificates"):
         PartitionReader(connection, "orders", client_id="test")

@@ -22,7 +22,7 @@ ORDERS = ("orders", 0)
 def test_what_passes_by_itself_is_no_refusal(code: int, kind: type) -> None:
     error = call_error(KafkaError(code), doing="describing topic orders", bootstrap_servers="kafka:9092")
     assert type(error) is kind
-    assert str(error).startswith("describing topic orders, Kafka at kafka:9092 ")
+    assert str(error).startswith("describing topic orders failed because Kafka at kafka:9092 ")
 
 
 class Group:

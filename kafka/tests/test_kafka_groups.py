@@ -98,7 +98,7 @@ def test_nobody_commits_for_a_live_group(admin: KafkaAdmin, connection: Connecti
     with member(connection, group, topic):
         outcome = admin.commit(group, {(topic, 0): CommittedOffset(9)})[topic, 0]
         assert isinstance(outcome, GroupActive)
-        assert "stop the group's members first" in str(outcome)
+        assert "Stop the group's members first" in str(outcome)
         assert isinstance(admin.delete_groups([group])[group], GroupActive)
     assert committed(admin, group) == {(topic, 0): CommittedOffset(3)}
     assert admin.delete_groups([group, "absent"]) == {group: None, "absent": None}

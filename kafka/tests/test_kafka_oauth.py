@@ -58,7 +58,9 @@ def test_a_token_endpoint_that_refuses_or_is_away_is_said_with_what_to_do(kafka:
     )
     admin = KafkaAdmin(connection, timeout_seconds=3)
     for _ in range(2):  # the client library tells it once
-        with pytest.raises(TokenMissing, match=f"token endpoint gave no token .*{words}.*correct client id") as told:
+        with pytest.raises(
+            TokenMissing, match=f"token endpoint gave no token .*{words}.*correct the client id"
+        ) as told:
             admin.describe_cluster()
         assert "s3cret" not in str(told.value)
     with (

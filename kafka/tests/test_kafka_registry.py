@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
+from delayed_topics_core.events import Event
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
-from delayed_topics_core.names import REGISTRY_TOPIC
+from delayed_topics_core.names import EVENTS_TOPIC, REGISTRY_TOPIC
 from delayed_topics_core.registry import Claim, LayoutRecord, Owner, RegistryRecord, TopicsRecord, encode
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
@@ -14,6 +15,7 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import KafkaUnreachable, RegistryLost, TopicMissing, WriterFenced
+from delayed_topics_kafka.events import EventFollower, EventWriter
 from delayed_topics_kafka.registry import RegistryChange, RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
 
@@ -154,7 +156,7 @@ def test_a_writer_whose_successor_has_opened_says_so_for_ever_and_does_not_shut_
         follower.catch_up(120)
         assert follower.state.layouts[topic].layout.delay_seconds == (5,)
         for delay_seconds in (20, 30):
-            with pytest.raises(WriterFenced, match=f"{writers}.* another process writes in the place of this one"):
+            with pytest.raises(WriterFenced, match=f"{writers}.* Another process has taken over from this writer"):
                 former.write([layout_record(topic, delay_seconds)])
         with pytest.raises(WriterFenced):
             former.open()
@@ -208,7 +210,7 @@ def test_a_cluster_without_a_registry_is_said(own_broker: Broker) -> None:
     KafkaAdmin(connection).delete_topics([REGISTRY_TOPIC])
     with (
         RegistryFollower(connection) as follower,
-        pytest.raises(TopicMissing, match="doesn't exist: is the operator of delayed topics connected to it"),
+        pytest.raises(TopicMissing, match=r"does not exist\. Check that the operator of delayed topics is connected"),
     ):
         follower.catch_up(120)
 
@@ -223,9 +225,41 @@ def test_a_registry_that_was_made_again_is_not_taken_for_the_old_one(own_broker:
         writer.write([layout_record("orders", 5), layout_record("orders", 10)])
         admin.delete_topics([REGISTRY_TOPIC])
         ensure_system_topics(admin, replication_factor=1)
-        with pytest.raises(RegistryLost, match="doesn't continue at offset 2"):
+        with pytest.raises(RegistryLost, match="does not continue at offset 2"):
             poll_for(follower, 120)
         assert follower.state.layouts["orders"].layout.delay_seconds == (10,)
+
+
+def test_events_go_on_after_their_topic_was_deleted_and_created_again(
+    own_broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = Connection(bootstrap_servers=own_broker.bootstrap)
+    admin = KafkaAdmin(connection)
+    ensure_system_topics(admin, replication_factor=1)
+    read: list[Event] = []
+    events = [Event(kind="rebalance", topic="orders", member=f"pod-{n}", at_ms=1, detail={}) for n in range(3)]
+
+    def write(*written: Event) -> None:
+        writer = EventWriter(connection)
+        for event in written:
+            writer.write(event)
+        writer.close(60)
+        assert writer.failed == 0
+
+    with EventFollower(connection) as event_follower:
+
+        def all_are_read() -> bool:
+            read.extend(event_follower.poll(0.1))
+            return len(read) == len(events)
+
+        write(*events[:2])
+        event_follower.catch_up(120, read.append)
+        admin.delete_topics([EVENTS_TOPIC])
+        ensure_system_topics(admin, replication_factor=1)
+        write(events[2])
+        wait_until(all_are_read, what="the event of the new topic is read")
+    assert read == events
+    assert "begins again with the first record" in caplog.text
 
 
 @pytest.mark.slow
@@ -245,7 +279,7 @@ def test_the_follower_outlives_an_outage_and_the_writer_says_it(
         if transactional_id is not None:
             with pytest.raises(KafkaUnreachable, match=f"writing {REGISTRY_TOPIC} as transactional id operator"):
                 patient.write([layout_record("orders", 15)])
-            with pytest.raises(KafkaUnreachable, match="read and decided about anew"):
+            with pytest.raises(KafkaUnreachable, match="The operator reads the registry again before it writes"):
                 patient.write([layout_record("orders", 15)])
         assert follower.poll(0.1) == []
         with pytest.raises(KafkaUnreachable):
@@ -270,6 +304,6 @@ def test_what_was_read_before_a_failure_is_not_forgotten(
     claims = [Claim(topic=fresh("kept"), owner=OWNER) for _ in range(3)]
     writer.write(claims)
     follower.catch_up(120)
-    with pytest.raises(KafkaUnreachable, match="got to offset"):
+    with pytest.raises(KafkaUnreachable, match="stopped at offset"):
         follower.read_to(follower.state.next_offset + 1, Deadline(1.5))  # one more than there is
     assert all(follower.state.holder(claim.topic) == claim for claim in claims)

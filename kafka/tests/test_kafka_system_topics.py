@@ -48,7 +48,7 @@ def test_an_auto_created_clock_is_repaired_and_a_registry_of_three_partitions_re
     )
     admin.delete_topics([REGISTRY_TOPIC])
     admin.create_topics([NewTopicSpec(name=REGISTRY_TOPIC, partitions=3, replication_factor=1)])
-    with pytest.raises(KafkaRefused, match="must have one partition, it has 3"):
+    with pytest.raises(KafkaRefused, match="must have one partition, but has 3"):
         ensure_system_topics(admin, replication_factor=1)
 
 
@@ -58,11 +58,11 @@ def test_a_registry_that_was_used_before_is_neither_made_anew_nor_taken_for_anot
     first = ensure_system_topics(admin, replication_factor=1)[REGISTRY_TOPIC].id
     assert ensure_system_topics(admin, replication_factor=1, registry_id=first)[REGISTRY_TOPIC].id == first
     admin.delete_topics([REGISTRY_TOPIC])
-    with pytest.raises(RegistryLost, match=f"{first} was deleted, and with it"):
+    with pytest.raises(RegistryLost, match=f"{first} was deleted, so it is unknown which resource owns which topic"):
         ensure_system_topics(admin, replication_factor=1, registry_id=first)
     assert admin.describe_topics([REGISTRY_TOPIC]) == {REGISTRY_TOPIC: None}
     second = ensure_system_topics(admin, replication_factor=1)[REGISTRY_TOPIC].id
-    with pytest.raises(RegistryLost, match=f"{first} was deleted and made again .its id is {second} now"):
+    with pytest.raises(RegistryLost, match=f"{first} was deleted and created again .its id is {second} now"):
         ensure_system_topics(admin, replication_factor=1, registry_id=first)
 
 

@@ -72,7 +72,7 @@ def test_one_refused_topic_hides_no_other(admin: KafkaAdmin, fresh: Fresh) -> No
     refused = created[huge]
     assert isinstance(refused, KafkaRefused)
     assert refused.code == "INVALID_REPLICATION_FACTOR"
-    assert f"creating topic {huge}, Kafka at " in str(refused)
+    assert f"creating topic {huge} failed because Kafka at " in str(refused)
     described = admin.describe_topics([good, there, huge, illegal])
     assert isinstance(described[good], TopicInfo)
     assert described[huge] is None
@@ -281,7 +281,7 @@ def test_nobody_there_is_said_in_time() -> None:
     nobody = KafkaAdmin(Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": 0}), timeout_seconds=1)
     began = time.monotonic()
     with pytest.raises(
-        KafkaUnreachable, match=r"describing the cluster, Kafka at 127\.0\.0\.1:1 did not answer in time"
+        KafkaUnreachable, match=r"describing the cluster failed because Kafka at 127\.0\.0\.1:1 did not answer in time"
     ):
         nobody.describe_cluster()
     assert isinstance(nobody.create_topics([spec("t")])["t"], KafkaUnreachable)

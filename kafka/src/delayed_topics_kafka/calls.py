@@ -97,8 +97,8 @@ class AdminCalls:
 
     def _too_slow(self, doing: str) -> KafkaUnreachable:
         return KafkaUnreachable(
-            f"{doing}, Kafka at {self._bootstrap_servers} was not done after {self._timeout_seconds:g} s; "
-            "check that all brokers are up"
+            f"Kafka at {self._bootstrap_servers} did not finish {doing} within {self._timeout_seconds:g} s. "
+            "Check that all brokers are up"
         )
 
 
@@ -155,4 +155,4 @@ def _outcome(wait: Wait, timeout_seconds: float) -> Any | KafkaError:
     except KafkaException as e:
         return kafka_error(e)
     except TimeoutError:
-        return KafkaError(KafkaError._TIMED_OUT, "the client library gave no answer")
+        return KafkaError(KafkaError._TIMED_OUT, "the client library did not answer")

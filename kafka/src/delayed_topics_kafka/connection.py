@@ -94,11 +94,11 @@ class Connection:
             )
         if self.sasl_mechanism is not None and not self.security_protocol.startswith("SASL_"):
             raise ConnectionInvalid(
-                f"SASL mechanism {self.sasl_mechanism} must go with security protocol SASL_SSL or SASL_PLAINTEXT, "
-                f"it is {self.security_protocol}"
+                f"SASL mechanism {self.sasl_mechanism} needs the security protocol SASL_SSL or SASL_PLAINTEXT, "
+                f"but it is {self.security_protocol}"
             )
         if self.security_protocol.startswith("SASL_") and self.sasl_mechanism is None:
-            raise ConnectionInvalid(f"security protocol {self.security_protocol} must go with a SASL mechanism")
+            raise ConnectionInvalid(f"security protocol {self.security_protocol} needs a SASL mechanism")
         if (self.username is None) != (self.password is None):
             raise ConnectionInvalid("a username and a password must be given together")
         if (self.certificate_pem is None) != (self.key_pem is None):
@@ -128,7 +128,9 @@ class Connection:
     def from_directory(cls, path: Path) -> "Connection":
         """A mounted Secret, with the files of `to_files`; only bootstrap-servers is always needed. Raises ConnectionInvalid."""
         if not (path / "bootstrap-servers").is_file():
-            raise ConnectionInvalid(f"{path} must hold the files of a connection, at least bootstrap-servers")
+            raise ConnectionInvalid(
+                f"the folder {path} must contain the files of a connection, at least bootstrap-servers"
+            )
         values: dict[str, Any] = {
             attribute: _content(path / file, attribute) for file, attribute in _FILES.items() if (path / file).is_file()
         }
@@ -142,7 +144,7 @@ class Connection:
             "metadata.broker.list": "bootstrap_servers",
         }
         if not {"bootstrap.servers", "metadata.broker.list"} & properties.keys():
-            raise ConnectionInvalid("the properties of a connection must have bootstrap.servers")
+            raise ConnectionInvalid("the properties of a connection must include bootstrap.servers")
         fields: dict[str, Any] = {known[name]: str(value) for name, value in properties.items() if name in known}
         fields["security_protocol"] = fields.get("security_protocol", "PLAINTEXT").upper()
         return cls(**fields, further={name: value for name, value in properties.items() if name not in known})

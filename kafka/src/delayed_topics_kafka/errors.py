@@ -11,14 +11,15 @@ DelayedTopicsError (core)
         ├── TopicExists
         ├── GroupActive         members are in the group, so its offsets are theirs
         ├── SettingsRefused     some settings of a topic; `words_of` has Kafka's of each
-        ├── RegistryLost        the registry's records were removed, or the topic was made again
+        ├── TopicTruncated      the topic does not continue at the next offset of its reader
+        │   └── RegistryLost    the registry was truncated, or deleted, or created again
         ├── WriterFenced        a newer writer of the same transactional id has taken over
         └── RegistryTooLarge    the registry has more than its reader holds
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import ClassVar, Final
 
 from confluent_kafka import KafkaError, KafkaException
 from delayed_topics_core.errors import DelayedTopicsError
@@ -73,8 +74,16 @@ class SettingsRefused(KafkaRefused):
         self.words_of = words_of
 
 
-class RegistryLost(KafkaRefused):
-    """The registry doesn't continue where it was read last."""
+class TopicTruncated(KafkaRefused):
+    """The topic doesn't continue where it was read last: its records were removed, or it was deleted and created again."""
+
+    remedy: ClassVar[str] = ""
+
+
+class RegistryLost(TopicTruncated):
+    """So it is with the registry. It is unknown which resource owns which topic."""
+
+    remedy = ". Either restore it, or restart this process to begin with what the topic has now"
 
 
 class RegistryTooLarge(KafkaRefused):
@@ -136,9 +145,9 @@ _REFUSALS: Final[dict[int, type[KafkaRefused]]] = {
     **dict.fromkeys(FENCED, WriterFenced),
 }
 _WHAT_TO_DO: Final[dict[type[KafkaRefused], str]] = {
-    NotAuthorized: "; grant it to the user of this connection, or correct its credentials",
-    GroupActive: "; stop the group's members first",
-    WriterFenced: "; another process writes in the place of this one",
+    NotAuthorized: ". Either grant this to the user of the connection, or correct the connection's credentials",
+    GroupActive: ". Stop the group's members first",
+    WriterFenced: ". Another process has taken over from this writer",
 }
 
 
@@ -176,22 +185,23 @@ def is_end_of_login(error: KafkaError) -> bool:
 
 
 def call_error(error: KafkaError, *, doing: str, bootstrap_servers: str) -> KafkaCallError:
-    """The error of this module that `error` stands for. `doing` completes "Kafka … while …", such as "creating topic orders"."""
-    where = f"{doing}, Kafka at {bootstrap_servers}"
+    """The error of this module that `error` stands for. `doing` completes "… failed because …", such as "creating topic orders"."""
+    failed = f"{doing} failed because"
     if is_token_failure(error):
         said = error.str().removeprefix(_NO_TOKEN)[:MAX_ANSWER_CHARS]
         return TokenMissing(
-            f"{doing}, the token endpoint gave no token for Kafka at {bootstrap_servers}: "
-            f"{said}; if it refused, correct client id, client secret and scope, otherwise its URL, "
-            "the authority of its certificate, or the network"
+            f"{failed} the token endpoint gave no token for Kafka at {bootstrap_servers}: {said}. "
+            "If the endpoint refused, correct the client id, the client secret and the scope. "
+            "Otherwise correct its URL, the authority of its certificate, or the network"
         )
     if error.code() in _UNREACHABLE or is_end_of_login(error):
         return KafkaUnreachable(
-            f"{where} did not answer in time ({error.name()}: {error.str()}); check the address, the network and the brokers"
+            f"{failed} Kafka at {bootstrap_servers} did not answer in time ({error.name()}: {error.str()}). "
+            "Check the address, the network and the brokers"
         )
     kind = _REFUSALS.get(error.code(), KafkaRefused)
     return kind(
-        f"{where} refused: {error.name()}: {error.str()}{_WHAT_TO_DO.get(kind, '')}",
+        f"{failed} Kafka at {bootstrap_servers} refused it ({error.name()}: {error.str()}){_WHAT_TO_DO.get(kind, '')}",
         code=error.name(),
         words=error.str(),
     )
@@ -204,6 +214,6 @@ def making_client(bootstrap_servers: str) -> Iterator[None]:
         yield
     except KafkaException as e:
         raise ConnectionInvalid(
-            f"the connection to Kafka at {bootstrap_servers} can't be used: {kafka_error(e).str()}; "
-            "correct its certificates, key or credentials"
+            f"the connection to Kafka at {bootstrap_servers} can't be used: {kafka_error(e).str()}. "
+            "Correct its certificates, key or credentials"
         ) from e

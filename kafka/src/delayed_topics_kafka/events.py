@@ -9,6 +9,7 @@ from delayed_topics_core.names import EVENTS_TOPIC
 
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import TopicTruncated
 from delayed_topics_kafka.outbox import Outbox
 from delayed_topics_kafka.reader import PartitionReader, Read
 
@@ -38,11 +39,19 @@ class EventFollower(Closing):
     """All events that the topic still has (seven days), oldest first, and then as they come; belongs to one thread at a time."""
 
     def __init__(self, connection: Connection, *, client_id: str = "delayed-topics-events") -> None:
-        self._reader = PartitionReader(connection, EVENTS_TOPIC, client_id=client_id)
+        self._connection = connection
+        self._client_id = client_id
+        self._reader = self._new_reader()
 
     def poll(self, timeout_seconds: float) -> list[Event]:
         """The next events, waiting at most that long for the first. Raises KafkaCallError."""
-        return list(_events(self._reader.poll(timeout_seconds)))
+        try:
+            return list(_events(self._reader.poll(timeout_seconds)))
+        except TopicTruncated as e:
+            log.warning("%s. Reading begins again with the first record of the topic", e)
+            self._reader.close()
+            self._reader = self._new_reader()
+            return []
 
     def catch_up(self, timeout_seconds: float, take: Callable[[Event], object]) -> None:
         """Gives everything up to the end as it is now to `take`. Raises KafkaCallError: KafkaUnreachable when nothing comes for that
@@ -57,12 +66,15 @@ class EventFollower(Closing):
     def close(self) -> None:
         self._reader.close()
 
+    def _new_reader(self) -> PartitionReader:
+        return PartitionReader(self._connection, EVENTS_TOPIC, client_id=self._client_id)
+
 
 def _events(reads: list[Read]) -> Iterator[Event]:
     for read in reads:
         try:
             yield Event.decode(read.value or b"")
         except UnknownEventKind as e:
-            log.debug("a record of %s is passed over: %s", EVENTS_TOPIC, e)
+            log.debug("skipping a record of topic %s: %s", EVENTS_TOPIC, e)
         except UnreadableRecord as e:
-            log.warning("a record of %s is passed over: %s", EVENTS_TOPIC, e)
+            log.warning("skipping a record of topic %s: %s", EVENTS_TOPIC, e)

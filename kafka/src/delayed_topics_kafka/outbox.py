@@ -53,14 +53,14 @@ class Outbox:
             self._end(e)
 
     def _end(self, error: KafkaException | SystemError) -> None:
-        """The producer can't go on, for instance without the right to write anything; nor will what it has be told of."""
+        """The producer can't go on, for instance because it has no right to write. It does not report on the records that it still has."""
         self.failed += len(self._producer)
         self._producer = Producer(self._config)
-        log.warning("what was to be written to Kafka is given up: %s", kafka_error(error))
+        log.warning("giving up the records that were to be written to Kafka: %s", kafka_error(error))
 
     def _fail(self, topic: str, error: object) -> None:
         self.failed += 1
-        log.warning("a record could not be written to %s: %s", topic, error)
+        log.warning("could not write a record to %s: %s", topic, error)
 
     def _undelivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -18,8 +18,8 @@ from delayed_topics_kafka.errors import (
     PASSING,
     KafkaCallError,
     KafkaUnreachable,
-    RegistryLost,
     TopicMissing,
+    TopicTruncated,
     call_error,
     is_token_failure,
     kafka_error,
@@ -70,10 +70,20 @@ Take = Callable[[list[Read]], object]
 class PartitionReader(Closing):
     """Poll-driven, without threads of its own; belongs to one thread at a time."""
 
-    def __init__(self, connection: Connection, topic: str, *, client_id: str, start: int = 0) -> None:
-        """`start`: the first offset to read, which must not be removed yet; 0: the first that is there."""
+    def __init__(
+        self,
+        connection: Connection,
+        topic: str,
+        *,
+        client_id: str,
+        start: int = 0,
+        truncated: type[TopicTruncated] = TopicTruncated,
+    ) -> None:
+        """`start`: the first offset to read, which must not be removed yet; 0: the first that is there. `truncated`: what is raised when
+        the topic does not continue at `position`."""
         self._bootstrap_servers = connection.bootstrap_servers
         self._topic = topic
+        self._truncated = truncated
         self._stranded = Event()
         self._no_token: list[KafkaError] = []
         self._config = {
@@ -104,8 +114,8 @@ class PartitionReader(Closing):
         while self.position < end:
             if deadline.over:
                 raise KafkaUnreachable(
-                    f"reading {self._topic}, Kafka at {self._bootstrap_servers} got to offset {self.position} of {end} "
-                    f"and no further in {deadline.seconds:g} s; check the address, the network and the brokers"
+                    f"reading {self._topic} stopped at offset {self.position} of {end} because Kafka at {self._bootstrap_servers} "
+                    f"sent no more for {deadline.seconds:g} s. Check the address, the network and the brokers"
                 )
             before = self.position
             self._read(min(0.1, deadline.remaining_seconds))
@@ -153,7 +163,7 @@ class PartitionReader(Closing):
     def _read(self, timeout_seconds: float) -> None:
         if self._stranded.is_set():
             self._stranded.clear()
-            log.warning("the client that reads %s knows no broker any more, a new one goes on", self._topic)
+            log.warning("the client that reads topic %s knows no broker any more. A new client continues", self._topic)
             self._consumer.close()
             self._consumer = self._new_consumer()
         first = self._consumer.poll(timeout_seconds)
@@ -182,17 +192,18 @@ class PartitionReader(Closing):
         return None
 
     def _error(self, error: KafkaError) -> KafkaCallError:
-        where = f"{self._topic} of Kafka at {self._bootstrap_servers}"
+        where = f"topic {self._topic} of Kafka at {self._bootstrap_servers}"
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            return RegistryLost(
-                f"{where} doesn't continue at offset {self.position}: it was deleted or truncated ({error.str()}); "
-                "restore it, or restart this process to begin from what is there now",
+            return self._truncated(
+                f"{where} does not continue at offset {self.position} because it was deleted or truncated ({error.str()})"
+                f"{self._truncated.remedy}",
                 code=error.name(),
             )
         found = call_error(error, doing=f"reading {self._topic}", bootstrap_servers=self._bootstrap_servers)
         if isinstance(found, TopicMissing):
             return TopicMissing(
-                f"{where} doesn't exist: is the operator of delayed topics connected to it?", code=found.code
+                f"{where} does not exist. Check that the operator of delayed topics is connected to this Kafka",
+                code=found.code,
             )
         return found
 

@@ -17,6 +17,7 @@ from delayed_topics_kafka.errors import (
     FENCED,
     RAISED,
     KafkaUnreachable,
+    RegistryLost,
     RegistryTooLarge,
     WriterFenced,
     call_error,
@@ -59,7 +60,7 @@ class RegistryFollower(Closing):
     ) -> None:
         """`most_bytes`: of all keys and values that are held; with more every call raises RegistryTooLarge. In memory they take
         about four times that."""
-        self._reader = PartitionReader(connection, REGISTRY_TOPIC, client_id=client_id)
+        self._reader = PartitionReader(connection, REGISTRY_TOPIC, client_id=client_id, truncated=RegistryLost)
         self._most_bytes = most_bytes
         self._sizes: dict[str, int] = {}
         self._held_bytes = 0
@@ -88,14 +89,14 @@ class RegistryFollower(Closing):
             try:
                 record = self.state.apply(read.offset, key, read.value)
             except UnreadableRecord as e:
-                log.warning("%s, offset %d is passed over: %s", REGISTRY_TOPIC, read.offset, e)
+                log.warning("skipping the record at offset %d of topic %s: %s", read.offset, REGISTRY_TOPIC, e)
                 continue
             changes.append(RegistryChange(read.offset, key, record))
             self._weigh(key, read.value, record)
         if self._most_bytes is not None and self._held_bytes > self._most_bytes:
             raise RegistryTooLarge(
-                f"{REGISTRY_TOPIC} has more than {self._most_bytes >> 20} MiB of keys and values in {len(self._sizes)} records, "
-                "which is the most that the operator holds of one connection",
+                f"topic {REGISTRY_TOPIC} has more than {self._most_bytes >> 20} MiB of keys and values in {len(self._sizes)} records, "
+                "which is the most that the operator holds for one connection",
                 code="REGISTRY_TOO_LARGE",
             )
         return changes
@@ -155,8 +156,10 @@ class RegistryWriter:
         if self._fenced is not None:
             raise self._fenced
         if self._producer is None and self._transactional_id is not None:
-            # opening it here would have it write what was decided before another writer's last record
-            raise KafkaUnreachable(f"writing {self._what} failed before: the registry is read and decided about anew")
+            # If it were opened here, it would write what was decided before the last record of another writer.
+            raise KafkaUnreachable(
+                f"an earlier write to {self._what} failed. The operator reads the registry again before it writes"
+            )
         deadline = Deadline(self._timeout_seconds)
         with self._saying("writing"):
             producer = self._producer or self._new_producer(deadline)

@@ -32,8 +32,11 @@ _SETTINGS: Final[dict[str, dict[str, str]]] = {
 }
 
 _NEEDED: Final[dict[str, tuple[str, str]]] = {
-    REGISTRY_TOPIC: ("cleanup.policy", "what it says of a topic would be removed by its age"),
-    CLOCK_TOPIC: ("message.timestamp.type", "workers read the brokers' time from it, by which records are released"),
+    REGISTRY_TOPIC: ("cleanup.policy", "Kafka would otherwise remove its records when they are old"),
+    CLOCK_TOPIC: (
+        "message.timestamp.type",
+        "workers release records by the brokers' time, which they read from this topic",
+    ),
 }
 """What nothing works without, and why. Others that Kafka refuses are left as Kafka has them."""
 
@@ -55,9 +58,9 @@ def same_registry(known_id: str | None, found: TopicInfo | None) -> None:
     """
     if known_id is None or (found is not None and found.id == known_id):
         return
-    again = f" and made again (its id is {found.id} now)" if found is not None else ""
+    again = f" and created again (its id is {found.id} now)" if found is not None else ""
     raise RegistryLost(
-        f"topic {REGISTRY_TOPIC} with the id {known_id} was deleted{again}, and with it who owns which topic",
+        f"topic {REGISTRY_TOPIC} with the id {known_id} was deleted{again}, so it is unknown which resource owns which topic",
         code="UNKNOWN_TOPIC_ID",
     )
 
@@ -92,7 +95,7 @@ def ensure_system_topics(
     # only those that another maker was faster with: the broker that is asked may not know yet what was just made
     for topic, info in admin.describe_topics(others).items():
         if (told := _value(info)) is None:
-            raise KafkaUnreachable(f"topic {topic} was made a moment ago, and the broker doesn't know it yet")
+            raise KafkaUnreachable(f"topic {topic} was created a moment ago, and the broker does not know it yet")
         found[topic] = told
     incomplete = {topic: info for topic, info in found.items() if info.left_out}
     refused = _repair(admin, {**existing, **incomplete}, replication_factor)
@@ -119,8 +122,8 @@ def _repair(admin: KafkaAdmin, existing: dict[str, TopicInfo], most_replicas: in
         if topic in _NEEDED and (words := outcome.words_of.get(_NEEDED[topic][0])) is not None:
             setting, why = _NEEDED[topic]
             raise KafkaRefused(
-                f"Kafka refuses {setting}={drift[topic][setting]} of topic {topic} ({words}), which is needed: {why}; "
-                "have it allowed by whoever runs Kafka",
+                f"Kafka refuses {setting}={drift[topic][setting]} of topic {topic} ({words}). The setting is needed because {why}. "
+                "Ask the team that runs Kafka to allow it",
                 code=outcome.code,
             )
     return refused
@@ -129,8 +132,8 @@ def _repair(admin: KafkaAdmin, existing: dict[str, TopicInfo], most_replicas: in
 def _of_one_partition(topic: str, info: TopicInfo) -> TopicInfo:
     if info.partitions != 1:
         raise KafkaRefused(
-            f"topic {topic} must have one partition, it has {info.partitions}: it was made by somebody else; "
-            "delete it if nothing of yours is in it",
+            f"topic {topic} must have one partition, but has {info.partitions}, so somebody else created it. "
+            "Delete it if it has no records that you need",
             code="INVALID_PARTITIONS",
         )
     return info

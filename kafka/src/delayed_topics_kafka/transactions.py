@@ -59,7 +59,7 @@ def send_offsets(producer: Producer, points: list[TopicPartition], membership: A
     try:
         error = answer.result(timeout_seconds + _ANSWER_SECONDS)
     except TimeoutError:
-        why = f"the group's coordinator did not take the offsets in {timeout_seconds:g} s"
+        why = f"the group's coordinator did not accept the offsets within {timeout_seconds:g} s"
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, why)) from None
     if error is not None:
         raise KafkaException(error)
