@@ -5,11 +5,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
 
 import pytest
+from delayed_topics_audit.account import Account
 from delayed_topics_core.reasons import Condition, DeadLetterReason, Reason
+from delayed_topics_crds.audit import Account as AuditAccount
 from delayed_topics_devcluster.engine import engine_environment
 from delayed_topics_devcluster.paths import ENGINE_SOURCE, cache_dir
 
@@ -21,8 +24,8 @@ ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 MEMBERS = ["core", "crds", "kafka", "operator", "worker", "client", "audit", "devcluster", "faults", "bench"]
 SAYING = ["core", "kafka", "operator", "worker", "client", "audit"]
-ENGINE_REASONS = ROOT / "worker" / "engine" / "src" / "dead_letter.rs"
 """Members whose reasons a user reads; the others look for them."""
+ENGINE_REASONS = ROOT / "worker" / "engine" / "src" / "dead_letter.rs"
 MAX_LINES = 400
 SIMILAR_LINES = 12
 
@@ -52,7 +55,7 @@ def test_rust_is_green(command: tuple[str, ...]) -> None:
 
 
 def test_mypy_strict_is_green_over_all_members() -> None:
-    run(str(BIN / "mypy"), "--cache-dir", str(cache_dir("mypy")), *MEMBERS, "e2e", "checks")
+    run(str(BIN / "mypy"), "--cache-dir", str(cache_dir("mypy")), *MEMBERS, "e2e", "charts", "checks")
 
 
 def test_the_engine_has_what_its_stub_says(tmp_path: Path) -> None:
@@ -97,6 +100,11 @@ def test_every_error_is_handled_not_swallowed() -> None:
 
 def test_generated_files_are_what_the_models_say() -> None:
     run(sys.executable, "-m", "delayed_topics_crds", "check")
+
+
+def test_a_resource_has_each_term_of_an_audits_account() -> None:
+    """The operator drops what the resource has no field for."""
+    assert {term.name for term in fields(Account)} == set(AuditAccount.model_fields)
 
 
 @pytest.mark.parametrize("kind", [Condition, Reason, DeadLetterReason])

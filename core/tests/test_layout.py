@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 from delayed_topics_core.layout import (
-    PRESETS,
     Layout,
     LayoutSpec,
     evolve,
@@ -53,12 +52,6 @@ def test_attempts_beyond_the_list_wait_the_last_delay_and_levels_above_it_too() 
     layout = initial(LayoutSpec(delay_seconds=(0, 10, 60), partitions=6))
     assert [layout.delay_for_attempt(n) for n in (0, 1, 2, 3, 1000)] == [0, 10, 60, 60, 60]
     assert [layout.delay_for_level(n) for n in (1, 2, 3, 4, 18)] == [0, 10, 60, 60, 60]
-
-
-def test_the_levels_of_rocketmq_are_those_of_its_brokers() -> None:
-    message_delay_level = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-    unit = {"s": 1, "m": 60, "h": 3600}
-    assert PRESETS["RocketMQ18"] == tuple(int(level[:-1]) * unit[level[-1]] for level in message_delay_level.split())
 
 
 def test_a_kind_that_left_the_list_is_retired_and_used_again_when_it_returns() -> None:

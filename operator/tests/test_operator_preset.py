@@ -5,10 +5,9 @@ from typing import Any, get_args
 
 import pytest
 import yaml
-from delayed_topics_core.layout import PRESETS
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import parse
-from delayed_topics_crds.delayed_topic import Preset
+from delayed_topics_crds.delayed_topic import PRESETS, Preset
 from delayed_topics_operator.errors import SpecInvalid
 from delayed_topics_operator.translate import wanted
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
@@ -22,6 +21,12 @@ WRITTEN_OUT = {key: value for key, value in NAMED.items() if key != "preset"} | 
 
 def test_each_preset_that_may_be_written_has_a_delay_list() -> None:
     assert PRESETS.keys() == set(get_args(Preset))
+
+
+def test_the_levels_of_rocketmq_are_those_of_its_brokers() -> None:
+    message_delay_level = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    unit = {"s": 1, "m": 60, "h": 3600}
+    assert PRESETS["RocketMQ18"] == tuple(int(level[:-1]) * unit[level[-1]] for level in message_delay_level.split())
 
 
 def test_from_a_preset_to_its_delay_list_and_back_nothing_changes_in_kafka() -> None:

@@ -2,7 +2,6 @@
 
 import pytest
 from delayed_topics_core.headers import Header
-from delayed_topics_core.layout import PRESETS
 from delayed_topics_worker_testing.harness import DeclaredTopic, Seen, WorkerHarness
 
 pytestmark = pytest.mark.broker
@@ -31,6 +30,7 @@ ROCKETMQ = {
     100: 2 * HOUR,
 }
 """Seconds by level. Above the highest level RocketMQ takes the highest."""
+DELAY_LIST = tuple(ROCKETMQ[number] for number in range(1, 19))
 FOREIGN: list[Header] = [("TAGS", b"\xff\x00"), ("KEYS", "größe".encode()), ("TAGS", None)]
 
 
@@ -41,12 +41,12 @@ def level(number: int) -> Header:
 def hops(orders: DeclaredTopic) -> list[Seen]:
     """All that the delays topic has at this moment."""
     delays = orders.names.delays
-    ends = orders.harness.admin.list_offsets([(delays, p) for p in range(len(PRESETS["RocketMQ18"]))], "latest")
+    ends = orders.harness.admin.list_offsets([(delays, p) for p in range(len(DELAY_LIST))], "latest")
     return orders.harness.read(delays, sum(end for end in ends.values() if isinstance(end, int)))
 
 
 def test_each_level_waits_as_long_as_in_rocketmq_and_above_the_highest_the_highest_does(harness: WorkerHarness) -> None:
-    orders = harness.declare(PRESETS["RocketMQ18"], partitions=18, front_partitions=1)
+    orders = harness.declare(DELAY_LIST, partitions=18, front_partitions=1)
     harness.start(orders)
     orders.produce(b"first", headers=[level(1)])  # until a worker has read its first record a second may go by
     orders.ready(1)
@@ -73,7 +73,7 @@ def test_each_level_waits_as_long_as_in_rocketmq_and_above_the_highest_the_highe
 
 
 def test_without_a_level_a_record_waits_as_with_level_1_and_a_due_time_of_0_is_at_once(harness: WorkerHarness) -> None:
-    orders = harness.declare(PRESETS["RocketMQ18"], partitions=18, front_partitions=1, ladder_seconds=(1,))
+    orders = harness.declare(DELAY_LIST, partitions=18, front_partitions=1, ladder_seconds=(1,))
     assert orders.record.layout.partition_count == 18
     harness.start(orders)
     orders.produce(b"without")

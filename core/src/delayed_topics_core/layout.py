@@ -4,7 +4,7 @@
 tables are only appended to, so no record that waits changes its meaning and no stale client can make one early.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal
@@ -13,11 +13,6 @@ Role = Literal["main", "delay", "ladder", "retired"]
 
 MAX_RANGED: Final = 100_000
 """Partitions of one kind; Kafka copes with no more in one topic."""
-
-PRESETS: Final[Mapping[str, tuple[int, ...]]] = {
-    "RocketMQ18": (1, 5, 10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200),
-}
-"""Delay lists with a name, in seconds. `RocketMQ18`: what RocketMQ's `messageDelayLevel` is unless a broker sets it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

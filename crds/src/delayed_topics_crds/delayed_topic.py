@@ -25,6 +25,10 @@ DeletionPolicy = Literal["Retain", "Delete"]
 Guarantee = Literal["AtLeastOnce", "ExactlyOnce"]
 RebalanceProtocol = Literal["Classic", "Consumer"]
 Preset = Literal["RocketMQ18"]
+PRESETS: Mapping[Preset, tuple[int, ...]] = {
+    "RocketMQ18": (1, 5, 10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200),
+}
+"""Delay lists with a name, in seconds. `RocketMQ18`: what RocketMQ's `messageDelayLevel` is unless a broker sets it."""
 Assignor = Literal["Range", "RoundRobin", "Sticky", "Uniform"]
 ASSIGNORS: Mapping[RebalanceProtocol, tuple[Assignor, ...]] = {
     "Classic": ("Range", "RoundRobin", "Sticky"),
@@ -35,6 +39,12 @@ ASSIGNORS: Mapping[RebalanceProtocol, tuple[Assignor, ...]] = {
 
 def _one_of(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _distinct_delays_of_preset() -> str:
+    """CEL: how many different delays the list of `self.preset` has."""
+    counts = [(name, len(set(delays))) for name, delays in PRESETS.items()]
+    return "".join(f"self.preset == '{name}' ? {count} : " for name, count in counts[:-1]) + str(counts[-1][1])
 
 
 _TOO_LONG = f"must have at most {MAX_TOPIC_LENGTH} characters: Kafka allows 249, and the operator appends '.control'"
@@ -217,12 +227,13 @@ class DelayedTopicSpec(Spec):
             message="must have one of delaySeconds and preset, and not both",
         ),
         # The sum of 1/(how often a delay is listed) over the list counts the distinct delays, without a library that
-        # older API servers lack; a preset has 18. Partitions beyond max(partitions, this) are never made, and partitions has
+        # older API servers lack. Partitions beyond max(partitions, this) are never made, and partitions has
         # its own limit.
         Rule(
             cel=(
                 "self.lanesPerDelay * ((has(self.delaySeconds) ? int(self.delaySeconds.map(d,"
-                " 1.0 / double(self.delaySeconds.filter(e, e == d).size())).sum() + 0.5) : 18) - 1)"
+                " 1.0 / double(self.delaySeconds.filter(e, e == d).size())).sum() + 0.5) :"
+                f" {_distinct_delays_of_preset()}) - 1)"
                 f" < {MAX_PARTITIONS}"
             ),
             message=(

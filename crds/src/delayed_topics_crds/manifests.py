@@ -65,7 +65,7 @@ def chart_template(kind: Kind) -> str:
     manifest["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
     text = _yaml(manifest)
     if "{{" in text:
-        raise ValueError(f"{kind.name}: '{{{{' in a description is Helm's")
+        raise ValueError(f"a description of {kind.name} contains '{{{{', which Helm would evaluate")
     return f"{_HEADER}{{{{- if .Values.crds.install }}}}\n{text}{{{{- end }}}}\n"
 
 

@@ -73,7 +73,7 @@ def _node(raw: JsonSchema, definitions: JsonSchema) -> JsonSchema:
             del node[inner]
     unknown = raw.keys() - {*_KEYWORDS, "title", "const", "$defs"}
     if unknown or not ("type" in node or "x-kubernetes-int-or-string" in node):
-        raise ValueError(f"a structural schema can't say this: {raw}")
+        raise ValueError(f"a structural schema can't express this: {raw}")
     return {key: node[key] for key in _KEYWORDS if key in node}
 
 

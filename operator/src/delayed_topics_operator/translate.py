@@ -6,12 +6,12 @@ from typing import Any, TypeVar
 
 from cronsim import CronSim, CronSimError
 from delayed_topics_core.errors import IllegalTopicName
-from delayed_topics_core.layout import PRESETS, LayoutSpec, ladder
+from delayed_topics_core.layout import LayoutSpec, ladder
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import Owner
 from delayed_topics_crds import DelayedTopic
 from delayed_topics_crds.common import StatusBase
-from delayed_topics_crds.delayed_topic import ASSIGNORS, DelayedTopicSpec, Workers, WorkerTemplate
+from delayed_topics_crds.delayed_topic import ASSIGNORS, PRESETS, DelayedTopicSpec, Workers, WorkerTemplate
 from pydantic import ValidationError
 
 from delayed_topics_operator.errors import SpecInvalid
@@ -61,7 +61,9 @@ def wanted(resource: DelayedTopic) -> Wanted:
     except IllegalTopicName as e:
         raise SpecInvalid(f"spec.topic: {e}") from e
     if names.front in spec.ready.allowed_topics:
-        raise SpecInvalid(f"spec.ready.allowedTopics must not have {names.front}: its records would come in again")
+        raise SpecInvalid(
+            f"spec.ready.allowedTopics has the front topic {names.front}, where released records would be delayed again. Remove it"
+        )
     if spec.audit is not None:
         _check_schedule(spec.audit.schedule)
     workers = spec.workers or Workers()
@@ -102,18 +104,18 @@ def _delay_list(spec: DelayedTopicSpec) -> tuple[int, ...]:
     match spec.delay_seconds, spec.preset:
         case tuple(listed), None:
             return listed
-        case None, str(preset):
+        case None, preset if preset is not None:
             return PRESETS[preset]
     raise SpecInvalid("spec must have one of delaySeconds and preset, and not both")
 
 
 def _check_schedule(schedule: str) -> None:
-    """CEL sees that there are five fields, not what they mean."""
+    """CEL can only check that there are five fields, and not what they mean."""
     try:
         CronSim(schedule, datetime.now(UTC))
     except CronSimError as e:
         raise SpecInvalid(
-            f"spec.audit.schedule {schedule!r} is no cron expression ({e}): '0 3 * * *' is every day at 3:00"
+            f"spec.audit.schedule {schedule!r} is not a cron expression ({e}). For example, '0 3 * * *' means every day at 3:00"
         ) from e
 
 

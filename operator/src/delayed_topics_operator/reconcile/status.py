@@ -38,7 +38,7 @@ OWN_CONDITIONS = (
     Condition.PLANNED,
     Condition.DELIVERY_VERIFIED,
 )
-"""Others belong to other controllers and are left alone."""
+"""In the order in which the status shows them. Others belong to other controllers and are left alone."""
 _SHOWN_ROLES: tuple[TopicRole, ...] = ("front", "delays", "ready", "dead-letter", "control")
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
@@ -74,6 +74,7 @@ def conditions(o: Observation, said: Conditions) -> tuple[StatusCondition, ...]:
     }
     all_said: dict[Condition, ConditionState] = {**known, **said}
     fresh = {**said, Condition.READY: _ready(o, all_said)}
+    assert fresh.keys() <= set(OWN_CONDITIONS), "the status would not show what OWN_CONDITIONS does not list"
     made = {
         kind: condition(kind, s, known=before, now=o.now, generation=o.subject.generation) for kind, s in fresh.items()
     }
@@ -91,12 +92,14 @@ def in_units(seconds: int) -> str:
 def _ready(o: Observation, said: Mapping[Condition, ConditionState]) -> ConditionState:
     if o.subject.deleting:
         return said.get(Condition.READY) or ConditionState(
-            status="False", reason=Reason.DELETING, message="being deleted"
+            status="False", reason=Reason.DELETING, message="the resource is being deleted"
         )
     for kind in (Condition.CLAIMED, Condition.TOPICS_READY, Condition.WORKERS_READY):
         found = said.get(kind)
         if found is None:
-            return ConditionState(status="False", reason=Reason.IN_PROGRESS, message=f"{kind} is not known yet")
+            return ConditionState(
+                status="False", reason=Reason.IN_PROGRESS, message=f"the condition {kind} is not known yet"
+            )
         if found.status != "True":
             return ConditionState(status="False", reason=found.reason, message=found.message)
     alarm = said.get(Condition.ALARM)
@@ -104,14 +107,16 @@ def _ready(o: Observation, said: Mapping[Condition, ConditionState]) -> Conditio
         return ConditionState(status="False", reason=alarm.reason, message=alarm.message)
     if o.wanted.paused:
         return ConditionState(
-            status="True", reason=Reason.PAUSED, message="spec.paused: nothing is released, records stay where they are"
+            status="True",
+            reason=Reason.PAUSED,
+            message="spec.paused is set, so nothing is released and records stay where they are",
         )
     if o.beyond.workers is not None or o.refused_protocol is not None:
         return said[Condition.WORKERS_READY]
     return ConditionState(
         status="True",
         reason=Reason.AS_DECLARED,
-        message=f"produce to {o.wanted.names.front}, consume {o.wanted.names.ready}",
+        message=f"produce to {o.wanted.names.front}, and consume from {o.wanted.names.ready}",
     )
 
 
