@@ -46,17 +46,17 @@ def test_an_empty_topic_is_verified() -> None:
 def test_a_loss_violates_and_is_named() -> None:
     result = judge(LOST)
     assert result.verdict == "Violated"
-    assert result.message.startswith("1 lost (f:3:17): committed")
+    assert result.message.startswith("1 record was lost (f:3:17): the offset is committed")
     assert json.loads(result.encode())["offenders"] == {"lost": ["f:3:17"]}
 
 
 def test_a_double_that_a_crash_explains_is_told_and_any_other_violates() -> None:
     within = judge(replace(CLEAN, flaws=replace(ON_TIME, extra=2)))
     assert within.verdict == "Verified"
-    assert "2 doubled within the promise" in within.message
+    assert "2 copies were doubled within the promise" in within.message
     beyond = judge(replace(CLEAN, flaws=replace(ON_TIME, extra=2, beyond=1)))
     assert beyond.verdict == "Violated"
-    assert beyond.message.startswith("1 doubled: same root and attempt again")
+    assert beyond.message.startswith("1 copy was doubled: the same root and attempt came out before")
 
 
 def test_what_has_been_due_for_minutes_makes_no_clean_audit() -> None:
@@ -64,7 +64,9 @@ def test_what_has_been_due_for_minutes_makes_no_clean_audit() -> None:
     shortly, long = judge(overdue), judge(replace(overdue, overdue_ms=259_200_000))
     assert (shortly.verdict, long.verdict) == ("Verified", "Unknown")
     assert "6 pending, of which 4 are overdue" in shortly.message
-    assert "4 are overdue (f:3:94), for up to 259,200 s: they are due and were not released" in long.message
+    assert (
+        "4 records are overdue (f:3:94) by up to 259,200 s. What is overdue is due and was not released" in long.message
+    )
     assert long.account is not None
     assert long.account.overdue == 4
 
@@ -86,13 +88,13 @@ def test_late_records_are_told_and_break_no_promise() -> None:
 def test_a_partition_that_does_not_add_up_violates_and_is_named() -> None:
     result = judge(replace(CLEAN, partitions=[FRONT, replace(FRONT, topic_letter="d", partition=1, released=61)]))
     assert result.verdict == "Violated"
-    assert "partition orders.delays-1 doesn't add up: 100 produced, 101 accounted for" in result.message
+    assert "partition orders.delays-1 doesn't add up: 100 produced, but 101 accounted for" in result.message
 
 
 def test_what_hides_outcomes_makes_a_loss_uncertain() -> None:
     result = judge(LOST, [CUT])
     assert result.verdict == "Unknown"
-    assert CUT.sentence in result.message
+    assert f". {CUT.sentence.capitalize()}. " in result.message
 
 
 def test_what_is_hidden_does_not_excuse_what_is_seen() -> None:

@@ -102,7 +102,8 @@ def test_where_the_control_topic_does_not_tell_all_nobody_is_blamed_and_it_is_sa
     result = cancelled.judged(spark, replace(cancelled.window, control_id=None))
     assert result.verdict == "Verified"
     said = (
-        f"whether somebody had asked for the 2 cancelled is not known: {cancelled.names.control} was deleted, or made"
+        "It is unknown whether anyone had asked to cancel the 2 cancelled records: "
+        f"topic {cancelled.names.control} was deleted or created"
     )
     assert said in result.message
 
@@ -112,7 +113,7 @@ def test_a_control_topic_tells_all_only_if_it_is_the_first_and_nothing_of_it_is_
 ) -> None:
     name = cancelled.names.control
     assert cancelled.unknown(spark) is None
-    again = f"{name} was deleted, or made again, or its id was not noted"
+    again = f"topic {name} was deleted or created again, or its id was not noted"
     others = [replace(cancelled.window, control_id=other) for other in (None, "another")]
     assert [cancelled.unknown(spark, other) for other in others] == [again] * 2
 
@@ -130,12 +131,15 @@ def test_a_control_topic_tells_all_only_if_it_is_the_first_and_nothing_of_it_is_
         return stable == admin.list_offsets([(name, 0)], "latest")
 
     wait_until(is_over, what="the transaction is over for readers, too")
-    assert cancelled.unknown(spark) == f"records of {name} are missing, by retention, compaction or a transaction"
+    assert (
+        cancelled.unknown(spark)
+        == f"records of topic {name} are missing because of retention, compaction or a transaction"
+    )
 
     kafka = AdminClient(cancelled.connection.client_config())
     for future in kafka.delete_records([TopicPartition(name, 0, 1)]).values():
         future.result()
-    assert cancelled.unknown(spark) == f"records of {name} are missing, by retention"
+    assert cancelled.unknown(spark) == f"records of topic {name} are missing because of retention"
 
 
 def test_a_control_topic_into_which_nobody_wrote_is_read_too(spark: SparkSession, cancelled: Cancelled) -> None:

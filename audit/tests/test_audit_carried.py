@@ -171,11 +171,11 @@ def test_a_table_that_is_not_the_one_that_was_noted_is_not_used(
     with pytest.raises(Unusable, match=r"topic orders.ready ends below"):
         carried.opened(spark, output, replace(window, end_offsets=shorter))
     cases = {
-        altered: "by its hash it is not what that audit wrote",
-        with_a_row_twice: "by its hash it is not what that audit wrote",
-        with_other_offsets: "by its hash it is not what that audit wrote",
-        with_a_block_that_went_into_the_offsets: "by its hash it is not what that audit wrote",
-        replaced_by_the_one_before: "by its hash it is not what that audit wrote",
+        altered: "its hash is not that of the table which the previous audit wrote",
+        with_a_row_twice: "its hash is not that of the table which the previous audit wrote",
+        with_other_offsets: "its hash is not that of the table which the previous audit wrote",
+        with_a_block_that_went_into_the_offsets: "its hash is not that of the table which the previous audit wrote",
+        replaced_by_the_one_before: "its hash is not that of the table which the previous audit wrote",
         no_parquet: "can't be read",
         gone: "can't be read: .*covers.json",
     }

@@ -74,7 +74,7 @@ def test_a_topic_that_may_not_be_seen_makes_it_unknown(connection: Connection) -
     result = audit(window, connection, no_session, print).result
     assert result.verdict == "Unknown"
     assert "describing topic unseen.ready" in result.message
-    assert "grant it to the user of this connection" in result.message
+    assert "Either grant this to the user of the connection" in result.message
 
 
 def run(window: AuditWindow, connection: Connection, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -96,13 +96,13 @@ def test_a_pipeline_fails_on_the_verdicts_that_it_names(connection: Connection, 
         assert json.loads((tmp_path / "result.json").read_text())["verdict"] == "Unknown"
     refused = CliRunner().invoke(main, ["run", "--fail-on=violated"])
     assert refused.exit_code == 2
-    assert "'violated' must be Violated, Unknown or both with a comma between them" in refused.output
+    assert "'violated' must be Violated, Unknown, or both separated by a comma" in refused.output
 
 
 def test_a_topic_that_may_not_be_read_is_named(connection: Connection, spark: SparkSession) -> None:
     window = one_record(connection, "unread")
     allow_only(connection, "unread", AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
-    with pytest.raises(AuditFailed, match=r"Not authorized to access topics: \[unread\]; grant Read to the user"):
+    with pytest.raises(AuditFailed, match=r"Not authorized to access topics: \[unread\]\. Grant Read to the user"):
         audit(window, connection, lambda: spark, print)
 
 
@@ -130,4 +130,4 @@ def test_a_heap_that_is_too_small_is_said(
     )
     assert done.returncode == 1, done.stderr
     message = json.loads(result.read_text())["message"]
-    assert "give it more heap: spec.spark.memory" in message, message
+    assert "Raise spec.spark.memory" in message, message

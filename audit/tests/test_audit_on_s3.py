@@ -163,10 +163,15 @@ def test_the_account_is_in_the_bucket_and_the_key_is_nowhere_else(
 @pytest.mark.parametrize(
     ("name", "secret", "endpoint", "says"),
     [
-        ("wrong-key", "open-barley", None, "the key in the Secret must be right, and allow to read and write there"),
-        ("no-secret", None, None, "the Secret must be there, and its key credentials have aws_access_key_id"),
-        ("no-bucket", SECRET, None, "make the bucket, or correct its name"),
-        ("away", SECRET, "http://127.0.0.1:1", "correct the endpoint, or try again when it answers"),
+        (
+            "wrong-key",
+            "open-barley",
+            None,
+            "Check that the access key in the Secret is right, and that it may read and write there",
+        ),
+        ("no-secret", None, None, "Check that the Secret exists. Its key credentials must have aws_access_key_id"),
+        ("no-bucket", SECRET, None, "Either create the bucket, or correct its name"),
+        ("away", SECRET, "http://127.0.0.1:1", "Either correct the endpoint, or try again when it answers"),
     ],
 )
 def test_what_keeps_it_from_a_bucket_is_said_at_once(
@@ -192,5 +197,5 @@ def test_what_keeps_it_from_a_bucket_is_said_at_once(
 
 
 def test_a_claim_that_can_not_be_written_is_said(spark: SparkSession) -> None:
-    with pytest.raises(AuditFailed, match=r"could not be written to /proc/orders-audit: .*the claim must be writable"):
+    with pytest.raises(AuditFailed, match=r"could not be written to /proc/orders-audit\. Make the claim writable"):
         Output(folder="/proc/orders-audit", parquet=False).prepare(spark)

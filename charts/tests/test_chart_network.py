@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 from delayed_topics_operator.audits.executors import TEMPLATE_KEY
-from delayed_topics_operator_testing.audit_harness import AuditWorld, audit_resource
-from delayed_topics_operator_testing.harness import WorkerHarness, resource
+from delayed_topics_operator_testing.audit_simulation import AuditSimulation, audit_resource
+from delayed_topics_operator_testing.simulation import Simulation, resource
 
 pytestmark = pytest.mark.api
 
@@ -48,7 +48,7 @@ def test_each_pod_of_the_release_has_one_of_its_own(everything: list[list[Manife
 
 
 def test_workers_and_audits_have_theirs_wherever_they_run(render: Any) -> None:
-    audits = AuditWorld(raw=audit_resource(spark={"executors": 2}))
+    audits = AuditSimulation(raw=audit_resource(spark={"executors": 2}))
     audits.settle()
     assert audits.job is not None
     assert audits.config_map is not None
@@ -129,8 +129,8 @@ def test_the_port_for_metrics_has_the_name_that_policies_use(render: Any) -> Non
 
 
 def worker_template() -> Manifest:
-    harness = WorkerHarness(raw=resource())
-    harness.settle()
-    (workers,) = [child for (kind, _), child in harness.children.items() if kind == "StatefulSet"]
+    simulation = Simulation(raw=resource())
+    simulation.settle()
+    (workers,) = [child for (kind, _), child in simulation.children.items() if kind == "StatefulSet"]
     template: Manifest = workers["spec"]["template"]
     return template

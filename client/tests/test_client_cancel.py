@@ -100,7 +100,7 @@ def test_ids_that_no_record_has_are_refused(controlled: Served) -> None:
 
 
 def test_without_a_control_topic_it_is_said_how_to_get_one(served: Served) -> None:
-    says = f"{served.names.front} has no control topic: set spec.control of its DelayedTopic"
+    says = f"{served.names.front} has no control topic. Set spec.control of its DelayedTopic"
     with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
         for refuse in (orders.cancel, orders.withdraw):
             with pytest.raises(ValueError, match=says):
@@ -116,13 +116,16 @@ def test_why_kafka_did_not_take_a_request_is_said() -> None:
         served = serve(connection, "orders", control=True)
         with DelayedTopic.connect(served.bootstrap, "orders") as orders:
             deny_only(connection, ResourceType.TOPIC, "orders.control", AclOperation.WRITE)
-            with pytest.raises(SendFailed, match=r"^writing to orders\.control, Kafka at .* refused: .*; grant it to"):
+            with pytest.raises(
+                SendFailed,
+                match=r"^writing to orders\.control failed because Kafka at .* refused it .*\. Either grant this to",
+            ):
                 orders.cancel("order-7")
             lift(connection, ResourceType.TOPIC, "orders.control")
             assert orders.cancel("order-7") is ChangeOutcome.REQUESTED
 
             deny_only(connection, ResourceType.TOPIC, "orders.control", AclOperation.READ)
-            with pytest.raises(NotAuthorized, match=r"^reading orders\.control, Kafka at .* refused: "):
+            with pytest.raises(NotAuthorized, match=r"^reading orders\.control failed because Kafka at .* refused it "):
                 orders.cancel("order-8", wait_seconds=PATIENCE_SECONDS)
             lift(connection, ResourceType.TOPIC, "orders.control")
         assert written(served) == [(b"order-7", b"cancel"), (b"order-8", b"cancel")]
@@ -138,11 +141,23 @@ def test_why_kafka_did_not_take_a_request_is_said() -> None:
 @pytest.mark.parametrize(
     ("answer", "exit_code", "line"),
     [
-        ("cancelled", 0, "order-7 of {0}: cancelled; the record is in {0}.dead"),
-        ("not-found", 0, "order-7 of {0}: not-found; no record of this id has come. The request stays in force"),
-        ("too-late", 1, "Error: order-7 of {0}: too-late; a record of this id was released before. The request stays"),
-        ("no-room", 1, "Error: order-7 of {0}: no-room; workers hold no more requests of {0}.control. Withdraw some"),
-        ("not-understood", 1, "Error: order-7 of {0}: not-understood; somebody wrote another value to {0}.control"),
+        ("cancelled", 0, "order-7 of {0}: cancelled. The record is in {0}.dead"),
+        (
+            "not-found",
+            0,
+            "order-7 of {0}: not-found. Workers have met no record with this id. The request stays in force",
+        ),
+        (
+            "too-late",
+            1,
+            "Error: order-7 of {0}: too-late. A record with this id was released before workers read the request. The request stays",
+        ),
+        ("no-room", 1, "Error: order-7 of {0}: no-room. Workers accept no more requests in {0}.control. Withdraw some"),
+        (
+            "not-understood",
+            1,
+            "Error: order-7 of {0}: not-understood. Somebody has written another value over the request in {0}.control",
+        ),
     ],
 )
 def test_the_command_line_says_what_became_of_it(controlled: Served, answer: str, exit_code: int, line: str) -> None:
@@ -158,12 +173,12 @@ def test_the_command_line_requests_and_withdraws_without_waiting(controlled: Ser
     requested = cancel(controlled, "order-7")
     assert requested.exit_code == 0
     assert requested.stdout.startswith(
-        f"order-7 of {front}: requested; no answer yet. A worker writes it to {front}.control when"
+        f"order-7 of {front}: requested. No worker has answered yet. A worker answers in {front}.control when"
     )
     withdrawn = cancel(controlled, "order-7", "--withdraw")
     assert (withdrawn.exit_code, withdrawn.stdout) == (
         0,
-        f"order-7 of {front}: withdrawn; records of this id are released when they are due\n",
+        f"order-7 of {front}: withdrawn. Records with this id are released when they are due\n",
     )
     assert written(controlled) == [(b"order-7", b"cancel"), (b"order-7", None)]
     assert cancel(controlled, "order-7", "--withdraw", "--wait", "1").exit_code == 2

@@ -100,10 +100,13 @@ def test_what_comes_next_is_shown_soonest_first_and_without_its_content(served: 
     (told,) = json.loads(run(*bootstrap, "peek", front, "--delay", "3600", "--json").output)
     assert (told["partition"], told["offset"], told["due_at_ms"] - told["appended_at_ms"]) == (3, 0, 3_600_000)
     assert (
-        "has no partition for 7 s, it has them for 0 s, 600 s, 3600 s"
+        "has no partition for a delay of 7 s. It has partitions for 0 s, 600 s, 3600 s"
         in run(*bootstrap, "peek", front, "--delay", "7").output
     )
-    assert "has 4 partitions from 0 on, and no partition 9" in run(*bootstrap, "peek", front, "--partition", "9").output
+    assert (
+        "has no partition 9. It has 4 partitions, counted from 0"
+        in run(*bootstrap, "peek", front, "--partition", "9").output
+    )
 
 
 @pytest.mark.broker
@@ -140,7 +143,7 @@ def test_an_error_is_one_line(served: Served) -> None:
     assert shown.exit_code == 1
     assert re.fullmatch(r"Error: topic nowhere is not in delayedtopics\.registry .*\n", shown.output)
     assert (
-        "header dt-root is for delayed topics"
+        "header dt-root is reserved for delayed topics"
         in run("--bootstrap", served.bootstrap, "send", served.names.front, "x", "--header", "dt-root=x").output
     )
 

@@ -124,7 +124,7 @@ def test_a_registry_that_is_in_use_is_never_written_over(kafka: Broker, tmp_path
     before = read(kafka)
     refused = run(kafka, "import", str(file))
     assert refused.exit_code == 1
-    assert "1 other records, the first is claim/orders/cluster-1/shop/orders" in refused.stderr
+    assert "It has 1 other records, and the first is claim/orders/cluster-1/shop/orders" in refused.stderr
     assert without_offsets(read(kafka)) == without_offsets(before)
 
 
@@ -137,7 +137,10 @@ def test_where_the_topics_were_mirrored_to_they_are_the_ones_and_nothing_begins_
     file.write_text(run(kafka, "export").stdout)
     topics_made(mirror)
     done = run(mirror, "import", str(file))
-    assert "orders: its topics have other ids here, see that group delayedtopics.orders has its offsets" in done.stderr
+    assert (
+        "orders: its topics have other ids here than in the export. Check that group delayedtopics.orders has its offsets"
+        in done.stderr
+    )
     state = read(mirror)
     record = state.topics["orders"]
     assert record.ids == ids(mirror) != ids(kafka)

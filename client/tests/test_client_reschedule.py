@@ -52,7 +52,7 @@ def test_who_asks_for_what_nobody_gets_is_told_before_anything_is_written(contro
             orders.reschedule("order-7", -1)
     assert written(controlled) == []
     plain = serve(served.connection, f"{served.names.front}-without-ladder", control=True)
-    says = r"set spec\.ladder of its DelayedTopic"
+    says = r"Set spec\.ladder of its DelayedTopic"
     with DelayedTopic.connect(plain.bootstrap, plain.names.front) as orders, pytest.raises(ValueError, match=says):
         orders.reschedule("order-7", in_ms(5))
 
@@ -64,15 +64,17 @@ def test_the_command_line_says_what_became_of_it(controlled: Served) -> None:
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_ms / 1000))
     requested = run(controlled, "--deliver-at", moment)
     assert requested.exit_code == 0, requested.output
-    assert requested.stdout.startswith(f"order-7 of {front}: requested; no answer yet.")
+    assert requested.stdout.startswith(f"order-7 of {front}: requested. No worker has answered yet.")
     assert written(controlled) == [(ID, asked)]
     with worker(controlled, b"rescheduled %d" % at_ms, asked=asked):
         shown = run(controlled, "--deliver-at", moment, "--wait", str(PATIENCE_SECONDS))
     assert (shown.exit_code, shown.stdout) == (
         0,
-        f"order-7 of {front}: rescheduled; the record comes out then, or has\n",
+        f"order-7 of {front}: rescheduled. The record has come out at that time, or waits for it\n",
     )
     with worker(controlled, b"too-late %d" % at_ms, asked=asked):
         late = run(controlled, "--deliver-at", moment, "--wait", str(PATIENCE_SECONDS))
     assert late.exit_code == 1
-    assert late.output.startswith(f"Error: order-7 of {front}: too-late; a record of this id was released before.")
+    assert late.output.startswith(
+        f"Error: order-7 of {front}: too-late. A record with this id was released before workers read the request."
+    )

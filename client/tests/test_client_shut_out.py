@@ -88,7 +88,7 @@ def test_what_is_sent_without_the_right_to_write_anything_is_said_to_have_failed
         orders = DelayedTopic.connect(served.bootstrap, "orders")
         for _ in range(5):
             orders.send(b"x")
-        with pytest.raises(SendFailed, match=r"5 records did not get to orders, .*CLUSTER_AUTHORIZATION_FAILED"):
+        with pytest.raises(SendFailed, match=r"5 records did not arrive in orders\. .*CLUSTER_AUTHORIZATION_FAILED"):
             orders.flush()
         with pytest.raises(SendFailed, match=r"a record for orders was not sent: .*CLUSTER_AUTHORIZATION_FAILED"):
             orders.send(b"x")

@@ -70,7 +70,7 @@ def test_a_place_is_spelled_as_headers_and_as_kafka_spell_it(text: str, place: R
 
 @pytest.mark.parametrize("text", ["", "42", "0@", "0@-1", "x:0:42", "f:0", "other-0@42", "0@42\n", "٣@1x"])
 def test_what_is_no_place_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no place of a record|is none of the topics orders, orders\.delays"):
+    with pytest.raises(ValueError, match=r"is not a place of a record|is not one of the topics orders, orders\.delays"):
         RecordPlace.parse(text, NAMES)
 
 
@@ -81,19 +81,19 @@ def test_times_are_moments_or_how_long_ago() -> None:
         10**9 - ms for ms in (9000, 60_000, 7_200_000, 259_200_000)
     ]
     for text in ("yesterday", "2026-11-25T04:00:00", "5w"):
-        with pytest.raises(ValueError, match=f"'{text}' is no time: write it as"):
+        with pytest.raises(ValueError, match=f"'{text}' is not a time. Write either a time"):
             parse_moment(text, now_ms=0)
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "say which record: where it lies, as 0@42, or its --id"),
-        (["0@1", "--id", "x"], "say which record"),
-        (["0@1", "--since", "1h"], "--since and --until go with --id"),
+        ([], "name the record either by its place, such as 0@42, or by --id"),
+        (["0@1", "--id", "x"], "name the record either by its place"),
+        (["0@1", "--since", "1h"], "--since and --until can be used only with --id"),
         (["--id", "x", "--since", "1h", "--until", "2h"], "--since must be before --until"),
-        (["--id", "x", "--since", "soon"], "'soon' is no time"),
-        (["first"], "'first' is no place of a record: write orders-0@42"),
+        (["--id", "x", "--since", "soon"], "'soon' is not a time"),
+        (["first"], "'first' is not a place of a record. Write orders-0@42"),
     ],
 )
 def test_wrong_input_gets_a_sentence(arguments: list[str], says: str) -> None:
@@ -117,7 +117,7 @@ def test_a_way_that_has_not_ended_says_until_when(served: Served) -> None:
     (missing,) = attempts(served, "0@1")
     assert (missing["state"], way(missing)) == ("Missing", [f"came in {front} 0@1"])
     searched = why(served, "0@1")
-    assert "retention removed its copies, or it is lost" in searched.stdout
+    assert "Either retention removed its copies, or it is lost" in searched.stdout
     assert searched.stderr.startswith(
         "Committed records only."
     )  # the topics of copies are empty, nothing was to be read
@@ -237,7 +237,7 @@ def test_a_cancelled_record_is_said_to_be(served: Served) -> None:
     assert way(told) == [f"came in {front} 0@0", "hopped delays 2@0", "dead-lettered dead 0@0"]
     assert told["state"] == "Cancelled"
     shown = why(served, "0@0").stdout
-    assert f"{front}-0@0, attempt 0, dt-id f:0:0:topic-id: a dead letter, since it was cancelled\n" in shown
+    assert f"{front}-0@0, attempt 0, dt-id f:0:0:topic-id: a dead letter, because it was cancelled\n" in shown
     assert f"{dead}-0@0  Cancelled; by its id\n" in shown
 
     # after a worker's crash it may have been released as well, and its consumer may have rejected it
@@ -252,15 +252,15 @@ def test_records_that_are_not_there_are_said_to_be(served: Served) -> None:
     front = served.names.front
     served.produce(front, b"v", headers=[])
     for place, says in {
-        "9@0": f"{front} has 3 partitions from 0 on, and no partition 9",
-        "0@7": rf"{front} \[0\] has committed records from offset 0 to 0, and none at 7",
-        "1@0": rf"{front} \[1\] has no committed records, and none at 0",
-        "f:0:0:another": "the record is of a topic another that had its name before",
+        "9@0": rf"{front} has no partition 9\. It has 3 partitions, counted from 0",
+        "0@7": rf"{front} \[0\] has no committed record at offset 7\. It has committed records from offset 0 to 0",
+        "1@0": rf"{front} \[1\] has no committed record at offset 0\. It has no committed records",
+        "f:0:0:another": f"the record was in a former topic {front} with the id another",
     }.items():
         result = why(served, place)
         assert result.exit_code == 1
         assert re.search(f"^Error: .*{says}", result.output), result.output
-    with pytest.raises(AssertionError, match="in the time that was looked at"):
+    with pytest.raises(AssertionError, match="in the time that was searched"):
         attempts(served, "--id", "order-1", "--until", "1970-01-01T00:00:01Z")
     result = why(served, "--id", "order-1")
     assert result.stderr.startswith("Error: ")  # one offset to read is not worth a word
@@ -281,4 +281,4 @@ def test_only_committed_records_are_read(served: Served) -> None:
     aborted, _, committed, _ = range(4)
     assert way(*attempts(served, f"0@{committed}")) == [f"came in {front} 0@{committed}"]
     assert [way(found) for found in attempts(served, "--id", "order-1")] == [[f"came in {front} 0@{committed}"]]
-    assert "the mark of a transaction, or of one that was aborted" in why(served, f"0@{aborted}").stderr
+    assert "the mark of a transaction, or to a transaction that was aborted" in why(served, f"0@{aborted}").stderr

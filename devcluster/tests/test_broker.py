@@ -64,7 +64,7 @@ def test_a_paused_broker_serves_again_after_resume(own_broker: Broker) -> None:
 
 
 def test_a_broker_that_is_not_running_says_so() -> None:
-    with pytest.raises(DevclusterError, match=r"not running: call start\(\)"):
+    with pytest.raises(DevclusterError, match=r"not running\. Call start\(\)"):
         Broker().kill()
 
 

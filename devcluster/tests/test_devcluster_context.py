@@ -70,7 +70,9 @@ def test_images_are_pushed_to_a_registry(recorder: Path, monkeypatch: pytest.Mon
 def test_others_clusters_are_not_broken_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     LocalCluster().require_mine()
     monkeypatch.delenv("I_OWN_THIS_CLUSTER", raising=False)
-    with pytest.raises(PreconditionError, match="CONTEXT=kind-kind may be in use by others: set I_OWN_THIS_CLUSTER=1"):
+    with pytest.raises(
+        PreconditionError, match=r"CONTEXT=kind-kind may be in use by others\. Set I_OWN_THIS_CLUSTER=1"
+    ):
         ForeignCluster("kind-kind").require_mine()
     monkeypatch.setenv("I_OWN_THIS_CLUSTER", "1")
     ForeignCluster("kind-kind").require_mine()

@@ -41,5 +41,5 @@ def test_images_are_named_for_the_registry_that_they_go_to(monkeypatch: pytest.M
 
 
 def test_an_unknown_image_says_which_there_are() -> None:
-    with pytest.raises(DevclusterError, match="no image 'wroker': it must be one of operator, worker, audit, kafka"):
+    with pytest.raises(DevclusterError, match=r"no image 'wroker'\. The images are operator, worker, audit, kafka"):
         image_name("wroker")

@@ -107,13 +107,13 @@ def test_docker_is_not_harmed(bare: dict[str, str]) -> None:
 def test_a_context_that_does_not_exist(bare: dict[str, str]) -> None:
     put_program(bare, "kubectl", "echo 'error: context was not found for: nowhere' >&2; exit 1")
     line = only_line_of("up", environment={**bare, "CONTEXT": "nowhere"})
-    assert "CONTEXT=nowhere: no such context in the kubeconfig" in line
+    assert "The kubeconfig has no context for CONTEXT=nowhere" in line
     assert "kubectl config get-contexts" in line
 
 
 def test_a_context_without_kubectl(bare: dict[str, str]) -> None:
     line = only_line_of("up", environment={**bare, "CONTEXT": "kind-kind"})
-    assert line == "Error: kubectl is needed for CONTEXT=kind-kind: put it into PATH."
+    assert line == "Error: kubectl is needed for CONTEXT=kind-kind. Put it into PATH."
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def others_cluster(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts clusters")
 def test_a_cluster_that_others_started_is_refused_and_said_whose_it_is(others_cluster: Path) -> None:
-    with pytest.raises(PreconditionError, match="`make down`, here or there, ends it") as refused:
+    with pytest.raises(PreconditionError, match="To end that one, run `make down`, here or there") as refused:
         cluster.up()
     assert str(others_cluster.parents[2] / "cluster") in refused.value.message
     assert "started from 600 " in refused.value.message  # the word that stands where a work tree does
@@ -151,5 +151,5 @@ def test_one_that_is_only_being_made_is_found_too(others_cluster: Path) -> None:
 
 def test_a_version_of_kafka_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_VERSION", "4.x -Dsettings=mine")
-    with pytest.raises(PreconditionError, match="KAFKA_VERSION is"):
+    with pytest.raises(PreconditionError, match="KAFKA_VERSION must be a released version"):
         kafka_jars()

@@ -91,5 +91,5 @@ def test_running_programs_are_found_by_name() -> None:
 
 
 def test_waiting_says_what_it_waited_for() -> None:
-    with pytest.raises(NotInTimeError, match=r"^the moon is full: not after 0.1 seconds$"):
+    with pytest.raises(NotInTimeError, match=r"^timed out after 0.1 seconds. Waited for: the moon is full$"):
         wait_until(lambda: False, what="the moon is full", timeout_seconds=0.1)

@@ -42,7 +42,7 @@ def test_an_audit_whose_image_is_missing_says_so_and_goes_on_when_it_is_there(
     finally:
         install.cluster.load("audit")
     assert (told["status"], told["reason"]) == ("False", "AuditWaiting"), told
-    assert "correct the chart's images.audit or images.pullSecrets" in told["message"], told
+    assert "Correct the chart values images.audit or images.pullSecrets" in told["message"], told
     report.add("audit without its image", told["message"])
     assert orders.audited("early")["verdict"] == "Verified"
 
@@ -68,7 +68,7 @@ def test_an_audit_that_the_kernel_killed_for_its_memory_says_so(
     status = orders.audit_resource("small")["status"]
     assert len(limited) == 3, "it is tried three times"
     assert status["verdict"] == "Unknown", status
-    assert "raise spec.spark.memory" in status["message"], status
+    assert "with a higher spec.spark.memory" in status["message"], status
     report.add("audit without memory", status["message"])
 
 

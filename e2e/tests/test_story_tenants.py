@@ -76,7 +76,7 @@ def test_the_owner_of_a_connection_says_who_may_have_what(granted: str, start_te
         assert words in refused["message"]
         assert not declared.kafka.topics().keys() & set(declared.names.topics)
     served.wait_ready()
-    assert "there are 2" in served.wait_condition("Ready", "True", reason="GrantExceeded")["message"]
+    assert "only 2 may run" in served.wait_condition("Ready", "True", reason="GrantExceeded")["message"]
     wide = refusals["partitions"][0].apply(partitions=8)
     wide.wait_condition("Claimed", "True")
 

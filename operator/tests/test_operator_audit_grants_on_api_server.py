@@ -118,11 +118,11 @@ def test_executors_of_running_audits_are_bounded_in_sum_and_who_finds_no_room_wa
     harness.wait_until_served()
     harness.wait_until_served(second)
     apply_audit(harness, "alone", spark={"executors": 4})
-    wait_said(harness, Reason.NOT_ALLOWED, "3 executors in sum", "this audit alone asks for 4", name="alone")
+    wait_said(harness, Reason.NOT_ALLOWED, "at most 3 executors in total", "this audit alone asks for 4", name="alone")
     apply_audit(harness, spark={"executors": 2})
     wait_for_job(harness)
     apply_audit(harness, "waits", spark={"executors": 2}, delayedTopicRef={"name": second})
-    wait_said(harness, Reason.GRANT_EXCEEDED, "audits that run have 2 of them", "waits until there are 2", name="waits")
+    wait_said(harness, Reason.GRANT_EXCEEDED, "other audits have 2 of them", "waits until 2 are free", name="waits")
     assert child(harness, "Job", "jobName", "waits") is None
     report(harness, "Verified")
     wait_for_job(harness, "waits")

@@ -104,7 +104,7 @@ def test_one_that_was_deleted_takes_its_spark_application_along(simulation: Audi
 
 def test_what_it_waits_for_is_said(simulation: AuditSimulation) -> None:
     simulation.later(20)
-    assert "the Spark Operator must run, and run applications of namespace delayed-topics-audits" in said(simulation)
+    assert "Check that the Spark Operator runs and that it serves namespace delayed-topics-audits" in said(simulation)
     simulation.application_is("SUBMISSION_FAILED", errorMessage="forbidden: no such account")
     assert said(simulation) == f"SparkApplication {simulation.job_name}: forbidden: no such account"
     simulation.application_is("SUBMITTED")
@@ -117,7 +117,7 @@ def test_what_it_waits_for_is_said(simulation: AuditSimulation) -> None:
     ("terminated", "words"),
     [
         ({"exitCode": 1, "message": '{"message": "topic gone"}'}, "topic gone"),
-        ({"exitCode": 137, "reason": "OOMKilled"}, "raise spec.spark.memory"),
+        ({"exitCode": 137, "reason": "OOMKilled"}, "with a higher spec.spark.memory"),
         (None, "driver pod failed"),
     ],
     ids=["said", "killed", "not said"],
@@ -140,7 +140,7 @@ def test_one_that_takes_too_long_is_ended_whatever_the_spark_operator_makes_of_i
     simulation.pod({"running": {}}, container=DRIVER)
     simulation.later(DEADLINE_SECONDS)
     simulation.settle()
-    assert f"the SparkApplication was not done in {DEADLINE_SECONDS} seconds" in simulation.status["message"]
+    assert f"the SparkApplication did not finish within {DEADLINE_SECONDS} seconds" in simulation.status["message"]
     assert (simulation.status["verdict"], simulation.job) == ("Unknown", None)
 
 
@@ -155,7 +155,7 @@ def test_one_that_was_ended_at_its_deadline_is_out_of_time_whenever_that_is_seen
     simulation.later(DEADLINE_SECONDS + 1)
     simulation.application_is("FAILED", errorMessage="driver pod failed")
     simulation.later(DEADLINE_SECONDS)
-    assert "more of spec.activeDeadlineSeconds" in said(simulation)
+    assert "a higher spec.activeDeadlineSeconds" in said(simulation)
 
 
 @pytest.mark.parametrize("state", ["NEW", "RUNNING", "COMPLETED"])

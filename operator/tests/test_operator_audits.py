@@ -200,7 +200,7 @@ def test_an_audit_of_nothing_waits_for_it_to_come() -> None:
 
 
 def test_what_no_audit_can_see_is_unknown_at_once() -> None:
-    simulation = AuditSimulation(frozen=Unauditable(message="topic orders.ready was deleted and made again"))
+    simulation = AuditSimulation(frozen=Unauditable(message="topic orders.ready was deleted and created again"))
     simulation.settle()
     assert simulation.status["verdict"] == "Unknown"
     assert simulation.done == []
@@ -221,7 +221,7 @@ def failed(simulation: AuditSimulation) -> str:
 def test_a_job_that_is_out_of_memory_says_what_to_do() -> None:
     simulation = running()
     simulation.pod({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})
-    assert "raise spec.spark.memory" in failed(simulation)
+    assert "with a higher spec.spark.memory" in failed(simulation)
 
 
 def test_a_job_that_found_no_verdict_says_why() -> None:
@@ -234,7 +234,7 @@ def test_a_job_that_found_no_verdict_says_why() -> None:
 def test_a_job_that_crashed_names_the_pod_with_the_logs() -> None:
     simulation = running()
     simulation.pod({"terminated": {"exitCode": 2, "reason": "Error", "message": "not JSON"}})
-    assert failed(simulation) == f"the container ended with exit code 2; see the logs of pod {simulation.job_name}-0"
+    assert failed(simulation) == f"the container ended with exit code 2. See the logs of pod {simulation.job_name}-0"
 
 
 def test_an_evicted_pod_is_told() -> None:
@@ -246,8 +246,8 @@ def test_an_evicted_pod_is_told() -> None:
 @pytest.mark.parametrize(
     ("pod", "words"),
     [
-        ({"running": {}}, "spec.spark.cores or executors"),
-        ({"waiting": {"reason": "ErrImagePull", "message": "no such image"}}, "it last waited: pod"),
+        ({"running": {}}, "spec.spark.cores or spec.spark.executors"),
+        ({"waiting": {"reason": "ErrImagePull", "message": "no such image"}}, "over, it was waiting: pod"),
     ],
 )
 def test_a_job_that_ran_out_of_time_says_how_much_it_had_and_whether_it_only_waited(
@@ -260,7 +260,7 @@ def test_a_job_that_ran_out_of_time_says_how_much_it_had_and_whether_it_only_wai
     simulation.job_ends("Failed", "Job was active longer than specified deadline", reason="DeadlineExceeded")
     simulation.settle()
     message = str(simulation.status["message"])
-    assert "was not done in 60 seconds: make a new DelayedTopicAudit" in message
+    assert "did not finish within 60 seconds. Create a new DelayedTopicAudit" in message
     assert words in message
     assert ("no such image" in message) == ("waiting" in pod)
 
@@ -273,7 +273,7 @@ def test_a_verdict_that_is_gone_with_its_pod_is_unknown() -> None:
     simulation = running()
     simulation.job_ends()
     simulation.settle()
-    assert (simulation.status["verdict"], "its pod is gone" in simulation.status["message"]) == ("Unknown", True)
+    assert (simulation.status["verdict"], "its pod was removed" in simulation.status["message"]) == ("Unknown", True)
 
 
 def test_a_later_pod_counts() -> None:
@@ -290,11 +290,12 @@ def test_a_pod_that_waits_for_somebody_says_what_for_and_goes_on() -> None:
     simulation.settle()
     complete = simulation.condition(Condition.COMPLETE)
     assert (complete.status, complete.reason) == ("False", Reason.AUDIT_WAITING)
-    assert "ErrImageNeverPull: image audit:1 is not present; correct the chart's images.audit" in complete.message
+    assert "ErrImageNeverPull: image audit:1 is not present. Correct the chart values images.audit" in complete.message
     simulation.pods.clear()
     simulation.pod({}, conditions=[{"type": "PodScheduled", "status": "False", "message": "Insufficient memory."}])
     simulation.settle()
-    assert "Insufficient memory.; lower spec.spark or add room" in simulation.condition(Condition.COMPLETE).message
+    complete = simulation.condition(Condition.COMPLETE)
+    assert "Insufficient memory. Either lower spec.spark in a new DelayedTopicAudit, or add room" in complete.message
     simulation.pods.clear()
     simulation.job_reports("Verified")
     simulation.settle()
@@ -365,13 +366,11 @@ def test_any_name_makes_a_legal_job_name(name: str) -> None:
 
 def test_what_the_api_server_refuses_is_said_in_the_condition() -> None:
     simulation = AuditSimulation()
-    plan = refused(simulation.observe(), Forbidden("APPLY Job x: refused (403): not for you", status=403))
+    plan = refused(simulation.observe(), Forbidden("the API server refused APPLY Job x (403): not for you", status=403))
     assert plan.status is not None
     said = plan.status.conditions[0]
-    assert (said.reason, said.message) == (
-        Reason.KUBERNETES_REFUSED,
-        "APPLY Job x: refused (403): not for you; tried again",
-    )
+    assert said.reason == Reason.KUBERNETES_REFUSED
+    assert said.message == "the API server refused APPLY Job x (403): not for you. The operator tries again"
     assert [(n.type, n.reason) for n in plan.notices] == [("Warning", Reason.KUBERNETES_REFUSED)]
 
 
@@ -380,7 +379,7 @@ def test_a_refusal_after_the_verdict_takes_nothing_of_it_back() -> None:
     simulation.job_reports("Verified")
     with pytest.raises(Stopped):
         simulation.settle(actions=len(simulation.done))
-    error = Forbidden("MERGE Job x: refused (403)", status=403)
+    error = Forbidden("the API server refused MERGE Job x (403)", status=403)
     assert simulation.status["verdict"] == "Verified"
     not_made = refused(simulation.observe(), error)
     not_seen = unseen(simulation.raw, Reason.KUBERNETES_REFUSED, "no", simulation.now)
@@ -390,7 +389,7 @@ def test_a_refusal_after_the_verdict_takes_nothing_of_it_back() -> None:
 
 def test_an_audit_that_could_not_be_looked_at_says_so_and_keeps_what_was_known_of_it() -> None:
     simulation = running()
-    plan = unseen(simulation.raw, Reason.KUBERNETES_REFUSED, "GET Job x: refused (403)", simulation.now)
+    plan = unseen(simulation.raw, Reason.KUBERNETES_REFUSED, "the API server refused GET Job x (403)", simulation.now)
     assert plan.status is not None
     assert plan.status.job_name == f"{AUDIT_NAMESPACE}/{simulation.job_name}"
     assert {(c.type, c.status, c.reason) for c in plan.status.conditions} == {

@@ -112,7 +112,9 @@ def test_a_broken_promise_stays_said_until_somebody_has_acknowledged_it(harness:
     def said() -> Manifest:
         return harness.condition("DeliveryVerified")
 
-    harness.wait(lambda: "second has found since: Verified" in said().get("message", ""), "the later verdict is known")
+    harness.wait(
+        lambda: "the later audit second is Verified" in said().get("message", ""), "the later verdict is known"
+    )
     assert (said()["status"], said()["reason"]) == ("False", "PromiseBroken")
     acknowledge = said()["message"].partition("kubectl ")[2].split()
     harness.api.kubectl(*acknowledge)
@@ -176,7 +178,7 @@ def test_an_eviction_is_no_try_of_the_audit_and_a_failure_of_its_own_is_one(harn
 def test_an_audit_that_is_not_done_in_time_ends_and_holds_up_no_other(harness: OperatorHarness) -> None:
     harness.apply()
     apply_audit(harness, activeDeadlineSeconds=1)
-    wait_said(harness, Reason.AUDIT_FAILED, "was not done in 1 seconds", "spec.activeDeadlineSeconds")
+    wait_said(harness, Reason.AUDIT_FAILED, "did not finish within 1 seconds", "spec.activeDeadlineSeconds")
     assert status(harness)["verdict"] == "Unknown"
     apply_audit(harness, "second")
     wait_for_job(harness, "second")
@@ -198,7 +200,7 @@ def test_topics_made_again_and_offsets_that_are_gone_can_not_be_judged(harness: 
     harness.wait(lambda: bool(harness.registry().topics[harness.topic].made_again), "that it was made again is noted")
     apply_audit(harness, "second")
     harness.wait(lambda: status(harness, "second").get("verdict") == "Unknown", "the second audit has its verdict")
-    assert f"{names.ready} was deleted and made again" in status(harness, "second")["message"]
+    assert f"{names.ready} was deleted and created again" in status(harness, "second")["message"]
 
 
 def test_a_window_that_ends_in_the_future_is_waited_for_and_one_that_only_begins_there_is_none(
@@ -208,9 +210,11 @@ def test_a_window_that_ends_in_the_future_is_waited_for_and_one_that_only_begins
     harness.wait_until_served()
     later = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     apply_audit(harness, window={"to": later})
-    wait_said(harness, Reason.AUDIT_WAITING, "spec.window.to is", "it begins then")
+    wait_said(harness, Reason.AUDIT_WAITING, "spec.window.to is", "The audit waits until then")
     apply_audit(harness, "second", window={"from": later})
-    wait_said(harness, Reason.CANNOT_SEE_EVERYTHING, "which is still to come", "begins earlier", name="second")
+    wait_said(
+        harness, Reason.CANNOT_SEE_EVERYTHING, "which is in the future", "an earlier spec.window.from", name="second"
+    )
     assert status(harness)["conditions"][0]["status"] == "False", "the first holds up no other, and waits on"
 
 
@@ -225,7 +229,7 @@ def test_a_quota_that_refuses_the_job_is_waited_for_and_a_deleted_delayed_topic_
         harness.api.kubectl("wait", *where, "--for=jsonpath={.status.hard}", "--timeout=180s")
         harness.apply(deletionPolicy="Delete")
         apply_audit(harness)
-        wait_said(harness, Reason.QUOTA_EXCEEDED, "exceeded quota: none", "tried again")
+        wait_said(harness, Reason.QUOTA_EXCEEDED, "exceeded quota: none", "The operator tries again")
         harness.wait_event("QuotaExceeded", "exceeded quota: none")
     finally:
         harness.api.kubectl("delete", *where)
@@ -237,7 +241,7 @@ def test_a_quota_that_refuses_the_job_is_waited_for_and_a_deleted_delayed_topic_
     wait_said(harness, Reason.CANNOT_SEE_EVERYTHING, f"DelayedTopic {name} was deleted while it was audited")
     harness.wait(lambda: harness.api.get("Job", job, AUDIT_NAMESPACE) is None, "the Job is gone")
     apply_audit(harness, "second")
-    wait_said(harness, Reason.AUDIT_WAITING, f"DelayedTopic {name} does not exist: make it", name="second")
+    wait_said(harness, Reason.AUDIT_WAITING, f"DelayedTopic {name} does not exist. Either create it", name="second")
 
 
 @pytest.mark.slow
@@ -250,5 +254,7 @@ def test_what_kafka_forbids_and_that_it_is_away_is_waited_for_under_its_own_name
         guarded = Connection(bootstrap_servers=broker.bootstrap)
         rule(guarded, ResourceType.GROUP, group, [AclOperation.DESCRIBE])
         apply_audit(harness)
-        wait_said(harness, Reason.KAFKA_REFUSED, f"reading the offsets of group {group}", "grant it to the user")
+        wait_said(
+            harness, Reason.KAFKA_REFUSED, f"reading the offsets of group {group}", "Either grant this to the user"
+        )
     wait_said(harness, Reason.KAFKA_UNREACHABLE, f"Kafka at {broker.bootstrap} did not answer in time")

@@ -77,7 +77,7 @@ def test_two_audits_of_one_delayed_topic_take_turns() -> None:
     assert simulation.config_map is None
     complete = simulation.condition(Condition.COMPLETE)
     assert (complete.status, complete.reason) == ("False", Reason.AUDIT_WAITING)
-    assert "audit first of the same DelayedTopic comes first" in complete.message
+    assert "waits until audit first of the same DelayedTopic has its verdict" in complete.message
     simulation.ahead = None
     simulation.settle()
     assert simulation.job is not None

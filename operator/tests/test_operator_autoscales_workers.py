@@ -64,7 +64,7 @@ def test_workers_that_do_not_catch_up_become_more_and_the_status_says_why() -> N
     assert after.workers.last_scaled is not None
     decision = after.workers.last_scaled
     assert (decision.from_replicas, decision.to_replicas, after.workers.wanted_replicas) == (1, 4, 4)
-    assert "25,000 a second came due, and 1 worker released 10,000 a second" in decision.message
+    assert "25,000 records a second came due, and 1 worker released 10,000 a second" in decision.message
     (told,) = autoscaled(before, after)
     assert (told.type, told.reason, told.message) == (
         "Normal",
@@ -85,7 +85,7 @@ def test_the_resource_stays_ready_while_workers_are_added_and_not_if_they_never_
     simulation.settle()
     assert simulation.condition(Condition.READY).status == "True"
     assert simulation.condition(Condition.WORKERS_READY).message.startswith(
-        "1 of 4 workers are ready; autoscaling made it 4"
+        "1 of 4 workers are ready. Autoscaling set the number to 4"
     )
 
     simulation.later(130)
@@ -123,7 +123,7 @@ def test_there_are_never_more_workers_than_are_granted_and_it_is_said() -> None:
     assert replicas(simulation) == 3
     said = simulation.condition(Condition.WORKERS_READY)
     assert (said.status, said.reason) == ("True", "GrantExceeded")
-    assert "spec.workers.autoscale wants 8, and there are 3" in said.message
+    assert "spec.workers.autoscale wants 8, but only 3 may run" in said.message
 
 
 @pytest.mark.parametrize("spec", [{"workers": {"replicas": 0, "autoscale": {"max": 8}}}])

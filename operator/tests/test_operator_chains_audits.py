@@ -182,7 +182,7 @@ def test_a_link_knows_what_the_one_before_has_written_for_it_and_other_audits_do
 def test_after_an_older_version_it_says_that_it_can_not_know_that() -> None:
     frozen = window(replace(AUDITED, ends={}))
     assert frozen.new_from_offsets == {}
-    assert "noted no ends" in frozen.unseen[0]
+    assert "noted no end offsets" in frozen.unseen[0]
     assert window(ended(frozen, AUDITED.since_ms)).unseen == ()
 
 
@@ -223,7 +223,7 @@ def test_ends_are_looked_up_such_that_no_copy_is_of_a_record_above_them() -> Non
 def test_partitions_that_are_added_meanwhile_are_waited_for() -> None:
     frozen, _ = freeze_it(Asked(), grows=True)
     assert isinstance(frozen, Waiting), frozen
-    assert "partitions of topic orders were being added" in frozen.message
+    assert "partitions were added to orders or its further topics" in frozen.message
 
 
 def test_windows_meet_where_one_ends_and_the_other_begins() -> None:
@@ -255,10 +255,12 @@ def unseen(beginning: int) -> tuple[str, ...]:
 def test_a_window_says_what_retention_may_have_removed_of_it() -> None:
     """Kafka answers a time with the first record that is left, which looks as if none had been before it."""
     assert unseen(beginning=32) == (), "what is left is older than the window: so nothing of it is missing"
-    assert [sentence.split(":")[0] for sentence in unseen(beginning=33)] == [
+    assert [sentence.split(". ")[0] for sentence in unseen(beginning=33)] == [
         f"retention has removed records of {name}, partitions 0" for name in NAMES.topics
     ]
-    assert "partition 0 begins at offset 33, and whether one of those before came after" in unseen(beginning=33)[0]
+    assert (
+        "Partition 0 begins at offset 33. It is unknown whether a removed record came after" in unseen(beginning=33)[0]
+    )
 
 
 def test_a_window_of_which_nothing_is_left_says_so() -> None:
@@ -316,7 +318,7 @@ def test_a_chain_knows_what_has_come_there_since_the_last_one_and_begins_anew_in
 def test_one_that_is_missing_may_hide_a_loss_and_the_others_are_read() -> None:
     frozen = of_ready_topics(Asked(), missing=["invoices"])
     assert frozen.targets == ("shipments",)
-    assert frozen.perhaps_unseen == ("records may have been released into invoices, which does not exist",)
+    assert frozen.perhaps_unseen == ("records may have been released into topic invoices, which does not exist",)
 
 
 def control_id(**noted: Any) -> str | None:

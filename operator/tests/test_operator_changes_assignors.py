@@ -101,7 +101,10 @@ def test_to_stop_they_wait_for_their_turn() -> None:
     simulation.edit(rebalance=STICKY)
     simulation.settle()
     assert stateful_set(simulation)["spec"]["replicas"] == 3
-    assert "waits until fewer other resources replace theirs" in simulation.condition(Condition.WORKERS_READY).message
+    assert (
+        "waits until fewer other resources replace their workers"
+        in simulation.condition(Condition.WORKERS_READY).message
+    )
 
 
 def test_an_edit_that_is_taken_back_while_they_stop_starts_them_as_they_were() -> None:

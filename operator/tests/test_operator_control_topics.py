@@ -115,8 +115,8 @@ def test_where_kafka_refuses_that_it_is_compacted_it_is_said_and_it_is_not_read(
     simulation.settle()
     said = simulation.condition(Condition.TOPICS_READY)
     assert (said.status, said.reason) == ("False", Reason.SETTING_REFUSED)
-    assert f"cleanup.policy=compact,delete of {CONTROL}" in said.message
-    assert "a control topic alone has to be compacted" in said.message
+    assert f"cleanup.policy=compact,delete for topic {CONTROL}" in said.message
+    assert "only a control topic must be compacted" in said.message
     assert not is_read(simulation)
 
 
@@ -223,7 +223,7 @@ def test_a_live_resource_does_not_take_somebody_elses_for_its_own_and_goes_on() 
     simulation.settle()
     said = simulation.condition(Condition.TOPICS_READY)
     assert (said.status, said.reason) == ("False", Reason.TOPIC_FOREIGN)
-    assert f"somebody else has made {CONTROL}" in said.message
+    assert f"somebody else has created {CONTROL}" in said.message
     assert "remove spec.control" in said.message
     assert (is_read(simulation), simulation.kafka.topics) == (False, before)
     del simulation.raw["spec"]["control"]
@@ -253,7 +253,10 @@ def test_one_that_was_deleted_is_made_again_and_it_is_said_what_that_means() -> 
     simulation.kafka.delete(CONTROL)
     (notice,) = reconcile(simulation.observe()).notices
     assert (notice.type, notice.reason) == ("Warning", Reason.TOPIC_MISSING)
-    assert f"{CONTROL} (id {former}) was deleted by somebody else; what was cancelled there" in notice.message
+    assert (
+        f"deleted topic {CONTROL} (id {former}), and the operator creates it again. Records that were cancelled there"
+        in notice.message
+    )
     simulation.settle()
     told = [action.record for action in simulation.done if isinstance(action, WriteRegistry)]
     layouts = [(record.state, record.control) for record in told if isinstance(record, LayoutRecord)]
@@ -285,7 +288,7 @@ def test_its_partition_counts_for_the_quota_until_it_is_deleted() -> None:
     tenant = NamespaceSimulation(with_quota(partitions=6))
     simulation = tenant.add("orders", partitions=3, control={})
     tenant.settle()
-    assert "and this asks for 7 in all its topics" in simulation.condition(Condition.CLAIMED).message
+    assert "and this one asks for 7 in all its topics" in simulation.condition(Condition.CLAIMED).message
     del simulation.raw["spec"]["control"]
     simulation.edit()
     tenant.settle()
@@ -303,7 +306,7 @@ def test_its_partition_counts_for_the_quota_until_it_is_deleted() -> None:
     del simulation.raw["spec"]["control"]
     simulation.edit(delaySeconds=[0, 10, 60, 300])
     tenant.settle()
-    assert "and this asks for 8 in all its topics" in simulation.condition(Condition.TOPICS_READY).message
+    assert "and this one asks for 8 in all its topics" in simulation.condition(Condition.TOPICS_READY).message
     assert (is_read(simulation), tenant.used().partitions) == (False, 7)
     simulation.edit(control={})
     tenant.settle()

@@ -188,7 +188,9 @@ def test_a_deletion_that_kafka_refuses_is_said_and_how_to_let_go() -> None:
     plan = reconcile(simulation.observe())
     action = next(a for a in plan.actions if isinstance(a, DeleteTopics))
     assert plan.status is not None
-    error = KafkaRefused("deleting topic orders, Kafka at k:9092 refused", code="TOPIC_DELETION_DISABLED")
+    error = KafkaRefused(
+        "deleting topic orders failed because Kafka at k:9092 refused it", code="TOPIC_DELETION_DISABLED"
+    )
     after = with_failure(plan.status, action, error, simulation.now)
     ready = next(c for c in after.conditions if c.type == Condition.READY)
     assert ready.reason == Reason.KAFKA_REFUSED

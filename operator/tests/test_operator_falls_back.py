@@ -77,11 +77,11 @@ def test_a_resource_that_never_had_workers_has_some_all_the_same() -> None:
 def test_any_other_end_of_a_worker_changes_no_protocol_and_its_last_words_are_told() -> None:
     simulation = Simulation(resource(workers={"replicas": 1}, rebalance=UNIFORM))
     simulation.settle()
-    simulation.worker_pods = (ended(1, "INFO subscribed\nError: a client was shut out for good"),)
+    simulation.worker_pods = (ended(1, "INFO subscribed\nError: a Kafka client failed permanently"),)
     simulation.settle()
     assert protocol(simulation) == ("consumer", "Uniform")
     said = simulation.condition(Condition.WORKERS_READY)
-    assert said.message.endswith("ended with exit code 1: Error: a client was shut out for good")
+    assert said.message.endswith("ended with exit code 1: Error: a Kafka client failed permanently")
 
 
 def test_a_worker_that_says_nothing_falls_back_too() -> None:

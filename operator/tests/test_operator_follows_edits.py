@@ -135,7 +135,7 @@ def test_fewer_partitions_than_the_delays_need_are_clamped_and_a_condition_says_
     assert simulation.kafka.topics["orders.delays"].partitions == 3
     clamped = simulation.condition(Condition.LAYOUT_CLAMPED)
     assert (clamped.status, clamped.reason) == ("True", Reason.LAYOUT_CLAMPED)
-    assert "raise spec.partitions to 3" in clamped.message
+    assert "Raise spec.partitions to 3" in clamped.message
     assert simulation.condition(Condition.READY).status == "True"
 
 
@@ -274,7 +274,7 @@ def test_partitions_of_the_delays_topic_that_somebody_added_are_said_until_the_l
     simulation.kafka.topics["orders.delays"].partitions = 5
     simulation.settle()
     assert simulation.condition(Condition.TOPICS_READY).reason == Reason.PARTITIONS_FOREIGN
-    assert "raise spec.partitions" in simulation.condition(Condition.TOPICS_READY).message
+    assert "Raise spec.partitions" in simulation.condition(Condition.TOPICS_READY).message
     simulation.edit(partitions=5)
     simulation.settle()
     assert simulation.condition(Condition.TOPICS_READY).status == "True"

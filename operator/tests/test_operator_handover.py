@@ -54,7 +54,10 @@ def test_the_former_workers_give_the_topics_up_before_others_get_them() -> None:
     simulation.connection = sharing()
     simulation.settle()
     assert (layout(simulation).state, layout(simulation).group) == ("retired", OWN)
-    assert f"to those of group {SHARED.group}; {simulation.name}-0" in simulation.condition(Condition.READY).message
+    assert (
+        f"to those of group {SHARED.group}. These workers have not given them up yet: {simulation.name}-0"
+        in simulation.condition(Condition.READY).message
+    )
 
     simulation.kafka.rebalancing = {OWN}
     simulation.settle()

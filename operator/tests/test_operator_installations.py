@@ -93,7 +93,7 @@ def test_a_second_installation_leaves_the_first_ones_connection_and_resources_al
 
     second.start()
     harness.wait(lambda: elsewhere(harness, "default") != "", "the connection says whose it is")
-    assert f"installation in namespace {SYSTEM_NAMESPACE}, and by no other" in elsewhere(harness, "default")
+    assert f"served only by the installation in namespace {SYSTEM_NAMESPACE}." in elsewhere(harness, "default")
     harness.wait(lambda: second.counted("delayed_topics_operator_reconciles_total") > 0, "it looks at the resource")
     theirs = harness.cluster_connection("theirs")
     theirs["metadata"]["annotations"] = {INSTALLATION: OTHER_NAMESPACE}
@@ -125,7 +125,7 @@ def test_of_two_installations_that_begin_at_once_one_has_the_default_connection_
     wanted = {SYSTEM_NAMESPACE: harness.broker.bootstrap, OTHER_NAMESPACE: "127.0.0.1:1"}
     server = found["metadata"]["annotations"][INSTALLATION]
     assert found["spec"]["bootstrapServers"] == [wanted[server]]
-    assert f"installation in namespace {server}, and by no other" in elsewhere(harness, "default")
+    assert f"served only by the installation in namespace {server}." in elsewhere(harness, "default")
 
 
 @pytest.mark.slow
@@ -147,11 +147,14 @@ def test_a_connection_that_names_nobody_is_served_by_one_of_two_installations(ap
 
         other = next(name for name in (SYSTEM_NAMESPACE, OTHER_NAMESPACE) if name != server)
         harness.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {INSTALLATION: other}}})
-        harness.wait(lambda: f"namespace {other}, and by no other" in elsewhere(harness, "default"), "it changed hands")
+        harness.wait(
+            lambda: f"served only by the installation in namespace {other}." in elsewhere(harness, "default"),
+            "it changed hands",
+        )
         (harness.operator if server == SYSTEM_NAMESPACE else second).stop()
         harness.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {INSTALLATION: "nowhere"}}})
         harness.wait(
-            lambda: "a namespace that does not exist" in elsewhere(harness, "default"),
+            lambda: "(this namespace does not exist)" in elsewhere(harness, "default"),
             "nobody serves it, and it says so",
         )
     finally:
@@ -175,6 +178,6 @@ def test_a_default_connection_that_is_refused_is_said_and_holds_up_no_other(
         harness.operator.start()
         harness.api.apply(harness.cluster_connection("valid"))
         harness.wait(lambda: bool(harness.connection_status("valid")), "another connection is served")
-        assert "Correct the chart's value defaultConnection" in harness.operator.log.read_text()
+        assert "Correct the chart value defaultConnection" in harness.operator.log.read_text()
     finally:
         harness.close()

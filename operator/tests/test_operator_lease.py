@@ -217,7 +217,7 @@ def elsewhere(store: Store, kube: Answers, clock: Callable[[], float] = lambda: 
 
 
 @pytest.mark.parametrize(
-    ("server", "words"), [("first", "namespace first, and"), ("gone", "gone, a namespace that does not exist")]
+    ("server", "words"), [("first", "namespace first."), ("gone", "gone (this namespace does not exist)")]
 )
 def test_a_connection_of_another_installation_says_whose_it_is_and_how_to_change_that(server: str, words: str) -> None:
     kube, store = Answers(), stored(server=server)
@@ -262,7 +262,7 @@ def test_a_resource_that_its_installation_does_not_look_at_says_so_until_it_does
     look(observedGeneration=2)
     ((_, status),) = kube.said
     assert status["conditions"][0]["message"].startswith(
-        "nobody has looked at it. ClusterKafkaConnection theirs is served by"
+        "no operator has looked at this resource yet. ClusterKafkaConnection theirs is served only by"
     )
     look(observedGeneration=3, **status)
     assert [status.get("conditions", []) for _, status in kube.said[1:]] == [[]]

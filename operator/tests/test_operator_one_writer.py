@@ -146,4 +146,4 @@ def test_an_operator_whose_lease_another_one_took_ends(pair: tuple[OperatorHarne
     harness, _ = pair
     harness.patch("Lease", LEASE, {"spec": {"holderIdentity": "somebody"}}, namespace=SYSTEM_NAMESPACE)
     harness.wait(harness.operator.ended, "it ends")
-    assert "could not be renewed: somebody has it" in harness.operator.log.read_text()
+    assert "could not be renewed because somebody holds it" in harness.operator.log.read_text()

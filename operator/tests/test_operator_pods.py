@@ -28,7 +28,7 @@ def test_a_pod_that_is_going_is_not_looked_at_and_one_that_starts_is_looked_at_a
     said = simulation.condition(Condition.WORKERS_READY)
     assert (said.reason, said.message) == (
         Reason.WORKERS_STARTING,
-        "0 of 1 workers are ready, 0 of the wanted revision",
+        "0 of 1 workers are ready, and 0 of 1 are up to date",
     )
     assert plan.wake_seconds == POD_WAKE_SECONDS
 
@@ -40,7 +40,7 @@ def test_a_pod_that_finds_no_node_is_given_time_for_one_to_come() -> None:
     simulation.settle()
     said = simulation.condition(Condition.WORKERS_READY)
     assert said.reason == Reason.WORKERS_STARTING
-    assert "finds no node: 0/3 nodes are available; lower" in said.message
+    assert "finds no node: 0/3 nodes are available. Either lower" in said.message
     simulation.later(121)
     simulation.settle()
     assert simulation.condition(Condition.WORKERS_READY).reason == Reason.WORKERS_FAILING

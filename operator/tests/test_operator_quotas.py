@@ -28,8 +28,9 @@ def test_of_two_that_are_made_at_once_for_a_quota_of_one_exactly_one_is() -> Non
     tenant.settle()
     assert tenant.reason("second", Condition.CLAIMED) == ("True", Reason.CLAIM_HELD)
     assert tenant.reason("first", Condition.CLAIMED) == ("False", Reason.GRANT_EXCEEDED)
-    assert "allows namespace shop 1 in sum (spec.allow[].quota.delayedTopics), and has 1" in (
-        tenant.simulations["first"].condition(Condition.CLAIMED).message
+    assert (
+        "limits the DelayedTopics of namespace shop to 1 in total (spec.allow[].quota.delayedTopics), and the namespace already has 1"
+        in (tenant.simulations["first"].condition(Condition.CLAIMED).message)
     )
     assert set(tenant.kafka.topics) == {"second", "second.delays", "second.ready", "second.dead"}
 
@@ -74,7 +75,7 @@ def test_scaling_beyond_a_grant_serves_with_what_is_granted_and_repairs_on() -> 
     assert live_workers(simulation) == 3
     said = simulation.condition(Condition.WORKERS_READY)
     assert (said.status, said.reason) == ("True", Reason.GRANT_EXCEEDED)
-    assert "3 of 3 workers are ready; spec.workers.replicas is 9, and there are 3" in said.message
+    assert "3 of 3 workers are ready. spec.workers.replicas is 9, but only 3 may run" in said.message
     assert "at most 3 workers for a DelayedTopic (spec.allow[].maxWorkers)" in said.message
     ready = simulation.condition(Condition.READY)
     assert (ready.status, ready.reason) == ("True", Reason.GRANT_EXCEEDED)
@@ -165,9 +166,17 @@ def test_topics_that_may_not_grow_are_served_and_repaired_as_they_are(limit: dic
             {"partitions": 5},
             "at most 2 partitions",
         ),
-        ((grant(quota={"delayedTopics": 0}),), {}, "0 in sum (spec.allow[].quota.delayedTopics), and has 0"),
-        ((grant(quota={"partitions": 5}),), {"partitions": 3}, "5 in sum (spec.allow[].quota.partitions)"),
-        ((grant(quota={"partitions": 5}),), {"partitions": 3}, "this asks for 6 in all its topics"),
+        (
+            (grant(quota={"delayedTopics": 0}),),
+            {},
+            "to 0 in total (spec.allow[].quota.delayedTopics), and the namespace already has 0",
+        ),
+        (
+            (grant(quota={"partitions": 5}),),
+            {"partitions": 3},
+            "limits the partitions of namespace shop to 5 in total (spec.allow[].quota.partitions)",
+        ),
+        ((grant(quota={"partitions": 5}),), {"partitions": 3}, "this one asks for 6 in all its topics"),
     ],
 )
 def test_nothing_is_made_of_what_asks_for_more_than_is_granted(

@@ -47,7 +47,7 @@ def test_of_two_that_are_made_at_once_for_a_quota_of_one_exactly_one_is(harness:
     harness.wait_until_served(served)
     assert harness.topics(refused) == {}
     assert "spec.allow[].quota.delayedTopics" in harness.condition("Claimed", refused)["message"]
-    harness.wait_event("GrantExceeded", "1 in sum")
+    harness.wait_event("GrantExceeded", "to 1 in total")
     wait_shown(
         harness, {"delayedTopics": 1}, delayedTopics=1, partitions=sum(harness.topics(served).values()), workers=1
     )
@@ -67,7 +67,7 @@ def test_kubectl_scale_beyond_the_grant_gets_what_is_granted_and_everything_is_r
     harness.wait_until_ready()
     for kind in ("WorkersReady", "Ready"):
         harness.wait_for(kind, "True", "GrantExceeded")
-        assert "spec.workers.replicas is 8, and there are 2" in harness.condition(kind)["message"]
+        assert "spec.workers.replicas is 8, but only 2 may run" in harness.condition(kind)["message"]
     status = (harness.resource() or {})["status"]
     assert status["workers"]["replicas"] == 2
     wait_shown(harness, {"workers": 9}, delayedTopics=1, partitions=sum(harness.topics().values()), workers=2)

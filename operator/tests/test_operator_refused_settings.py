@@ -58,13 +58,15 @@ def test_a_refused_number_of_replicas_in_sync_reduces_durability_and_says_why() 
     assert simulation.condition(Condition.TOPICS_READY).status == "True"
     said = simulation.condition(Condition.DURABILITY_REDUCED)
     assert (said.status, said.reason) == ("True", Reason.SETTING_REFUSED)
-    assert "refuses min.insync.replicas=2 of orders (not allowed), and it is 1" in said.message
+    assert "refuses min.insync.replicas=2 for topic orders (not allowed). The present value is 1" in said.message
 
 
 def test_a_refused_size_is_said_and_everything_is_served() -> None:
     said = settled("max.message.bytes").condition(Condition.TOPICS_READY)
     assert said.status == "True"
-    assert "max.message.bytes=8388608 of orders.ready (not allowed), and it is 1048588" in said.message
+    assert (
+        "max.message.bytes=8388608 for topic orders.ready (not allowed). The present value is 1048588" in said.message
+    )
 
 
 def test_topics_that_can_not_be_marked_are_known_as_ours_all_the_same() -> None:

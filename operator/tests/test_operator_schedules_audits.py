@@ -96,5 +96,5 @@ def test_without_a_schedule_no_audit_is_made_and_those_that_were_made_stay() -> 
 
 @pytest.mark.parametrize("schedule", ["61 * * * *", "0 0 31 2 *x", "* * * * 9"])
 def test_what_is_no_cron_expression_is_refused_with_an_example(schedule: str) -> None:
-    with pytest.raises(SpecInvalid, match=r"spec\.audit\.schedule .* is no cron expression .*every day at 3:00"):
+    with pytest.raises(SpecInvalid, match=r"spec\.audit\.schedule .* is not a cron expression .*every day at 3:00"):
         wanted(parse("DelayedTopic", resource(audit={"schedule": schedule})))

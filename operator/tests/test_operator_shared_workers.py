@@ -94,7 +94,7 @@ def test_a_resource_is_deleted_when_the_shared_workers_have_given_its_partitions
     assert not gone(simulation)
     assert layout(simulation).state == "retired"
     assert plan.status is not None
-    assert "the shared workers give its partitions up" in str(plan.status.conditions)
+    assert "the shared workers give up its partitions" in str(plan.status.conditions)
 
     simulation.kafka.members[SHARED.group] = (member("default-cluster-shared-1", ("payments", 1)),)
     simulation.settle()

@@ -110,7 +110,7 @@ def wait_until_gone(harness: OperatorHarness, *made: Manifest) -> None:
 def test_an_audit_is_run_by_the_spark_operator_and_its_verdict_is_that_of_the_driver(harness: OperatorHarness) -> None:
     apply_audit(harness, spark=asked(), ttlSecondsAfterFinished=0)
     made = application(harness)
-    wait_said(harness, Reason.AUDIT_WAITING, "the Spark Operator must run")
+    wait_said(harness, Reason.AUDIT_WAITING, "Check that the Spark Operator runs")
     driver = submit(harness, made)
     patch_status(harness, KIND, made["metadata"]["name"], {"driverInfo": {}, "applicationState": {"state": "RUNNING"}})
     wait_said(harness, Reason.AUDIT_RUNNING, f"{KIND} {AUDIT_NAMESPACE}/{made['metadata']['name']}")

@@ -164,7 +164,7 @@ def test_a_former_owner_that_still_lives_stops_its_workers_and_writes_and_delete
     assert {type(action) for action in lost.done} == {DeleteChild}
     claimed = lost.condition(Condition.CLAIMED)
     assert claimed.reason == Reason.CLAIMED_BY_OTHER
-    assert "took them over from here; the workers here are stopped" in claimed.message
+    assert "took them over from this resource. The workers of this resource are stopped" in claimed.message
     topics, registry = topic_ids(lost.kafka), dict(lost.kafka.registry.claims)
     lost.delete()
     lost.settle()
@@ -295,5 +295,5 @@ def test_what_was_planned_before_the_topics_were_taken_is_not_done_any_more() ->
     restored.settle()
     (failure,) = execute().failures
     assert isinstance(failure.error, NotYet)
-    assert "were taken over meanwhile" in str(failure.error)
+    assert "took over the topics of" in str(failure.error)
     assert gateways.altered == ["orders"]

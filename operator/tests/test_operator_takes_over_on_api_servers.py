@@ -118,7 +118,7 @@ def test_while_both_clusters_live_the_former_one_stops_its_workers_by_itself(
     harness.wait(
         lambda: not harness.made("StatefulSet"), "the former workers are gone", seen=lambda: harness.made("StatefulSet")
     )
-    assert "took them over from here" in harness.condition("Claimed")["message"]
+    assert "took them over from this resource" in harness.condition("Claimed")["message"]
 
 
 @pytest.mark.slow

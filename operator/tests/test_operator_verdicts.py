@@ -55,7 +55,7 @@ def test_a_broken_promise_stays_said_whatever_later_audits_find(verdict: str, na
     status, reason, message = said(violated(verdict, name))
     assert (status, reason) == ("False", Reason.PROMISE_BROKEN)
     assert message.startswith("audit first: 1 lost")
-    assert ("audit second has found since: Verified" in message) == (name == "second")
+    assert ("The verdict of the later audit second is Verified" in message) == (name == "second")
     command = f"kubectl annotate dtopic orders -n shop --overwrite {ACKNOWLEDGED_AUDIT}=first"
     assert message.endswith(command)
 

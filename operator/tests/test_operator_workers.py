@@ -230,7 +230,7 @@ def test_a_rollout_that_is_held_back_is_said_and_not_as_declared() -> None:
     simulation.settle()
     said = simulation.condition(Condition.WORKERS_READY)
     assert said.status == simulation.condition(Condition.READY).status == "False"
-    assert "waits until fewer other resources replace theirs" in said.message
+    assert "waits until fewer other resources replace their workers" in said.message
 
 
 @pytest.mark.parametrize("replicas", [0, 1, 5])

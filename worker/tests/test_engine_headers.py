@@ -136,18 +136,18 @@ def test_a_number_that_is_not_plain_decimal_is_refused(name: str, value: bytes |
 
 def test_an_own_header_twice_is_refused_and_one_that_is_not_believed_anyway_is_not() -> None:
     assert refused(("dt-attempt", b"1"), ("dt-attempt", b"1")) == (
-        "HeaderTwice: dt-attempt must be there once, it is there twice"
+        "HeaderTwice: a record can have dt-attempt only once, but this record has it twice"
     )
     assert copy_of(("trace", b"1"), ("trace", b"1"), ("dt-root", b"x"), ("dt-root", b"y")).target == "ready"
 
 
 def test_level_zero_is_refused_since_levels_count_from_one() -> None:
-    assert "level 1 is the first" in refused(("dt-delay-level", b"0"))
+    assert "Level 1 is the first" in refused(("dt-delay-level", b"0"))
 
 
 def test_own_headers_above_four_kib_are_refused() -> None:
     assert refused(("dt-error", b"x" * 5000)) == (
-        "HeadersTooLarge: own headers must have at most 4096 bytes, they have 5008"
+        "HeadersTooLarge: the dt- headers must have at most 4096 bytes in total, but they have 5008"
     )
 
 

@@ -202,7 +202,7 @@ def test_nothing_is_served_before_the_control_topic_is_read_and_an_alarm_says_wh
     worker = harness.start(orders, ready=False)
     produce(orders, [b"o-1", b"o-2"])
     wait_until(lambda: Reason.CONTROL_UNREADABLE in worker.alarm_reasons(), what="an alarm says why nothing is served")
-    assert f"{orders.names.control} doesn't exist" in str(worker.status()["alarms"])
+    assert f"{orders.names.control} does not exist" in str(worker.status()["alarms"])
     assert orders.released() == 0
 
     make_control(orders)

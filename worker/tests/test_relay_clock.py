@@ -31,7 +31,7 @@ def test_without_the_brokers_time_nothing_is_released_and_the_reason_is_said(str
     orders = harness.declare((1,))
     worker = harness.start(orders)
     harness.admin.alter_topic_configs({CLOCK_TOPIC: {"message.timestamp.type": "CreateTime"}})
-    stands_still_because(worker, orders, "set its message.timestamp.type to LogAppendTime")
+    stands_still_because(worker, orders, "so set its message.timestamp.type to LogAppendTime")
 
     ensure_system_topics(harness.admin, replication_factor=1)
     assert min(r.late_ms for r in orders.ready(1)) >= 0

@@ -36,7 +36,7 @@ def run(tmp_path: Path, config: object, *, connection: bool = True) -> tuple[int
         ({**GOOD, "assignor": "Uniform"}, "assignor must be Range or RoundRobin or Sticky with protocol classic"),
         ({**GOOD, "protocol": "consumer", "assignor": "Sticky"}, "assignor must be Uniform or Range with protocol"),
         ({**GOOD, "guarantee": "AtMostOnce"}, "guarantee must be AtLeastOnce or ExactlyOnce"),
-        ({"topics": ["a", "b"], "guarantee": "ExactlyOnce"}, "one front topic with guarantee ExactlyOnce"),
+        ({"topics": ["a", "b"], "guarantee": "ExactlyOnce"}, "only one front topic with guarantee ExactlyOnce"),
         ({**GOOD, "http_port": True}, "http_port must be of type int"),
         ({**GOOD, "http_port": 70_000}, "http_port must be from 1 to 65535"),
         ({**GOOD, "window_bytes": 1000}, "window_bytes must be from"),

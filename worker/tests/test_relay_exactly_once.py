@@ -88,7 +88,7 @@ def test_a_second_worker_of_the_same_name_ends_with_a_plain_line_and_nothing_com
 
     assert ended.wait() == 1
     log = ended.log_path.read_text()
-    assert "another worker of this name" in log
+    assert "another worker with this name" in log
     assert "Traceback" not in log
     assert doubled(all_ready(orders, sent)) == 0
 
@@ -192,7 +192,7 @@ def test_a_forbidden_topic_is_told_though_nothing_else_comes(
 
 def standing_still(worker: WorkerProcess, orders: DeclaredTopic, target: str) -> list[str]:
     """Front partitions of which a copy to this topic was refused."""
-    told = rf"{orders.names.front} \[(\d+)\] can't be served: the copy of offset \d+ to {target} was refused"
+    told = rf"{orders.names.front} \[(\d+)\] can't be served, because the copy of offset \d+ to {target} was refused"
     alarms = worker.status().get("alarms", [])
     return [partition for alarm in alarms for partition in re.findall(told, alarm["message"])]
 

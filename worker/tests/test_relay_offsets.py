@@ -219,7 +219,10 @@ def unreadable(partition: int, seconds: float, offsets: Offsets | KafkaCallError
     ("offsets", "told"),
     [
         (Offsets(0, 5), "a transaction is open there"),
-        (Offsets(0, 9), "although Kafka gives records up to offset 9, and its client has told of no error"),
+        (
+            Offsets(0, 9),
+            "although Kafka has committed records up to offset 9. The Kafka client has reported no error",
+        ),
         (KafkaUnreachable("Kafka at kafka:9092 did not answer in time"), "Kafka at kafka:9092 did not answer in time"),
         (None, "Kafka has not answered yet"),
     ],
@@ -230,16 +233,16 @@ def test_an_unreadable_partition_is_told_with_what_kafka_says_of_it(
     (alarm,) = of_unreadable([unreadable(1, UNREADABLE_SECONDS, None), unreadable(3, 47.2, offsets)])
 
     assert (alarm.topic, alarm.reason) == ("orders", Reason.NOT_RELEASING)
-    assert "nothing could be read from orders [3] at offset 5 for 47 s" in alarm.message
+    assert "the worker could not read anything from orders [3] at offset 5 for 47 s" in alarm.message
     assert told in alarm.message
-    assert alarm.message.endswith("(and 1 more partition)")
+    assert alarm.message.endswith(". The same applies to 1 more partition")
 
 
 def test_two_things_that_are_wrong_for_one_reason_are_both_told() -> None:
     alarms = [Alarm("orders", Reason.NOT_RELEASING, text) for text in ("one", "two")]
     other = Alarm("parcels", Reason.NOT_RELEASING, "three")
 
-    assert joined([*alarms, other]) == [Alarm("orders", Reason.NOT_RELEASING, "one; besides, two"), other]
+    assert joined([*alarms, other]) == [Alarm("orders", Reason.NOT_RELEASING, "one. Also, two"), other]
 
 
 @pytest.mark.parametrize(

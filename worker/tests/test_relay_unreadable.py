@@ -73,7 +73,7 @@ def test_a_transaction_that_stays_open_is_an_alarm_until_it_ends_and_those_that_
 
         message = raised(worker)
 
-        assert f"nothing could be read from {orders.names.front} [0] at offset 1 for 3" in message
+        assert f"the worker could not read anything from {orders.names.front} [0] at offset 1 for 3" in message
         assert "a transaction is open" in message
         assert f"kafka-transactions.sh --bootstrap-server {harness.connection.bootstrap_servers}" in message
         assert f"--topic {orders.names.front} --partition 0" in message
@@ -119,8 +119,8 @@ def test_a_batch_that_cannot_be_decoded_is_an_alarm_and_nothing_is_passed_over(
 
         message = raised(worker)
 
-        assert f"nothing could be read from {orders.names.front} [0] at offset 0 for 3" in message
-        assert "up to offset 101: the client can't decode the next batch" in message
+        assert f"the worker could not read anything from {orders.names.front} [0] at offset 0 for 3" in message
+        assert "up to offset 101. The Kafka client can't decode the next batch" in message
         assert "failed CRC32C check" in message
         assert orders.released() == 0
         assert worker.log_path.read_text().count("failed CRC32C") <= 4, "a line for each try hides all others"

@@ -1,8 +1,8 @@
 """From counts to a verdict. Pure: what Spark counted comes in, a sentence goes out."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Final, Literal
 
 from delayed_topics_core.names import EVENTS_TOPIC
@@ -160,7 +160,7 @@ def judge(counted: Counted, blind_spots: Sequence[BlindSpot] = ()) -> Result:
     """Broken promises that are seen for certain make it Violated; what isn't seen makes it Unknown, never Verified."""
     account = _total(counted)
     broken = [
-        f"partition {_name(counted.topic, p)} doesn't add up: {p.produced:,} produced, {p.accounted:,} accounted for"
+        f"partition {_name(counted.topic, p)} doesn't add up: {p.produced:,} produced, but {p.accounted:,} accounted for"
         for p in counted.partitions
         if p.produced != p.accounted
     ]
@@ -177,7 +177,7 @@ def judge(counted: Counted, blind_spots: Sequence[BlindSpot] = ()) -> Result:
     ]
     return Result(
         verdict=verdict,
-        message="; ".join(sentences),
+        message=joined(sentences),
         account=account,
         pending_since_ms=counted.pending_since_ms,
         offenders=counted.offenders,
@@ -186,7 +186,12 @@ def judge(counted: Counted, blind_spots: Sequence[BlindSpot] = ()) -> Result:
 
 def unseen(spots: Sequence[BlindSpot]) -> Result:
     """Nothing was read: it would not be what the window means."""
-    return Result(verdict="Unknown", message="; ".join(spot.sentence for spot in spots))
+    return Result(verdict="Unknown", message=joined(spot.sentence for spot in spots))
+
+
+def joined(sentences: Iterable[str]) -> str:
+    """One message of several sentences, which have neither a capital nor a full stop."""
+    return ". ".join(said if at == 0 else said[:1].upper() + said[1:] for at, said in enumerate(sentences))
 
 
 _LAW: Final = ("produced", "released", "hopped", "dead_lettered", "cancelled", "pending", "lost")
@@ -197,44 +202,41 @@ _CERTAIN: Final = (
 """What retention or a missing right can't make up."""
 
 _SAID: Final = {
-    "lost": ("lost", "committed, and found in no other topic"),
-    "forged": ("forged", "they name a record as their origin that they were not made from"),
+    "lost": ("lost", "the offset is committed, but no other topic has a copy"),
+    "forged": ("forged", "such a copy was not made from the record that it names as its origin"),
     "early": ("released before the due time", ""),
-    "doubled_beyond_promise": ("doubled", "same root and attempt again, and no crash of a worker explains it"),
-    "out_of_order": ("out of order", ""),
-    "wrong_partition": ("in the wrong ready topic or partition", ""),
-    "changed": ("changed", "key, value or a header is not what was produced"),
-    "wrong_attempt": ("of the wrong attempt", ""),
-    "over_cap": ("retried beyond the cap", "they belong into the dead-letter topic"),
+    "doubled_beyond_promise": (
+        "doubled",
+        "the same root and attempt came out before, and no crash of a worker explains it",
+    ),
+    "out_of_order": ("released out of order", ""),
+    "wrong_partition": ("released into the wrong ready topic or partition", ""),
+    "changed": ("changed", "the key, the value or a header is not as it was produced"),
+    "wrong_attempt": ("copied with the wrong dt-attempt", ""),
+    "over_cap": ("retried beyond the retry cap", "such a record belongs in the dead-letter topic"),
     "wrongly_dead_lettered": (
         "dead-lettered without a reason",
-        "their own headers, their size, the retry cap or the control topic contradict what dt-reason says",
+        "the record's headers, its size, the retry cap or the control topic contradict dt-reason",
     ),
 }
 BROKEN_PROMISES: Final = tuple(_SAID)
 """The terms of an account that count what must not be."""
 _OFFENDERS_OF: Final = {"doubled_beyond_promise": "doubled"}
+_COPIES: Final = ("forged", "doubled_beyond_promise")
+"""The terms that count copies and not records."""
+_PLURALS: Final = {"copy": "copies", "record": "records"}
+_FLAW_OF: Final = {"doubled": "extra", "doubled_beyond_promise": "beyond", "out_of_order": "disordered"}
+"""Terms of an account that Flaws has by another name."""
 
 
 def _total(counted: Counted) -> Account:
     def total(term: str) -> int:
         return sum(getattr(partition, term) for partition in counted.partitions)
 
-    flaws = counted.flaws
+    of_flaws = {term.name for term in fields(Account)} - {*_LAW, "offsets_read"}
     return Account(
         **{term: total(term) for term in _LAW},
-        early=flaws.early,
-        late=flaws.late,
-        doubled=flaws.extra,
-        doubled_beyond_promise=flaws.beyond,
-        out_of_order=flaws.disordered,
-        wrong_partition=flaws.wrong_partition,
-        changed=flaws.changed,
-        wrong_attempt=flaws.wrong_attempt,
-        over_cap=flaws.over_cap,
-        forged=flaws.forged,
-        overdue=flaws.overdue,
-        wrongly_dead_lettered=flaws.wrongly_dead_lettered,
+        **{term: getattr(counted.flaws, _FLAW_OF.get(term, term)) for term in of_flaws},
         offsets_read=counted.offsets_read,
     )
 
@@ -246,44 +248,54 @@ def _findings(account: Account, unexplained: int, offenders: Mapping[str, Sequen
         if count:
             names = offenders.get(_OFFENDERS_OF.get(term, term), ())
             first = f" ({', '.join(names[:3])})" if names else ""
-            said.append(f"{count:,} {what}{first}" + (f": {why}" if why else ""))
+            said.append(
+                f"{_were(count, 'copy' if term in _COPIES else 'record')} {what}{first}" + (f": {why}" if why else "")
+            )
     within = account.doubled - account.doubled_beyond_promise - unexplained
     if within:
-        said.append(f"{within:,} doubled within the promise: a worker crashed before it could commit them")
+        doubled = f"{_were(within, 'copy')} doubled within the promise"
+        said.append(f"{doubled} because a worker crashed before it could commit")
     return said
+
+
+def _were(count: int, noun: str) -> str:
+    return f"{count:,} {noun} was" if count == 1 else f"{count:,} {_PLURALS[noun]} were"
+
+
+def _records(count: int) -> str:
+    return f"{count:,} record" if count == 1 else f"{count:,} records"
 
 
 def _spots_in_records(counted: Counted) -> list[BlindSpot]:
     flaws, topic = counted.flaws, f"{counted.topic}.ready"
     spots = []
     if flaws.foreign:
-        sentence = (
-            f"{flaws.foreign:,} records of {topic} are not a worker's: only workers may write there, see its ACLs"
-        )
+        sentence = f"topic {topic} has {_records(flaws.foreign)} that no worker wrote. Only workers may write to this topic. Check its ACLs"
         spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
     if flaws.unexplained:
         sentence = (
-            f"{flaws.unexplained:,} were doubled at a time of which there are no events of the workers: whether one of them ended "
-            f"just then is not known; the audit has to be allowed to read {EVENTS_TOPIC}, which keeps seven days"
+            f"{_were(flaws.unexplained, 'copy')} doubled at a time for which there are no events of the workers. It is unknown "
+            f"whether a worker ended just then. Allow the audit to read topic {EVENTS_TOPIC}, which keeps events for seven days"
         )
         spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
     if flaws.unread_roots * UNREAD_ROOTS_ONE_IN > flaws.ended:
         sentence = (
-            f"of {flaws.ended:,} attempts that ended, {flaws.unread_roots:,} can't be judged by the record that they began with, "
-            f"more than one in {UNREAD_ROOTS_ONE_IN:,}: it was not there any more, or doesn't have the broker's time"
+            f"of {flaws.ended:,} attempts that ended, {flaws.unread_roots:,} can't be judged, which is more than one in "
+            f"{UNREAD_ROOTS_ONE_IN:,}. The record with which such an attempt began is gone, or does not have the broker's time"
         )
         spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
     if counted.overdue_ms > MAX_OVERDUE_MS:
         names = ", ".join(counted.offenders.get("overdue", ())[:3])
         sentence = (
-            f"{flaws.overdue:,} are overdue ({names}), for up to {counted.overdue_ms // 1000:,} s: they are due and were not released, "
-            "and whether they will be is not known; the DelayedTopic's conditions say what holds the workers up"
+            f"{_records(flaws.overdue)} {'is' if flaws.overdue == 1 else 'are'} overdue ({names}) by up to "
+            f"{counted.overdue_ms // 1000:,} s. What is overdue is due and was not released, and it is unknown whether it will be. "
+            "See the conditions of the DelayedTopic for what delays the workers"
         )
         spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
     if flaws.untimed:
         sentence = (
-            f"{flaws.untimed:,} records of {topic} don't have the broker's time, so nobody can say whether they were early: "
-            "message.timestamp.type must be LogAppendTime"
+            f"topic {topic} has {_records(flaws.untimed)} without the broker's time, so it is unknown whether they were early. "
+            "The topic's message.timestamp.type must be LogAppendTime"
         )
         spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
     return spots
@@ -297,7 +309,7 @@ def _summary(counted: Counted, account: Account) -> str:
         lateness += f" (p50 {percentiles['p50']:,} ms, p99 {percentiles['p99']:,} ms)"
     overdue = f", of which {account.overdue:,} are overdue" if account.overdue else ""
     cancelled = f" {account.cancelled:,} cancelled," if account.cancelled else ""
-    sample = "" if counted.one_in == 1 else f"of a sample, one in {counted.one_in:,} by a hash of its root: "
+    sample = "" if counted.one_in == 1 else f"in a sample (one record in {counted.one_in:,}, by a hash of the root), "
     return (
         f"{sample}{account.produced:,} records in {counted.topic} and {counted.topic}.delays: {account.released:,} released, "
         f"{account.hopped:,} hopped, {account.dead_lettered:,} dead-lettered,{cancelled} {account.pending:,} pending{overdue}{lateness}"

@@ -112,7 +112,7 @@ def opened(spark: SparkSession, output: Output, window: AuditWindow) -> Table | 
             return _table(json.loads(said), blocks, window)
     except (PySparkException, Py4JError) as e:
         raise Unusable(f"it can't be read: {session.reason(e, {})}") from e
-    raise Unusable("by its hash it is not what that audit wrote")
+    raise Unusable("its hash is not that of the table which the previous audit wrote")
 
 
 def written(
@@ -153,13 +153,13 @@ def _table(said: Mapping[str, Any], blocks: DataFrame, window: AuditWindow) -> T
     if said["version"] != VERSION:
         raise Unusable("an audit of another version wrote it")
     if list(window.topics[: len(said["topics"])]) != said["topics"]:
-        raise Unusable("that audit read other ready topics")
+        raise Unusable("the previous audit read other ready topics")
     from_offsets, end_offsets = (
         {topic: tuple(offsets) for topic, offsets in said[name].items()} for name in ("from_offsets", "end_offsets")
     )
     for topic, known in end_offsets.items():
         if len(known) > len(window.end_offsets[topic]) or any(map(int.__gt__, known, window.end_offsets[topic])):
-            raise Unusable(f"topic {topic} ends below what that audit had read of it")
+            raise Unusable(f"topic {topic} ends below the offsets that the previous audit had read")
     return Table(blocks=blocks, from_offsets=from_offsets, end_offsets=end_offsets)
 
 

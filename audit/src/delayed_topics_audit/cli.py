@@ -42,7 +42,7 @@ _FAILURES: Final = ("Violated", "Unknown")
 def _verdicts(_context: click.Context, _option: click.Parameter, given: str | None) -> frozenset[str]:
     named = frozenset(given.split(",")) if given is not None else frozenset()
     if not named <= set(_FAILURES):
-        raise click.BadParameter(f"{given!r} must be {', '.join(_FAILURES)} or both with a comma between them")
+        raise click.BadParameter(f"{given!r} must be {', '.join(_FAILURES)}, or both separated by a comma")
     return named
 
 

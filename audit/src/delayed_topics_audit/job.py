@@ -81,10 +81,10 @@ def audit(
         if output is not None and blocks is not None:
             since_ms = findings.counted.pending_since_ms
             sha256 = carried.written(spark, output, window, blocks, bounds_of(window, before), since_ms)
-            say("what the next audit would read again is written for it")
+            say("wrote the records that the next audit would otherwise read again")
         if output is not None and output.parquet:
             output.write_places(places)
-            say(f"every record's account is in {output.folder}")
+            say(f"wrote the account of every record to {output.folder}")
         places.unpersist()
     except (PySparkException, Py4JError, ConnectionError) as e:
         after = look(admin, window)
@@ -112,17 +112,17 @@ def _frozen_blind(window: AuditWindow) -> list[BlindSpot]:
 def _unjudged(result: Result, asked: Requests) -> str:
     if asked.unknown is None or result.account is None or not result.account.cancelled:
         return ""
-    return f"; whether somebody had asked for the {result.account.cancelled:,} cancelled is not known: {asked.unknown}"
+    return f". It is unknown whether anyone had asked to cancel the {result.account.cancelled:,} cancelled records: {asked.unknown}"
 
 
 def _table(spark: SparkSession, output: Output | None, window: AuditWindow) -> tuple[Table | None, str]:
-    """What the link before has written for this one; or none, and why what it wrote is not used."""
+    """The table that the previous audit of the chain has written for this one. Without a table, the text says why there is none."""
     if output is None:
-        return None, "; without an output what the audit before wrote can't be read" if window.carried else ""
+        return None, ". Without an output, the table of the previous audit can't be used" if window.carried else ""
     try:
         return carried.opened(spark, output, window), ""
     except Unusable as e:
-        return None, f"; read again from Kafka, without what the audit before wrote: {e}"
+        return None, f". Everything is read from Kafka because the table of the previous audit can't be used: {e}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +187,7 @@ def places_and_blocks(
 def bounds_of(window: AuditWindow, visibility: WindowVisibility) -> Bounds:
     names = TopicNames.of(window.topic)
     if max(max(ends, default=0) for ends in window.end_offsets.values()) > MAX_OFFSET:
-        raise AuditFailed(f"{window.topic} has offsets above {MAX_OFFSET:,}: no audit can count so far")
+        raise AuditFailed(f"topic {window.topic} has offsets above {MAX_OFFSET:,}, which no audit can count")
 
     def begin(topic: str) -> list[int]:
         """What retention removed is told as such, not counted."""
@@ -246,6 +246,6 @@ def _told(connection: Connection, topic: str, say: Progress) -> WorkerEvents:
         with EventFollower(connection, client_id="delayed-topics-audit-events") as follower:
             follower.catch_up(MAX_EVENT_SECONDS, events.append)
     except KafkaCallError as e:
-        say(f"what happened to the workers is not known: {e}")
+        say(f"could not read the events of the workers: {e}")
         return WorkerEvents()
     return WorkerEvents(causes=blame.causes(events, topic), takeovers=takeovers(events, topic))

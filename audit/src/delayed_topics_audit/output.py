@@ -30,17 +30,18 @@ SETTINGS: Final = {
 """Of Spark, where it writes the account. What the bucket needs beside is told by --conf."""
 
 _SECRET: Final = (
-    "the Secret must be there, and its key credentials have aws_access_key_id and aws_secret_access_key below [default]"
+    "Check that the Secret exists. Its key credentials must have "
+    "aws_access_key_id and aws_secret_access_key below [default]"
 )
-_ENDPOINT: Final = "correct the endpoint, or try again when it answers"
+_ENDPOINT: Final = "Either correct the endpoint, or try again when it answers"
 _AWAY: Final = ("ConnectException", "ConnectTimeoutException", "SocketTimeoutException", "UnknownHostException")
 _WHAT_TO_DO: Final = {
     **dict.fromkeys(("NoAuthWithAWSException", "Expected a profile", "Expected an '='"), _SECRET),
-    "AccessDeniedException": "the key in the Secret must be right, and allow to read and write there",
-    "UnknownStoreException": "make the bucket, or correct its name",
-    "PKIX": "the endpoint's certificate must be from an authority that the image trusts",
+    "AccessDeniedException": "Check that the access key in the Secret is right, and that it may read and write there",
+    "UnknownStoreException": "Either create the bucket, or correct its name",
+    "PKIX": "Use an endpoint whose certificate comes from an authority that the image trusts",
     **dict.fromkeys(_AWAY, _ENDPOINT),
-    "No space left": "make room on the claim",
+    "No space left": "Make room on the claim",
 }
 """By a word of what Java says, none that a stack trace has anyway."""
 
@@ -57,7 +58,7 @@ class Output:
         with self.said():
             path, files = _hadoop(spark, self.folder)
             if not files.mkdirs(path):  # of a folder on a volume Java says no more
-                raise AuditFailed(f"the account could not be written to {self.folder}: the claim must be writable")
+                raise AuditFailed(f"the account could not be written to {self.folder}. Make the claim writable")
 
     def write_places(self, places: DataFrame) -> None:
         self.write_table(places, f"{self.folder}/places")
@@ -94,7 +95,7 @@ class Output:
             made, _ = _hadoop(rows.sparkSession, f"{written}/{part}")
             files.delete(path, False)
             if not files.rename(made, path):
-                raise AuditFailed(f"{place} could not be written: {made} can't be renamed")
+                raise AuditFailed(f"could not write {place} because {made} can't be renamed")
             files.delete(made.getParent(), True)
 
     def write_text(self, spark: SparkSession, place: str, text: str) -> None:

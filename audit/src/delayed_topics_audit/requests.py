@@ -89,11 +89,11 @@ def requests(admin: KafkaAdmin, read: Read, window: AuditWindow) -> Requests:
         end = _end(admin, name, window.control_id)
         by_id = of_rows(read(name, [0], [end])).localCheckpoint()
         if by_id.agg(sf.sum("records")).collect()[0][0] != (end or None):
-            raise _Unknown(f"records of {name} are missing, by retention, compaction or a transaction")
+            raise _Unknown(f"records of topic {name} are missing because of retention, compaction or a transaction")
     except _Unknown as e:
         return Requests(unknown=str(e))
     except (PySparkException, Py4JError) as e:
-        return Requests(unknown=f"{name} can't be read: {session.reason(e, WHAT_TO_DO)}")
+        return Requests(unknown=f"topic {name} can't be read: {session.reason(e, WHAT_TO_DO)}")
     return Requests(by_id=by_id, offsets=end)
 
 
@@ -117,9 +117,9 @@ def _end(admin: KafkaAdmin, name: str, topic_id: str | None) -> int:
     """Of what is committed in the partition that workers read. Raises _Unknown."""
     info = _known(admin.describe_topics([name])[name])
     if info is None or info.id != topic_id:
-        raise _Unknown(f"{name} was deleted, or made again, or its id was not noted")
+        raise _Unknown(f"topic {name} was deleted or created again, or its id was not noted")
     if _known(admin.list_offsets([(name, 0)], "earliest")[name, 0]) > 0:
-        raise _Unknown(f"records of {name} are missing, by retention")
+        raise _Unknown(f"records of topic {name} are missing because of retention")
     return _known(admin.list_offsets([(name, 0)], "latest", isolation="read_committed")[name, 0])
 
 

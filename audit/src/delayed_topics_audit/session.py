@@ -21,7 +21,7 @@ _JAVA = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -XX:-DontCompileHugeMet
 
 _OUT_OF_MEMORY = (52, -9)
 """Exit codes of the Java machine: Spark's own word for it, and the kernel's."""
-_MORE_HEAP = "give it more heap: spec.spark.memory"
+_MORE_HEAP = "Raise spec.spark.memory"
 _END_SECONDS = 20.0
 
 _TASK_TRIES: Final = "spark.task.maxFailures"
@@ -45,7 +45,7 @@ def start(
     """
     if not any(jars.glob("spark-sql-kafka-*.jar")):
         raise AuditFailed(
-            f"{jars} must hold Spark's jars for Kafka and S3: `make spark-jars` fetches them and prints their folder"
+            f"the folder {jars} must contain Spark's jars for Kafka and S3. Run `make spark-jars` to fetch them and print their folder"
         )
     java = f"{_JAVA} {java_options}".rstrip()
     every = {
@@ -78,17 +78,17 @@ def _with_tries(master: str, tries: str) -> str:
 
 
 def reason(error: Exception, remedies: Mapping[str, str]) -> str:
-    """What a failed call of Spark or Java comes from, in one line. `remedies`: what to do, by a word of the whole error."""
+    """The cause of a failed call of Spark or Java, in one line. `remedies`: a sentence that says what to do, by a word of the error."""
     if isinstance(error, Py4JNetworkError | ConnectionError):
         code = _exit_code()
-        what = _MORE_HEAP if code in _OUT_OF_MEMORY else "the Job's logs say why"
-        return f"Spark's Java machine ended with exit code {code}; {what}"
+        what = _MORE_HEAP if code in _OUT_OF_MEMORY else "See the logs of the Job"
+        return f"Spark's Java machine ended with exit code {code}. {what}"
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines()]
     causes = [line for line in lines if line.startswith("Caused by:")]
     said = [line for line in lines if line and not line.startswith("An error occurred while calling")]
     line = causes[-1] if causes else said[0]
     known = {"OutOfMemoryError": _MORE_HEAP, **remedies}
-    return line + next((f"; {what}" for name, what in known.items() if name in str(error)), "")
+    return line + next((f". {what}" for name, what in known.items() if name in str(error)), "")
 
 
 def stop() -> None:

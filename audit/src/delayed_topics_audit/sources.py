@@ -21,7 +21,7 @@ _TOKENS = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallback
 Read = Callable[[str, Sequence[int], Sequence[int]], DataFrame]
 """The rows of a topic, from where up to where, by partition."""
 WHAT_TO_DO: Final = {
-    "AuthorizationException": "grant Read to the user of this connection, see docs/kafka-acls.md",
+    "AuthorizationException": "Grant Read to the user of this connection, see docs/kafka-acls.md",
 }
 """If a topic can't be read, by what Java calls it."""
 
@@ -91,8 +91,8 @@ def java_client(connection: Connection) -> dict[str, str]:
     if connection.certificate_pem is not None and connection.key_pem is not None:
         if "-----BEGIN PRIVATE KEY-----" not in connection.key_pem:
             raise AuditFailed(
-                "the connection's tls.key must be an unencrypted PKCS#8 key, Java reads no other: "
-                "convert it with `openssl pkcs8 -topk8 -nocrypt`"
+                "the connection's tls.key must be an unencrypted PKCS#8 key because Java reads no other. "
+                "Convert it with `openssl pkcs8 -topk8 -nocrypt`"
             )
         properties["ssl.keystore.type"] = "PEM"
         properties["ssl.keystore.certificate.chain"] = connection.certificate_pem

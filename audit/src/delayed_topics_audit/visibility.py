@@ -53,7 +53,7 @@ def _changed(admin: KafkaAdmin, window: AuditWindow, names: Sequence[str]) -> li
         elif info.id != window.topic_ids.get(name):
             spots.append(
                 _blind(
-                    f"topic {name} was deleted and made again: its id was {window.topic_ids.get(name)}, it is {info.id} now"
+                    f"topic {name} was deleted and created again. Its id was {window.topic_ids.get(name)}, and is now {info.id}"
                 )
             )
     return spots
@@ -79,7 +79,7 @@ def _compacted(configs: Configs) -> list[BlindSpot]:
         elif "compact" in settings.get("cleanup.policy", ""):
             spots.append(
                 _blind(
-                    f"topic {name} has cleanup.policy={settings['cleanup.policy']}: records disappear, it must be delete"
+                    f"topic {name} has cleanup.policy={settings['cleanup.policy']}, so records disappear. Set it to delete"
                 )
             )
     return spots
@@ -101,8 +101,8 @@ def _starts(
             worst = max(cut, key=lambda p: starts[name][p] - wanted[p])
             spots.append(
                 _blind(
-                    f"retention has removed records of {name}, partitions {format_ranges(cut)}: "
-                    f"partition {worst} begins at offset {starts[name][worst]}, the window at {wanted[worst]}"
+                    f"retention has removed records of {name}, partitions {format_ranges(cut)}. "
+                    f"Partition {worst} begins at offset {starts[name][worst]}, but the window begins at {wanted[worst]}"
                 )
             )
     return starts, spots
@@ -110,7 +110,7 @@ def _starts(
 
 def _offset(found: int | KafkaCallError) -> int:
     if isinstance(found, KafkaCallError):
-        raise AuditFailed(f"the offsets can't be read: {found}") from found
+        raise AuditFailed(f"could not read the offsets: {found}") from found
     return found
 
 

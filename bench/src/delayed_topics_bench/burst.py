@@ -49,7 +49,7 @@ def burst(testbed: Testbed, *, records: int, size: int, workers: int) -> Burst:
             with testbed.workers(topic, workers):
                 if copied.show() > due_at_ms - 2000:
                     raise DevclusterError(
-                        "the burst was due before all of it was there: this machine has too much to do"
+                        "the burst was due before all of its records were written, because this machine is too busy"
                     )
                 testbed.await_records(topic.names.ready, records)
             samples = filled.samples(testbed.read(topic.names.ready))

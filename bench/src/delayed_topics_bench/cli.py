@@ -88,7 +88,7 @@ def main(
     plan = replace(QUICK if quick else DEFAULT, **{name: value for name, value in fields.items() if value})
     own = next((part for part in parts if part in OF_ITS_OWN), None)
     if own and len(parts) > 1:
-        raise click.UsageError(f"the part {own} has a file of its own: run it by itself")
+        raise click.UsageError(f"the part {own} has its own results file. Run it without other parts")
     name = "quick" if quick else "exactly-once" if exactly_once else own or "relay"
     file = results or RESULTS / f"{name}.json"
     kept = Results(file)
@@ -105,7 +105,7 @@ def main(
         write_documents(kept.body, name)
     say(f"written to {file}")
     if failed:
-        raise DevclusterError("not measured, or not all of it: " + "; ".join(failed))
+        raise DevclusterError("not or only partly measured: " + "; ".join(failed))
 
 
 def _measure(plan: Plan, parts: Sequence[str], kept: Results, *, exactly_once: bool) -> list[str]:
@@ -147,5 +147,5 @@ def _run_validly(part: str, task: Task, kept: Results, pace: Pace, *, strict: bo
             for entry in entries:
                 kept.add(part, replace(entry, problem=problem), others=others, slowed=slowed)
             return
-        say(f"not a valid run, so once more: {problem}")
+        say(f"the run is not valid and is repeated: {problem}")
     raise DevclusterError(f"no valid run in {MOST_TRIES} tries: {problem}")

@@ -79,7 +79,7 @@ class JavaProgram(Closing):
                 line = self._lines.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
                 raise NotInTimeError(
-                    f"{self._name} says {word!r}: not after {timeout_seconds:g} s (see {self._log})"
+                    f"{self._name} did not say {word!r} within {timeout_seconds:g} s (see {self._log})"
                 ) from None
             if line is None:
                 raise self._died()
@@ -98,7 +98,7 @@ class JavaProgram(Closing):
         try:
             code = self._process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
-            raise NotInTimeError(f"{self._name} ends: not after {timeout_seconds:g} s (see {self._log})") from None
+            raise NotInTimeError(f"{self._name} did not end within {timeout_seconds:g} s (see {self._log})") from None
         if code:
             raise self._died()
 
@@ -110,4 +110,4 @@ class JavaProgram(Closing):
 
     def _died(self) -> CommandFailedError:
         lines = self._log.read_text(errors="replace").splitlines()[-LINES_SHOWN:]
-        return CommandFailedError("\n  ".join([f"{self._name} failed, the end of {self._log}:", *lines]))
+        return CommandFailedError("\n  ".join([f"{self._name} failed. The end of {self._log}:", *lines]))

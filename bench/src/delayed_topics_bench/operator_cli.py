@@ -76,7 +76,9 @@ def _measure(plan: OperatorPlan, parts: Sequence[str], kept: Results) -> None:
             asyncio.run(measure(plan, lacking, lambda *measured: _keep(plan, kept, valid, pace, *measured)))
     lacking = [part for part in parts if valid[part] < plan.runs]
     if lacking:
-        raise DevclusterError(f"no {plan.runs} valid runs in {plan.runs * MOST_TRIES} rounds: {', '.join(lacking)}")
+        raise DevclusterError(
+            f"fewer than {plan.runs} valid runs in {plan.runs * MOST_TRIES} rounds: {', '.join(lacking)}"
+        )
 
 
 async def _keep(plan: OperatorPlan, kept: Results, valid: dict[str, int], pace: Pace, part: str, task: Task) -> None:
@@ -86,7 +88,7 @@ async def _keep(plan: OperatorPlan, kept: Results, valid: dict[str, int], pace: 
     others, slowed = others_share(before, Usage.now()), pace.slowed_since(paced)
     problem = f"other programs took {others:.0%} of the machine" if others > MOST_SHARE else None
     if problem and plan.strict:
-        say(f"{part}: not a valid run, so it isn't kept: {problem}")
+        say(f"{part}: the run is not valid and is not kept, because {problem}")
         return
     kept.add(part, replace(entry, problem=problem), others=others, slowed=slowed)
     valid[part] += 1

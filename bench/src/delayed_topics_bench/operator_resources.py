@@ -53,7 +53,9 @@ class Resources:
                 told_at = now
                 say(f"{now - began:.0f} s: {len(self._asked)} to go")
             if now - began > TIMEOUT_SECONDS:
-                raise NotInTimeError(f"{what}: not after {TIMEOUT_SECONDS:g} seconds; seen: {self._example()}")
+                raise NotInTimeError(
+                    f"timed out after {TIMEOUT_SECONDS:g} seconds. Waited for: {what}. Seen: {self._example()}"
+                )
 
     def _look(self, name: str) -> None:
         live = self._live.get(name)

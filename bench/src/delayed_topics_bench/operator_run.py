@@ -277,7 +277,7 @@ async def _check_converged(testbed: Testbed, declared: Mapping[str, Mapping[str,
     if wrong:
         first = wrong[0]
         raise DevclusterError(
-            f"{len(wrong)} of {len(declared)} are Ready and not as declared: {first} is {found[first]}, declared is {declared[first]}"
+            f"{len(wrong)} of {len(declared)} are Ready, but not as declared. {first} is {found[first]} instead of {declared[first]}"
         )
 
 

@@ -231,9 +231,11 @@ def why(
     must be. Before each read, it prints on the standard error how many offsets it reads at most. It reads only committed records.
     """
     if (place is None) == (record_id is None):
-        raise click.UsageError("say which record: where it lies, as 0@42, or its --id")
+        raise click.UsageError("name the record either by its place, such as 0@42, or by --id")
     if place is not None and (since_ms is not None or until_ms is not None):
-        raise click.UsageError("--since and --until go with --id: where a record lies says when it came in")
+        raise click.UsageError(
+            "--since and --until can be used only with --id. A place already says when the record arrived"
+        )
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
         raise click.UsageError("--since must be before --until")
     names = TopicNames.of(topic)
@@ -277,7 +279,7 @@ def manifest(handler: str) -> None:
     except (ImportError, AttributeError, ValueError) as e:
         raise click.ClickException(f"{handler} can't be imported: {e}") from e
     if not isinstance(found, DeclaredHandler):
-        raise click.ClickException(f"{handler} must be a function decorated with @delayed_topic, it is {found!r}")
+        raise click.ClickException(f"{handler} must be a function decorated with @delayed_topic, but it is {found!r}")
     click.echo(found.manifest(), nl=False)
 
 
@@ -308,7 +310,8 @@ def import_command(properties: dict[str, Any], file: TextIO) -> None:
     click.echo(f"{done.written} records imported", err=True)
     for topic in done.rebased:
         click.echo(
-            f"{topic}: its topics have other ids here, see that group {TopicNames.of(topic).group} has its offsets",
+            f"{topic}: its topics have other ids here than in the export. "
+            f"Check that group {TopicNames.of(topic).group} has its offsets here",
             err=True,
         )
 

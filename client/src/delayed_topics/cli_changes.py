@@ -42,7 +42,7 @@ def cancel(
     f:3:7:TOPIC-ID. The commands peek and why show it. The exit code is 1 if it is known that a record is not cancelled.
     """
     if withdraw and wait_seconds:
-        raise click.UsageError("--wait does not go with --withdraw, which no worker answers")
+        raise click.UsageError("--wait can't be used with --withdraw, because workers do not answer a withdrawal")
     with DelayedTopic.connect(reachable(properties), topic) as delayed:
         if withdraw:
             _asked(lambda: delayed.withdraw(record_id))

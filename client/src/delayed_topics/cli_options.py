@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 def one_line(command: Callable[P, R]) -> Callable[P, R]:
-    """An error of ours is one line, not a traceback."""
+    """Shows an error of this project as one line, and not as a traceback."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -46,7 +46,7 @@ class Moment(click.ParamType[int]):
 def reachable(properties: dict[str, Any]) -> dict[str, Any]:
     if "bootstrap.servers" not in properties:
         raise click.UsageError(
-            "say where Kafka is: --bootstrap HOST:PORT, $KAFKA_BOOTSTRAP, or bootstrap.servers in --config"
+            "the address of Kafka is missing. Set --bootstrap HOST:PORT, $KAFKA_BOOTSTRAP, or bootstrap.servers in --config"
         )
     return properties
 

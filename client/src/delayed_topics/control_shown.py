@@ -22,30 +22,30 @@ NOT_CHANGED: Final = frozenset(
 """Outcomes after which a record comes out, or has, as if nothing had been asked for."""
 
 _SAID: Final[Mapping[ChangeOutcome, str]] = {
-    ChangeOutcome.REQUESTED: "no answer yet. A worker writes it to {control} when a record of this id has its turn",
-    ChangeOutcome.REPLACED: "it was withdrawn, or something else was asked for since",
-    ChangeOutcome.CANCELLED: "the record is in {dead_letter}",
-    ChangeOutcome.RESCHEDULED: "the record comes out then, or has",
-    ChangeOutcome.TOO_LATE: "a record of this id was released before. The request stays in force for its retries",
-    ChangeOutcome.TOO_DEEP: "the record came out when it was due before: its turn came no sooner",
-    ChangeOutcome.NOT_FOUND: "no record of this id has come. The request stays in force",
-    ChangeOutcome.NO_LADDER: "set spec.ladder of the DelayedTopic, then ask again",
-    ChangeOutcome.TOO_FAR: "that is further ahead than spec.maxDelaySeconds of the DelayedTopic. Ask for an earlier time",
-    ChangeOutcome.NOT_UNDERSTOOD: "somebody wrote another value to {control} under this key. Ask again",
-    ChangeOutcome.NO_ROOM: "workers hold no more requests of {control}. Withdraw some, then ask again",
+    ChangeOutcome.REQUESTED: "No worker has answered yet. A worker answers in {control} when a record with this id has its turn",
+    ChangeOutcome.REPLACED: "The request was withdrawn, or a later request has replaced it",
+    ChangeOutcome.CANCELLED: "The record is in {dead_letter}",
+    ChangeOutcome.RESCHEDULED: "The record has come out at that time, or waits for it",
+    ChangeOutcome.TOO_LATE: "A record with this id was released before workers read the request. The request stays in force for retries",
+    ChangeOutcome.TOO_DEEP: "The record came out at its former due time, because its turn came no sooner",
+    ChangeOutcome.NOT_FOUND: "Workers have met no record with this id. The request stays in force",
+    ChangeOutcome.NO_LADDER: "The DelayedTopic has no ladder. Set its spec.ladder, and send the request again",
+    ChangeOutcome.TOO_FAR: "The time is further ahead than spec.maxDelaySeconds of the DelayedTopic allows. Request an earlier time",
+    ChangeOutcome.NOT_UNDERSTOOD: "Somebody has written another value over the request in {control}. Send the request again",
+    ChangeOutcome.NO_ROOM: "Workers accept no more requests in {control}. Withdraw some, and send the request again",
 }
 _WITHDRAWN: Final = "withdrawn"
 
 
 def change_line(names: TopicNames, record_id: str, outcome: ChangeOutcome) -> str:
     said = _SAID[outcome].format(control=names.control, dead_letter=names.dead_letter)
-    return f"{record_id} of {names.front}: {outcome}; {said}"
+    return f"{record_id} of {names.front}: {outcome}. {said}"
 
 
 def withdrawn_line(names: TopicNames, record_id: str, *, as_json: bool) -> str:
     if as_json:
         return _as_json(names, record_id, _WITHDRAWN)
-    return f"{record_id} of {names.front}: {_WITHDRAWN}; records of this id are released when they are due"
+    return f"{record_id} of {names.front}: {_WITHDRAWN}. Records with this id are released when they are due"
 
 
 def change_as_json(names: TopicNames, record_id: str, outcome: ChangeOutcome) -> str:

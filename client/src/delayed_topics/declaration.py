@@ -19,7 +19,7 @@ class DeclaredHandler:
         check_topic_name(topic)
         if not delay_seconds:
             raise ValueError(
-                "delay_seconds must have at least one entry: the wait before the first attempt, which may be 0"
+                "delay_seconds must have at least one entry. The first is the wait before the first attempt, which may be 0"
             )
         self._handler = handler
         self.topic = topic

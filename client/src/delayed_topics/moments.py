@@ -23,8 +23,8 @@ def parse_moment(text: str, *, now_ms: int, ahead: bool = False) -> int:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise ValueError(
-            f"{text!r} is no time: write it as 2026-11-25T04:00:00Z, with its time zone, "
-            f"or how long {'it is until then' if ahead else 'ago it was'}, as 90s, 30m, 2h or 7d"
+            f"{text!r} is not a time. Write either a time with its time zone, such as 2026-11-25T04:00:00Z, "
+            f"or how long {'it is until then' if ahead else 'ago it was'}, such as 90s, 30m, 2h or 7d"
         )
     return int(moment.timestamp() * 1000)
 

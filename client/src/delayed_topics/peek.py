@@ -47,10 +47,14 @@ def partitions_of(layout: LayoutRecord, *, partition: int | None, delay_seconds:
     delays = layout.layout.partition_delays
     topic = TopicNames.of(layout.topic).delays
     if partition is not None and not 0 <= partition < len(delays):
-        raise PartitionNotThere(f"{topic} has {len(delays)} partitions from 0 on, and no partition {partition}")
+        raise PartitionNotThere(
+            f"{topic} has no partition {partition}. It has {len(delays)} partitions, counted from 0"
+        )
     if delay_seconds is not None and delay_seconds not in delays:
         had = ", ".join(f"{delay} s" for delay in sorted(set(delays)))
-        raise PartitionNotThere(f"{topic} has no partition for {delay_seconds} s, it has them for {had}")
+        raise PartitionNotThere(
+            f"{topic} has no partition for a delay of {delay_seconds} s. It has partitions for {had}"
+        )
     return [
         number for number, delay in enumerate(delays) if partition in (None, number) and delay_seconds in (None, delay)
     ]

@@ -60,7 +60,7 @@ class Records(Closing):
         """
         if not group.isascii() or not 0 < len(group) <= MAX_GROUP_BYTES:
             raise GroupInvalid(
-                f"group must be 1 to {MAX_GROUP_BYTES} ASCII characters, it is {group[:32]!r}: retries carry it in a header"
+                f"group must be 1 to {MAX_GROUP_BYTES} ASCII characters, but it is {group[:32]!r}. Retries carry it in a header"
             )
         self._bootstrap_servers = connection.bootstrap_servers
         self._names = names
@@ -174,13 +174,16 @@ class Records(Closing):
     def _done(self, record: Record, outcome: Outcome | None = None) -> None:
         with self._place.turn:
             if record is self._taken_away:
-                what = "%s [%d] offset %d is handed out again: its partition was taken away while it was worked on"
+                what = (
+                    "%s [%d] offset %d will be handed out again, because its partition was revoked while it was handled"
+                )
                 log.warning(what, record.topic, record.partition, record.offset)
             else:
                 self._settling.done(record, outcome)
 
     def _join_again(self) -> None:
-        log.warning("the Kafka client of group %s knows no broker any more; joining again with a new one", self._group)
+        what = "the Kafka client of group %s has lost the addresses of all brokers. The consumer joins again with a new client"
+        log.warning(what, self._group)
         self._consumer.close()  # loses its partitions: what was done and not settled is handed out again
         self._consumer = Consumer(self._config)
         self._settling.rejoined(self._consumer)
@@ -236,7 +239,9 @@ class Records(Closing):
         if self._at_hand is not None and self._at_hand.partition in {tp.partition for tp in partitions}:
             self._place.await_return()
         if not self._settling.settle():
-            log.warning("records of %s that were done will be handed out again", self._ready)
+            log.warning(
+                "handled records of %s will be handed out again, because they could not be committed", self._ready
+            )
         self._forget(partitions)
 
     def _on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:

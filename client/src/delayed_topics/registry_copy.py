@@ -57,8 +57,8 @@ def import_registry(connection: Connection, text: str) -> Imported:
         others = sorted(key for key, record in present.items() if wanted.get(key) != record)
         if others:
             raise RegistryInUse(
-                f"the registry of Kafka at {connection.bootstrap_servers} has {len(others)} other records, the first is {others[0]}: it is "
-                "in use, and nothing was imported; only a registry that is missing or empty takes an import"
+                f"nothing was imported, because the registry of Kafka at {connection.bootstrap_servers} is in use. It has {len(others)} "
+                f"other records, and the first is {others[0]}. Import only into a registry that is missing or empty"
             )
         missing = [record for key, record in wanted.items() if key not in present]
         RegistryWriter(follower, connection, timeout_seconds=TIMEOUT_SECONDS).write(missing)
@@ -82,9 +82,11 @@ def _parsed(number: int, line: str) -> RegistryRecord:
         body = json.loads(line)
         record = decode(body["key"], json.dumps(body["value"]).encode())
     except (KeyError, TypeError, ValueError) as e:
-        raise UnreadableRecord(f"line {number} is none of an export of the registry: {e}") from e
+        raise UnreadableRecord(f"line {number} is not a line of a registry export: {e}") from e
     if record.key != body["key"]:
-        raise UnreadableRecord(f"line {number} has the key {body['key']!r} and a record of {record.key!r}")
+        raise UnreadableRecord(
+            f"line {number} has the key {body['key']!r}, but the value belongs to the key {record.key!r}"
+        )
     return record
 
 

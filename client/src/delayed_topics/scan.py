@@ -86,8 +86,8 @@ class Scanner(Closing):
                 deadline = Deadline(SILENT_SECONDS)
             elif deadline.over:
                 raise KafkaUnreachable(
-                    f"reading {_places(list(left))}, Kafka at {self._bootstrap_servers} sent nothing for "
-                    f"{SILENT_SECONDS:g} s; check the address, the network and the brokers"
+                    f"Kafka at {self._bootstrap_servers} sent nothing for {SILENT_SECONDS:g} s while the client read "
+                    f"{_places(list(left))}. Check the address, the network and the brokers"
                 )
             for message in messages:
                 key, position = self._position(message)

@@ -90,7 +90,7 @@ class Settling:
                 # a batch with one record that is too large is refused whole
                 self._settle_one_by_one()
         except RAISED as e:
-            log.warning("offsets of %s are not committed yet: %s", self._ready, kafka_error(e))
+            log.warning("could not commit offsets of %s yet, and will try again: %s", self._ready, kafka_error(e))
             return False
         return self.clean
 

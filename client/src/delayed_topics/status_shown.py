@@ -32,7 +32,7 @@ def print_status(found: TopicStatus) -> None:
         table.add_row(f"{kind.delay_seconds} s", kind.role, kind.partitions, *_numbers(kind.backlog))
     console.print(table)
     if layout.layout.ladder_seconds:
-        console.print("Records with due times of their own are counted by when they are copied on.")
+        console.print("Records with their own due time are counted by the time at which they hop or come out.")
     console.print(f"Workers: {found.workers}")
     console.print(f"Records in the ready topic: {found.ready}, dead letters: {found.dead_letters}")
 

@@ -99,8 +99,8 @@ class DelayedTopic(Closing):
             while (layout := follower.state.layouts.get(topic)) is not None and layout.state != "serving":
                 if deadline.over:
                     raise NotDelayedTopic(
-                        f"topic {topic} is planned and not served yet after {timeout_seconds:g} s: "
-                        f"see `kubectl describe dtopic {layout.owner.name} -n {layout.owner.namespace}`"
+                        f"topic {topic} is planned, but it is not served yet after {timeout_seconds:g} s. "
+                        f"See `kubectl describe dtopic {layout.owner.name} -n {layout.owner.namespace}`"
                     )
                 follower.poll(0.1)
             if layout is None:
@@ -150,7 +150,9 @@ class DelayedTopic(Closing):
             all_headers.append((DELAY_LEVEL, b"%d" % _level(delay_level)))
         if deliver_at_ms is not None:
             if delay_level is not None:
-                raise ValueError("delay_level and deliver_at_ms can't be given together: a record has one due time")
+                raise ValueError(
+                    "delay_level and deliver_at_ms can't be given together, because a record has one due time"
+                )
             all_headers.append((DELIVER_AT, b"%d" % self._due_time(deliver_at_ms)))
         if target is not None:
             all_headers.append((TARGET, self._target(target)))
@@ -183,12 +185,12 @@ class DelayedTopic(Closing):
         if failures:
             why = self._ended or next(iter(failures))
             raise SendFailed(
-                f"{failures.total()} records did not get to {self._names.front}, the first because: {why}",
+                f"{failures.total()} records did not arrive in {self._names.front}. The first failed with: {why}",
                 failed=failures.total(),
             )
         if waiting:
             raise SendFailed(
-                f"{waiting} records for {self._names.front} are still under way after {timeout_seconds:g} s",
+                f"{waiting} records for {self._names.front} are not acknowledged yet after {timeout_seconds:g} s",
                 failed=waiting,
             )
 
@@ -260,7 +262,7 @@ class DelayedTopic(Closing):
 
     def _controlled(self) -> ControlTopic:
         if not self.layout.control:
-            raise ValueError(f"{self._names.front} has no control topic: set spec.control of its DelayedTopic")
+            raise ValueError(f"{self._names.front} has no control topic. Set spec.control of its DelayedTopic")
         return self._control
 
     def _serve(self, call: Callable[[float], int], timeout_seconds: float) -> None:
@@ -271,17 +273,17 @@ class DelayedTopic(Closing):
             self._ended = kafka_error(e)
 
     def _due_time(self, deliver_at_ms: int) -> int:
-        """By the clock of this machine the worker may find it too far ahead all the same."""
+        """Checks the time by the clock of this machine. The worker may still find it too far ahead by the broker's clock."""
         layout = self._layout
         if not layout.layout.ladder_seconds:
             raise ValueError(
-                f"{layout.topic} has no due times of its records' own: set spec.ladder of its DelayedTopic"
+                f"{layout.topic} does not take records with their own due time. Set spec.ladder of its DelayedTopic"
             )
         ahead_seconds = (_time("deliver_at_ms", deliver_at_ms) - time.time() * 1000) / 1000
         if ahead_seconds > layout.max_delay_seconds:
             raise ValueError(
                 f"deliver_at_ms must be at most {layout.max_delay_seconds} s ahead (spec.maxDelaySeconds), "
-                f"it is {ahead_seconds:.0f} s ahead"
+                f"but it is {ahead_seconds:.0f} s ahead"
             )
         return deliver_at_ms
 
@@ -289,11 +291,12 @@ class DelayedTopic(Closing):
         try:
             topic = Target.decode(target.encode()).topic
         except ValueError:
-            raise ValueError(f"target must be a topic, or topic:partition, it is {target!r}") from None
+            raise ValueError(f"target must be a topic or topic:partition, but it is {target!r}") from None
         layout = self._layout
         if topic not in layout.targets:
-            allowed = f"one of {', '.join(layout.targets)}" if layout.targets else "allowed by spec.ready.allowedTopics"
-            raise ValueError(f"target must be {allowed} of the DelayedTopic {layout.topic}, it is {topic!r}")
+            allowed_by = f"allowed by spec.ready.allowedTopics of the DelayedTopic {layout.topic}"
+            which = f". The allowed topics are {', '.join(layout.targets)}" if layout.targets else ""
+            raise ValueError(f"target must be {allowed_by}, but it is {topic!r}{which}")
         return target.encode()
 
     def _undelivered(self, error: KafkaError | None, _: Message) -> None:
@@ -351,8 +354,8 @@ def _connection(bootstrap: str | Mapping[str, Any] | Connection) -> Connection:
 
 def _not_there(topic: str, connection: Connection) -> NotDelayedTopic:
     return NotDelayedTopic(
-        f"topic {topic} is not in {REGISTRY_TOPIC} of Kafka at {connection.bootstrap_servers}: "
-        "create a DelayedTopic resource for it, or connect to the cluster that has it"
+        f"topic {topic} is not in {REGISTRY_TOPIC} of Kafka at {connection.bootstrap_servers}. "
+        "Either create a DelayedTopic resource for it, or connect to the Kafka cluster that has it"
     )
 
 
@@ -360,23 +363,25 @@ def _foreign(headers: Iterable[Header]) -> list[Header]:
     given = list(headers)
     own = [name for name, _ in given if name in OWN_HEADERS]
     if own:
-        raise ValueError(f"header {own[0]} is for delayed topics to write: use the arguments of send")
+        raise ValueError(f"header {own[0]} is reserved for delayed topics. Use the arguments of send instead")
     return given
 
 
 def _level(delay_level: int) -> int:
     if delay_level < 1:
-        raise ValueError(f"delay_level must be 1 or more, it is {delay_level}: 1 is the first entry of the delay list")
+        raise ValueError(
+            f"delay_level must be 1 or more, but it is {delay_level}. Level 1 is the first entry of the delay list"
+        )
     return delay_level
 
 
 def _time(name: str, at_ms: int) -> int:
     if not 0 <= at_ms <= MAX_NUMBER:
-        raise ValueError(f"{name} must be milliseconds since the epoch, it is {at_ms}")
+        raise ValueError(f"{name} must be milliseconds since the epoch, but it is {at_ms}")
     return at_ms
 
 
 def _id(text: str) -> bytes:
     if not text.isascii() or not 0 < len(text) <= MAX_ID_BYTES:
-        raise ValueError(f"id must be 1 to {MAX_ID_BYTES} ASCII characters, it is {text[:32]!r}")
+        raise ValueError(f"id must be 1 to {MAX_ID_BYTES} ASCII characters, but it is {text[:32]!r}")
     return text.encode()

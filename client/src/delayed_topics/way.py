@@ -68,14 +68,15 @@ class RecordPlace:
         said = _SPELLED.fullmatch(text)
         if said is None:
             raise ValueError(
-                f"{text!r} is no place of a record: write {names.front}-0@42, 0@42 for the same, or what dt-root has, f:0:42:…"
+                f"{text!r} is not a place of a record. Write {names.front}-0@42, or 0@42 for the same, or a value of dt-root, "
+                "such as f:0:42:…"
             )
         if said["topic_letter"]:
             topic = {"f": names.front, "d": names.delays, "r": names.ready}[said["topic_letter"]]
             return cls(topic=topic, partition=int(said["p1"]), offset=int(said["o1"]), topic_id=said["id"])
         topic = said["topic"] or names.front
         if topic not in names.topics:
-            raise ValueError(f"{topic} is none of the topics {', '.join(names.topics)}")
+            raise ValueError(f"{topic} is not one of the topics {', '.join(names.topics)}")
         return cls(topic=topic, partition=int(said["p2"]), offset=int(said["o2"]))
 
 
@@ -139,8 +140,8 @@ class Ways:
         self._read(self._ranges(self._all(self._names.front), since_ms, until_ms), take)
         if not found:
             raise RecordNotFound(
-                f"{self._names.front} has no committed record with the dt-id {record_id!r} in the time that was looked at; "
-                "what was written into a delays partition, or got its dt-id from the first worker, is found by its place"
+                f"{self._names.front} has no committed record with the dt-id {record_id!r} in the time that was searched. "
+                "Records that were written into a delays partition, or got their dt-id from a worker, are found only by their place"
             )
         return [self._way(record) for record in sorted(found, key=lambda r: r.at_ms)]
 
@@ -165,21 +166,24 @@ class Ways:
         key = (place.topic, place.partition)
         count = self._count(place.topic)
         if place.partition >= count:
-            raise RecordNotFound(f"{place.topic} has {count} partitions from 0 on, and no partition {place.partition}")
+            raise RecordNotFound(
+                f"{place.topic} has no partition {place.partition}. It has {count} partitions, counted from 0"
+            )
         if place.topic_id not in (None, self._ids[place.topic]):
             raise RecordNotFound(
-                f"{place.topic} has the id {self._ids[place.topic]}, the record is of a topic {place.topic_id} that had its name before"
+                f"the record was in a former topic {place.topic} with the id {place.topic_id}. The present topic has the id "
+                f"{self._ids[place.topic]}"
             )
         (span,) = self._ranges([key], None, None).values()
         if not span.start <= place.offset < span.end:
             there = (
-                f"committed records from offset {span.start} to {span.end - 1}, and none"
+                f"It has committed records from offset {span.start} to {span.end - 1}"
                 if span.start < span.end
-                else "no committed records, and none"
+                else "It has no committed records"
             )
             raise RecordNotFound(
-                f"{place.topic} [{place.partition}] has {there} at {place.offset}: retention removed it, or it is not written, or "
-                "not committed yet"
+                f"{place.topic} [{place.partition}] has no committed record at offset {place.offset}. {there}. Either retention removed "
+                "the record, or it is not written or committed yet"
             )
         found: list[Found] = []
 
@@ -190,8 +194,8 @@ class Ways:
         self._scanner.read({key: Range(place.offset, place.offset + 1)}, take)
         if not found:
             raise RecordNotFound(
-                f"{place.topic} [{place.partition}] has no record at {place.offset}: it is the mark of a transaction, or of "
-                "one that was aborted"
+                f"{place.topic} [{place.partition}] has no committed record at offset {place.offset}. The offset belongs to the mark of a "
+                "transaction, or to a transaction that was aborted"
             )
         return found[0]
 

@@ -16,8 +16,8 @@ from delayed_topics.way import Way
 _STATES: Final = {
     "Released": "released",
     "DeadLettered": "a dead letter",
-    "Cancelled": "a dead letter, since it was cancelled",
-    "Missing": "no copy of it is there, and its offset is committed: retention removed its copies, or it is lost. An audit tells which",
+    "Cancelled": "a dead letter, because it was cancelled",
+    "Missing": "its offset is committed, but it has no copy. Either retention removed its copies, or it is lost. Run an audit to find out",
 }
 
 

@@ -108,4 +108,4 @@ class AuditWindow:
                 body[name] = tuple(body.get(name, ()))
             return cls(**body)
         except (ValueError, TypeError, KeyError, AttributeError) as e:
-            raise UnreadableRecord(f"the frozen window doesn't parse: {e!r}") from e
+            raise UnreadableRecord(f"the frozen window of the audit can't be parsed: {e!r}") from e

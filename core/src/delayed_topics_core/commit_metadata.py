@@ -22,7 +22,7 @@ def decode_metadata(committed: int, metadata: str | None) -> frozenset[int]:
     if not metadata:
         return frozenset()
     if not metadata.startswith(_PREFIX):
-        raise UnreadableRecord(f"commit metadata must start with {_PREFIX!r}, it starts with {metadata[:16]!r}")
+        raise UnreadableRecord(f"commit metadata must start with {_PREFIX!r}, but it starts with {metadata[:16]!r}")
     encoded = metadata[len(_PREFIX) :].partition(":")[0]
     if not encoded:
         return frozenset()

@@ -46,7 +46,7 @@ class Control(NamedTuple):
         if not space and kind not in _OF_TIMES:
             return cls(kind)
         if kind in _OF_CANCELLING or not number.isdigit() or len(number) > _MAX_DIGITS:
-            raise ValueError(f"{number!r} is no time in milliseconds since the epoch")
+            raise ValueError(f"{number!r} is not a time in milliseconds since the epoch")
         return cls(kind, int(number))
 
     def encode(self) -> bytes:

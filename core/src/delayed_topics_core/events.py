@@ -51,17 +51,17 @@ class Event:
             body = json.loads(value)
             event = cls(**{name: body[name] for name in ("kind", "topic", "member", "at_ms", "detail")})
         except (KeyError, TypeError, ValueError, RecursionError) as e:
-            raise UnreadableRecord(f"an event doesn't parse: {e!r}") from e
+            raise UnreadableRecord(f"the event can't be parsed: {e!r}") from e
         texts = (event.kind, event.topic, event.member)
         at_ms_can_be = type(event.at_ms) is int and 0 <= event.at_ms <= MAX_AT_MS
         if not all(isinstance(text, str) for text in texts) or not at_ms_can_be:
             raise UnreadableRecord(
-                "an event must have a kind, a topic and a member as text, and at_ms as a time in milliseconds"
+                "an event must have kind, topic and member as text, and at_ms as a time in milliseconds"
             )
         if not isinstance(event.detail, dict):
-            raise UnreadableRecord(f"an event of kind {event.kind!r} has no detail")
+            raise UnreadableRecord(f"the event of kind {event.kind!r} has no detail")
         if event.kind not in get_args(EventKind):
-            raise UnknownEventKind(f"an event is of the kind {event.kind!r}, which this version does not know")
+            raise UnknownEventKind(f"this version does not know events of kind {event.kind!r}")
         if event.kind == "rebalance" and event.detail.get("change") == "replaced":  # as older versions wrote it
             return replace(event, kind="producers-replaced")
         return event

@@ -82,18 +82,18 @@ def check_topic_name(topic: str) -> None:
     """Raises IllegalTopicName unless `topic` can be a front topic."""
     if not _LEGAL.fullmatch(topic) or topic in (".", ".."):
         raise IllegalTopicName(
-            f"topic {topic!r} must consist of letters, digits, '.', '_' and '-', and be neither '.' nor '..'"
+            f"topic {topic!r} must consist of letters, digits, '.', '_' and '-', and must not be '.' or '..'"
         )
     if len(topic) > MAX_FRONT_NAME_LENGTH:
         raise IllegalTopicName(
-            f"topic {topic[:20]}… must have at most {MAX_FRONT_NAME_LENGTH} characters, it has {len(topic)}: "
-            f"Kafka allows {MAX_TOPIC_NAME_LENGTH}, and {CONTROL_SUFFIX} is appended"
+            f"topic {topic[:20]}… must have at most {MAX_FRONT_NAME_LENGTH} characters, but has {len(topic)}. "
+            f"Kafka allows {MAX_TOPIC_NAME_LENGTH}, and the operator appends {CONTROL_SUFFIX}"
         )
     if topic.startswith(RESERVED_PREFIXES):
         raise IllegalTopicName(
-            f"topic {topic!r} must not start with {' or '.join(RESERVED_PREFIXES)}: these names are reserved"
+            f"topic {topic!r} must not start with {' or '.join(RESERVED_PREFIXES)} because such names are reserved"
         )
     if topic.endswith(SUFFIXES):
         raise IllegalTopicName(
-            f"topic {topic!r} must not end with {', '.join(SUFFIXES)}: these name parts of other delayed topics"
+            f"topic {topic!r} must not end with {' or '.join(SUFFIXES)} because the operator appends these to front topics"
         )

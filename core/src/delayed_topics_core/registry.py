@@ -40,7 +40,7 @@ class Owner(NamedTuple):
         """Raises UnreadableRecord."""
         parts = text.split("/")
         if len(parts) != 3:
-            raise UnreadableRecord(f"an owner must be cluster/namespace/name, this is {text!r}")
+            raise UnreadableRecord(f"an owner must have the form cluster/namespace/name, but this one is {text!r}")
         return cls(*parts)
 
 
@@ -286,7 +286,7 @@ class RegistryState:
             case "audited":
                 self.audited.pop(topic, None)
             case _:
-                raise UnreadableRecord(f"registry key {key!r} is of no known kind")
+                raise UnreadableRecord(f"registry key {key!r} is of an unknown kind")
 
 
 def _collision_keys(topic: str) -> set[str]:
@@ -362,9 +362,9 @@ def decode(key: str, value: bytes) -> RegistryRecord:
                     carried=decode_carried(body.get("carried")),
                 )
             case _:
-                raise UnreadableRecord(f"registry key {key!r} is of no known kind")
+                raise UnreadableRecord(f"registry key {key!r} is of an unknown kind")
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as e:
-        raise UnreadableRecord(f"registry record {key!r} doesn't parse: {e!r}") from e
+        raise UnreadableRecord(f"registry record {key!r} can't be parsed: {e!r}") from e
 
 
 def _decode_layout(body: Mapping[str, Any]) -> LayoutRecord:

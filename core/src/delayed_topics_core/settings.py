@@ -27,12 +27,12 @@ COPY_MAX_MESSAGE_BYTES = 8 * 1_048_576
 goes to the front topic, is such a copy as well. It is the most that several managed services allow."""
 
 NEEDED = {
-    "message.timestamp.type": "records are released by the time at which the broker got them",
-    "cleanup.policy": "compaction would remove records that wait; a control topic alone has to be compacted, and deleted by time as well",
-    "retention.ms": "records have to outlive their longest delay, the outage budget and two days",
-    "retention.bytes": "records that wait would be removed when there are many",
+    "message.timestamp.type": "workers release records by the time at which the broker received them",
+    "cleanup.policy": "compaction would remove waiting records (only a control topic must be compacted, and also deleted by time)",
+    "retention.ms": "records must be kept for their longest delay, the outage budget and two days",
+    "retention.bytes": "Kafka would remove waiting records when there are many",
 }
-"""Settings that a promise can't be kept without, and why. Where Kafka refuses one of them and has another value, nothing is served."""
+"""Settings without which a promise can't be kept, and why. If Kafka refuses one of them and has another value, nothing is served."""
 DURABLE = (MIN_ISR, UNCLEAN_ELECTION)
 """Settings that decide how many lost disks lose a record."""
 

@@ -149,7 +149,7 @@ class Broker:
     def directory(self) -> Path:
         """Where its data, log and settings are. Raises DevclusterError before the first start."""
         if self._directory is None:
-            raise DevclusterError("this broker was not started yet: call start(), or enter it as a context")
+            raise DevclusterError("this broker has not been started yet. Either call start(), or enter it as a context")
         return self._directory
 
     @property
@@ -165,7 +165,9 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is not None and self.log_path.exists():
-            print(f"{type(error).__name__}; what the broker told last:", self.evidence(), sep="\n", file=sys.stderr)
+            print(
+                f"{type(error).__name__}; the last messages of the broker:", self.evidence(), sep="\n", file=sys.stderr
+            )
         self.close()
 
     def evidence(self) -> str:
@@ -237,7 +239,7 @@ class Broker:
 
     def _running(self) -> Process:
         if self._process is None:
-            raise DevclusterError("this broker is not running: call start() or restart()")
+            raise DevclusterError("this broker is not running. Call start() or restart()")
         return self._process
 
     def _serves(self) -> bool:

@@ -149,10 +149,10 @@ def env() -> None:
             ).split()
         except CommandFailedError as error:
             told = error.message.splitlines()[-1].strip()
-            raise click.ClickException(f"the cluster does not answer: run `make cluster` ({told})") from None
+            raise click.ClickException(f"the cluster does not answer ({told}). Run `make cluster`") from None
         if len(found) > 1:
             raise click.ClickException(
-                f"there are {len(found)} evaluation Kafkas; set CHART_NAMESPACE to the one that is meant"
+                f"there are {len(found)} evaluation Kafkas. Set CHART_NAMESPACE to the namespace of the one to use"
             )
         bootstrap = "".join(f"{address}:{EVALUATION_KAFKA_PORT}" for address in found)
     if bootstrap:

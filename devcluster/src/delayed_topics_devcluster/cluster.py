@@ -114,7 +114,7 @@ def import_image(archive: Path) -> None:
 def _namespace() -> Namespace:
     namespaces = _own_namespaces()
     if not namespaces:
-        raise DevclusterError("the cluster is not up: run `devcluster up` first")
+        raise DevclusterError("the cluster is not up. Run `devcluster up` first")
     return namespaces[0]
 
 
@@ -155,7 +155,7 @@ def _is_up() -> bool:
     try:  # a busy one answers late, and somebody may be using it
         wait_until(decided, what="the node is ready", timeout_seconds=READY_TIMEOUT_SECONDS)
     except NotInTimeError as e:
-        say(f"{e.message}: the cluster is made anew")
+        say(f"{e.message}. A new cluster replaces this one")
         return False
     if status().running:
         say("the cluster is up")
@@ -200,8 +200,8 @@ def _refuse_cluster_of_another() -> None:
     for namespace in Namespace.running():
         if namespace.owner != REPOSITORY or namespace not in _own_namespaces():
             raise PreconditionError(
-                f"The cluster that was started from {namespace.owner} runs on this machine, with its files in"
-                f" {cluster_of(namespace.program)}, and there is room for one: `make down`, here or there, ends it"
+                f"A cluster that was started from {namespace.owner} runs on this machine, with its files in"
+                f" {cluster_of(namespace.program)}. A machine can run only one cluster. To end that one, run `make down`, here or there"
             )
 
 

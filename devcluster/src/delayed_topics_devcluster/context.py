@@ -113,8 +113,8 @@ class ForeignCluster(WithTools):
             content = run(self._program("kubectl"), "config", "view", *select)
         except CommandFailedError as error:
             raise PreconditionError(
-                f"CONTEXT={self.context}: no such context in the kubeconfig ({error.message.splitlines()[-1].strip()})."
-                " `kubectl config get-contexts` lists them."
+                f"The kubeconfig has no context for CONTEXT={self.context} ({error.message.splitlines()[-1].strip()})."
+                " To list the contexts, run `kubectl config get-contexts`."
             ) from None
         file.touch(mode=0o600)
         file.write_text(content)
@@ -150,15 +150,15 @@ class ForeignCluster(WithTools):
     def require_mine(self) -> None:
         if os.environ.get("I_OWN_THIS_CLUSTER") != "1":
             raise PreconditionError(
-                f"This breaks things, and CONTEXT={self.context} may be in use by others:"
-                " set I_OWN_THIS_CLUSTER=1 if it is yours alone."
+                f"This command breaks things, and CONTEXT={self.context} may be in use by others."
+                " Set I_OWN_THIS_CLUSTER=1 if it is yours alone."
             )
 
     def _program(self, name: str) -> Path:
         found = shutil.which(name)
         built = cache_dir("bin") / name
         if found is None and not built.exists():
-            raise PreconditionError(f"{name} is needed for CONTEXT={self.context}: put it into PATH.")
+            raise PreconditionError(f"{name} is needed for CONTEXT={self.context}. Put it into PATH.")
         return Path(found) if found else built
 
 
@@ -170,7 +170,9 @@ def current_cluster() -> Cluster:
 
 def _archive(name: str) -> Path:
     if not Path(name).is_file():
-        raise DevclusterError(f"{name!r} is neither an image of ours ({', '.join(IMAGES)}) nor an archive's file name")
+        raise DevclusterError(
+            f"{name!r} is neither an image of this project ({', '.join(IMAGES)}) nor the file name of an archive"
+        )
     return Path(name).resolve()
 
 
@@ -185,4 +187,6 @@ def _builder() -> str:
     for program in ("docker", "buildah"):
         if shutil.which(program):
             return program
-    raise PreconditionError("docker or buildah is needed to build images: install one, or load the images yourself.")
+    raise PreconditionError(
+        "docker or buildah is needed to build images. Either install one of them, or load the images yourself."
+    )

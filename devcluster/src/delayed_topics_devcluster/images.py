@@ -121,7 +121,7 @@ def make_context(name: str) -> Path:
 
 def _recipe(name: str) -> Recipe:
     if name not in IMAGES:
-        raise DevclusterError(f"there is no image {name!r}: it must be one of {', '.join(IMAGES)}")
+        raise DevclusterError(f"there is no image {name!r}. The images are {', '.join(IMAGES)}")
     return IMAGES[name]
 
 

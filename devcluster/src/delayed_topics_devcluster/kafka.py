@@ -41,7 +41,9 @@ def kafka_jars() -> Path:
     if not version:
         return maven_jars("kafka", POM)
     if not re.fullmatch(r"\d+(\.\d+)+", version):
-        raise PreconditionError(f"KAFKA_VERSION is {version!r}: it must be a released version of Kafka, such as 4.0.2")
+        raise PreconditionError(
+            f"KAFKA_VERSION must be a released version of Kafka, such as 4.0.2, but it is {version!r}"
+        )
     return maven_jars("kafka", POM, properties={"kafka.version": version})
 
 

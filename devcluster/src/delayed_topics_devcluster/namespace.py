@@ -164,7 +164,7 @@ def _runs(children: Path, program: Path) -> bool:
         pid = children.read_text().strip()
         return bool(pid) and Path(f"/proc/{pid}/exe").resolve() == program.resolve()
     except OSError as error:
-        raise CommandFailedError(f"the namespaces could not be made ({error}): this needs all rights of root") from None
+        raise CommandFailedError(f"could not create the namespaces, which needs all rights of root ({error})") from None
 
 
 def _device_exists() -> bool:
@@ -178,6 +178,6 @@ def _refuse_taken_networks() -> None:
         ).stdout
         if routes.strip():
             raise CommandFailedError(
-                f"the network {network} is in use on this machine ({routes.splitlines()[0].strip()}):"
-                " remove that route, or set CONTEXT=name to use a cluster of your kubeconfig"
+                f"the network {network} is in use on this machine ({routes.splitlines()[0].strip()})."
+                " Either remove that route, or set CONTEXT=name to use a cluster of your kubeconfig"
             )

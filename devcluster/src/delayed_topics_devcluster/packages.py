@@ -101,7 +101,9 @@ def _install(package_of: dict[str, str], *, otherwise: str = OTHER_CLUSTER) -> N
     if not missing:
         return
     if shutil.which("apt-get") is None:
-        raise PreconditionError(f"This is no Debian: install {', '.join(missing)} by hand, or {otherwise}.")
+        raise PreconditionError(
+            f"This machine does not run Debian. Either install {', '.join(missing)} by hand, or {otherwise}."
+        )
     _install_all(missing)
 
 

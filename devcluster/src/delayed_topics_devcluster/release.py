@@ -45,7 +45,9 @@ TOOLS = (("buildah", "--version"), ("mmdebstrap", "--version"), ("rustc", "--ver
 def release(folder: Path) -> None:
     """Make everything anew in this folder. Raises DevclusterError where the work tree has anything that is not committed."""
     if differing := run("git", "-C", REPOSITORY, "status", "--porcelain").strip():
-        raise DevclusterError(f"a release is made of a commit, and this work tree differs from it:\n{differing}")
+        raise DevclusterError(
+            f"a release needs a work tree without changes, but this one differs from its commit:\n{differing}"
+        )
     started = datetime.now(UTC)
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "images").mkdir(parents=True)
@@ -73,7 +75,7 @@ def publish(folder: Path, *, plain_http: bool) -> str:
         address = f"{registry}/{name}"
         if address not in digests:
             raise DevclusterError(
-                f"{folder} was released for another IMAGE_REGISTRY than {registry}: make release again"
+                f"{folder} was released for another IMAGE_REGISTRY than {registry}. Make the release again"
             )
         with step(f"pushing {address}:{version}"):
             layout = f"{folder / 'images' / name}:{version}"

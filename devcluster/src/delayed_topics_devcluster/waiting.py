@@ -29,5 +29,5 @@ def wait_until(
     try:
         retrying(condition)
     except tenacity.RetryError:
-        seen = f"; seen: {evidence()}" if evidence else ""
-        raise NotInTimeError(f"{what}: not after {timeout_seconds:g} seconds{seen}") from None
+        seen = f". Seen: {evidence()}" if evidence else ""
+        raise NotInTimeError(f"timed out after {timeout_seconds:g} seconds. Waited for: {what}{seen}") from None

@@ -33,7 +33,9 @@ def third_party_wheels(distribution: str) -> Path:
     needed = sorted(_needed_by(distribution) - _members().keys())
     missing = [name for name in needed if name not in pins]
     if missing:
-        raise DevclusterError(f"requirements.lock has no {', '.join(missing)}, which {distribution} needs: make lock")
+        raise DevclusterError(
+            f"requirements.lock has no {', '.join(missing)}, which {distribution} needs. Run `make lock`"
+        )
     return _wheels("third-party", "".join(pins[name] for name in needed))
 
 

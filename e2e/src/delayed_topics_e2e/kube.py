@@ -98,7 +98,7 @@ class Kube:
             self.kubectl("wait", f"--for={until_it}", f"--timeout={timeout_seconds:g}s", *targets, *_in(namespace))
         except CommandFailedError as e:
             told = evidence() if evidence else self.describe(kind, *names, namespace=namespace)
-            waited = f"{', '.join(targets)}: {until_it}: not after {timeout_seconds:g} s"
+            waited = f"timed out after {timeout_seconds:g} s. Waited for {until_it} of {', '.join(targets)}"
             raise AssertionError(f"{waited}\n{told}\n{e}") from None
 
     def wait_gone(self, kind: str, name: str, *, timeout_seconds: float, namespace: str | None = None) -> None:

@@ -103,7 +103,9 @@ class TopicReader:
         records: list[Record] = []
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while behind := {p: (self._next[p], end) for p, end in ends.items() if self._next[p] < end}:
-            assert time.monotonic() < deadline, f"{self.topic} could not be read to its end: (next, end) {behind}"
+            assert time.monotonic() < deadline, (
+                f"could not read {self.topic} to its end. Next offset and end by partition: {behind}"
+            )
             for message in self._consumer.consume(10_000, 0.05):
                 self._advance(message, records)
         return records

@@ -152,7 +152,7 @@ class Declared:
             if child["metadata"]["name"].endswith(suffix)
         ]
         names = [child["metadata"]["name"] for child in found]
-        assert len(found) == 1, f"{self.name}: one {kind} is expected, there are {names}"
+        assert len(found) == 1, f"{self.name}: one {kind} is expected, but there are {names}"
         return found[0]
 
     def scale(self, replicas: int) -> None:

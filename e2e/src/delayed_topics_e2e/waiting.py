@@ -34,7 +34,7 @@ def until(
     except tenacity.RetryError as e:
         seen = e.last_attempt.result()
         raise AssertionError(
-            f"{what}: not after {timeout_seconds:g} s; seen last: {_shown(seen)}\n{evidence()}"
+            f"timed out after {timeout_seconds:g} s. Waited for: {what}. Seen last: {_shown(seen)}\n{evidence()}"
         ) from None
 
 

@@ -96,7 +96,9 @@ def campaign(
     this guarantee."""
     guarantee = guarantee or row.guarantees[0]
     if guarantee not in row.guarantees:
-        raise DevclusterError(f"row {row.name} is played with {' or '.join(row.guarantees)}, not with {guarantee}")
+        raise DevclusterError(
+            f"row {row.name} can be played with {' or '.join(row.guarantees)}, but not with {guarantee}"
+        )
     directory = Path(tempfile.mkdtemp(prefix=PREFIX + row.name + "-"))
     say(f"{row.name} {guarantee}: {row.fault}; {trials} trials, seed {seed}, in {directory}")
     figures = dict.fromkeys((*SUMMED, *HIGHEST), 0)

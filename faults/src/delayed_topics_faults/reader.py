@@ -50,10 +50,10 @@ class Reader(Closing):
                 case ["end", ends]:
                     return found, tuple(int(end) for end in ends.split("\t"))
                 case ["failed", why]:
-                    raise ReaderFailed(f"reading {topic}: {why} (see {self._log})")
+                    raise ReaderFailed(f"could not read {topic}: {why} (see {self._log})")
                 case _:
                     found.append(read_line(text))
-        raise ReaderFailed(f"the Java reader ended while it read {topic}: see {self._log}")
+        raise ReaderFailed(f"the Java reader ended while it read {topic} (see {self._log})")
 
     def close(self) -> None:
         self._process.kill()

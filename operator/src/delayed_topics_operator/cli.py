@@ -199,7 +199,7 @@ async def _run(settings: Settings, default_connection: dict[str, Any] | None) ->
     serving = asyncio.create_task(_serve(settings, kube, elector, leadership, default_connection))
     await asyncio.wait((serving, *ends), return_when=asyncio.FIRST_COMPLETED)
     lost, failed = leadership.ended, serving.done()
-    leadership.end("it was stopped")
+    leadership.end("this process was stopped")
     serving.cancel()
     try:
         await serving
@@ -211,7 +211,7 @@ async def _run(settings: Settings, default_connection: dict[str, Any] | None) ->
         await electing.close()
         await kube.close()
     if lost is not None:
-        log.error("%s. This process ends, so that there is one operator", lost)
+        log.error("%s. This process ends, so that only one operator acts", lost)
         sys.exit(1)
 
 

@@ -13,11 +13,11 @@ INVALID = (400, 422)
 
 
 async def apply_default_connection(kube: Kube, manifest: Manifest, *, namespace: str) -> None:
-    """Makes it what the chart's values say; fields that others added stay. One of another installation is left as it is, and
-    said: taking it over would lead all resources that use it to another Kafka.
+    """Applies what the chart's values say. Fields that others added stay. The connection of another installation is left as it is, and
+    a warning is logged: a takeover would lead all resources that use it to another Kafka.
 
-    `namespace`: of this installation. Raises KubeError, but not for a manifest that is invalid: that is said, since one who
-    uses a connection of his own shall be served all the same.
+    `namespace`: of this installation. Raises KubeError, but not for an invalid manifest. This is only logged, so that resources with
+    another connection are served all the same.
     """
     name = manifest["metadata"]["name"]
     try:
@@ -27,9 +27,10 @@ async def apply_default_connection(kube: Kube, manifest: Manifest, *, namespace:
     owner = installation_of(found) if found else None
     if owner not in (None, namespace):
         log.warning(
-            "%s %s belongs to the installation in namespace %s, so this one leaves it alone and serves only what refers to a connection "
-            "of its own: give it one (chart value defaultConnection.name), or if the other is gone: "
-            "kubectl annotate --overwrite %s %s %s=%s, and restart this operator",
+            "%s %s belongs to the installation in namespace %s. This installation leaves it alone, and serves only resources that refer to "
+            "a connection of its own. Give this installation a default connection of its own (chart value defaultConnection.name). If the "
+            "other installation is gone, you can instead run this command and then restart this operator: "
+            "kubectl annotate --overwrite %s %s %s=%s",
             *(manifest["kind"], name, owner, manifest["kind"].lower(), name, INSTALLATION, namespace),
         )
         return
@@ -43,4 +44,7 @@ async def apply_default_connection(kube: Kube, manifest: Manifest, *, namespace:
     except KubeRefused as e:
         if e.status not in INVALID:
             raise
-        log.error("%s. Correct the chart's value defaultConnection; until then only other connections are served", e)
+        log.error(
+            "%s. Until this is corrected, only other connections are served. Correct the chart value defaultConnection",
+            e,
+        )

@@ -85,11 +85,10 @@ class Executor:
     async def execute(
         self, key: Key, actions: tuple[Action, ...], link: KafkaLink | None, owner: Owner | None = None
     ) -> Outcome:
-        """`owner`: who has to hold the topics at the moment in which anything is done with them.
+        """Executes the actions in order. `owner`: the resource that must own the topics whenever something is done with them.
 
-        A failure at Kafka ends what is to be done there, not what is to be done in Kubernetes, and the other way round.
-
-        Neither rests on the other within one plan, except that nothing is claimed, and nothing let go, after a failure.
+        After a failure at Kafka the actions in Kubernetes still go on, and the other way round. They don't depend on each other within one
+        plan. The only exception is that no finalizer is added or removed after a failure.
         """
         done, failures = 0, dict[bool, Failure]()
         for action in actions:
@@ -144,17 +143,18 @@ class Executor:
             case _:
                 assert link is not None, f"{action} needs Kafka"
                 if owner is not None and not _about_claims(action) and not (await link.registry()).holds_any(owner):
-                    raise NotYet(f"the topics of {key} were taken over meanwhile")
+                    raise NotYet(f"another resource took over the topics of {key} meanwhile")
                 await _at_kafka(action, link)
 
     async def _apply(self, action: ApplyChild) -> None:
         meta = action.manifest["metadata"]
         name = (meta["namespace"], meta["name"])
         if action.change == "created" and await refresh(self._kube, self._store, action.kind, *name) is not None:
-            raise NotYet(f"{action.kind} {meta['name']} exists already")  # is it ours? the next pass looks
+            # the next pass finds out whether it is the operator's
+            raise NotYet(f"{action.kind} {meta['name']} already exists")
         if action.rolls:
             if not self.may_roll(*name):
-                raise NotYet(f"{self._rolling_at_once} others are rolling their workers")
+                raise NotYet(f"{self._rolling_at_once} other resources are replacing their workers")
             self._about_to_roll.add(name)
         try:
             self._store.put(await self._kube.apply(action.manifest))

@@ -47,15 +47,15 @@ def in_words(action: Action) -> str:  # noqa: C901  one case per action
             return f"grow topic {action.topic} from {action.present} to {action.total} partitions"
         case AlterSettings():
             changes = ", ".join(f"{k} from {action.present.get(k)} to {v}" for k, v in sorted(action.settings.items()))
-            return f"set on topic {action.topic}: {changes}"
+            return f"change settings of topic {action.topic} ({changes})"
         case CommitOffsets():
             topics = sorted({topic for topic, _ in action.offsets})
             parts = (f"{t} [{format_ranges(sorted(p for u, p in action.offsets if u == t))}]" for t in topics)
-            return f"commit the offsets that serving begins at, for group {action.group}: {', '.join(parts)}"
+            return f"commit the start offsets of group {action.group} for {', '.join(parts)}"
         case DeleteGroup():
             return f"delete group {action.group} and its offsets"
         case FenceWorkers():
-            return f"end the transactions of workers that are gone: {', '.join(action.transactional_ids)}"
+            return f"end the transactions of workers that are gone ({', '.join(action.transactional_ids)})"
         case DeleteTopics():
             return f"delete topics {', '.join(action.topics)} with all records"
         case ApplyChild():
@@ -70,7 +70,7 @@ def in_words(action: Action) -> str:  # noqa: C901  one case per action
 
 
 def notice(action: Action) -> Notice | None:
-    """The Event that tells of the executed action; None for those that would only be noise."""
+    """Returns the Event about an executed action, or None if an Event about it would only be noise."""
     reason = _event_reason(action)
     if reason is None:
         return None

@@ -33,14 +33,14 @@ async def serve(health: Health, *, port: int) -> web.AppRunner:
         runners = health.runtime.runners.values() if health.runtime is not None else ()
         silent = max((runner.silent_seconds() for runner in runners), default=0.0)
         if silent > STUCK_SECONDS:
-            return web.Response(status=500, text=f"no pass was begun, or looked for, for {silent:.0f} s\n")
+            return web.Response(status=500, text=f"the operator has not looked for work for {silent:.0f} s\n")
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
         if health.elector.held_by:
             return web.Response(text=f"waiting for the lease, which {health.elector.held_by} holds\n")
         if health.runtime is None or not health.runtime.synced.is_set():
-            return web.Response(status=503, text="the API server was not reached yet\n")
+            return web.Response(status=503, text="the operator has not reached the API server yet\n")
         return web.Response(text="ok\n")
 
     async def exposition(_: web.Request) -> web.Response:

@@ -41,7 +41,7 @@ class Leadership:
         if self.ended is not None:
             raise LeadershipLost(self.ended)
         if self.remaining_seconds <= 0:
-            raise LeadershipLost("the lease was not renewed in time, and another operator may act now")
+            raise LeadershipLost("the lease was not renewed in time, so another operator may act now")
 
     def bound(self, call: Callable[[], T]) -> Callable[[], T]:
         """For a thread, where `call` may have to wait, or be frozen, before it begins."""

@@ -98,7 +98,7 @@ class Elector:
             await asyncio.sleep(self._times.retry_seconds)
         self.held_by = ""
         metrics.HOLDS_LEASE.set(1)
-        self._say(f"{self._candidate.identity} holds the lease {self._namespace}/{LEASE}: this is the operator now")
+        self._say(f"{self._candidate.identity} holds the lease {self._namespace}/{LEASE} and is the operator now")
 
     async def hold(self) -> None:
         """Renews the lease. Returns when it is lost, and ends the leadership."""
@@ -106,7 +106,7 @@ class Elector:
             await asyncio.sleep(min(self._times.retry_seconds, self._tenure.remaining_seconds))
             await self._tried(self._tenure.remaining_seconds)
         metrics.HOLDS_LEASE.set(0)
-        by = f": {self.held_by} has it" if self.held_by else f" within {self._times.renew_within_seconds:g} s"
+        by = f" because {self.held_by} holds it" if self.held_by else f" within {self._times.renew_within_seconds:g} s"
         self._tenure.end(f"the lease {self._namespace}/{LEASE} could not be renewed{by}")
 
     async def release(self) -> None:
@@ -128,9 +128,9 @@ class Elector:
         except Conflict:
             pass  # somebody was faster; the next look says who
         except TimeoutError:
-            self._say(f"the lease {self._namespace}/{LEASE}: no answer in {within_seconds:.1f} s; tried again")
+            self._say(f"no answer about the lease {self._namespace}/{LEASE} in {within_seconds:.1f} s. Trying again")
         except KubeError as e:
-            self._say(f"the lease {self._namespace}/{LEASE}: {e}; tried again")
+            self._say(f"could not get or renew the lease {self._namespace}/{LEASE}: {e}")
         return False
 
     async def _try(self) -> bool:
@@ -142,7 +142,7 @@ class Elector:
         spec = self._candidate.wanted(lease.get("spec") or {}, now=asked_at, at=datetime.now(UTC))
         if spec is None:
             self.held_by = lease["spec"]["holderIdentity"]
-            self._say(f"{self.held_by} holds the lease {self._namespace}/{LEASE}; waiting for it")
+            self._say(f"{self.held_by} holds the lease {self._namespace}/{LEASE}. Waiting for it")
             return False
         await self._write(lease, spec)
         # counted from before the write: nobody can have seen it earlier than that

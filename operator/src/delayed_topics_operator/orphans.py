@@ -62,12 +62,12 @@ class Sweeper:
         self._since: dict[Orphans, float] = {}
 
     async def sweep(self) -> None:
-        """Right after everything was listed: removes what has been without its resource for long enough. What can't be removed is
-        tried again the next time."""
+        """Removes objects that have been without their resource for long enough. Is called right after everything was listed. Objects that
+        can't be removed are tried again the next time."""
         try:
             found = {*self._of_topics(), *await self._of_audits()}
         except KubeError as e:
-            log.warning("what is left of resources that are gone: %s; tried again", e)
+            log.warning("could not look for objects of deleted resources, and will try again: %s", e)
             return
         now = self._clock()
         self._since = {orphans: self._since.get(orphans, now) for orphans in found}
@@ -76,7 +76,11 @@ class Sweeper:
                 try:
                     await self._remove(orphans)
                 except KubeError as e:
-                    log.warning("what is left of %s: %s; tried again", orphans.owner, e)
+                    log.warning(
+                        "could not remove the objects of %s, which was deleted, and will try again: %s",
+                        orphans.owner,
+                        e,
+                    )
 
     def _of_topics(self) -> Iterator[Orphans]:
         home = self._settings.namespace
@@ -154,12 +158,12 @@ def _gone(owner: Key) -> Manifest:
 def _notice(orphans: Orphans, actions: Iterable[DeleteChild]) -> Notice:
     removed = ", ".join(f"{action.kind} {action.name}" for action in actions)
     kept = (
-        ". Whatever it had in Kafka stays there, as with deletionPolicy Retain"
+        ". Everything that it had in Kafka stays there, as with spec.deletionPolicy Retain"
         if orphans.owner.kind == "DelayedTopic"
         else ""
     )
     message = (
-        f"{orphans.owner} is gone, and somebody had taken away the finalizer by which the operator would have removed what was made for "
-        f"it. Removed in namespace {orphans.home}: {removed}{kept}"
+        f"{orphans.owner} is gone. Somebody had removed its finalizer, so that the operator could not clean up before. The "
+        f"operator has now removed these objects in namespace {orphans.home}: {removed}{kept}"
     )
     return Notice(type="Warning", reason="OrphansRemoved", message=message, outlives_namespace=True)

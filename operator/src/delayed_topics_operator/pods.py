@@ -31,7 +31,7 @@ class Obstacle:
 
 
 def obstacle(pod: Manifest) -> Obstacle | None:
-    """Why it has not started."""
+    """Why the pod has not started. None: its status does not say that something is wrong."""
     name = pod["metadata"]["name"]
     for container in _containers(pod):
         waiting = (container.get("state") or {}).get("waiting") or {}

@@ -216,7 +216,9 @@ class Runtime:
                 for kind in WATCHED:
                     self.store.replace(kind, (), namespace=namespace, begun_at=time.monotonic())
             log.info(
-                "namespace %s %s", namespace, "is a tenant's" if namespace in tenants else "is no tenant's any more"
+                "namespace %s %s",
+                namespace,
+                "belongs to a tenant" if namespace in tenants else "no longer belongs to a tenant",
             )
             for key in self._resources_in(namespace):
                 self.wake(key)
@@ -226,7 +228,7 @@ class Runtime:
         try:
             await self._list(kind, namespace, labels)
         except KubeError as e:
-            log.warning("resync: %s", e)
+            log.warning("the resync failed: %s", e)
             return False
         return True
 

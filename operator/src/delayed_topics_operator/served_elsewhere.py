@@ -43,13 +43,15 @@ class ServedElsewhere:
         await self._write(connection, self._message(key))
 
     async def say_if_unserved(self, topic: Manifest) -> None:
-        """Of a DelayedTopic that this operator doesn't serve: when the one that should has not looked at it for a while."""
+        """For a DelayedTopic that this operator does not serve: says so if the operator that serves it has not looked at it for a while."""
         as_it_is = topic["metadata"]["uid"], topic["metadata"]["generation"]
         if (topic.get("status") or {}).get("observedGeneration") == topic["metadata"]["generation"]:
             self._unlooked_since.pop(as_it_is, None)
             await self._write(topic, None)
         elif self._clock() - self._unlooked_since.setdefault(as_it_is, self._clock()) >= UNSERVED_SECONDS:
-            await self._write(topic, f"nobody has looked at it. {self._message(connection_of(topic))}")
+            await self._write(
+                topic, f"no operator has looked at this resource yet. {self._message(connection_of(topic))}"
+            )
 
     async def unsay(self, key: Key) -> None:
         """Of what this operator serves, unless others say rightly that it does."""
@@ -59,12 +61,12 @@ class ServedElsewhere:
 
     def _message(self, connection: Key) -> str:
         server = server_of(self._store, connection)
-        gone = "" if self._store.get("Namespace", "", server or "") else ", a namespace that does not exist"
+        gone = "" if self._store.get("Namespace", "", server or "") else " (this namespace does not exist)"
         where = f"--namespace={connection.namespace} " if connection.namespace else ""
         return (
-            f"{connection} is served by the installation in namespace {server}{gone}, and by no other. If there is none any more: kubectl "
-            f"annotate --overwrite {where}{connection.kind.lower()} {connection.name} {INSTALLATION}=NAMESPACE, with the namespace of "
-            "the installation that is to serve it"
+            f"{connection} is served only by the installation in namespace {server}{gone}. If that installation no longer exists, run this "
+            "command with the namespace of the installation that shall serve it: "
+            f"kubectl annotate --overwrite {where}{connection.kind.lower()} {connection.name} {INSTALLATION}=NAMESPACE"
         )
 
     async def _write(self, resource: Manifest, message: str | None) -> None:

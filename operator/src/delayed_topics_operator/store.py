@@ -62,7 +62,7 @@ class Store:
         """Raises NotYet: without its labels no grant can be judged."""
         known = self.get("Namespace", "", name)
         if known is None:
-            raise NotYet(f"namespace {name} is not known yet")
+            raise NotYet(f"the operator does not know namespace {name} yet")
         return known
 
     def age_seconds(self, kind: str, namespace: str, name: str) -> float:

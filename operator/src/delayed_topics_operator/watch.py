@@ -76,8 +76,8 @@ class Watch:
         while not self._stop.is_set():
             try:
                 asyncio.run(self._operator())
-            except Exception as e:  # noqa: BLE001  whatever kopf ends with, it is begun again
-                log.warning("the watch of %s ended (%s); it is begun again", self._scope, type(e).__name__)
+            except Exception as e:  # noqa: BLE001  whatever kopf raises, the watch is started again
+                log.warning("the watch of %s ended (%s). The operator starts it again", self._scope, type(e).__name__)
             if not self._stop.is_set():
                 metrics.KOPF_RESTARTS.labels(self._scope).inc()
             self._stop.wait(AGAIN_SECONDS)

@@ -173,7 +173,7 @@ def an_audit_runs(harness: OperatorHarness, name: str, kind: str = "Job", says: 
 
 
 def an_audit_is_a_spark_application(harness: OperatorHarness, name: str) -> Act:
-    return an_audit_runs(harness, name, "SparkApplication", "the Spark Operator must run")
+    return an_audit_runs(harness, name, "SparkApplication", "Check that the Spark Operator runs")
 
 
 def what_a_deleted_audit_had_goes(harness: OperatorHarness, name: str) -> Act:

@@ -105,20 +105,30 @@ impl Display for Cause<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match *self {
             Cause::Unreadable(unreadable) => unreadable.fmt(f),
-            Cause::NameUnreadable => f.write_str("a header key is not UTF-8; the headers are left out"),
+            Cause::NameUnreadable => {
+                f.write_str("a header key is not UTF-8, so the dead letter has no headers of the record")
+            }
             Cause::NoLadder => {
-                write!(f, "{} must come to a DelayedTopic with spec.ladder, this one has none", Own::DeliverAt.name())
+                write!(f, "{} needs spec.ladder, but this DelayedTopic has no ladder", Own::DeliverAt.name())
             }
             Cause::MaxDelay { deliver_at_ms, max_delay_seconds } => {
                 let name = Own::DeliverAt.name();
-                write!(f, "{name} must be at most {max_delay_seconds} s ahead, it is {deliver_at_ms}")
+                write!(
+                    f,
+                    "{name} must be at most {max_delay_seconds} s ahead (spec.maxDelaySeconds), \
+                     but it is {deliver_at_ms} ms since the epoch"
+                )
             }
             Cause::TargetNotAllowed(topic) => {
-                write!(f, "{} must be one of spec.ready.allowedTopics, it is {topic}", Own::Target.name())
+                write!(f, "{} must be one of spec.ready.allowedTopics, but it is {topic}", Own::Target.name())
             }
             Cause::TargetUnavailable { topic, outage_budget_seconds } => {
                 let name = Own::Target.name();
-                write!(f, "{name} is {topic}: that topic, or that partition, was missing for {outage_budget_seconds} s")
+                write!(
+                    f,
+                    "{name} names {topic}, but the topic or the partition was still missing {outage_budget_seconds} s after the due \
+                     time (spec.outageBudgetSeconds)"
+                )
             }
             Cause::RetryCap { attempt, retry_cap } => {
                 write!(f, "attempt {attempt} is above the retry cap of {retry_cap}")
@@ -132,23 +142,25 @@ impl Display for Cause<'_> {
 impl Display for UnreadableHeader<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match *self {
-            UnreadableHeader::Twice(name) => write!(f, "{} must be there once, it is there twice", name.name()),
+            UnreadableHeader::Twice(name) => {
+                write!(f, "a record can have {} only once, but this record has it twice", name.name())
+            }
             UnreadableHeader::TooLarge(bytes) => {
-                write!(f, "own headers must have at most {MAX_OWN_BYTES} bytes, they have {bytes}")
+                write!(f, "the dt- headers must have at most {MAX_OWN_BYTES} bytes in total, but they have {bytes}")
             }
             UnreadableHeader::NotANumber { name, most, value } => {
                 let name = name.name();
-                write!(f, "{name} must be a decimal number from 0 to {most}, it is {}", Shown(value))
+                write!(f, "{name} must be a decimal number from 0 to {most}, but it is {}", Shown(value))
             }
             UnreadableHeader::NotText { name, most, value } => {
-                write!(f, "{} must be 1 to {most} ASCII characters, it is {}", name.name(), Shown(value))
+                write!(f, "{} must be 1 to {most} ASCII characters, but it is {}", name.name(), Shown(value))
             }
             UnreadableHeader::NotATopic(value) => {
-                write!(f, "{} must be a topic, or topic:partition, it is {}", Own::Target.name(), Shown(value))
+                write!(f, "{} must be a topic or topic:partition, but it is {}", Own::Target.name(), Shown(value))
             }
             UnreadableHeader::LevelZero => {
                 let name = Own::DelayLevel.name();
-                write!(f, "{name} must be 1 or more: level 1 is the first entry of the delay list")
+                write!(f, "{name} must be 1 or more. Level 1 is the first entry of the delay list")
             }
             UnreadableHeader::NoRoot => write!(
                 f,

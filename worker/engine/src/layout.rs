@@ -55,7 +55,9 @@ impl Display for LayoutError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             LayoutError::NoDelays => f.write_str("a delay list must have at least one delay"),
-            LayoutError::NoPartition(delay) => write!(f, "the delay of {delay} s must have a partition, it has none"),
+            LayoutError::NoPartition(delay) => {
+                write!(f, "the delay of {delay} s must have a partition, but it has none")
+            }
         }
     }
 }

@@ -113,7 +113,7 @@ impl Display for UnreadableMetadata {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             UnreadableMetadata::NotOurs(start) => {
-                write!(f, "commit metadata must start with '{PREFIX}', it starts with '{start}'")
+                write!(f, "commit metadata must start with '{PREFIX}', but it starts with '{start}'")
             }
             UnreadableMetadata::Damaged => f.write_str("commit metadata is damaged"),
         }

@@ -32,7 +32,7 @@ pub struct WentBack {
 
 impl Display for WentBack {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "offset {} was taken already, the position is {}", self.offset, self.position)
+        write!(f, "offset {} was taken before, and the position is {} now", self.offset, self.position)
     }
 }
 

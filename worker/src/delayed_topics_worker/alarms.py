@@ -81,7 +81,7 @@ class RecentRise:
 
 
 class Alarms:
-    """Those that are raised now; `update` tells what has changed."""
+    """The alarms that are raised now. `update` reports what has changed."""
 
     def __init__(self, on_change: Callable[[Alarm, bool], None]) -> None:
         """`on_change` gets the alarm, and whether it is raised or cleared."""
@@ -106,7 +106,7 @@ class Alarms:
 
 
 def of_partitions(owned: Iterable[AssignedPartition]) -> list[Alarm]:
-    """One alarm for each topic and reason, in the words of its first partition."""
+    """Returns one alarm for each topic and reason, with the message of its first partition."""
     stopped: dict[tuple[str, Reason], list[tuple[str, int, str]]] = {}
     for o in owned:
         stop = o.stop or o.tried
@@ -121,8 +121,8 @@ def _alarm(topic: str, reason: Reason, stopped: list[tuple[str, int, str]]) -> A
 
 
 def of_unacknowledged(owned: Iterable[AssignedPartition], snapshot: TopicsSnapshot) -> list[Alarm]:
-    """Told of the topics that the copies go to, and of those only whose replicas are out of sync, where any are: they hold up the
-    others."""
+    """Each alarm names the topics that the copies go to. If some of these topics have replicas out of sync, the alarm names only
+    them, because they hold up the others."""
     seconds: dict[str, float] = {}
     targets: dict[str, set[str]] = {}
     for o in owned:
@@ -140,54 +140,58 @@ def of_unacknowledged(owned: Iterable[AssignedPartition], snapshot: TopicsSnapsh
         Alarm(
             topic,
             Reason.TARGET_UNAVAILABLE,
-            f"copies to {', '.join(sorted(names))} are not acknowledged since {seconds[topic]:.0f} s"
+            f"Kafka has not acknowledged copies to {', '.join(sorted(names))} for {seconds[topic]:.0f} s"
             + "".join(
-                f"; {name} {list(lagging[name])} has replicas out of sync" for name in sorted(names & lagging.keys())
+                f". {name} {list(lagging[name])} has replicas out of sync" for name in sorted(names & lagging.keys())
             )
-            + ". Partitions whose copies go there wait: see whether the brokers are up, have min.insync.replicas, and no quota",
+            + ". Partitions whose copies go there wait. Check that the brokers are up, that as many replicas are in sync as "
+            "min.insync.replicas requires, and that no quota slows the workers down",
         )
         for topic, names in blamed.items()
     ]
 
 
 def of_missing_targets(served: Served) -> str:
-    """The words for records that are due and wait for a ready topic."""
+    """Returns the message about due records that wait for the ready topic that they name."""
     missing = [topic for topic in served.targets if served.target_partitions.get(topic) == 0]
     what = (
-        f"{', '.join(missing)} (missing, or not to be seen by the workers)"
+        f"{', '.join(missing)} (missing, or the workers may not describe it)"
         if missing
-        else "a partition that is missing"
+        else "a partition that does not exist"
     )
     budget_ms = served.layout.outage_budget_seconds * 1000 if served.layout else 0
     return (
-        f"records are due that ask by dt-target for {what}. They wait, and become dead letters {lasting(budget_ms)} after their "
-        "due time (outageBudgetSeconds). Make the topic or the partition, or allow the workers to describe and write it"
+        f"due records wait for {what}, which they name in dt-target. They become dead letters {lasting(budget_ms)} after their due "
+        "time (spec.outageBudgetSeconds). Either create the topic or the partition, or allow the workers to describe the topic and "
+        "write to it"
     )
 
 
 def of_unreadable_control(served: Served, problem: str) -> Alarm:
     unserved = (
-        "" if served.is_control_known else ". No partition that comes to a worker is served until it was read once"
+        ""
+        if served.is_control_known
+        else ". Workers serve no newly assigned partition until they have read the topic once"
     )
-    message = f"workers can't tell which records were cancelled or rescheduled lately: {problem}{unserved}"
+    message = f"workers can't see which records were cancelled or rescheduled lately: {problem}{unserved}"
     return Alarm(served.topic, Reason.CONTROL_UNREADABLE, message)
 
 
 def of_many_control_requests(served: Served, most: int) -> Alarm:
     message = (
-        f"{most} requests are in force in {served.names.control}, and no more are taken: withdraw some, by records without a value, "
-        "or wait until the topic's retention has removed them"
+        f"{most} requests are in force in {served.names.control}, and workers accept no more. Either withdraw some by writing records "
+        "without a value, or wait until the topic's retention removes them"
     )
     return Alarm(served.topic, Reason.TOO_MANY_CONTROL_REQUESTS, message)
 
 
 def of_refusals(topics: Iterable[str], refusals: Mapping[Reason, str | None]) -> list[Alarm]:
-    """What concerns the whole worker is said for each of its topics."""
+    """Returns an alarm for each topic of the worker, because these refusals concern the whole worker."""
     return [Alarm(topic, reason, text) for reason, text in refusals.items() if text for topic in topics]
 
 
 def of_retention(at_risk: Iterable[AtRisk], now_ms: int) -> list[Alarm]:
-    """One alarm for each topic, of the record that may go first. `now_ms`: the broker's time."""
+    """Returns one alarm for each topic, about the record that Kafka may remove first. `now_ms`: the broker's time."""
     found = _by_topic(at_risk)
     first = {topic: min(parts, key=lambda part: part.risk.removable_at_ms) for topic, parts in found.items()}
     return [
@@ -200,24 +204,24 @@ def _of_risk(at_risk: AtRisk, now_ms: int) -> str:
     owned, offset, risk = at_risk
     left_ms = risk.removable_at_ms - now_ms
     at = datetime.fromtimestamp(risk.removable_at_ms / 1000, UTC)
-    when = f"from {at:%Y-%m-%d %H:%M:%S} UTC on, in {lasting(left_ms)}" if left_ms > 0 else "at any moment"
-    kept = f"the topic keeps records for {lasting(risk.retention_ms)}"
+    when = f"from {at:%Y-%m-%d %H:%M:%S} UTC on, which is in {lasting(left_ms)}" if left_ms > 0 else "at any moment"
+    kept = f"The topic keeps records for {lasting(risk.retention_ms)}"
     if not risk.retention_told:
-        kept += " at least; this worker may not read its retention.ms, grant it DescribeConfigs to be told exactly"
+        kept += " at least. The worker is not allowed to read retention.ms. To get the exact time, grant it DescribeConfigs on the topic"
     elif risk.delay_ms >= risk.retention_ms:
-        kept += f", and they wait here for {lasting(risk.delay_ms)}"
+        kept += f", but records wait here for {lasting(risk.delay_ms)}"
     if owned.served.paused:
         cure = "end the pause (spec.paused)"
     else:
-        cure = "find out from other alarms and the worker's log what holds them up; start more workers if they are only behind"
+        cure = "find out from other alarms and the worker's log what holds the records up. Start more workers if they are only too slow"
     return (
-        f"unreleased records of {owned} are near the end of retention: Kafka may remove offset {offset} {when} ({kept}). "
-        f"Raise outageBudgetSeconds of the DelayedTopic to keep them for longer, or {cure}"
+        f"unreleased records of {owned} come near the end of retention. Kafka may remove offset {offset} {when}. {kept}. "
+        f"Either raise spec.outageBudgetSeconds of the DelayedTopic to keep the records for longer, or {cure}"
     )
 
 
 def of_unreadable(unreadable: Iterable[Unreadable]) -> list[Alarm]:
-    """One alarm for each topic, of the partition that could not be read for longest."""
+    """Returns one alarm for each topic, about the partition that could not be read for the longest time."""
     found = _by_topic(unreadable)
     return [
         Alarm(topic, Reason.NOT_RELEASING, _of_silence(max(parts, key=lambda part: part.seconds)) + _further(parts))
@@ -227,29 +231,29 @@ def of_unreadable(unreadable: Iterable[Unreadable]) -> list[Alarm]:
 
 def _of_silence(unreadable: Unreadable) -> str:
     owned, span, seconds, offsets, bootstrap_servers = unreadable
-    nothing = f"nothing could be read from {owned} at offset {span.position} for {seconds:.0f} s"
+    nothing = f"the worker could not read anything from {owned} at offset {span.position} for {seconds:.0f} s"
     if offsets is None or isinstance(offsets, KafkaCallError):
-        return f"{nothing}, and it is not known why: {offsets or 'Kafka has not answered yet'}"
+        return f"{nothing}. The worker could not find out why: {offsets or 'Kafka has not answered yet'}"
     if offsets.stable_end <= span.position:
         return (
-            f"{nothing}: a transaction is open there. It ends when its producer ends it, or when its transaction.timeout.ms is "
-            f"over. To see whose it is run kafka-transactions.sh --bootstrap-server {bootstrap_servers} describe-producers "
-            f"--topic {owned.topic} --partition {owned.partition}. If find-hanging lists it too, Kafka has lost track of it, "
-            "and only abort ends it"
+            f"{nothing}, because a transaction is open there. The transaction ends when its producer ends it, or after its "
+            f"transaction.timeout.ms. To find the producer, run kafka-transactions.sh --bootstrap-server {bootstrap_servers} "
+            f"describe-producers --topic {owned.topic} --partition {owned.partition}. If find-hanging lists the transaction too, "
+            "Kafka has lost track of it. In this case, end it with abort"
         )
-    given = f"{nothing}, although Kafka gives records up to offset {offsets.stable_end}"
+    given = f"{nothing}, although Kafka has committed records up to offset {offsets.stable_end}"
     error = owned.seen.read_error if owned.seen else None
     if error is None:
-        return f"{given}, and its client has told of no error. Delete the worker's pod: the next one reads with a new client"
+        return f"{given}. The Kafka client has reported no error. Delete the worker's pod, so that the next pod reads with a new client"
     return (
-        f"{given}: the client can't decode the next batch ({error}). To give that batch up stop the workers, set the group's "
-        "offset behind it, and start them again"
+        f"{given}. The Kafka client can't decode the next batch ({error}). To give up the records of this batch, stop the workers, set "
+        "the group's offset behind the batch, and start the workers again"
     )
 
 
 def of_unassigned(unassigned: Mapping[TopicPartitionKey, float], served: Iterable[Served]) -> list[Alarm]:
-    """One alarm for each delayed topic, of the partition that has been without a worker for longest. `unassigned`: for how
-    many seconds."""
+    """Returns one alarm for each delayed topic, about the partition that has been without a worker for the longest time.
+    `unassigned`: for how many seconds."""
     raised: list[Alarm] = []
     for s in served:
         of_topic = [
@@ -265,9 +269,9 @@ def of_unassigned(unassigned: Mapping[TopicPartitionKey, float], served: Iterabl
 def _of_no_worker(partitions: Sequence[tuple[float, TopicPartitionKey]], group: str) -> str:
     seconds, (topic, partition) = max(partitions)
     return (
-        f"{topic} [{partition}] has had no worker for {seconds:.0f} s{_further(partitions)}: group {group} assigns it to none of "
-        "its members. Workers join again every 30 s to mend that. If it stays, see that there are only workers in the group "
-        "(kafka-consumer-groups.sh --describe --members --verbose), and restart them"
+        f"{topic} [{partition}] has had no worker for {seconds:.0f} s, because consumer group {group} has assigned it to none of its "
+        "members. Workers join the group again every 30 s to repair this. If the alarm stays, check that all members of the group are "
+        f"workers (kafka-consumer-groups.sh --describe --members --verbose), and restart the workers{_further(partitions)}"
     )
 
 
@@ -282,17 +286,17 @@ def _by_topic(partitions: Iterable[P]) -> dict[str, list[P]]:
 
 
 def _further(partitions: Sequence[object]) -> str:
-    """That the first is not the only one."""
+    """Returns the sentence that tells how many partitions there are besides the one that the message names."""
     more = len(partitions) - 1
-    return f" (and {more} more partition{'s' if more > 1 else ''})" if more else ""
+    return f". The same applies to {more} more partition{'s' if more > 1 else ''}" if more else ""
 
 
 def joined(alarms: Iterable[Alarm]) -> list[Alarm]:
-    """Those of one topic and reason as one."""
+    """Joins the alarms of one topic and reason to one alarm."""
     messages: dict[tuple[str, Reason], list[str]] = {}
     for topic, reason, message in alarms:
         messages.setdefault((topic, reason), []).append(message)
-    return [Alarm(topic, reason, "; besides, ".join(said)) for (topic, reason), said in messages.items()]
+    return [Alarm(topic, reason, ". Also, ".join(said)) for (topic, reason), said in messages.items()]
 
 
 def lasting(ms: int) -> str:

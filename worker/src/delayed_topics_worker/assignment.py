@@ -138,13 +138,13 @@ class Assignment:
         self._forget("lost" if happening.lost else "revoked", happening.partitions)
 
     def _on_refused(self, happening: Refused) -> None:
-        """A missing or forbidden target: the partition stays where it is, the others go on."""
+        """The target is missing or forbidden. The partition stays where it is, and the other partitions go on."""
         owned = self.owned.get((happening.topic, happening.partition))
         if owned is None:
             return
         message = (
-            f"{owned} can't be served: the copy of offset {happening.offset} to {happening.target} was refused "
-            f"({happening.error}); check that the topic exists and that the worker may write to it"
+            f"{owned} can't be served, because the copy of offset {happening.offset} to {happening.target} was refused "
+            f"({happening.error}). Check that the topic exists and that the worker may write to it"
         )
         owned.stop = Stop(
             reason=Reason.TARGET_UNAVAILABLE,
@@ -186,8 +186,8 @@ class Assignment:
             self._note("caught-up", fresh, fresh[0].assigned_at)
 
     def tell_removed(self) -> None:
-        """What was removed is never skipped: people decide. Where nothing was, as when the answer was to a fetch of a topic that is
-        gone, the partition begins again."""
+        """Stops the partitions whose next record was removed. The worker never skips removed records, because people have to decide
+        that. If Kafka has the record, as after an answer to the fetch of a topic that is gone, the partition begins again."""
         removed = [o for o in self.owned.values() if o.removed is not None]
         self._known.look([o.place for o in removed])
         for owned in removed:
@@ -199,11 +199,15 @@ class Assignment:
                 self._begin_again(owned)
                 owned.begin_at = self._seconds() + RETRY_SECONDS
                 continue
-            offsets = f"offsets {there.first} to {there.stable_end}" if isinstance(there, Offsets) else f"what? {there}"
+            offsets = (
+                f"offsets {there.first} to {there.stable_end}"
+                if isinstance(there, Offsets)
+                else f"unknown offsets ({there})"
+            )
             message = (
-                f"{owned} doesn't continue at offset {owned.removed.offset}: the partition has {offsets} "
-                f"({owned.removed.error.text}). Records were removed before they were released. Accept it by stopping the "
-                "workers and setting the group's offset, then start them again"
+                f"the worker can't continue to read {owned} at offset {owned.removed.offset} ({owned.removed.error.text}). Records "
+                f"were removed before they were released, and the partition now has {offsets}. To accept the loss, stop the "
+                "workers, set the group's offset, and start the workers again"
             )
             owned.stop = Stop(reason=Reason.RECORDS_REMOVED, message=message, retry_at=None)
             owned.removed = None
@@ -355,8 +359,8 @@ class Assignment:
         if topics is None or owned.partition >= len(topics.start_offsets.get(owned.topic, ())):
             return  # the operator has yet to note its start
         message = (
-            f"{owned} has no committed offset in group {owned.served.names.group}, though it was served before: the group "
-            "was deleted or its offsets expired. Nothing is guessed: set the group's offset while no worker runs"
+            f"{owned} has no committed offset in group {owned.served.names.group}, although it was served before. The group was deleted, "
+            "or its offsets expired. Workers do not guess where to start. Set the group's offset while no worker runs"
         )
         retry_at = self._seconds() + RECHECK_SECONDS
         owned.stop = Stop(reason=Reason.COMMIT_MISSING, message=message, retry_at=retry_at)

@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 
 class Repeated:
-    """Calls `turn` on a thread of its own, until `close`: every `interval_seconds`, unless None, and when it is hastened. Whatever a turn
-    raises is said in the log, once while it stays the same, and the next turn comes as if nothing had been."""
+    """Calls `turn` on a thread of its own until `close`: every `interval_seconds`, unless that is None, and when it is hastened. An
+    exception of a turn is logged, but only once while it stays the same, and does not prevent the next turn."""
 
     def __init__(self, name: str, turn: Callable[[], None], *, interval_seconds: float | None) -> None:
         self._turn = turn
@@ -44,7 +44,9 @@ class Repeated:
             except Exception as e:
                 problem = f"{type(e).__name__}: {e}"
                 if problem != self._problem:
-                    log.warning("%s failed, and goes on: %s", self._thread.name, problem, exc_info=True)
+                    log.warning(
+                        "thread %s caught an error, and continues: %s", self._thread.name, problem, exc_info=True
+                    )
                 self._problem = problem
             self._asked.wait(self._interval_seconds)
 

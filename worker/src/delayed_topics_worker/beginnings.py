@@ -21,7 +21,7 @@ class Beginning(NamedTuple):
 
 
 def beginning_of(owned: AssignedPartition) -> Beginning | None:
-    """None: it isn't known."""
+    """Returns None if the offset is not known."""
     if owned.committed is None:
         return None
     committed = Position(*owned.committed)
@@ -35,7 +35,7 @@ def beginning_of(owned: AssignedPartition) -> Beginning | None:
     try:
         decode_metadata(offset, metadata)
     except ValueError as e:
-        log.warning("%s: %s; records after the committed offset may come out again", owned, e)
+        log.warning("%s: %s. Records after the committed offset may be released again", owned, e)
         metadata = ""
     return Beginning(offset, metadata, commit=position != committed)
 

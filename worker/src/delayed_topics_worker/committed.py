@@ -99,5 +99,5 @@ class CommittedReader:
 
     def _tell(self, problem: str) -> None:
         if problem != self._problem:
-            log.warning("committed offsets can't be read yet, trying again: %s", problem)
+            log.warning("could not read committed offsets yet, and will try again: %s", problem)
         self._problem = problem

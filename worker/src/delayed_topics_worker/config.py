@@ -41,9 +41,7 @@ class WorkerConfig:
 
     def __post_init__(self) -> None:
         if not self.topics and not self.group:
-            raise ConfigInvalid(
-                "topics must name at least one front topic, where there is no group whose topics are served"
-            )
+            raise ConfigInvalid("topics must name at least one front topic if group is not set")
         if len(set(self.topics)) < len(self.topics):
             raise ConfigInvalid("topics must name each front topic only once")
         for topic in self.topics:
@@ -52,17 +50,17 @@ class WorkerConfig:
             except IllegalTopicName as e:
                 raise ConfigInvalid(str(e)) from e
         if self.protocol not in get_args(Protocol):
-            raise ConfigInvalid(f"protocol must be {' or '.join(get_args(Protocol))}, it is {self.protocol!r}")
+            raise ConfigInvalid(f"protocol must be {' or '.join(get_args(Protocol))}, but it is {self.protocol!r}")
         assignors = ASSIGNORS[self.protocol]
         if self.assignor not in ("", *assignors):
             raise ConfigInvalid(
-                f"assignor must be {' or '.join(assignors)} with protocol {self.protocol}, it is {self.assignor!r}"
+                f"assignor must be {' or '.join(assignors)} with protocol {self.protocol}, but it is {self.assignor!r}"
             )
         if self.guarantee not in get_args(Guarantee):
-            raise ConfigInvalid(f"guarantee must be {' or '.join(get_args(Guarantee))}, it is {self.guarantee!r}")
+            raise ConfigInvalid(f"guarantee must be {' or '.join(get_args(Guarantee))}, but it is {self.guarantee!r}")
         if self.guarantee == "ExactlyOnce" and len(self.topics) != 1:
             raise ConfigInvalid(
-                "topics must name one front topic with guarantee ExactlyOnce: all share one transaction"
+                "topics must name only one front topic with guarantee ExactlyOnce, because all topics of a worker share one transaction"
             )
         _check_range("http_port", self.http_port, 1, 65_535)
         _check_range("window_bytes", self.window_bytes, LEAST_WINDOW_BYTES, 1 << 40)
@@ -93,7 +91,7 @@ class WorkerConfig:
     @classmethod
     def _of(cls, body: object) -> "WorkerConfig":
         if not isinstance(body, Mapping):
-            raise ConfigInvalid("it must be a JSON object")
+            raise ConfigInvalid("the content must be a JSON object")
         kinds: dict[str, type] = {
             "topics": list,
             "group": str,
@@ -105,10 +103,10 @@ class WorkerConfig:
             "commit_interval_ms": int,
         }
         if unknown := sorted(body.keys() - kinds.keys()):
-            raise ConfigInvalid(f"it must have no field {unknown[0]!r}; the fields are {', '.join(kinds)}")
+            raise ConfigInvalid(f"there is no field {unknown[0]!r}. The fields are {', '.join(kinds)}")
         for name, value in body.items():
             if type(value) is not kinds[name]:
-                raise ConfigInvalid(f"{name} must be of type {kinds[name].__name__}, it is {value!r}")
+                raise ConfigInvalid(f"{name} must be of type {kinds[name].__name__}, but it is {value!r}")
         topics = cast(list[Any], body.get("topics", []))
         if not all(isinstance(topic, str) for topic in topics):
             raise ConfigInvalid("topics must be a list of strings")
@@ -117,4 +115,4 @@ class WorkerConfig:
 
 def _check_range(name: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
-        raise ConfigInvalid(f"{name} must be from {least} to {most}, it is {value}")
+        raise ConfigInvalid(f"{name} must be from {least} to {most}, but it is {value}")

@@ -252,18 +252,18 @@ class Controls:
         return raised
 
     def _problem(self, served: Served, snapshot: TopicsSnapshot) -> str | None:
-        """The client library says nothing of a topic that is missing."""
+        """Returns why the control topic can't be read. The client library does not report that a topic is missing."""
         name = served.names.control
         info = snapshot.topics.get(name)
         if info is None and name in snapshot.topics:
-            return f"{name} doesn't exist; the operator makes it again if it may"
+            return f"{name} does not exist. The operator creates it again if it is allowed to"
         if isinstance(info, TopicInfo) and served.noted_id(name) not in (None, info.id):
-            return f"{name} was deleted and made again (topic id {info.id}, noted is {served.noted_id(name)})"
+            return f"{name} was deleted and created again (its id is {info.id}, but the registry has {served.noted_id(name)})"
         if (problem := self._watch.problems.get(name)) is not None:
             return problem
         if served.is_control_known or boot_seconds() - self._wanted_at[served.topic] < UNREAD_SECONDS:
             return None
-        return f"{name} was not read to its end yet; see that the workers may read and describe it"
+        return f"the workers have not read {name} to its end yet. Check that they may read and describe it"
 
     def close(self) -> None:
         self._watch.close()

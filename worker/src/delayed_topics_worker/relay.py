@@ -178,16 +178,18 @@ class Relay:
             case Fatal(error) if self._config.protocol == "consumer" and error.name in PROTOCOL_REFUSALS:
                 raise ProtocolRefused(self._config.client_assignor, error)
             case Fatal(error) | AssignmentFailed(error):
-                raise ClientFatal(f"a client was shut out for good: {error}")
+                raise ClientFatal(f"a Kafka client failed permanently: {error}")
             case Stranded(client):
-                raise ClientFatal(f"the {client} knows no broker any more")
+                raise ClientFatal(f"the Kafka {client} has lost the addresses of all brokers")
             case Log(level, facility, text):
                 kafka_log.log(SYSLOG_LEVELS.get(level, logging.INFO), "%s: %s", facility, text)
 
     def _note_report(self, name: str, text: str, topic: str | None) -> None:
         if name in ("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"):
             of_topic = f" of {topic}" if topic else ""
-            self._refused = f"Kafka refuses to give records{of_topic}: {name}: {text}"
+            self._refused = (
+                f"Kafka does not let the worker read records{of_topic} ({name}: {text}). Check the worker's ACLs"
+            )
             self._refused_at = boot_seconds()
         else:
             kafka_log.info("%s: %s", name, text)
@@ -197,14 +199,16 @@ class Relay:
         now = boot_seconds()
         changed = self._read_registry()
         if changed and self._subscribed and all(served.layout is None for served in self._served):
-            log.warning("there is nothing to serve any more, leaving the group: %s", ", ".join(self._subscribed))
+            log.warning(
+                "no topic is left to serve, and the worker leaves the group. It served: %s", ", ".join(self._subscribed)
+            )
             self._leave_group(for_good=True)
         if changed or (not self._subscribed and now >= self._start_at):
             self._subscribe()
             self._watch.look()
         if self._engine is not None and self._subscribed and self._group_watch.should_rejoin():
             places = ", ".join(f"{topic} [{partition}]" for topic, partition in self._group_watch.unassigned)
-            log.warning("no worker has %s: joining again", places)
+            log.warning("no worker has %s. This worker joins the group again, so that the group assigns them", places)
             self._join(self._engine, self._subscribed, sorted({topic for topic, _ in self._group_watch.unassigned}))
         snapshot = self._watch.snapshot
         if snapshot.asked_at > self._seen_at:
@@ -263,7 +267,9 @@ class Relay:
         groups = {s.layout.group: s.topic for s in serving if s.layout is not None}
         if len(groups) > 1:
             named = ", ".join(f"{topic} has {group}" for group, topic in sorted(groups.items()))
-            raise ConfigInvalid(f"all topics of one worker must have the same consumer group in their layouts: {named}")
+            raise ConfigInvalid(
+                f"all topics of one worker must have the same consumer group in their layouts, but {named}"
+            )
         wanted = [topic for s in serving for topic in (s.names.front, s.names.delays)]
         if not groups:
             return
@@ -337,14 +343,14 @@ class Relay:
     # -- leaving
 
     def _start_over(self, engine: Engine, assignment: Assignment, error: ClientFatal) -> None:
-        """A static member that was cut off for longer than its session fences itself when it returns: Kafka has taken in
-        its first try to join, whose answer was lost, when the second comes. Raises ClientFatal when it happens too often:
-        then it's another process of the same name; or ProtocolRefused, at once."""
+        """Joins again after a client failed. A static member that was cut off for longer than its session fences itself when it
+        returns, because Kafka has accepted its first try to join, whose answer was lost, when the second comes. Raises ProtocolRefused
+        at once, and ClientFatal if clients fail too often, because another process then has the same name."""
         now = boot_seconds()
         self._fatal_at = [at for at in self._fatal_at if now - at < FATAL_WITHIN_SECONDS] + [now]
         if isinstance(error, ProtocolRefused) or len(self._fatal_at) > MOST_FATAL:
             raise error
-        log.warning("%s; joining again as a new client", error)
+        log.warning("%s. The worker joins the group again with a new client", error)
         self._lose_all(engine, assignment)
         self._start_at = now + len(self._fatal_at)
 

@@ -173,7 +173,7 @@ class Reporter:
             lag = 0 if served.paused else topics[served.topic]["due_lag"]
             seconds = self._standstill.seconds(served.topic, done=done, lag=lag, now=time.monotonic())
             if seconds > NOT_RELEASING_SECONDS:
-                message = f"{lag} records are due and nothing is released since {seconds:.0f} s: {why}"
+                message = f"{lag} records are due, but nothing has been released for {seconds:.0f} s: {why}"
                 raised.append(Alarm(served.topic, Reason.NOT_RELEASING, message))
         return raised
 
@@ -183,8 +183,8 @@ class Reporter:
         for served in self._served:
             if self._misrouted.has_risen(served.topic, tallies[served.topic].misrouted, now=now):
                 message = (
-                    f"a client produces to {served.names.delays} without a layout; its records are served at the delay of "
-                    f"the partition that they happened to hit. Let it produce to {served.names.front}"
+                    f"a client produces directly to {served.names.delays}. Each of its records waits for the delay of the partition "
+                    f"that it happens to be in. Let the client produce to {served.names.front}"
                 )
                 raised.append(Alarm(served.topic, Reason.MISROUTED_RECORDS, message))
         return raised
@@ -257,11 +257,13 @@ class Reporter:
 def _why(state: State, stuck: Sequence[Alarm]) -> str:
     said: list[str] = []
     if state.clock_problem:
-        said.append(f"the broker's time can't be had by a record to {CLOCK_TOPIC}: {Fault(*state.clock_problem)}")
+        said.append(f"the worker can't get the broker's time from topic {CLOCK_TOPIC} ({Fault(*state.clock_problem)})")
     said += [state.problem] if state.problem else []
     said += [alarm.message for alarm in stuck[:1]]
     if not said and not state.time_known:
-        said.append("the broker's time isn't known, no probe of it was answered within the last second")
+        said.append(
+            "the worker does not know the broker's time, because Kafka has answered no clock probe within the last second"
+        )
     if not said and not state.may_send:
-        said.append("no commit was accepted within the last second")
-    return "; ".join(said) or "no reason is known, see the worker's log"
+        said.append("Kafka has accepted no commit within the last second")
+    return ". Also, ".join(said) or "the worker does not know why. See its log"

@@ -8,7 +8,7 @@ from delayed_topics_worker.topic_watch import TopicsSnapshot
 
 
 def stop_for(owned: AssignedPartition, snapshot: TopicsSnapshot, retry_at: float) -> Stop | None:
-    """What Kafka says against serving this partition: its own topic, or one that its records go to."""
+    """Returns why this partition can't be served: its own topic, or one that its records go to, is missing or another one."""
     names = owned.served.names
     refused, target = (owned.stop.refused, owned.stop.target) if owned.stop else (None, None)
     for topic in dict.fromkeys((owned.topic, names.ready, names.delays, target)):
@@ -17,7 +17,10 @@ def stop_for(owned: AssignedPartition, snapshot: TopicsSnapshot, retry_at: float
         info = snapshot.topics[topic]
         if info is None:
             reason = Reason.TOPIC_MISSING if topic == owned.topic else Reason.TARGET_UNAVAILABLE
-            message = f"{owned} can't be served: topic {topic} doesn't exist; the operator makes it again if it may"
+            message = (
+                f"{owned} can't be served, because topic {topic} does not exist. The operator creates it again if it is allowed to. See "
+                "the conditions of the DelayedTopic for what to do"
+            )
             gone = topic == owned.topic
             return Stop(
                 reason=reason, message=message, retry_at=retry_at, topic_gone=gone, refused=refused, target=target
@@ -25,8 +28,8 @@ def stop_for(owned: AssignedPartition, snapshot: TopicsSnapshot, retry_at: float
         noted = owned.served.noted_id(topic)
         if isinstance(info, TopicInfo) and noted is not None and info.id != noted:
             message = (
-                f"{owned} can't be served: topic {topic} was deleted and made again (topic id {info.id}, noted is {noted}); "
-                "a topic made again is not the same topic"
+                f"{owned} can't be served, because topic {topic} was deleted and created again, so it is not the topic that was served. "
+                f"Its id is {info.id}, but the registry has {noted}. See the conditions of the DelayedTopic for what to do"
             )
             gone = topic == owned.topic
             return Stop(reason=Reason.TOPIC_RECREATED, message=message, retry_at=retry_at, topic_gone=gone)

@@ -20,7 +20,7 @@ from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
-from delayed_topics_kafka.errors import KafkaUnreachable
+from delayed_topics_kafka.errors import KafkaUnreachable, TopicMissing
 from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec, TopicInfo
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
@@ -30,7 +30,6 @@ from delayed_topics_worker_testing.process import WorkerProcess
 
 DAY_SECONDS = 86_400
 MOST_AT_ONCE = 200  # topics that are made by one call
-TRIES = 30
 ROLES: tuple[TopicRole, ...] = ("front", "delays", "ready", "dead-letter")
 
 
@@ -87,8 +86,7 @@ class WorkerHarness(Closing):
         self._workers: list[WorkerProcess] = []
 
     def flush(self) -> None:
-        """Until all that was produced is in Kafka. What went to a partition that the client knew no more is produced once more: where
-        a topic has just grown, a broker may not know it yet."""
+        """Until all records are in Kafka. A broker may not know new partitions of a topic yet: their records are produced again."""
         while True:
             assert self.producer.flush(120) == 0
             failed, self._not_delivered = self._not_delivered, []
@@ -190,13 +188,15 @@ class WorkerHarness(Closing):
         return made
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], CommittedOffset]) -> None:
-        """A broker that makes `__consumer_offsets` just then may leave the first request without an answer."""
+        """Retries: a broker that creates `__consumer_offsets` may not answer, and one of several may not know a new topic yet."""
         quick = KafkaAdmin(self.connection, timeout_seconds=2)
-        for attempt in range(TRIES):
+
+        def is_committed() -> bool:
             failed = [e for e in quick.commit(group, offsets).values() if e is not None]
-            if not failed or not isinstance(failed[0], KafkaUnreachable) or attempt == TRIES - 1:
-                break
-        assert not failed, failed
+            assert all(isinstance(e, KafkaUnreachable | TopicMissing) for e in failed), failed
+            return not failed
+
+        wait_until(is_committed, what=f"the offsets of group {group} are committed", timeout_seconds=60)
 
     def write(self, *records: RegistryRecord) -> None:
         self._writer.write(records)

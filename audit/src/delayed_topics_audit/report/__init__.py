@@ -107,7 +107,7 @@ def checks(window: AuditWindow, account: Account) -> list[Check]:
         Check(
             promise=f"Late by no more than {duration(window.max_lateness_ms)}",
             broken=account.late,
-            remark="no promise, a wish",
+            remark="a goal, not a promise",
         ),
     ]
 

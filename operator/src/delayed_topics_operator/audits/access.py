@@ -1,4 +1,4 @@
-"""May this audit run as it is asked for?"""
+"""Checks whether an audit may run as its spec asks."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from delayed_topics_operator.reconcile.pod_template import nodes_not_granted
 from delayed_topics_operator.reconcile.quota import hard
 
 NO_SPARK_APPLICATIONS = (
-    "spec.spark.mode SparkApplication: whoever runs the operator has not turned it on (chart value "
-    "audits.sparkApplications.enabled); make a new DelayedTopicAudit with mode Job"
+    "spec.spark.mode is SparkApplication, which is not enabled for this operator (chart value audits.sparkApplications.enabled). "
+    "Create a new DelayedTopicAudit with spec.spark.mode Job"
 )
 
 
@@ -37,17 +37,17 @@ class Place:
 
 
 def refused(asked: DelayedTopicAuditSpec, place: Place) -> str | None:
-    """Why no audit like that may run there, None if it may."""
+    """Why such an audit must not run there. None: it may run."""
     if asked.output is not None and place.home != place.namespace:
-        # claims and Secrets there are not the tenant's, and a Job of the operator's could write into any of them
+        # The claims and Secrets there do not belong to the tenant, and a Job of the operator could write to any of them.
         return (
-            f"spec.output must come with a KafkaConnection of namespace {place.namespace}: with a cluster connection the Job runs in "
-            f"namespace {place.home}; make a new DelayedTopicAudit without it"
+            f"spec.output must come with a KafkaConnection of namespace {place.namespace}. With a cluster connection, the Job runs in "
+            f"namespace {place.home}. Create a new DelayedTopicAudit without spec.output"
         )
     if asked.spark.executors and not place.executors:
         return (
-            "spec.spark.executors: whoever runs the operator has not turned them on (chart value audits.executors.enabled); make a "
-            "new DelayedTopicAudit without them"
+            "spec.spark.executors is set, but executors are not enabled for this operator (chart value audits.executors.enabled). "
+            "Create a new DelayedTopicAudit without spec.spark.executors"
         )
     if asked.spark.mode == spark_application.KIND and not place.spark_applications:
         return NO_SPARK_APPLICATIONS
@@ -56,25 +56,26 @@ def refused(asked: DelayedTopicAuditSpec, place: Place) -> str | None:
     most = hard(place.grants, place.namespace_labels).executors
     if most is not None and asked.spark.executors > most:
         return (
-            f"{place.connection} allows namespace {place.namespace} {most} executors in sum (spec.allow[].quota.executors), and this "
-            f"audit alone asks for {asked.spark.executors}: ask for less in a new DelayedTopicAudit, or ask the connection's owner"
+            f"{place.connection} allows namespace {place.namespace} at most {most} executors in total (spec.allow[].quota.executors), but "
+            f"this audit alone asks for {asked.spark.executors}. Either ask for fewer in a new DelayedTopicAudit, or ask the connection's "
+            "owner for more"
         )
     return _not_granted(asked.spark, place)
 
 
 def no_room(asked: DelayedTopicAuditSpec, place: Place, others: int) -> str | None:
-    """Why it has to wait for others of its namespace, which have so many executors. None: it need not."""
+    """Why it has to wait for other audits of its namespace. `others`: the executors that those have. None: it does not have to wait."""
     most = hard(place.grants or (), place.namespace_labels).executors
     if not asked.spark.executors or most is None or others + asked.spark.executors <= most:
         return None
     return (
-        f"{place.connection} allows namespace {place.namespace} {most} executors in sum (spec.allow[].quota.executors), and audits that "
-        f"run have {others} of them: this one waits until there are {asked.spark.executors} left"
+        f"{place.connection} allows namespace {place.namespace} at most {most} executors in total (spec.allow[].quota.executors), and "
+        f"other audits have {others} of them. This audit waits until {asked.spark.executors} are free"
     )
 
 
 def most_local_disk_mebibytes(place: Place, spark: Spark) -> int | None:
-    """Of each pod; None: nobody limits it, or the audit is refused."""
+    """The limit for each pod. None: there is no limit, or the audit is refused."""
     granting = [granted for granted in _granted(place) if not any(_beyond(spark, granted))]
     return max((_mebibytes(granted.max_local_disk) for granted in granting), default=None)
 
@@ -92,12 +93,12 @@ def _not_granted(spark: Spark, place: Place) -> str | None:
     where = f"{place.connection.kind} {place.connection.name}"
     lacking = [list(_beyond(spark, granted)) for granted in _granted(place)]
     if not lacking:
-        return f"{where} does not allow this namespace topic {place.topic}: ask its owner for an entry of spec.allow"
+        return f"{where} has no grant for this namespace and topic {place.topic}. Ask its owner to add an entry to spec.allow"
     least = min(lacking, key=len)
     if not least:
         return None
     return (
-        f"{where} does not allow this namespace {', '.join(least)}: ask for less in a new DelayedTopicAudit, or ask the "
+        f"{where} does not allow this namespace to use {', '.join(least)}. Either ask for less in a new DelayedTopicAudit, or ask the "
         "connection's owner for an entry of spec.allow[].audits"
     )
 

@@ -104,7 +104,7 @@ class Audits:
                 await self._say(key, unseen(raw, Reason.SPEC_INVALID, in_words(e), datetime.now(UTC)))
                 raise SpecInvalid(f"{key}: {in_words(e)}") from e
             except KubeRefused as e:
-                why = f"could not look at what there is: {e}; tried again"
+                why = f"could not read the objects of this audit: {e}. The operator tries again"
                 await self._say(key, unseen(raw, reason_of(e), why, datetime.now(UTC)))
                 raise
             plan = reconcile(o)
@@ -206,7 +206,7 @@ class Audits:
     async def _begin(
         self, key: Key, audit: DelayedTopicAudit, topic: DelayedTopic, home: str
     ) -> AuditWindow | Waiting | Unauditable | Refused:
-        """Its executors are taken while it is found out whether it can begin, and then if it can."""
+        """Reserves the executors of the audit before it checks whether the audit can begin, and frees them if it can't."""
         frozen = await self._frozen(key, audit, topic, home)
         if not isinstance(frozen, AuditWindow):
             self._usage.forget(key)
@@ -216,7 +216,7 @@ class Audits:
         self, key: Key, audit: DelayedTopicAudit, topic: DelayedTopic, home: str
     ) -> AuditWindow | Waiting | Unauditable | Refused:
         if not self._tenants.may_audit(home):
-            message = f"the operator runs no Jobs in namespace {home}: {LET_IN}"
+            message = f"the operator does not run Jobs in namespace {home}. To admit the namespace, {LET_IN}"
             return Waiting(reason=Reason.NOT_ALLOWED, message=message)
         connection = connection_key(topic)
         state, link = self._connections.look(connection)
@@ -281,7 +281,9 @@ class Audits:
                 await self._expire(action)
                 continue
             if isinstance(action, WriteRegistry) and link is None:
-                raise NotYet(f"{key} has its verdict, and the registry can't be written: Kafka is away")
+                raise NotYet(
+                    f"{key} has its verdict, but the operator can't write to the registry because Kafka is not reachable"
+                )
             outcome = await self._executor.execute(key, (action,), link, owner)
             for failure in outcome.failures:
                 raise failure.error

@@ -41,8 +41,8 @@ ENDS: Sequence[tuple[Sequence[int], Literal["latest", "stable"]]] = (
 )
 """In this order, by the topics' number in TopicNames.topics: so no copy below its end is of a record above its topic's."""
 NO_ENDS = (
-    "the last audit of the chain was made by an older version, which noted no ends: whether a record that it settled came out "
-    "again is not known; the next audit of the chain sees that"
+    "an older version made the last audit of the chain and noted no end offsets. It is unknown whether records that it accounted for "
+    "were released again. The next audit of the chain will see that"
 )
 
 Offsets = Mapping[str, tuple[int, ...]]
@@ -74,12 +74,13 @@ async def freeze(
     """`asked`: which part of what has come in. `one_in`: of so many records one is looked at. Raises KafkaCallError."""
     if asked.to is not None and asked.to > now:
         return Waiting(
-            reason=Reason.AUDIT_WAITING, message=f"spec.window.to is {asked.to:%Y-%m-%d %H:%M:%S} UTC: it begins then"
+            reason=Reason.AUDIT_WAITING,
+            message=f"spec.window.to is {asked.to:%Y-%m-%d %H:%M:%S} UTC. The audit waits until then",
         )
     if asked.from_ is not None and asked.from_ > now:
         return Unauditable(
-            message=f"spec.window.from is {asked.from_:%Y-%m-%d %H:%M:%S} UTC, which is still to come, and without spec.window.to "
-            "the window ends now: make a new DelayedTopicAudit that begins earlier, or has an end, which is waited for"
+            message=f"spec.window.from is {asked.from_:%Y-%m-%d %H:%M:%S} UTC, which is in the future. Without spec.window.to, the window "
+            "ends now. Create a new DelayedTopicAudit with either an earlier spec.window.from or a spec.window.to, for which it then waits"
         )
     registry = await link.registry()
     claim, layout, noted = (
@@ -88,10 +89,10 @@ async def freeze(
         registry.topics.get(names.front),
     )
     if claim is None or claim.owner != owner:
-        message = f"topic {names.front} is not held by DelayedTopic {owner.namespace}/{owner.name}: its condition Claimed says why"
+        message = f"topic {names.front} does not belong to DelayedTopic {owner.namespace}/{owner.name}. See the condition Claimed there"
         return Waiting(reason=Reason.AUDIT_WAITING, message=message)
     if layout is None or noted is None or not noted.start_offsets.keys() >= {names.front, names.delays}:
-        message = f"topic {names.front} is not served yet: the conditions of DelayedTopic {owner.namespace}/{owner.name} say why"
+        message = f"topic {names.front} is not served yet. See the conditions of DelayedTopic {owner.namespace}/{owner.name} for the reason"
         return Waiting(reason=Reason.AUDIT_WAITING, message=message)
     topics = await link.topics(names.topics)
     blind = unlike(noted, topics, names)
@@ -103,8 +104,8 @@ async def freeze(
     missing = uncommitted(noted, committed)
     if missing:
         return Unauditable(
-            message=f"group {layout.group} has lost its committed offsets of {', '.join(missing)}: nobody knows what was served. "
-            "Set them with kafka-consumer-groups.sh --reset-offsets while no worker runs, then make a new DelayedTopicAudit"
+            message=f"group {layout.group} has lost its committed offsets of {', '.join(missing)}, so it is unknown what was served. "
+            "Set the offsets with kafka-consumer-groups.sh --reset-offsets while no worker runs. Then create a new DelayedTopicAudit"
         )
     counts = {name: info.partitions for name, info in topics.items() if info is not None}
     counts.update({name: len(noted.start_offsets[name]) for name in (names.front, names.delays)})
@@ -118,7 +119,7 @@ async def freeze(
     beginnings = await link.offsets(everything, "earliest")
 
     if await _grown(link, names, noted, counts, targets):
-        message = f"partitions of topic {names.front} were being added while its offsets were looked up"
+        message = f"partitions were added to {names.front} or its further topics while the operator read the offsets. It tries again"
         return Waiting(reason=Reason.AUDIT_WAITING, message=message)
     ends.update({place: max(ends[place], at.offset) for place, at in committed.items() if at is not None})
 
@@ -170,18 +171,18 @@ async def freeze(
 
 
 async def _targets(link: KafkaLink, layout: LayoutRecord) -> tuple[dict[str, TopicInfo], tuple[str, ...]]:
-    """Other ready topics that records may have been released into, in the order in which they were allowed; and why some of them
-    can't be looked at."""
+    """Other ready topics into which records may have been released, in the order in which they were allowed. The second value has a
+    sentence for each of them that can't be read."""
     found: dict[str, TopicInfo] = {}
     away: list[str] = []
     for name in layout.all_targets:
         try:
             info = (await link.topics([name]))[name]
         except KafkaRefused as e:
-            away.append(f"records may have been released into {name}, which can't be read: {e}")
+            away.append(f"records may have been released into topic {name}, which can't be read: {e}")
             continue
         if info is None:
-            away.append(f"records may have been released into {name}, which does not exist")
+            away.append(f"records may have been released into topic {name}, which does not exist")
         else:
             found[name] = info
     return found, tuple(away)
@@ -270,7 +271,7 @@ async def _since(
     new = {name: (*end, *(0,) * (counts[name] - len(end))) for name, end in last.ends.items() if name in counts}
     new |= {name: (0,) * counts[name] for name in again & new.keys()}
     outcomes = {name: since[name] for name in released}
-    removed = _perhaps_removed(outcomes, beginnings, {}, "the oldest that was pending at the last audit")
+    removed = _perhaps_removed(outcomes, beginnings, {}, "the oldest record that was pending at the last audit")
     for name in new.keys() & since.keys():
         since[name] = _up_to(new[name], since[name])
     begun = {
@@ -323,8 +324,8 @@ async def _between(
 def _perhaps_removed(
     first: Offsets, beginnings: Mapping[TopicPartitionKey, int], starts: Offsets, since: str
 ) -> tuple[str, ...]:
-    """Kafka answers a time with the first offset that is left. Only a record that is left and older shows that none is missing
-    in between. `starts`: where serving began; what was before that is nobody's loss."""
+    """Kafka answers a time with the first offset that is left. Only an older record that is left shows that none was removed in between.
+    `starts`: where serving began. Earlier records do not matter."""
     said = []
     for topic, offsets in first.items():
         begins = [beginnings[topic, p] for p in range(len(offsets))]
@@ -333,8 +334,8 @@ def _perhaps_removed(
         if cut:
             worst = max(cut, key=lambda p: begins[p])
             said.append(
-                f"retention has removed records of {topic}, partitions {format_ranges(cut)}: partition {worst} begins at offset "
-                f"{begins[worst]}, and whether one of those before came after {since} is not known"
+                f"retention has removed records of {topic}, partitions {format_ranges(cut)}. Partition {worst} begins at offset "
+                f"{begins[worst]}. It is unknown whether a removed record came after {since}"
             )
     return tuple(said)
 
@@ -358,22 +359,23 @@ def _up_to(limits: Sequence[int] | None, offsets: Sequence[int]) -> tuple[int, .
 
 
 def unlike(noted: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: TopicNames) -> Unauditable | None:
-    """The topics of now are not those that serving began with."""
+    """Why the present topics are not those with which serving began. None: they are."""
     again = ", ".join(name for name in noted.made_again if name in names.topics)
     if again:
         return Unauditable(
-            message=f"{again} was deleted and made again since serving began: what was in the former is gone. "
-            "Only a DelayedTopic that begins anew can be verified, on another topic or after deletionPolicy Delete"
+            message=f"topic {again} was deleted and created again after serving began, so its former records are gone. No audit can verify "
+            "this DelayedTopic any more. Either create one with another spec.topic, or delete this one with spec.deletionPolicy Delete and "
+            "create it again"
         )
     for name in names.topics:
         info = topics.get(name)
         if info is None:
             return Unauditable(
-                message=f"topic {name} does not exist, somebody deleted it: the conditions of the DelayedTopic say what to do"
+                message=f"topic {name} does not exist because somebody deleted it. See the conditions of the DelayedTopic for what to do"
             )
         if info.id != noted.ids.get(name):
             return Unauditable(
-                message=f"topic {name} was deleted and made again: its id was {noted.ids.get(name)}, it is {info.id}"
+                message=f"topic {name} was deleted and created again. Its id was {noted.ids.get(name)}, and is now {info.id}"
             )
     return None
 

@@ -17,14 +17,14 @@ from delayed_topics_operator.pods import obstacle, told
 Manifest = dict[str, Any]
 
 _REMEDIES = {
-    "image": "; correct the chart's images.audit or images.pullSecrets",
-    "room": "; lower spec.spark or add room",
+    "image": ". Correct the chart values images.audit or images.pullSecrets",
+    "room": ". Either lower spec.spark in a new DelayedTopicAudit, or add room on the nodes",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """`obstacle`: what somebody has to do something about, so that it can go on; None: nothing."""
+    """`obstacle`: what keeps the audit from going on until somebody removes it. None: nothing does."""
 
     obstacle: str | None = None
 
@@ -62,7 +62,9 @@ def outcome(
     match ended(runner, now):
         case Ended(succeeded=True):
             reported = next((r for pod in newest if (r := _reported(pod)) is not None), None)
-            return reported or Failed(message=f"{named} succeeded, but its pod is gone before its verdict was read")
+            return reported or Failed(
+                message=f"{named} succeeded, but its pod was removed before the operator read the verdict"
+            )
         case Ended(out_of_time=True):
             return Failed(message=_out_of_time(runner), out_of_time=True)
         case Ended(message=message):
@@ -77,10 +79,10 @@ def outcome(
 
 
 def _out_of_time(runner: Manifest) -> str:
-    """Its pods are gone, and what they could have said."""
+    """Its pods are gone, so they can't tell more."""
     return (
-        f"the {runner['kind']} was not done in {deadline_seconds(runner)} seconds: make a new DelayedTopicAudit with more of "
-        "spec.activeDeadlineSeconds, or with more of spec.spark.cores or executors"
+        f"the {runner['kind']} did not finish within {deadline_seconds(runner)} seconds. Create a new DelayedTopicAudit with either a "
+        "higher spec.activeDeadlineSeconds, or more spec.spark.cores or spec.spark.executors"
     )
 
 
@@ -104,20 +106,18 @@ def _failure(pod: Manifest) -> str | None:
     terminated = _terminated(pod)
     if terminated is None:
         evicted = (pod.get("status") or {}).get("message")
-        return f"the pod was ended: {evicted}" if evicted else None
+        return f"the pod was terminated: {evicted}" if evicted else None
     if terminated.get("reason") == "OOMKilled":
-        return (
-            "the audit's memory was not enough, its pod was killed: raise spec.spark.memory in a new DelayedTopicAudit"
-        )
+        return "the pod was killed because it ran out of memory. Create a new DelayedTopicAudit with a higher spec.spark.memory"
     try:
         return str(json.loads(terminated.get("message") or "")["message"])
     except (ValueError, KeyError, TypeError):
-        return f"the container ended with exit code {terminated.get('exitCode')}; see the logs of pod {pod['metadata']['name']}"
+        return f"the container ended with exit code {terminated.get('exitCode')}. See the logs of pod {pod['metadata']['name']}"
 
 
 def _obstacle(pod: Manifest) -> str | None:
     found = obstacle(pod)
-    return found.message + _REMEDIES.get(found.about, "") if found is not None else None
+    return found.message.removesuffix(".") + _REMEDIES.get(found.about, "") if found is not None else None
 
 
 def _container(pod: Manifest) -> Manifest:

@@ -64,16 +64,16 @@ def reconcile(o: AuditObservation) -> AuditPlan:
         return _conclude(o, "Unknown", NO_SPARK_APPLICATIONS, reason=Reason.NOT_ALLOWED)
     if o.audit.status.job_name is not None:
         kind, name = o.audit.spec.spark.mode, o.audit.status.job_name
-        gone = f"{kind} {name} was removed before it ended; make a new DelayedTopicAudit"
+        gone = f"{kind} {name} was removed before it ended. Create a new DelayedTopicAudit"
         return _conclude(o, "Unknown", gone, reason=Reason.AUDIT_FAILED)
     return _run(o)
 
 
 def refused(o: AuditObservation, error: KubeRefused) -> AuditPlan:
-    """The API server refused an action: too large, a quota, a right that is missing. A verdict stays."""
+    """The API server refused an action because of a size, a quota or a missing right. A verdict stays."""
     if o.audit.status.verdict is not None:
         return AuditPlan()
-    said = _not_yet(reason_of(error), f"{error}; tried again")
+    said = _not_yet(reason_of(error), f"{error}. The operator tries again")
     return AuditPlan(status=_status(o, said), notices=(_warning(said),))
 
 
@@ -92,7 +92,9 @@ def unseen(raw: Manifest, reason: Reason, why: str, now: datetime) -> AuditPlan:
 
 def _begin(o: AuditObservation) -> AuditPlan:
     if o.ahead is not None:
-        waiting = _not_yet(Reason.AUDIT_WAITING, f"audit {o.ahead} of the same DelayedTopic comes first")
+        waiting = _not_yet(
+            Reason.AUDIT_WAITING, f"this audit waits until audit {o.ahead} of the same DelayedTopic has its verdict"
+        )
         return AuditPlan(status=_status(o, waiting), wake_seconds=WAIT_SECONDS)
     match o.frozen:
         case AuditWindow() as window:
@@ -125,10 +127,12 @@ def _run(o: AuditObservation) -> AuditPlan:
 
 
 def _without_topic(o: AuditObservation) -> AuditPlan:
-    """One that was never there may still come; one that was audited won't come back as the same."""
+    """A DelayedTopic that never existed may still be created. One that was audited and deleted will not come back as the same."""
     name = f"{o.namespace}/{o.audit.spec.delayed_topic_ref.name}"
     if o.config_map is None and o.job is None:
-        waiting = _not_yet(Reason.AUDIT_WAITING, f"DelayedTopic {name} does not exist: make it, or delete this audit")
+        waiting = _not_yet(
+            Reason.AUDIT_WAITING, f"DelayedTopic {name} does not exist. Either create it, or delete this audit"
+        )
         return AuditPlan(status=_status(o, waiting), wake_seconds=WAIT_SECONDS)
     return _conclude(o, "Unknown", f"DelayedTopic {name} was deleted while it was audited")
 
@@ -156,9 +160,13 @@ def _running(o: AuditObservation, job: Manifest) -> AuditPlan:
 
 
 def _waited_for(o: AuditObservation) -> str:
-    """More time would not help against that."""
+    """What the audit waited for when its time was over. More time would not have helped then."""
     last = next((c for c in o.audit.status.conditions if c.type == Condition.COMPLETE), None)
-    return f"; it last waited: {last.message}" if last is not None and last.reason != Reason.AUDIT_RUNNING else ""
+    return (
+        f". When its time was over, it was waiting: {last.message}"
+        if last is not None and last.reason != Reason.AUDIT_RUNNING
+        else ""
+    )
 
 
 def _conclude(

@@ -34,7 +34,7 @@ def deadline_seconds(runner: Manifest) -> int:
 
 
 def without_pod(runner: Manifest, now: datetime) -> str | None:
-    """What somebody has to do, if it should have a pod by now and has none."""
+    """What somebody has to do if the runner should have a pod by now and has none. None: nothing."""
     meta = runner["metadata"]
     named = f"{runner['kind']} {meta['name']}"
     told = _state(runner).get("errorMessage") if is_application(runner) else None
@@ -43,10 +43,10 @@ def without_pod(runner: Manifest, now: datetime) -> str | None:
     if (age := _age_seconds(runner, now)) is None or age < POD_SECONDS:
         return None
     if is_application(runner) and not _state(runner).get("state"):
-        return f"nobody has begun with {named}: the Spark Operator must run, and run applications of namespace {meta['namespace']}"
-    # a quota, pod security or a missing service account: only the events say which, and there is none yet
+        return f"{named} was not started. Check that the Spark Operator runs and that it serves namespace {meta['namespace']}"
+    # The reason may be a quota, pod security or a missing service account. Only the events say which, and there is none yet.
     described = f"kubectl describe {runner['kind'].lower()} {meta['name']} -n {meta['namespace']}"
-    return f"{named} gets no pod: its events say why ({described})"
+    return f"{named} gets no pod. See its events ({described})"
 
 
 def is_application(runner: Manifest) -> bool:

@@ -78,7 +78,7 @@ class Runner:
             self.queue.failed(key, at_least_seconds=asked or 0.0)
         except Exception:  # a defect in one resource's pass must not stop the others
             outcome = "crashed"
-            log.exception("%s: the pass ended with an unexpected error; it is tried again", key)
+            log.exception("%s: the pass ended with an unexpected error. The operator tries again", key)
             self.queue.failed(key)
         else:
             self.queue.succeeded(key, next_seconds=next_seconds)

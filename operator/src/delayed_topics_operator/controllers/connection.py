@@ -49,6 +49,7 @@ from delayed_topics_operator.observe.secrets import security
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.access import LET_IN
 from delayed_topics_operator.reconcile.failures import reason_of
+from delayed_topics_operator.reconcile.invalid import problems
 from delayed_topics_operator.reconcile.transitions import notices
 from delayed_topics_operator.served_elsewhere import ServedElsewhere
 from delayed_topics_operator.settings import Settings
@@ -141,10 +142,10 @@ class Connections:
         """Raises ConnectionNotChecked, but not for longer than a deletion waits for Kafka."""
         since, now = self._unlooked_since.setdefault(key, _now()), _now()
         if (now - since).total_seconds() < self._settings.gone_after_seconds:
-            raise ConnectionNotChecked(f"{key} was not looked at yet")
+            raise ConnectionNotChecked(f"the operator has not checked {key} yet")
         return Unusable(
             reason=Reason.KAFKA_UNREACHABLE,
-            message=f"{key} could not be looked at since {since:%H:%M:%S} UTC: the operator's log says why",
+            message=f"the operator could not check {key} since {since:%H:%M:%S} UTC. See the operator's log for the cause",
             since=since,
         )
 
@@ -240,7 +241,9 @@ class Connections:
         try:
             return await record(self._kube, self._store, raw, namespace=self._settings.namespace)
         except KubeRefused as e:
-            message = f"could not note that the installation in namespace {self._settings.namespace} serves it: {e}"
+            message = (
+                f"could not note in {key} that the installation in namespace {self._settings.namespace} serves it: {e}"
+            )
             raise ConnectionUnusable(message, reason=reason_of(e)) from e
 
     async def _namespaces(self, key: Key, entry: _Entry) -> tuple[NamespaceQuota, ...] | None:
@@ -324,7 +327,7 @@ class Connections:
         home = key.namespace or self._settings.namespace
         if not self._tenants.may_use(home):  # else any tenant could have the operator open connections anywhere
             raise ConnectionUnusable(
-                f"the operator does not work in namespace {home}: {LET_IN}",
+                f"the operator does not work in namespace {home}. Ask a cluster administrator to admit the namespace: {LET_IN}",
                 reason=Reason.NOT_ALLOWED,
             )
         try:
@@ -345,7 +348,7 @@ def _parse(key: Key, raw: Manifest) -> Resource:
             else parse("KafkaConnection", raw)
         )
     except ValidationError as e:
-        raise ConnectionUnusable(f"{key} can't be followed: {e}", reason=Reason.SPEC_INVALID) from e
+        raise ConnectionUnusable(f"{key} is invalid: {problems(e)}", reason=Reason.SPEC_INVALID) from e
 
 
 def _held(raw: Manifest) -> bool:
@@ -366,7 +369,7 @@ def _unusable(error: ConnectionUnusable, before: Usable | Unusable, *, as_before
 
 
 def _missing(key: Key) -> Unusable:
-    return Unusable(reason=Reason.CONNECTION_MISSING, message=f"{key} does not exist: make it", since=_now())
+    return Unusable(reason=Reason.CONNECTION_MISSING, message=f"{key} does not exist. Create it", since=_now())
 
 
 def _now() -> datetime:

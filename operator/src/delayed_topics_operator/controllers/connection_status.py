@@ -30,7 +30,7 @@ def connection_status(
         shown = ", ".join(users[:SHOWN_USERS]) + (
             f" and {len(users) - SHOWN_USERS} more" if users[SHOWN_USERS:] else ""
         )
-        message = f"being deleted: it goes when the DelayedTopics that use it are gone, {shown}; delete them"
+        message = f"the deletion waits until no DelayedTopic uses the connection. Delete those that use it: {shown}"
         said = ConditionState(status="False", reason=Reason.DELETING, message=message)
     elif found is not None and isinstance(state, Usable):
         message = f"Kafka cluster {found.cluster.cluster_id} with {len(found.cluster.brokers)} brokers answers"

@@ -105,7 +105,7 @@ class DelayedTopics:
             except NotYet:
                 return SOON_SECONDS
             if plan.actions and plan.actions == before:
-                log.warning("%s: what was done did not last, somebody else undoes it: %s", key, explanation(before))
+                log.warning("%s: somebody else undoes what the operator has done: %s", key, explanation(before))
                 return min(await self._conclude(key, plan, Outcome(done=0)), UNDONE_SECONDS)
             outcome = await self._executor.execute(
                 key, plan.actions, link, Owner(self._cluster, key.namespace, key.name)
@@ -128,7 +128,9 @@ class DelayedTopics:
         except (ValidationError, SpecInvalid) as e:
             plan = reconcile_invalid(raw, e, _now())
         except KubeRefused as e:
-            await self._say(raw, not_ready(raw, reason_of(e), f"could not look at what there is: {e}", _now()))
+            await self._say(
+                raw, not_ready(raw, reason_of(e), f"could not read the objects of this resource: {e}", _now())
+            )
             raise
         await self._recorder.tell(raw, plan.notices)
         return plan, link
@@ -208,7 +210,7 @@ class DelayedTopics:
         if about.has_finalizer and not about.deleting:
             await self._connections.hold(asked.connection)
         elif not about.has_finalizer and self._connections.leaving(asked.connection):
-            message = f"{asked.connection} is being deleted: make it again, or name another"
+            message = f"{asked.connection} is being deleted. Either create it again, or name another one in spec.connectionRef"
             state, kafka, link = Unusable(reason=Reason.CONNECTION_MISSING, message=message, since=_now()), None, None
         observation = Observation(
             now=_now(),

@@ -1,4 +1,4 @@
-"""What Kafka says by a connection: is it the cluster, and the registry, that was used before?"""
+"""What Kafka says through a connection, and whether it is the cluster, and the registry, that was used before."""
 
 from typing import NamedTuple
 
@@ -43,12 +43,12 @@ async def find(key: Key, before: KafkaConnectionStatus, link: KafkaLink) -> Foun
 
 
 def same_cluster(key: Key, before: str | None, cluster: ClusterInfo) -> ClusterInfo:
-    """Raises ConnectionUnusable: in another cluster all topics would be made anew, empty, and the old ones be left."""
+    """Raises ConnectionUnusable for another cluster, because the operator would create all topics there, empty, and leave the old ones."""
     if before is None or cluster.cluster_id == before:
         return cluster
     raise ConnectionUnusable(
-        f"the bootstrap servers of {key} lead to the Kafka cluster {cluster.cluster_id}, before to {before}: correct them; if all "
-        "its topics shall be made anew in the other cluster, delete this connection and make it again",
+        f"the bootstrap servers of {key} lead to the Kafka cluster {cluster.cluster_id}, but they led to {before} before. Correct "
+        "spec.bootstrapServers. If all its topics shall be created anew in the other cluster, delete this connection and create it again",
         reason=Reason.CLUSTER_CHANGED,
     )
 
@@ -60,7 +60,7 @@ def known_registry(resource: Resource) -> str | None:
 
 
 def refusal(key: Key, error: KafkaCallError, registry_id: str | None) -> ConnectionUnusable:
-    """What the connection's condition says of the error. `registry_id`: of the registry that was used before."""
+    """Returns what the connection's condition says about the error. `registry_id`: the id of the registry that was used before."""
     match error:
         case TokenMissing():
             return ConnectionUnusable(str(error), reason=Reason.TOKEN_MISSING)
@@ -70,15 +70,17 @@ def refusal(key: Key, error: KafkaCallError, registry_id: str | None) -> Connect
             return ConnectionUnusable(str(error), reason=Reason.SPEC_INVALID)
         case RegistryLost():
             return ConnectionUnusable(
-                f"{error}. Nothing is made, changed or deleted in Kafka by {key}; workers that run go on with what they know. Bring "
-                "the records back with `delayed-topics registry import`, then have what is there used by annotating the connection "
-                f"with {ACCEPT_LOSS}={registry_id}. Without the records the topics that exist are foreign to their resources",
+                f"{error}. The operator creates, changes and deletes nothing in Kafka through {key}. Running workers go on with what they "
+                "know. Without the records of the registry, existing topics are foreign to their resources. Restore the records with "
+                f"`delayed-topics registry import`. Then annotate the connection with {ACCEPT_LOSS}={registry_id}, so that the operator "
+                "uses the registry that is there now",
                 reason=Reason.REGISTRY_LOST,
             )
         case RegistryTooLarge():
             return ConnectionUnusable(
-                f"{error}. Nothing is made, changed or deleted in Kafka by {key}; workers that run go on. Have its topic cleared of what "
-                "is not the operator's, or raise operator.registryMebibytes of the chart, and with it the operator's memory",
+                f"{error}. The operator creates, changes and deletes nothing in Kafka through {key}. Running workers go on. Either remove "
+                "what the operator has not written from the registry topic, or raise operator.registryMebibytes of the chart together "
+                "with the operator's memory",
                 reason=Reason.REGISTRY_TOO_LARGE,
             )
         case _:

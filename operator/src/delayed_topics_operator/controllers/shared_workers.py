@@ -42,9 +42,9 @@ class SharedWorkersOf:
             return await self._reconciled(key, raw, asked, link)
         except KubeRefused as e:
             if asked is None:
-                raise  # they are to go, which nobody waits for
+                raise  # the workers have to be removed, and nobody waits for that
             said = ConditionState(
-                status="False", reason=reason_of(e), message=f"the shared workers could not be made: {e}"
+                status="False", reason=reason_of(e), message=f"could not create or change the shared workers: {e}"
             )
             return Shared(
                 group=self._group(key),

@@ -48,8 +48,8 @@ class GroupCalls:
                     self._drop(pool)  # after an outage its client may not find the coordinator again, a new one does
                 return _with_errors(outcome)
         raise KafkaUnreachable(
-            f"asking for consumer groups, the connection to Kafka at {self._connection.bootstrap_servers} broke; "
-            "it is tried again"
+            f"the connection to Kafka at {self._connection.bootstrap_servers} broke while the operator asked for consumer groups. "
+            "The operator tries again"
         )
 
     def close(self, *, settle: bool) -> None:

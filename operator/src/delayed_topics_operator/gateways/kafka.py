@@ -320,12 +320,12 @@ class KafkaLink:
             except LeadershipLost:
                 return
             except KafkaCallError as e:
-                log.warning("the registry can't be followed: %s", e)
+                log.warning("could not follow the registry: %s", e)
                 self.failure = e
                 return
             except Exception as e:
-                log.exception("the registry can't be followed")
-                self.failure = KafkaUnreachable(f"the registry can't be followed: {e!r}; it is begun anew")
+                log.exception("could not follow the registry")
+                self.failure = KafkaUnreachable(f"could not follow the registry: {e!r}. The operator connects again")
                 return
             if changed:
                 self._woken(changed)
@@ -342,7 +342,7 @@ class KafkaLink:
     def _begin(self, call: str, items: int) -> None:
         """A pass may go on with a link whose connection was changed or deleted meanwhile. Raises KafkaUnreachable."""
         if self._closed:
-            raise KafkaUnreachable(f"{call}: the connection was changed or deleted meanwhile")
+            raise KafkaUnreachable(f"could not call {call} because the connection was changed or deleted meanwhile")
         metrics.KAFKA_CALLS.labels(call).inc()
         metrics.KAFKA_ITEMS.labels(call).inc(items)
 

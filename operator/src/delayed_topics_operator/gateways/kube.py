@@ -212,7 +212,9 @@ class Kube:
             status, data, headers = await self._send(method, path, query or [], body, content_type)
         except (aiohttp.ClientError, TimeoutError, OSError) as e:
             metrics.KUBE_CALLS.labels(counted, kind, "none").inc()
-            raise KubeUnreachable(f"{what}: the API server does not answer ({e!r}); tried again later") from e
+            raise KubeUnreachable(
+                f"the API server did not answer {what} ({e!r}). The operator tries again later"
+            ) from e
         metrics.KUBE_CALLS.labels(counted, kind, str(status)).inc()
         if status < 300:
             return dict(json.loads(data))
@@ -239,12 +241,13 @@ def _error(what: str, status: int, data: bytes, headers: Mapping[str, str]) -> K
         asked = headers.get("Retry-After", "")
         retry_after_seconds = float(asked) if asked.isdecimal() else None
         return KubeUnreachable(
-            f"{what}: the API server can't serve now ({status}: {message})", retry_after_seconds=retry_after_seconds
+            f"the API server can't serve {what} at present ({status}: {message})",
+            retry_after_seconds=retry_after_seconds,
         )
     refusal = _REFUSALS.get(status, KubeRefused)
     if refusal is Forbidden and of_quota(message):
         refusal = QuotaExceeded
-    return refusal(f"{what}: refused ({status}): {message}", status=status)
+    return refusal(f"the API server refused {what} ({status}): {message}", status=status)
 
 
 def of_quota(message: str) -> bool:

@@ -52,19 +52,20 @@ class Recorder:
             if notice.outlives_namespace:
                 await self._tell_of_namespace(resource, notice)
             else:
-                log.warning("an Event could not be written: %s", e)
+                log.warning("could not write an Event: %s", e)
         except KubeError as e:
-            log.warning("an Event could not be written: %s", e)
+            log.warning("could not write an Event: %s", e)
 
     async def _tell_of_namespace(self, resource: dict[str, Any], notice: Notice) -> None:
-        """A namespace that is being deleted takes no Events. Those about it, which belongs to none, are in `default`."""
+        """Writes an Event about the namespace, since a namespace that is being deleted takes no Events. An Event about a namespace is in
+        `default`."""
         meta = resource["metadata"]
         about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": meta["namespace"]}}
         message = f"{resource['kind']} {meta['namespace']}/{meta['name']}: {notice.message}"
         try:
             await self._kube.create(_event(about, replace(notice, message=message)))
         except KubeError as e:
-            log.warning("an Event could not be written: %s", e)
+            log.warning("could not write an Event: %s", e)
 
 
 def _event(resource: dict[str, Any], notice: Notice) -> dict[str, Any]:

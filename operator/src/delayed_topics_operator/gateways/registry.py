@@ -124,7 +124,7 @@ class RegistryThread:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, call)
         except WriterFenced as e:
-            self._tenure.end(f"another operator of this installation writes the registry: {e}")
+            self._tenure.end(f"another operator of this installation has taken over the registry: {e}")
             raise
 
     def _opened(self) -> tuple[RegistryFollower, RegistryWriter, EventFollower]:

@@ -37,7 +37,9 @@ async def _tls(kube: Kube, namespace: str, tls: Tls) -> dict[str, str]:
 
 async def _login(kube: Kube, namespace: str, sasl: Sasl) -> dict[str, str]:
     if sasl.secret_ref is None:  # the API server checks it, unless a CRD of another version is installed
-        raise ConnectionUnusable(f"{sasl.mechanism} must have sasl.secretRef", reason=Reason.SPEC_INVALID)
+        raise ConnectionUnusable(
+            f"spec.sasl.mechanism {sasl.mechanism} needs spec.sasl.secretRef. Add it", reason=Reason.SPEC_INVALID
+        )
     ref = sasl.secret_ref
     named = {} if sasl.username else {"username": ref.username_key or "username"}
     found = await _secret_text(kube, namespace, ref.name, password=ref.password_key, **named)
@@ -60,22 +62,23 @@ async def _oauth(kube: Kube, namespace: str, oauth: OAuth) -> dict[str, str]:
 
 
 async def _secret_text(kube: Kube, namespace: str, name: str, **keys: str) -> dict[str, str]:
-    """Text by field of a Connection. `keys`: which key of the Secret is which field. Raises ConnectionUnusable."""
+    """Returns the text for each field of a Connection. `keys`: the key of the Secret for each field. Raises ConnectionUnusable."""
     try:
         data = (await kube.get("Secret", namespace, name)).get("data") or {}
         return {field: base64.b64decode(data[key]).decode() for field, key in keys.items()}
     except NotFound as e:
         raise ConnectionUnusable(
-            f"Secret {namespace}/{name} does not exist: make it, with the keys {', '.join(keys.values())}",
+            f"Secret {namespace}/{name} does not exist. Create it with these keys: {', '.join(keys.values())}",
             reason=Reason.CREDENTIALS_MISSING,
         ) from e
     except KeyError as e:
         raise ConnectionUnusable(
-            f"Secret {namespace}/{name} has no key {e}: add it", reason=Reason.CREDENTIALS_MISSING
+            f"Secret {namespace}/{name} has no key {e}. Add it", reason=Reason.CREDENTIALS_MISSING
         ) from e
     except (binascii.Error, UnicodeDecodeError) as e:
         raise ConnectionUnusable(
-            f"Secret {namespace}/{name} holds something that is not text: {e}", reason=Reason.CREDENTIALS_MISSING
+            f"Secret {namespace}/{name} has a value that is not UTF-8 text in base64 ({e}). Correct it",
+            reason=Reason.CREDENTIALS_MISSING,
         ) from e
     except KubeRefused as e:
         raise ConnectionUnusable(str(e), reason=reason_of(e)) from e

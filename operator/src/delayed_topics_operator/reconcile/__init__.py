@@ -1,6 +1,7 @@
-"""From an observation to a plan. Pure: no clock, no calls; a chain of small checks, each of which says what is to be done and what is so.
+"""Makes a plan from an observation, by a chain of small checks. Each check says what has to be done, and what the conditions are.
 
-The same checks answer "what is to be done?" and "is it ready?", so the two can't disagree.
+Pure: there is no clock, and nothing is called. The same checks decide what has to be done and whether the resource is ready, so the two
+can't disagree.
 """
 
 from collections.abc import Callable
@@ -45,14 +46,14 @@ CHECKS: tuple[Callable[[Observation], Finding], ...] = (
 
 
 def reconcile(o: Observation) -> Plan:
-    """What is to be done next, and the status as it is before that."""
+    """Returns what has to be done next, with the status as it is before that."""
     if o.subject.deleting:
         return deletion.plan(o)
     o = protocol.settled(quota.limited(autoscale.scaled(o)))
     found = _found(o)
     if o.subject.plan_only:
         planned = ConditionState(
-            status="True", reason=Reason.PLAN_ONLY, message=explanation(found.actions) or "nothing is to be done"
+            status="True", reason=Reason.PLAN_ONLY, message=explanation(found.actions) or "nothing has to be done"
         )
         return Plan(status=status.of(o, {**found.conditions, Condition.PLANNED: planned}))
     return Plan(

@@ -1,4 +1,4 @@
-"""May this resource use this connection, and can the connection be used?"""
+"""Checks that this resource may use the connection, and that the connection can be used."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -10,16 +10,19 @@ from delayed_topics_crds.pods import LabelSelector, LabelSelectorRequirement
 
 from delayed_topics_operator.observation import Observation, Unusable, Usable
 from delayed_topics_operator.plan import ConditionState, Finding
-from delayed_topics_operator.reconcile.pod_template import not_granted
+from delayed_topics_operator.reconcile.pod_template import PATH, not_granted
 
-LET_IN: Final = "list it in the chart's tenantNamespaces, or label it as its tenantNamespaceSelector asks"
-"""What a cluster administrator does about a namespace that the operator does not work in."""
+LET_IN: Final = "list it in the chart value tenantNamespaces, or label it as tenantNamespaceSelector requires"
+"""What a cluster administrator can do about a namespace that the operator does not work in."""
 
 
 def check(o: Observation) -> Finding:
     total = sum(o.wanted.layout.wanted().values())
     if total > MAX_PARTITIONS:
-        message = f"spec: the delays topic must have at most {MAX_PARTITIONS} partitions, this makes {total}: use fewer lanes or delays"
+        message = (
+            f"spec asks for {total} partitions of the delays topic, but a topic can have at most {MAX_PARTITIONS}. "
+            "Use fewer lanes or delays"
+        )
         said = ConditionState(status="False", reason=Reason.SPEC_INVALID, message=message)
         return Finding(conditions={Condition.TOPICS_READY: said}, proceed=False)
     if isinstance(o.connection, Unusable):
@@ -33,11 +36,11 @@ def check(o: Observation) -> Finding:
 
 
 def refused(o: Observation, connection: Usable) -> str | None:
-    """Why the connection's owner does not allow this resource, None if it is allowed."""
+    """Returns why the connection's owner does not allow this resource, or None if it is allowed."""
     if not o.pods.allowed:
         return (
-            f"the operator does not work in namespace {o.pods.home}: have a cluster administrator {LET_IN}; or use a "
-            "ClusterKafkaConnection"
+            f"the operator does not work in namespace {o.pods.home}. Either use a ClusterKafkaConnection, or ask a cluster administrator "
+            f"to admit the namespace: {LET_IN}"
         )
     if connection.grants is None:
         return None
@@ -46,13 +49,15 @@ def refused(o: Observation, connection: Usable) -> str | None:
         grant for grant in connection.grants if selects(grant.namespace_selector, o.subject.namespace_labels)
     ]
     if not of_namespace:
-        return f"{where(o)} allows namespace {o.subject.namespace} nothing: ask its owner for an entry of spec.allow"
+        return (
+            f"{where(o)} has no grant for namespace {o.subject.namespace}. Ask its owner to add an entry to spec.allow"
+        )
     of_topic = [grant for grant in of_namespace if topic.startswith(tuple(grant.topic_prefixes))]
     if not of_topic:
         prefixes = sorted({prefix for grant in of_namespace for prefix in grant.topic_prefixes})
         return (
-            f"{where(o)} allows namespace {o.subject.namespace} topics that begin with {', '.join(prefixes)}, and {topic} does not: "
-            "name the topic accordingly, or ask the connection's owner"
+            f"{where(o)} does not allow namespace {o.subject.namespace} to use topic {topic}, because its name has none of the allowed "
+            f"prefixes ({', '.join(prefixes)}). Either name the topic accordingly in a new resource, or ask the connection's owner"
         )
     return _targets_refused(o, connection.grants) or _template_refused(o, connection.grants)
 
@@ -63,7 +68,7 @@ def _targets_refused(o: Observation, grants: Iterable[Grant]) -> str | None:
     if not refused:
         return None
     return (
-        f"{where(o)} does not allow namespace {o.subject.namespace} to release records into {', '.join(refused)}: leave it out of "
+        f"{where(o)} does not allow namespace {o.subject.namespace} to release records into {', '.join(refused)}. Either shorten "
         "spec.ready.allowedTopics, or ask the connection's owner for an entry of spec.allow[].readyTopicPrefixes"
     )
 
@@ -124,14 +129,15 @@ def covers(grant: Grant, topic: str, namespace_labels: Mapping[str, str]) -> boo
 
 
 def _template_refused(o: Observation, grants: Iterable[Grant]) -> str | None:
-    """Of several grants that would do otherwise, the one that lacks the least is told of."""
+    """If several grants would be sufficient otherwise, the message is about the one that lacks the least."""
     lacking = [not_granted(o.wanted.template, grant.template) for grant in roomy(o, grants)]
     least = min(lacking, key=len)
     if not least:
         return None
     return (
-        f"{where(o)} does not allow namespace {o.subject.namespace} {', '.join(least)}, since these pods run in namespace "
-        f"{o.pods.home}: leave it out, or ask the connection's owner for an entry of spec.allow[].template"
+        f"{where(o)} does not allow namespace {o.subject.namespace} to use {', '.join(least)}. The workers run in namespace "
+        f"{o.pods.home}, so the connection's owner decides about these fields. Either change {PATH}, or ask the connection's owner "
+        "for an entry of spec.allow[].template"
     )
 
 

@@ -1,4 +1,4 @@
-"""What do the workers say of themselves?"""
+"""Turns the alarms of the workers, and slow rebalances, into the condition Alarm."""
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import RebalanceRecord
@@ -31,7 +31,7 @@ def check(o: Observation) -> Finding:
     ended = rebalances.ended_slowly(o.subject.status.rebalance, rebalance, slow_seconds=slow_seconds)
     wake_seconds = REBALANCING_WAKE_SECONDS if not o.kafka.group.settled else None
     if wake_seconds is None and slow is None and rebalances.under_way_since(rebalance) is not None:
-        wake_seconds = slow_seconds  # its end is told, its delay by nobody
+        wake_seconds = slow_seconds  # workers report when it ends, but nobody reports that it has become slow
     return Finding(
         conditions={Condition.ALARM: said},
         notices=tuple(_slow_one(record, slow_seconds) for record in ended),
@@ -40,7 +40,7 @@ def check(o: Observation) -> Finding:
 
 
 def _workers(o: Observation) -> set[str]:
-    """The pods that there are to be."""
+    """The names of the pods that the spec asks for."""
     shared = o.connection.shared if isinstance(o.connection, Usable) and o.shares_workers else None
     name, replicas = (shared.name, shared.replicas) if shared is not None else (workers_name(o), o.wanted.replicas)
     return {f"{name}-{ordinal}" for ordinal in range(replicas)}
@@ -48,8 +48,8 @@ def _workers(o: Observation) -> set[str]:
 
 def _slow_one(record: RebalanceRecord, slow_seconds: int) -> Notice:
     message = (
-        f"the rebalance of generation {record.generation} ({record.reason}) took {(record.duration_ms or 0) / 1000:.1f} s, longer than "
-        f"spec.rebalance.slowSeconds ({slow_seconds} s): records of {record.moved_partitions} partitions waited meanwhile"
+        f"the rebalance of generation {record.generation} ({record.reason}) took {(record.duration_ms or 0) / 1000:.1f} s, which is longer "
+        f"than spec.rebalance.slowSeconds ({slow_seconds} s). Records of {record.moved_partitions} partitions waited during that time"
     )
     return Notice(type="Warning", reason=Reason.REBALANCE_SLOW, message=message)
 
@@ -61,7 +61,7 @@ def reason_of(alarm: RaisedAlarm) -> Reason:
 
 def _said(alarms: list[RaisedAlarm]) -> ConditionState:
     if not alarms:
-        return ConditionState(status="False", reason=Reason.NONE_RAISED, message="no worker raises an alarm")
+        return ConditionState(status="False", reason=Reason.NONE_RAISED, message="no worker has raised an alarm")
     shown = "; ".join(f"{alarm.member}: {alarm.message}" for alarm in alarms[:SHOWN])
     more = f"; and {len(alarms) - SHOWN} more" if len(alarms) > SHOWN else ""
     return ConditionState(status="True", reason=reason_of(alarms[0]), message=shown + more)

@@ -1,7 +1,7 @@
-"""Workers get another assignor: may they be replaced one by one, or must all stop first?
+"""Decides whether workers that get another assignor can be replaced one by one, or have to stop all at once.
 
-Members of a group must have an assignor in common, and Kafka's client takes `cooperative-sticky` with no other. A worker that comes with
-another one is refused for as long as one is there that has it, so replacing one by one would never end.
+All members of a group must have an assignor in common, and Kafka's client does not combine `cooperative-sticky` with another one. Kafka
+refuses a worker with another assignor while the group has a member with this one. Replacing the workers one by one would never end.
 """
 
 from delayed_topics_core.reasons import Condition, Reason
@@ -14,17 +14,17 @@ STICKY = "cooperative-sticky"
 
 
 def mixes(o: Observation) -> bool:
-    """Whether workers as declared may be in one group with those that are in it."""
+    """Whether workers with the declared assignor can join the group while its present members are in it."""
     assert o.kafka is not None, "access is checked first"
     group, before = o.kafka.group, o.subject.status.rebalance
-    # while members join, Kafka doesn't tell which assignor it will be
+    # while members join, Kafka does not tell which assignor the group will have
     running = group.assignor or (before.assignor if before is not None and group.members else None)
     return running is None or (running == STICKY) == (o.wanted.assignor == "Sticky")
 
 
 def stop_first(o: Observation, live: Manifest) -> Finding | None:
-    """What is to be done before workers are made as declared; None: nothing, or it has to wait its turn as any other change of pods.
-    A worker that stopped is a member until its session is over."""
+    """Returns what has to be done before workers start with the declared assignor. None: nothing, or it has to wait like any other
+    change of pods. A worker that has stopped stays a member of the group until its session ends."""
     assert o.kafka is not None
     replicas, pods = live["spec"]["replicas"], (live.get("status") or {}).get("replicas", 0)
     if (replicas and not o.may_roll) or not (replicas or pods or o.kafka.group.members):
@@ -32,8 +32,8 @@ def stop_first(o: Observation, live: Manifest) -> Finding | None:
     meta = live["metadata"]
     scale = ScaleWorkers(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"], present=replicas, replicas=0)
     message = (
-        f"all workers of {o.wanted.names.front} stop before they start again with the assignor {o.wanted.assignor}: those of "
-        "assignor Sticky can't be in one group with others. Records wait meanwhile"
+        f"all workers of {o.wanted.names.front} stop before they start again with the assignor {o.wanted.assignor}. Workers with the "
+        "assignor Sticky can't be in one consumer group with other workers. Records wait until the workers have started"
     )
     said = ConditionState(status="False", reason=Reason.WORKERS_STARTING, message=message)
     return Finding(

@@ -20,7 +20,7 @@ USED = 0.7
 
 
 def scaled(o: Observation) -> Observation:
-    """With as many workers as are to be, and with the decision if it is a new one."""
+    """Returns the observation with the number of workers that autoscaling wants, and with the decision if it is new."""
     bounds = o.wanted.autoscale
     if bounds is None or o.wanted.replicas == 0:
         return o  # 0 stops all workers, as it does with a HorizontalPodAutoscaler
@@ -33,7 +33,7 @@ def scaled(o: Observation) -> Observation:
     replicas, why = decided(load, present, least, most) if load is not None else (present, "")
     decision = None
     if known is not None and replicas != known:
-        message = why or f"there may be {least} to {most} by spec.workers.autoscale and the number of partitions"
+        message = why or f"spec.workers.autoscale and the number of partitions allow {least} to {most} workers"
         decision = WorkersScaled(time=o.now, from_replicas=known, to_replicas=replicas, message=message)
     return replace(o, wanted=replace(o.wanted, replicas=replicas), autoscaled=replicas, scaled=decision)
 
@@ -86,18 +86,18 @@ def _too_slow(interval: Interval) -> bool:
 
 def _grown(last: Interval, present: int, most: int) -> tuple[int, str]:
     message = (
-        f"{last.due_lag:,} records were due and not released, {last.due_per_second:,.0f} a second came due, and {_workers(last.workers)} "
-        f"released {last.released_per_second:,.0f} a second"
+        f"{last.due_lag:,} records were due and not released. {last.due_per_second:,.0f} records a second came due, and "
+        f"{_workers(last.workers)} released {last.released_per_second:,.0f} a second"
     )
     return max(present, min(most, ceil(last.workers * _needed(last) / last.released_per_second))), message
 
 
 def _shrunk(seen: tuple[Interval, ...], worker_per_second: float, present: int, least: int) -> tuple[int, str]:
-    """By half at most: what is wrong about the rest shows while there are still some."""
+    """Removes at most half of the workers, so that enough are left if the estimate is wrong."""
     due_per_second, workers = max(interval.due_per_second for interval in seen), seen[-1].workers
     enough = ceil(due_per_second / (USED * worker_per_second))
     message = (
-        f"for {KEPT_SECONDS / 60:.0f} minutes no more than {due_per_second:,.0f} records a second came due, and a worker can "
+        f"in the last {KEPT_SECONDS / 60:.0f} minutes at most {due_per_second:,.0f} records a second came due, and a worker can "
         f"release {worker_per_second:,.0f} a second"
     )
     return min(present, max(least, enough, workers // 2)), message

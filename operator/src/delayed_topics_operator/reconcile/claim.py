@@ -1,4 +1,4 @@
-"""Whose are these topics? The first claim in the registry, by offset."""
+"""Checks which resource owns the topics: the one whose claim is the first in the registry, by offset."""
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import Claim
@@ -26,8 +26,8 @@ def _claim_anew(o: Observation, kafka: KafkaView, connection: Usable, finalizer:
     names = o.wanted.names
     before = next((c for c in o.subject.status.conditions if c.type == Condition.CLAIMED), None)
     if before and before.reason == Reason.CLAIMED_BY_OTHER and before.observed_generation == o.subject.generation:
-        # Who lost does not lie in wait: the next owner is who asks for it, not who happened to be refused before.
-        message = f"the topic {names.front} was held by another resource and is free now: edit this resource's spec to claim it"
+        # A resource that was refused does not wait for its chance. The next owner is the one that asks for the topic after it became free.
+        message = f"another resource owned the topic {names.front}, which is free now. Edit the spec of this resource to claim it"
         return _stop(ConditionState(status="False", reason=Reason.CLAIMED_BY_OTHER, message=message))
     existing = [name for name in o.wanted.topics if kafka.topics.get(name) is not None]
     adopting = existing == [names.front] and may_adopt(o, connection)
@@ -37,12 +37,12 @@ def _claim_anew(o: Observation, kafka: KafkaView, connection: Usable, finalizer:
     if adopting and "compact" in policy:
         return _stop(_compacted(names.front, policy))
     claim = Claim(topic=names.front, owner=o.subject.owner, adopted=adopting, mark=creation_mark(o.subject.uid))
-    how = ", adopting the front topic that exists" if adopting else ""
+    how = " and adopt the existing front topic" if adopting else ""
     return Finding(
         actions=(*finalizer, WriteRegistry(record=claim, why=f"claim {', '.join(o.wanted.topics)}{how}")),
         conditions={
             Condition.CLAIMED: ConditionState(
-                status="Unknown", reason=Reason.IN_PROGRESS, message="the claim is being written"
+                status="Unknown", reason=Reason.IN_PROGRESS, message="the operator is writing the claim"
             )
         },
         proceed=False,
@@ -54,30 +54,34 @@ def _stop(said: ConditionState) -> Finding:
 
 
 def _held(own: Claim) -> ConditionState:
-    adopted = "; the front topic existed before and is never deleted" if own.adopted else ""
+    adopted = ". The front topic existed before and is never deleted" if own.adopted else ""
     return ConditionState(
         status="True",
         reason=Reason.CLAIM_HELD,
-        message=f"the names of {own.topic} and its topics belong to this resource{adopted}{taken(own)}",
+        message=f"this resource has claimed the names of {own.topic} and its other topics{adopted}{taken(own)}",
     )
 
 
 def _foreign(o: Observation, existing: list[str]) -> ConditionState:
-    message = f"{_topics(existing)} in Kafka and belong to nobody in the registry; they are left alone: choose another topic name"
+    remedy = "Choose another spec.topic in a new resource"
     if existing == [o.wanted.names.front]:
-        message += ", or ask the connection's owner to allow adopting it (spec.allow[].adopt)"
+        remedy = (
+            "Either choose another spec.topic in a new resource, or ask the connection's owner to allow adopting the topic "
+            "(spec.allow[].adopt)"
+        )
     if existing == [o.wanted.names.control]:
-        message += ", or remove spec.control"
+        remedy = "Either choose another spec.topic in a new resource, or remove spec.control"
+    message = f"{_topics(existing)} in Kafka, but not in the registry. The operator does not touch topics that it did not create. {remedy}"
     return ConditionState(status="False", reason=Reason.TOPIC_FOREIGN, message=message)
 
 
 def _compacted(name: str, policy: str) -> ConditionState:
     message = (
-        f"the topic {name} exists already and has cleanup.policy={policy}: a delayed topic is deleted by time, which would cost "
-        "this one the values it keeps; it is left alone: choose another topic name"
+        f"the topic {name} already exists and has cleanup.policy={policy}. A front topic needs cleanup.policy=delete, which would "
+        "remove values that this topic keeps. The operator leaves the topic alone. Choose another spec.topic in a new resource"
     )
     return ConditionState(status="False", reason=Reason.TOPIC_FOREIGN, message=message)
 
 
 def _topics(names: list[str]) -> str:
-    return f"the topic{'s' if len(names) > 1 else ''} {', '.join(names)} exist{'' if len(names) > 1 else 's'} already"
+    return f"the topic{'s' if len(names) > 1 else ''} {', '.join(names)} already exist{'' if len(names) > 1 else 's'}"

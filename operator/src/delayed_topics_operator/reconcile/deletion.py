@@ -1,4 +1,4 @@
-"""The resource is being deleted: workers, group, topics, claim, in this order, as far as the policy says."""
+"""Plans the deletion of a resource: workers, group, topics and claim, in this order, as far as spec.deletionPolicy says."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -44,12 +44,13 @@ def plan(o: Observation) -> Plan:
             actions=(RemoveFromRegistry(keys=(own.key,), why=f"withdraw the claim on {own.topic}"), RemoveFinalizer())
         )
     if o.shares_workers and (layout := o.kafka.registered.layout) is not None and layout.owner == o.subject.owner:
+        given_up = "the shared workers give up its partitions"
         if layout.state != "retired":
-            why = f"retire the layout of {layout.topic}, so that the shared workers give its partitions up"
-            return _waiting(o, why, (WriteRegistry(record=replace(layout, state="retired"), why=why),))
+            why = f"retire the layout of {layout.topic}, so that {given_up}"
+            return _waiting(o, given_up, (WriteRegistry(record=replace(layout, state="retired"), why=why),))
         if not handover.is_given_up(o):
-            return _waiting(o, "the shared workers give its partitions up")
-    # A claim without topics would only lie in wait for one of that name.
+            return _waiting(o, given_up)
+    # A claim without topics would only block the name.
     if o.wanted.deletion_policy == "Retain" and any(is_ours(o.kafka, name) for name in _topics(o)):
         return Plan(actions=(*fences(o), RemoveFinalizer()), notices=(_retained(o),))
     return _delete_all(o, o.kafka, own)
@@ -57,23 +58,23 @@ def plan(o: Observation) -> Plan:
 
 def _without_kafka(o: Observation) -> Plan:
     if not isinstance(o.connection, Unusable):
-        return _waiting(o, "Kafka is asked")
+        return _waiting(o, "the operator knows what is in Kafka")
     gone = o.connection
     patience = timedelta(seconds=o.gone_after_seconds)
     if o.subject.namespace_terminating or o.now - gone.since >= patience:
         message = (
-            f"{gone.message}. Whatever is in Kafka stays there, as with deletionPolicy Retain: topics {', '.join(_topics(o))}, "
+            f"{gone.message}. Everything in Kafka stays there, as with spec.deletionPolicy Retain: topics {', '.join(_topics(o))}, "
             f"group {o.group} and the claim of {o.subject.namespace}/{o.subject.name}"
         )
         notice = Notice(type="Warning", reason=gone.reason, message=message, outlives_namespace=True)
         return Plan(actions=(RemoveFinalizer(),), notices=(notice,))
-    return _waiting(o, f"the connection is given {o.gone_after_seconds:g} s to come back ({gone.message})")
+    return _waiting(o, f"the connection can be used again, for at most {o.gone_after_seconds:g} s: {gone.message}")
 
 
 def _delete_all(o: Observation, kafka: KafkaView, own: Claim) -> Plan:
     if kafka.group.members and not o.shares_workers:
-        return _waiting(o, f"the members of group {kafka.group.group} leave, or their sessions end")
-    # With its topics Kafka removes what is committed for them, in whatever group.
+        return _waiting(o, f"the members of group {kafka.group.group} leave or their sessions end")
+    # When Kafka deletes the topics, it also removes the offsets that any group has committed for them.
     keeps = o.shares_workers or kafka.group.state == "Dead"
     group: tuple[Action, ...] = () if keeps else (DeleteGroup(group=kafka.group.group),)
     adopted = own.topic if own.adopted else None
@@ -89,20 +90,20 @@ def _delete_all(o: Observation, kafka: KafkaView, own: Claim) -> Plan:
             RemoveFromRegistry(keys=(own.key,), why=f"give up the claim on {own.topic}"),
             RemoveFinalizer(),
         ),
-        status=_deleting(o, "group, topics and claim are removed"),
+        status=_deleting(o, "the group, the topics and the claim are removed"),
     )
 
 
 def _retained(o: Observation) -> Notice:
     message = (
-        f"deletionPolicy is Retain: topics {', '.join(_topics(o))}, group {o.group} and the claim stay; a DelayedTopic "
-        f"{o.subject.namespace}/{o.subject.name} with the same topic goes on where this one ended"
+        f"spec.deletionPolicy is Retain, so topics {', '.join(_topics(o))}, group {o.group} and the claim stay. A new DelayedTopic "
+        f"{o.subject.namespace}/{o.subject.name} with the same topic continues where this one ended"
     )
     return Notice(type="Normal", reason="Retained", message=message, outlives_namespace=True)
 
 
 def _topics(o: Observation) -> tuple[str, ...]:
-    """The control topic is one of them if there is ours, whether or not it is asked for."""
+    """Includes the control topic if the operator has made it, whether or not the spec still has one."""
     names = o.wanted.names
     if o.kafka is not None:
         controlled = is_ours(o.kafka, names.control)
@@ -116,5 +117,5 @@ def _waiting(o: Observation, what: str, actions: tuple[Action, ...] = ()) -> Pla
 
 
 def _deleting(o: Observation, what: str) -> DelayedTopicStatus:
-    said = ConditionState(status="False", reason=Reason.DELETING, message=f"being deleted: waiting until {what}")
+    said = ConditionState(status="False", reason=Reason.DELETING, message=f"the deletion waits until {what}")
     return status.of(o, {Condition.READY: said})

@@ -1,4 +1,4 @@
-"""Which settings a topic is to have, whether it has them, and what is missing because Kafka refuses it. Pure."""
+"""Computes the settings that a topic has to have, those that differ, and those that Kafka refuses. Pure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ UNLIMITED = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:
-    """A setting that a topic is to have, has otherwise, and can't be given. `words`: Kafka's."""
+    """A setting that a topic has to have, and that Kafka refuses. `live`: the value that the topic has. `words`: Kafka's."""
 
     topic: str
     setting: str
@@ -26,7 +26,7 @@ class Missing:
     words: str
 
     def __str__(self) -> str:
-        return f"Kafka refuses {self.setting}={self.wanted} of {self.topic} ({self.words}), and it is {self.live}"
+        return f"Kafka refuses {self.setting}={self.wanted} for topic {self.topic} ({self.words}). The present value is {self.live}"
 
 
 def enforced(o: Observation, t: Target, role: TopicRole, info: TopicInfo) -> dict[str, str]:

@@ -49,10 +49,10 @@ SPEC_CODES = frozenset(
 def with_failure(
     status: DelayedTopicStatus, action: Action, error: DelayedTopicsError, now: datetime
 ) -> DelayedTopicStatus:
-    """The condition that the action is about, and Ready, are False, and say why."""
+    """Sets Ready, and the condition that the action is about, to False, with the error as the message."""
     message = f"could not {in_words(action)}: {error}"
     if isinstance(action, (DeleteGroup, DeleteTopics)):
-        message += "; or set spec.deletionPolicy to Retain, which lets this resource go and leaves them"
+        message += ". To delete this resource without its group and topics, set spec.deletionPolicy to Retain"
     changed = {
         kind: _failed(status, kind, reason_of(error), message, now) for kind in (_condition(action), Condition.READY)
     }

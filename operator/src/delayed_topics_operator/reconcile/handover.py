@@ -23,12 +23,15 @@ MAX_PARTITIONS: Final = 200
 
 
 def refused(o: Observation) -> str | None:
-    """Why the topics stay with the workers that they have, in words."""
+    """Returns a sentence that says why the topics stay with their present workers, or None if they need not stay."""
     layout = _layout(o)
     if layout is None or layout.group == o.wanted_group or len(layout.waits_ms) <= MAX_PARTITIONS:
         return None
-    whose = "workers that others share" if o.shares_workers else "their own workers"
-    return f"the topics keep {whose}: only those with at most {MAX_PARTITIONS} partitions (front and delays) change between the two"
+    whose = "the shared workers" if o.shares_workers else "workers of their own"
+    return (
+        f"The topics stay with {whose}. A delayed topic can change between shared workers and workers of its own only if its front and "
+        f"delays topics have at most {MAX_PARTITIONS} partitions together"
+    )
 
 
 def under_way(o: Observation) -> bool:

@@ -1,4 +1,4 @@
-"""A resource that the API server took and that can't be followed: made by a newer CRD, or by an older one that checked less. Pure."""
+"""Handles a resource that the API server accepted and the operator can't read, because another version of the CRD is installed. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -17,14 +17,17 @@ _FOR_DELETION = ("topic", "connectionRef", "deletionPolicy")
 
 
 def reconcile_invalid(raw: Mapping[str, Any], error: ValidationError | SpecInvalid, now: datetime) -> Plan:
-    """Says what is wrong; what was made for an earlier spec is left as it is. One that is being deleted is let go."""
+    """Says what is wrong, and leaves everything as it is that was made for an earlier spec. If the resource is being deleted, the finalizer
+    is removed."""
     message = in_words(error)
     meta = raw["metadata"]
     if meta.get("deletionTimestamp"):
         if FINALIZER not in meta.get("finalizers", ()):
             return Plan()
         notice = Notice(
-            type="Warning", reason=Reason.SPEC_INVALID, message=f"{message}. Whatever is in Kafka stays there"
+            type="Warning",
+            reason=Reason.SPEC_INVALID,
+            message=f"{message}. Everything of this resource in Kafka stays there",
         )
         return Plan(actions=(RemoveFinalizer(),), notices=(notice,))
     return Plan(status=not_ready(raw, Reason.SPEC_INVALID, message, now))
@@ -33,7 +36,7 @@ def reconcile_invalid(raw: Mapping[str, Any], error: ValidationError | SpecInval
 def in_words(error: ValidationError | SpecInvalid) -> str:
     if isinstance(error, SpecInvalid):
         return str(error)
-    return f"this resource can't be followed: {problems(error)}"
+    return f"this resource is invalid: {problems(error)}"
 
 
 def problems(error: ValidationError) -> str:

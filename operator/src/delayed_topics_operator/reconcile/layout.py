@@ -1,7 +1,7 @@
-"""Is the layout served, and does every partition have an offset to begin at?
+"""Checks that the layout is served, and that every partition has an offset at which serving begins.
 
-In this order, so that a stop between any two steps leaves nothing to guess: start offsets are noted, the
-start offsets committed, that they were committed noted, the layout served.
+The steps have a fixed order, so that a stop between any two of them leaves nothing open. First the start offsets are noted, and then
+committed. Then it is noted that they were committed. At last the layout is served.
 """
 
 from dataclasses import replace
@@ -38,13 +38,15 @@ def check(o: Observation) -> Finding:
     begun = _begun(o.kafka, after, commits)
     actions: list[Action] = []
     if started != known:
-        actions.append(WriteRegistry(record=started, why=f"note start offsets of {after.topic}"))
+        actions.append(WriteRegistry(record=started, why=f"note the start offsets of {after.topic}"))
     if after != started:
         actions.append(WriteRegistry(record=after, why=_handed_over(o, after)))
     if commits is not None:
         actions.append(commits)
     if begun != after:
-        actions.append(WriteRegistry(record=begun, why=f"note that all partitions of {after.topic} have begun"))
+        actions.append(
+            WriteRegistry(record=begun, why=f"note which partitions of {after.topic} have a committed offset")
+        )
     actions.extend(write_layout(o, o.kafka, t, complete=True))
     waiting = any(begun.begun.get(name, 0) < len(offsets) for name, offsets in begun.start_offsets.items())
     wake_seconds = BEGIN_WAKE_SECONDS if waiting or after.handover is not None else None
@@ -55,8 +57,10 @@ def check(o: Observation) -> Finding:
 
 def _handed_over(o: Observation, record: TopicsRecord) -> str:
     if record.handover is None:
-        return f"forget what group {o.group} has committed itself by now"
-    return f"hand over to group {record.handover.group} where group {o.group} has left {record.topic}"
+        return f"remove the handed-over offsets that group {o.group} has committed by now"
+    return (
+        f"hand over the offsets that group {o.group} has committed for {record.topic} to group {record.handover.group}"
+    )
 
 
 def _sources(o: Observation) -> tuple[str, str]:
@@ -70,7 +74,7 @@ def _started(o: Observation, kafka: KafkaView, t: Target, before: TopicsRecord) 
         known = before.start_offsets.get(name, ())
         info = kafka.topics[name]
         assert info is not None, "the topics are complete"
-        # partitions beyond the layout's are somebody else's doing
+        # somebody else has added the partitions beyond those of the layout
         count = min(info.partitions, t.partitions["delays" if name == o.wanted.names.delays else "front"])
         starts[name] = (*known, *(kafka.earliest[name, p] for p in range(len(known), count)))
     return replace(before, start_offsets=starts, begun={**dict.fromkeys(starts, 0), **before.begun})
@@ -111,18 +115,18 @@ def _clamped(o: Observation, t: Target) -> ConditionState:
     delays = t.names["delays"]
     if needed > asked:
         message = (
-            f"spec.partitions is {asked}; {delays} has {t.layout.partition_count} partitions, because each delay after the first "
-            f"needs {wanted.lanes_per_delay} and the first at least one: raise spec.partitions to {needed} to agree"
+            f"spec.partitions is {asked}, but {delays} has {t.layout.partition_count} partitions. Each delay after the first needs "
+            f"{wanted.lanes_per_delay} (spec.lanesPerDelay), and the first one needs at least one. Raise spec.partitions to {needed}"
         )
         return ConditionState(status="True", reason=Reason.LAYOUT_CLAMPED, message=message)
     if extra:
         message = (
-            f"{delays} has {extra} partitions more than spec.partitions ({asked}): partitions are never taken away, those of delays "
-            "that left the list are served to their last record"
+            f"{delays} has {extra} more partitions than spec.partitions ({asked}). Partitions are never removed. Those of delays that "
+            "left the list are served until their last record is released"
         )
         return ConditionState(status="True", reason=Reason.COUNTS_ABOVE_SPEC, message=message)
     return ConditionState(
-        status="False", reason=Reason.AS_DECLARED, message=f"{delays} has the partitions that were asked for"
+        status="False", reason=Reason.AS_DECLARED, message=f"{delays} has as many partitions as the spec asks for"
     )
 
 
@@ -142,8 +146,8 @@ def _durability(o: Observation, kafka: KafkaView, t: Target) -> ConditionState:
     lacking = missing(o, kafka, t, DURABLE.__contains__)
     if lacking:
         message = (
-            f"{'; '.join(map(str, lacking))}: a record that counts as written can be lost with one broker's disk; have it allowed "
-            "by whoever runs Kafka"
+            f"{'. '.join(map(str, lacking))}. A record that counts as written can be lost with the disk of one broker. Ask the team that "
+            "runs Kafka to allow the setting"
         )
         return ConditionState(status="True", reason=Reason.SETTING_REFUSED, message=message)
     if not reduced:
@@ -153,9 +157,9 @@ def _durability(o: Observation, kafka: KafkaView, t: Target) -> ConditionState:
             message="every record is on more than one broker before it counts as written",
         )
     message = (
-        f"a record of {', '.join(reduced)} counts as written when one broker has it, and is lost with that broker's disk. For two "
-        "brokers it takes three replicas: set spec.replicationFactor to 3, and move the replicas of topics that exist with "
-        "kafka-reassign-partitions.sh; the operator raises min.insync.replicas then"
+        f"a record of {', '.join(reduced)} counts as written when one broker has it. The record is lost if that broker loses its disk. "
+        "With three replicas, a record counts as written when two brokers have it. Set spec.replicationFactor to 3, and move the "
+        "replicas of existing topics with kafka-reassign-partitions.sh. The operator then raises min.insync.replicas"
     )
     alone = all(replicas[name] == 1 for name in reduced)
     reason = Reason.ONE_REPLICA if alone else Reason.ONE_IN_SYNC_REPLICA

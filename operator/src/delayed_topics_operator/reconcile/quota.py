@@ -1,8 +1,8 @@
-"""How much of what is asked for does the connection's owner grant? What is there stays, whatever becomes of the grants; only growth is
-refused. Topics get all that is asked for or stay as they are; of workers there are as many as are granted.
+"""Decides how much of what is asked for the connection's owner grants.
 
-A limit for one DelayedTopic (`maxPartitions`, `maxWorkers`) is one of an entry of `allow` that covers its topic. A quota is for the
-whole namespace, whatever its topics are called.
+Existing topics and workers stay, even if grants are withdrawn. Only growth is refused. Topics get all partitions that are asked for, or
+stay as they are. There are as many workers as are granted. The limits for one DelayedTopic (`maxPartitions`, `maxWorkers`) come from the
+entries of `allow` that cover its topic. A quota is for the whole namespace, whatever its topics are called.
 """
 
 from collections.abc import Iterable, Mapping
@@ -73,8 +73,8 @@ def _topics_refused(o: Observation, kafka: KafkaView, connection: Usable) -> Con
     growing = _growing(o, kafka)
     if growing > MAX_PARTITIONS:
         message = (
-            f"a topic must have at most {MAX_PARTITIONS} partitions, this makes {growing}, those of delays that left the list "
-            "included: use fewer lanes or delays"
+            f"spec asks for a topic with {growing} partitions, but a topic can have at most {MAX_PARTITIONS}. Partitions of delays that "
+            "left the list count too. Use fewer lanes or delays"
         )
         return ConditionState(status="False", reason=Reason.SPEC_INVALID, message=message)
     refusal = _too_large(o, growing, connection.grants or ()) or _too_much(o, kafka, connection.grants or ())
@@ -102,14 +102,14 @@ def _growing(o: Observation, kafka: KafkaView) -> int:
 
 
 def _too_large(o: Observation, growing: int, grants: Iterable[Grant]) -> str | None:
-    """Partitions of former specs, and of a topic that its users grew, count too."""
+    """Partitions of former specs count too, and so do partitions that users have added to a topic."""
     limits = [grant.max_partitions for grant in covering(o, grants)]
     most = max((limit for limit in limits if limit is not None), default=0)
     if not limits or None in limits or growing <= most:
         return None
     return (
-        f"{where(o)} allows namespace {o.subject.namespace} at most {most} partitions for a topic (spec.allow[].maxPartitions), and this "
-        f"asks for {growing} partitions (those of delays that left the list count): {_REMEDY}"
+        f"{where(o)} allows namespace {o.subject.namespace} at most {most} partitions for a topic (spec.allow[].maxPartitions). This "
+        f"resource asks for {growing} partitions. Partitions of delays that left the list count too. {_REMEDY}"
     )
 
 
@@ -119,18 +119,19 @@ def _too_much(o: Observation, kafka: KafkaView, grants: Iterable[Grant]) -> str 
     new = kafka.registered.own is None
     if new and quota.delayed_topics is not None and o.others.delayed_topics + 1 > quota.delayed_topics:
         return (
-            f"{_quota(o, 'delayedTopics', quota.delayed_topics)}, and has {o.others.delayed_topics}: {_REMEDY_TOPICS}"
+            f"{_quota(o, 'delayedTopics', quota.delayed_topics)}, and the namespace already has {o.others.delayed_topics}. "
+            f"{_REMEDY_TOPICS}"
         )
     if asked > have and quota.partitions is not None and o.others.partitions + asked > quota.partitions:
         return (
-            f"{_quota(o, 'partitions', quota.partitions)}; its other topics have {o.others.partitions}, and this asks for {asked} in all "
-            f"its topics: {_REMEDY_TOPICS}"
+            f"{_quota(o, 'partitions', quota.partitions)}. The other DelayedTopics of the namespace have {o.others.partitions}, and this "
+            f"one asks for {asked} in all its topics. {_REMEDY_TOPICS}"
         )
     return None
 
 
 def _workers(o: Observation, grants: Iterable[Grant]) -> tuple[int, str | None]:
-    """How many there are to be, and why no more. Those that there are stay, as long as they are asked for."""
+    """Returns how many workers are granted, and why no more. Existing workers stay as long as they are asked for."""
     asked = o.wanted.replicas
     live = o.children.get(("StatefulSet", workers_name(o)))
     have = max(live["spec"].get("replicas", 1) if live is not None else 0, o.own.workers)
@@ -144,9 +145,11 @@ def _workers(o: Observation, grants: Iterable[Grant]) -> tuple[int, str | None]:
     if most is not None and (room is None or most <= room):
         why = f"{where(o)} allows namespace {o.subject.namespace} at most {most} workers for a DelayedTopic (spec.allow[].maxWorkers)"
     else:
-        why = f"{_quota(o, 'workers', quota or 0)}, and its other DelayedTopics have {o.others.workers}"
+        why = (
+            f"{_quota(o, 'workers', quota or 0)}, and the other DelayedTopics of the namespace have {o.others.workers}"
+        )
     asks = "spec.workers.autoscale wants" if o.wanted.autoscale is not None else "spec.workers.replicas is"
-    return replicas, f"{asks} {asked}, and there are {replicas}, since {why}: {_REMEDY}"
+    return replicas, f"{asks} {asked}, but only {replicas} may run. {why}. {_REMEDY}"
 
 
 def _asked(o: Observation, kafka: KafkaView) -> int:
@@ -172,11 +175,12 @@ def _count(front: int, delays: int, ready: int) -> int:
 
 
 def _quota(o: Observation, what: str, number: int) -> str:
-    return f"{where(o)} allows namespace {o.subject.namespace} {number} in sum (spec.allow[].quota.{what})"
+    things = "DelayedTopics" if what == "delayedTopics" else what
+    return f"{where(o)} limits the {things} of namespace {o.subject.namespace} to {number} in total (spec.allow[].quota.{what})"
 
 
-_REMEDY = "ask for less, or ask the connection's owner"
+_REMEDY = "Either ask for less, or ask the connection's owner for more"
 _REMEDY_TOPICS = (
-    "ask for less, delete a DelayedTopic with deletionPolicy Delete (its topics count for as long as they are kept), or ask the "
-    "connection's owner"
+    "Topics that are kept after the deletion of their DelayedTopic count too. Either ask for less, or delete a DelayedTopic with "
+    "spec.deletionPolicy Delete, or ask the connection's owner for more"
 )

@@ -47,13 +47,14 @@ def under_way_since(status: RebalanceStatus) -> datetime | None:
 
 
 def slow(status: RebalanceStatus, *, now: datetime, slow_seconds: int) -> str | None:
-    """Of a rebalance that is under way for longer than that, in words."""
+    """Returns a message if a rebalance has been under way for longer than `slow_seconds`."""
     since = under_way_since(status)
     if since is None or now - since <= timedelta(seconds=slow_seconds):
         return None
     return (
-        f"a rebalance is under way since {since:%H:%M:%S} UTC, for longer than spec.rebalance.slowSeconds ({slow_seconds} s): records of "
-        "the partitions that move wait meanwhile. See status.rebalance for who has what, and the workers' logs"
+        f"a rebalance has been under way since {since:%H:%M:%S} UTC, which is longer than spec.rebalance.slowSeconds ({slow_seconds} s). "
+        "Records of the partitions that move wait until it ends. See status.rebalance for the partitions of each worker, and the "
+        "workers' logs"
     )
 
 

@@ -1,4 +1,4 @@
-"""Are the workers that the DelayedTopics of a connection share there and as declared? Pure."""
+"""Checks that the shared workers of a connection exist and are as declared. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,7 +40,7 @@ class SharedObservation:
 
 
 def plan(o: SharedObservation) -> tuple[tuple[Action, ...], Shared]:
-    """What is to be done, and how they are before that."""
+    """Returns what has to be done, and the state of the shared workers before that."""
     wanted = manifests.children(o.wanted)
     stateful_set = o.live.get(("StatefulSet", o.wanted.name))
     stranger = in_the_way(wanted, o.live, o.wanted.labels)
@@ -62,10 +62,12 @@ def plan(o: SharedObservation) -> tuple[tuple[Action, ...], Shared]:
 def _said(o: SharedObservation, live: Manifest | None) -> ConditionState:
     replicas = o.wanted.replicas
     if replicas == 0:
-        message = "spec.sharedWorkers.replicas of the connection is 0: records stay where they are"
+        message = (
+            "spec.sharedWorkers.replicas of the connection is 0, so nothing is released and records stay where they are"
+        )
         return ConditionState(status="False", reason=Reason.SCALED_TO_ZERO, message=message)
     if live is not None and all_ready(live, replicas):
-        message = f"{replicas} of {replicas} workers are ready, which several DelayedTopics share"
+        message = f"{replicas} of {replicas} shared workers are ready"
         return ConditionState(status="True", reason=Reason.AS_DECLARED, message=message)
     overdue = o.unready_since is not None and (o.now - o.unready_since).total_seconds() > STARTING_SECONDS
     where = f"kubectl --namespace {o.wanted.home} describe pods --selector {worker_sets.selector(o.wanted.labels)}"

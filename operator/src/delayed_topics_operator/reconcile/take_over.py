@@ -1,8 +1,8 @@
-"""Topics that another resource holds: they are left to it, unless taking them over is asked for and granted.
+"""Leaves the topics of another resource to it, unless taking them over is asked for and granted.
 
-For a Kubernetes cluster that was lost and restored, or moved: what is there has another cluster's id, and so is another owner. Never
-from a resource of the same cluster, which can be deleted, nor without the word of the connection's owner. The claim that is taken is
-named with its epoch, so that an annotation that stays can't take back what was taken from it.
+A takeover is for a Kubernetes cluster that was lost and restored, or moved. The resources there have another cluster id, and so are
+other owners. Topics are never taken over from a resource of the same cluster, because one can delete it, nor without a grant of the
+connection's owner. The annotation names the claim with its epoch, so that an old annotation can't take the topics back later.
 """
 
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ def stop_serving(o: Observation) -> Finding:
 
 
 def held_by_other(o: Observation, holder: Claim, own: Claim | None) -> Finding:
-    """`own`: a claim that came second."""
+    """Another resource owns the topics. `own`: the claim of this resource, if it has one, which came second."""
     assert isinstance(o.connection, Usable), "access is checked first"
     names = _names(holder, o.subject.owner)
     asked = holder.topic == o.wanted.names.front and o.subject.take_over_from in names
@@ -46,7 +46,7 @@ def held_by_other(o: Observation, holder: Claim, own: Claim | None) -> Finding:
     if own is not None:
         withdraw = (
             RemoveFromRegistry(
-                keys=(own.key,), why=f"withdraw the claim on {own.topic}, {who(holder.owner)} was first"
+                keys=(own.key,), why=f"withdraw the claim on {own.topic}, because {who(holder.owner)} claimed it first"
             ),
         )
     said = _not_granted(o, holder) if asked and not allowed else _held_by(o, holder, names)
@@ -56,11 +56,14 @@ def held_by_other(o: Observation, holder: Claim, own: Claim | None) -> Finding:
 
 
 def taken(own: Claim) -> str:
-    """For people, of a claim that is held: whose it was."""
+    """Returns the sentences that say from whom a claim was taken over, or nothing."""
     if own.taken_from is None:
         return ""
     at = datetime.fromtimestamp(own.taken_at_ms // 1000, UTC)
-    return f"; taken over from {who(own.taken_from)} at {at:%Y-%m-%d %H:%M:%S} UTC, {TAKE_OVER} can be removed"
+    return (
+        f". The topics were taken over from {who(own.taken_from)} at {at:%Y-%m-%d %H:%M:%S} UTC. The annotation {TAKE_OVER} is no longer "
+        "needed and can be removed"
+    )
 
 
 def who(owner: Owner) -> str:
@@ -97,35 +100,39 @@ def _take_over(o: Observation, holder: Claim, own: Claim | None) -> Finding:
         keys=(holder.key,), why=f"remove the claim of {who(holder.owner)}, which was taken over"
     )
     said = ConditionState(
-        status="Unknown", reason=Reason.IN_PROGRESS, message=f"the topics are taken over from {who(holder.owner)}"
+        status="Unknown",
+        reason=Reason.IN_PROGRESS,
+        message=f"the operator is taking over the topics from {who(holder.owner)}",
     )
     return Finding(actions=(*finalizer, *written, removed), conditions={Condition.CLAIMED: said}, proceed=False)
 
 
 def _held_by(o: Observation, holder: Claim, names: tuple[str, ...]) -> ConditionState:
     lost = (
-        "" if holder.taken_from != o.subject.owner else ", which took them over from here; the workers here are stopped"
+        ""
+        if holder.taken_from != o.subject.owner
+        else ", which took them over from this resource. The workers of this resource are stopped"
     )
     message = (
-        f"the topics of {holder.topic} belong to {who(holder.owner)}{lost}: choose another spec.topic in a new resource, or have that one "
-        "deleted with deletionPolicy Delete, and then edit this one"
+        f"the topics of {holder.topic} belong to {who(holder.owner)}{lost}. Either choose another spec.topic in a new resource, or have "
+        "the owning DelayedTopic deleted with spec.deletionPolicy Delete and then edit this resource"
     )
     if names and holder.topic == o.wanted.names.front:
         message += (
-            "; if that cluster is no more, or hands them over, and the connection's owner allows it (spec.allow[].takeOver), annotate "
-            f"this resource with {TAKE_OVER}={names[0]}"
+            ". You can take the topics over if that cluster no longer exists or gives them up, and the connection's owner allows it "
+            f"(spec.allow[].takeOver). To do so, annotate this resource with {TAKE_OVER}={names[0]}"
         )
     return ConditionState(status="False", reason=Reason.CLAIMED_BY_OTHER, message=message)
 
 
 def _not_granted(o: Observation, holder: Claim) -> ConditionState:
     message = (
-        f"the topics of {holder.topic} belong to {who(holder.owner)}, and {o.wanted.connection} does not allow namespace "
-        f"{o.subject.namespace} to take them over: ask its owner for takeOver in an entry of spec.allow"
+        f"the topics of {holder.topic} belong to {who(holder.owner)}. {o.wanted.connection} does not allow namespace "
+        f"{o.subject.namespace} to take them over. Ask the connection's owner for takeOver in an entry of spec.allow"
     )
     if o.wanted.connection.kind == "KafkaConnection":
         message = (
-            f"the topics of {holder.topic} belong to {who(holder.owner)}: by a KafkaConnection only those of the same namespace and name "
-            "can be taken over, others by a ClusterKafkaConnection whose owner allows it"
+            f"the topics of {holder.topic} belong to {who(holder.owner)}. With a KafkaConnection you can take over only the topics of a "
+            "DelayedTopic with the same namespace and name. For other topics, use a ClusterKafkaConnection whose owner allows it"
         )
     return ConditionState(status="False", reason=Reason.NOT_ALLOWED, message=message)

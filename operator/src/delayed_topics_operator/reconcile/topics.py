@@ -1,4 +1,4 @@
-"""Are the topics there, large enough, and set as the promises need it?"""
+"""Checks that the topics exist, are large enough, and have the settings that the promises need."""
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.settings import DURABLE, MARK_SETTING, NEEDED, TopicRole
@@ -117,22 +117,25 @@ def _said(o: Observation, kafka: KafkaView, t: Target, made: tuple[str, ...], le
     delays = t.names["delays"]
     if made:
         return ConditionState(
-            status="False", reason=Reason.TOPICS_CREATING, message=f"being made or grown: {', '.join(made)}"
+            status="False",
+            reason=Reason.TOPICS_CREATING,
+            message=f"the operator creates these topics or adds partitions to them: {', '.join(made)}",
         )
     if leaderless:
         return ConditionState(
-            status="False", reason=Reason.TOPICS_CREATING, message="some partitions have no leader: look at the brokers"
+            status="False", reason=Reason.TOPICS_CREATING, message="some partitions have no leader. Check the brokers"
         )
     if present(kafka, delays) > t.partitions["delays"]:
         message = (
-            f"{delays} has {present(kafka, delays)} partitions, the layout {t.partitions['delays']}: somebody else grew it, and "
-            "records in the further ones wait for ever; raise spec.partitions by the difference to have them served at the first delay"
+            f"{delays} has {present(kafka, delays)} partitions, but the layout has {t.partitions['delays']}. Somebody else added "
+            "partitions, and records in these partitions wait forever. Raise spec.partitions by the difference, so that these partitions "
+            "are served with the first delay"
         )
         return ConditionState(status="False", reason=Reason.PARTITIONS_FOREIGN, message=message)
     if present(kafka, control := t.names.get("control", "")) > t.partitions["control"]:
         message = (
-            f"{control} has {present(kafka, control)} partitions: somebody else grew it, and only the first is read; delete it, then the "
-            "operator makes it again, and cancel once more what is to be cancelled"
+            f"{control} has {present(kafka, control)} partitions, because somebody else added some. Workers read only the first one. "
+            "Delete the topic, so that the operator creates it again. Then repeat the requests to cancel or reschedule records"
         )
         return ConditionState(status="False", reason=Reason.PARTITIONS_FOREIGN, message=message)
     return (
@@ -147,23 +150,23 @@ def _said(o: Observation, kafka: KafkaView, t: Target, made: tuple[str, ...], le
 
 
 def _needed(o: Observation, kafka: KafkaView, t: Target) -> ConditionState | None:
-    """A promise that can't be kept because Kafka refuses a setting."""
+    """Returns the condition if a promise can't be kept because Kafka refuses a setting."""
     lacking = missing(o, kafka, t, NEEDED.__contains__)
     if not lacking:
         return None
-    message = "; ".join(f"{found}: {NEEDED[found.setting]}" for found in lacking)
-    message += "; have it allowed by whoever runs Kafka, see docs/managed-kafka.md. Until then nothing new is served"
+    message = ". ".join(f"{found}. The setting is needed because {NEEDED[found.setting]}" for found in lacking)
+    message += ". Until Kafka accepts it, nothing new is served. Ask the team that runs Kafka to allow it (see docs/managed-kafka.md)"
     return ConditionState(status="False", reason=Reason.SETTING_REFUSED, message=message)
 
 
 def _without(o: Observation, kafka: KafkaView, t: Target) -> str:
-    """What is left out, as far as neither TopicsReady nor DurabilityReduced is about it."""
+    """Names the settings that Kafka refuses and that make neither TopicsReady False nor DurabilityReduced True."""
     lacking = missing(o, kafka, t, lambda setting: setting not in (*NEEDED, *DURABLE))
-    return "".join(f"; {found}: a copy that doesn't fit becomes a dead letter" for found in lacking)
+    return "".join(f". {found}. A copy that does not fit becomes a dead letter" for found in lacking)
 
 
 def _replicas(o: Observation, kafka: KafkaView, t: Target) -> ConditionState | None:
-    """The operator moves no replicas: that copies all data, at a speed and to brokers that their owners choose."""
+    """The operator moves no replicas, because that copies all data. The owners of the brokers choose when, where to and how fast."""
     asked = o.wanted.replication_factor
     differ = [
         f"{name} has {info.replication_factor}"
@@ -173,8 +176,8 @@ def _replicas(o: Observation, kafka: KafkaView, t: Target) -> ConditionState | N
     if not differ:
         return None
     message = (
-        f"spec.replicationFactor is {asked} and {', '.join(differ)}: it is for topics that are made, those that exist keep their "
-        "replicas; move them with kafka-reassign-partitions.sh"
+        f"spec.replicationFactor is {asked}, but {', '.join(differ)}. The field is only for topics that the operator creates, and "
+        "existing topics keep their replicas. Move the replicas with kafka-reassign-partitions.sh"
     )
     return ConditionState(status="True", reason=Reason.REPLICATION_DIFFERS, message=message)
 
@@ -185,17 +188,22 @@ def _kept_longer(o: Observation, kafka: KafkaView, t: Target) -> str:
         name = t.names[role]
         info, live = kafka.topics.get(name), kafka.configs.get(name, {}).get(RETENTION)
         if info is not None and live is not None and live != (asked := enforced(o, t, role, info)[RETENTION]):
-            longer.append(f"{RETENTION} of {name} is {live} and not {asked}")
-    return f"; kept for longer than that: {', '.join(longer)} (kafka-configs.sh lowers it)" if longer else ""
+            longer.append(f"{RETENTION} of {name} is {live} instead of {asked}")
+    return (
+        f". Some topics keep records for longer: {', '.join(longer)}. You can lower it with kafka-configs.sh"
+        if longer
+        else ""
+    )
 
 
 def _lost(o: Observation, kafka: KafkaView, t: Target) -> ConditionState:
     name = t.lost[0]
     old, new = noted(o, kafka).ids[name], id_of(kafka.topics.get(name))
-    what = f"was deleted and made again (its id was {old} and is {new})" if new else f"was deleted (its id was {old})"
+    what = f"{name} and created it again (its id was {old} and is {new})" if new else f"{name} (its id was {old})"
     message = (
-        f"topic {name} {what}, by somebody else; what waited in it is gone. It is not served by guess: to begin anew with an "
-        f"empty one, {'delete the topic and ' if new else ''}annotate this resource with {ACCEPT_LOSS}={old}"
+        f"somebody else deleted topic {what}. The records that waited in it are lost. The operator does not continue with another topic "
+        f"on its own. To start again with an empty topic, {'delete the topic and ' if new else ''}annotate this resource with "
+        f"{ACCEPT_LOSS}={old}"
     )
     return ConditionState(
         status="False", reason=Reason.TOPIC_RECREATED if new else Reason.TOPIC_MISSING, message=message
@@ -210,25 +218,25 @@ def _foreign(t: Target) -> ConditionState:
         else "choose another spec.topic in a new resource"
     )
     message = (
-        f"somebody else has made {names}: nothing is written there, changed or deleted; delete {'them' if len(t.foreign) > 1 else 'it'}, "
-        f"then the operator makes its own, or {without}"
+        f"somebody else has created {names}. The operator does not write to topics of others, change them or delete them. Either delete "
+        f"{'them' if len(t.foreign) > 1 else 'it'}, so that the operator creates its own, or {without}"
     )
     return ConditionState(status="False", reason=Reason.TOPIC_FOREIGN, message=message)
 
 
 def _made_again(o: Observation, kafka: KafkaView, t: Target) -> tuple[Notice, ...]:
-    """Nothing waits in ready, dead-letter and control topics, so that they are made again: it is said."""
+    """Reports that ready, dead-letter or control topics were deleted. No record waits in them, so the operator creates them again."""
     ids = noted(o, kafka).ids
     lost: dict[TopicRole, str] = {
-        "ready": "records in it that were not consumed are gone",
-        "dead-letter": "records in it that were not consumed are gone",
-        "control": "what was cancelled there and still waits is released, unless it is cancelled again",
+        "ready": "Records in it that were not consumed are lost",
+        "dead-letter": "Records in it that were not consumed are lost",
+        "control": "Waiting records that were cancelled or rescheduled there come out as if nobody had asked. Repeat these requests",
     }
     return tuple(
         Notice(
             type="Warning",
             reason=Reason.TOPIC_MISSING,
-            message=f"topic {name} (id {ids[name]}) was deleted by somebody else; {gone}",
+            message=f"somebody else deleted topic {name} (id {ids[name]}), and the operator creates it again. {gone}",
         )
         for role, gone in lost.items()
         if role in t.names and (name := t.names[role]) in ids and kafka.topics.get(name) is None

@@ -1,4 +1,4 @@
-"""What the audits say of a DelayedTopic: the latest verdict, and a broken promise until somebody has acknowledged it."""
+"""Reports what audits found: the latest verdict, and a broken promise until somebody has acknowledged it."""
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import LastAudit, LastViolation
@@ -15,7 +15,7 @@ def check(o: Observation) -> Finding:
         return _finding(ConditionState(status="False", reason=Reason.PROMISE_BROKEN, message=_broken(o, broken, last)))
     known = o.subject.status.last_violation
     if known is not None and (last is None or last.name == known.name):
-        message = f"audit {known.name}: {known.message}; this was acknowledged, and the next audit says how it is since"
+        message = f"audit {known.name}: {known.message}. Somebody has acknowledged this. The next audit reports the state since then"
         return _finding(ConditionState(status="Unknown", reason=Reason.VIOLATION_ACKNOWLEDGED, message=message))
     if last is None or last.reason is None or last.message is None:
         return Finding()  # none has ended, or one of an older version of the operator, whose condition stays
@@ -29,11 +29,13 @@ def unacknowledged(o: Observation) -> LastViolation | None:
 
 
 def _broken(o: Observation, broken: LastViolation, last: LastAudit | None) -> str:
-    later = f"; audit {last.name} has found since: {last.verdict}" if last and last.name != broken.name else ""
+    later = (
+        f". The verdict of the later audit {last.name} is {last.verdict}" if last and last.name != broken.name else ""
+    )
     annotate = f"kubectl annotate dtopic {o.subject.name} -n {o.subject.namespace} --overwrite"
     return (
-        f"audit {broken.name}: {broken.message}{later}. This stays until somebody has looked at it: "
-        f"{annotate} {ACKNOWLEDGED_AUDIT}={broken.name}"
+        f"audit {broken.name}: {broken.message}{later}. The condition stays until somebody has acknowledged this. "
+        f"Find the cause, and then run: {annotate} {ACKNOWLEDGED_AUDIT}={broken.name}"
     )
 
 

@@ -1,4 +1,4 @@
-"""What is to be done so that the objects around a StatefulSet of workers are as declared. Pure."""
+"""Computes the actions by which the objects around a StatefulSet of workers become as declared. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
@@ -18,9 +18,9 @@ Live = Mapping[tuple[str, str], Manifest]
 STARTING_SECONDS = 120.0
 """For workers to get ready."""
 _REMEDIES = {
-    "image": "; correct the chart's images.worker or images.pullSecrets",
-    "room": "; lower {template}.resources or add room",
-    "memory": "; raise {template}.resources.limits.memory",
+    "image": ". Correct the chart values images.worker or images.pullSecrets",
+    "room": ". Either lower {template}.resources, or add room on the nodes",
+    "memory": ". Raise {template}.resources.limits.memory",
 }
 _IMMUTABLE = ("serviceName", "selector", "podManagementPolicy")
 
@@ -65,20 +65,20 @@ def not_ready(
     where: str,
     template: str,
 ) -> ConditionState:
-    """Why not all are ready. `overdue`: they should be by now. `where`: the command that shows their pods. `template`: the field with what
-    is added to them."""
+    """Returns the condition that says why not all workers are ready. `overdue`: they have had enough time. `where`: the command that shows
+    their pods. `template`: the path of the field with their pod template."""
     status = (live or {}).get("status") or {}
     ready = status.get("readyReplicas", 0) if live is not None and _current(live) else 0
-    counts = f"{ready} of {wanted} workers are ready, {status.get('updatedReplicas', 0)} of the wanted revision"
+    counts = f"{ready} of {wanted} workers are ready, and {status.get('updatedReplicas', 0)} of {wanted} are up to date"
     found = next((what for pod in pods if (what := hindrance(pod))), None) or told(warnings)
     if found is None:
-        # The pods' own words are above: tenants may not look into the namespace of a cluster connection's workers.
-        message = f"{counts}; see: {where}" if overdue else counts
+        # Where pods or events give a reason, the message has it: tenants may have no access to the namespace of these workers.
+        message = f"{counts}. To find the cause, run: {where}" if overdue else counts
         return ConditionState(
             status="False", reason=Reason.WORKERS_FAILING if overdue else Reason.WORKERS_STARTING, message=message
         )
-    message = f"{counts}: {found.message}{_REMEDIES.get(found.about, '').format(template=template)}"
-    # A node may be on its way: whoever adds nodes sees the same.
+    message = f"{counts}: {found.message.removesuffix('.')}{_REMEDIES.get(found.about, '').format(template=template)}"
+    # A node may be on its way, because an autoscaler of the cluster sees the same pod.
     waits = found.about == "room" and not overdue
     reason = Reason.QUOTA_EXCEEDED if of_quota(found.message) else Reason.WORKERS_FAILING
     return ConditionState(status="False", reason=Reason.WORKERS_STARTING if waits else reason, message=message)
@@ -131,7 +131,7 @@ def _change(wanted: Manifest, live: Manifest) -> Literal["repaired", "changed"]:
 def _strange(manifest: Manifest) -> ConditionState:
     meta = manifest["metadata"]
     message = (
-        f"{manifest['kind']} {meta['namespace']}/{meta['name']} exists and was not made by the operator; it is left alone: "
-        "rename or delete it"
+        f"{manifest['kind']} {meta['namespace']}/{meta['name']} already exists, and it was not made by the operator. The operator "
+        "leaves it alone. Either delete it, or create it under another name"
     )
     return ConditionState(status="False", reason=Reason.WORKERS_FAILING, message=message)

@@ -1,4 +1,4 @@
-"""Are the workers, and what they need, there and as declared?"""
+"""Checks that the workers, and the objects that they need, exist and are as declared."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -43,7 +43,7 @@ def check(o: Observation) -> Finding:
     registered = o.kafka.registered.layout
     if live is None and (registered is None or registered.state != "serving"):
         said = ConditionState(
-            status="False", reason=Reason.WORKERS_STARTING, message="workers start when the topics are served"
+            status="False", reason=Reason.WORKERS_STARTING, message="the workers start when the topics are ready"
         )
         return Finding(conditions={Condition.WORKERS_READY: said})
     layout = registered or record(o, target(o, o.kafka), "planned")
@@ -55,14 +55,14 @@ def check(o: Observation) -> Finding:
     actions = changes(wanted, o.children)
     if live is not None and not (o.shares_workers or mixes(o)) and (stopping := stop_first(o, live)) is not None:
         return stopping
-    # Where there are none yet, none are replaced.
+    # If there are no workers yet, none are replaced.
     starts = live is not None and not live["spec"]["replicas"] and o.wanted.replicas > 0
     held_back = any(isinstance(a, ApplyChild) and a.rolls for a in actions) and not o.may_roll and not starts
     if held_back:
         actions = (*(a for a in actions if not of_pods(a)), *_scaling(o, live))
     said = _handing_over(o) or (_waits(o) if held_back else _said(o, live))
     if (kept := handover.refused(o)) is not None:
-        said = replace(said, message=f"{said.message}; {kept}")
+        said = replace(said, message=f"{said.message}. {kept}")
     wake_seconds = POD_WAKE_SECONDS if said.status == "False" and o.wanted.replicas else None
     return Finding(
         actions=(*actions, *fences(o)),
@@ -72,27 +72,28 @@ def check(o: Observation) -> Finding:
 
 
 def _shared(o: Observation, registered: LayoutRecord | None, shared: Shared) -> Finding:
-    """The connection has them; the topic's own is a copy of its layout for people."""
+    """The workers belong to the connection. The topic has only a ConfigMap with a copy of its layout for people."""
     own = worker_sets.worker_set(subject=o.subject, wanted=o.wanted, pods=o.pods, files={})
     copies = [manifests.layout_config_map(own, registered)] if registered is not None else []
     kept = {(copy["kind"], copy["metadata"]["name"]) for copy in copies}
     former = {at: live for at, live in o.children.items() if at not in kept and ours(live, own.labels)}
     said = shared.said
     if registered is None or registered.state != "serving":
-        message = "the shared workers begin when the topics are served"
+        message = "the shared workers start to serve the topics when the topics are ready"
         said = _handing_over(o) or ConditionState(status="False", reason=Reason.WORKERS_STARTING, message=message)
     return Finding(actions=(*changes(copies, o.children), *removal(former)), conditions={Condition.WORKERS_READY: said})
 
 
 def _handing_over(o: Observation) -> ConditionState | None:
-    """Nobody serves the topics while they go from one group to another."""
+    """Returns the condition while the topics move from one group to another, when no worker serves them."""
     if not handover.under_way(o) or o.kafka is None:
         return None
     layout = o.kafka.registered.layout
     if layout is None or layout.state != "retired":
         return None
-    by = ", ".join(handover.holders(o)) or "nobody has them now"
-    message = f"the topics go from the workers of group {o.group} to those of group {o.wanted_group}; {by}"
+    holders = ", ".join(handover.holders(o))
+    by = f"These workers have not given them up yet: {holders}" if holders else "No worker has them at the moment"
+    message = f"the topics move from the workers of group {o.group} to those of group {o.wanted_group}. {by}"
     return ConditionState(status="False", reason=Reason.WORKERS_STARTING, message=message)
 
 
@@ -126,8 +127,8 @@ def workers_name(o: Observation) -> str:
 
 def _waits(o: Observation) -> ConditionState:
     message = (
-        f"the workers of {o.wanted.names.front} are not as declared yet: replacing them waits until fewer other resources "
-        "replace theirs; those that run go on"
+        f"the workers of {o.wanted.names.front} are not as declared yet. Their replacement waits until fewer other resources replace "
+        "their workers. The present workers go on"
     )
     return ConditionState(status="False", reason=Reason.WORKERS_STARTING, message=message)
 
@@ -137,15 +138,15 @@ def _said(o: Observation, live: Manifest | None) -> ConditionState:
     if wanted == 0 and o.beyond.workers is not None:
         return ConditionState(status="False", reason=Reason.GRANT_EXCEEDED, message=o.beyond.workers)
     if wanted == 0:
-        message = "spec.workers.replicas is 0: records stay where they are; kubectl scale brings workers back"
+        message = "spec.workers.replicas is 0, so nothing is released and records stay where they are. Use kubectl scale to start workers"
         return ConditionState(status="False", reason=Reason.SCALED_TO_ZERO, message=message)
     if live is not None and all_ready(live, wanted):
         message = f"{wanted} of {wanted} workers are ready"
         if o.beyond.workers is not None:
-            return ConditionState(status="True", reason=Reason.GRANT_EXCEEDED, message=f"{message}; {o.beyond.workers}")
+            return ConditionState(status="True", reason=Reason.GRANT_EXCEEDED, message=f"{message}. {o.beyond.workers}")
         if o.refused_protocol is not None:
             return ConditionState(
-                status="True", reason=Reason.PROTOCOL_REFUSED, message=f"{message}; {_fallback(o.refused_protocol)}"
+                status="True", reason=Reason.PROTOCOL_REFUSED, message=f"{message}. {_fallback(o.refused_protocol)}"
             )
         return ConditionState(status="True", reason=Reason.AS_DECLARED, message=message)
     scaled, serving = last_scaled(o), ((live or {}).get("status") or {}).get("readyReplicas", 0)
@@ -154,8 +155,8 @@ def _said(o: Observation, live: Manifest | None) -> ConditionState:
         and serving >= min(scaled.from_replicas, wanted)
         and _since(o, scaled.time) < STARTING_SECONDS
     ):
-        # Nothing is wrong while autoscaling adds workers, or takes some away, and those that stay go on.
-        message = f"{serving} of {wanted} workers are ready; autoscaling made it {wanted} at {scaled.time:%H:%M:%S} UTC"
+        # Nothing is wrong while autoscaling adds or removes workers and the others go on.
+        message = f"{serving} of {wanted} workers are ready. Autoscaling set the number to {wanted} at {scaled.time:%H:%M:%S} UTC"
         return ConditionState(status="True", reason=Reason.AS_DECLARED, message=message)
     since = next(
         (c for c in o.subject.status.conditions if c.type == Condition.WORKERS_READY and c.status == "False"), None
@@ -171,5 +172,6 @@ def _since(o: Observation, moment: datetime) -> float:
 
 def _fallback(refused: RefusedProtocol) -> str:
     return (
-        f"they have protocol Classic with assignor Range: {refused.message}. Edit the resource to have it tried again"
+        f"They use the protocol Classic with the assignor Range instead of the declared ones: {refused.message}. To have the declared "
+        "ones tried again, edit this resource"
     )

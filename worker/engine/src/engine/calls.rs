@@ -66,7 +66,7 @@ impl Calls {
             }
             Err(TryRecvError::Empty) if boot_ns() - self.asked_at_ns? < HANGING_NS => None,
             Err(_) => {
-                let what = "the group's or the transaction's coordinator did not answer in 6 s";
+                let what = "the coordinator of the group or of the transaction did not answer within 6 s";
                 Some(Err(Error::local(crate::kafka::code::TIMED_OUT, what)))
             }
         }

@@ -164,7 +164,8 @@ impl Clock {
                 None
             }
             Ok(None) => {
-                Some(Error::local(0, "it has not its broker's time: set its message.timestamp.type to LogAppendTime"))
+                let what = "the broker does not stamp its records, so set its message.timestamp.type to LogAppendTime";
+                Some(Error::local(0, what))
             }
             Err(error) => Some(error),
         };

@@ -91,7 +91,7 @@ impl Commits {
 
     fn fail(&mut self, why: &str, now_ns: i64) {
         self.failed += 1;
-        self.problem = Some(format!("a commit failed: {why}"));
+        self.problem = Some(format!("a commit failed ({why})"));
         self.next_at_ns = now_ns + RETRY_NS;
     }
 }
@@ -135,7 +135,7 @@ impl Engine {
                 return;
             }
             self.commits.on_its_way = None;
-            self.commits.fail("Kafka didn't answer", now_ns);
+            self.commits.fail("Kafka did not answer", now_ns);
         }
         let renew = now_ns - self.commits.fence_at_ns >= RENEW_NS && self.is_near();
         if now_ns < self.commits.next_at_ns && !renew && !self.is_pressed() {

@@ -315,7 +315,7 @@ impl<P: Output> Sending<'_, P> {
                     self.writer.dead_letter(kept, place, dead, headers);
                     let count = self.dead_letter_partitions;
                     dead.partition(count.ok_or_else(|| {
-                        Error::local(code::UNKNOWN_TOPIC_OR_PART, "it doesn't exist, or was made again")
+                        Error::local(code::UNKNOWN_TOPIC_OR_PART, "it is missing, or was created again")
                     })?)
                 }
                 Outcome::Hold(_) => return Err(Error::local(code::STATE, "it waits")),

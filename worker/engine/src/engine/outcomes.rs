@@ -72,7 +72,9 @@ impl Engine {
                 }
             }
             Event::Failed(error, _) if error.fatal => {
-                self.happenings.push(Happening::log(format!("a producer can't go on and is replaced: {error}")));
+                self.happenings.push(Happening::log(format!(
+                    "a producer failed permanently, and the worker replaces it: {error}"
+                )));
                 self.replace_producers();
             }
             Event::Stranded => self.happenings.push(Happening::Stranded("producer")),
@@ -84,7 +86,7 @@ impl Engine {
     /// What is on its way is given up, and what isn't finished is read again: it may come twice.
     pub(super) fn replace_producers(&mut self) {
         if self.transactions.is_some() {
-            self.roll_back(&Error::local(code::PURGE_QUEUE, "what was on its way is given up"));
+            self.roll_back(&Error::local(code::PURGE_QUEUE, "the copies in flight were given up"));
             return;
         }
         self.happenings.push(Happening::ProducersReplaced);

@@ -134,7 +134,7 @@ impl Producers {
                 true
             }
             Err(why) => {
-                happenings.push(Happening::log(format!("no producer can be made: {why}")));
+                happenings.push(Happening::log(format!("could not create a producer: {why}")));
                 false
             }
         }

@@ -275,7 +275,8 @@ impl Engine {
             self.replace_producers();
         }
         if !self.are_settled(&partitions) {
-            let told = "partitions are given up before all that was sent of them was acknowledged and committed";
+            let told =
+                "the worker gives up revoked partitions before all of their copies are acknowledged and committed";
             self.happenings.push(Happening::log(told.to_owned()));
         }
         self.give_up(&partitions, false);

@@ -187,7 +187,7 @@ impl Transactions {
 
     fn note(&mut self, what: &str, error: &Error) {
         self.failures += 1;
-        self.problem = Some(format!("{what}: {error}"));
+        self.problem = Some(format!("{what} ({error})"));
     }
 }
 
@@ -207,7 +207,7 @@ impl Engine {
                     self.begin_again();
                 }
                 Some(Err(error)) => {
-                    transactions.note("no transaction can begin", &error);
+                    transactions.note("the worker can't begin a transaction", &error);
                     if !error.retriable && !FENCED.contains(&error.code) {
                         transactions.refused = transactions.problem.clone();
                     }
@@ -278,7 +278,7 @@ impl Engine {
                 transactions.stage = Stage::Opening;
             }
             Err(why) => {
-                self.happenings.push(Happening::log(format!("no producer can be made: {why}")));
+                self.happenings.push(Happening::log(format!("could not create a producer: {why}")));
                 transactions.stage = Stage::Closed { until_ns: boot_ns() + RETRY_NS };
             }
         }
@@ -297,7 +297,7 @@ impl Engine {
         let failed = transactions.failed.is_some();
         if outstanding > 0 || failed {
             if now_ns - since_ns >= TRANSACTION_NS {
-                let what = "a transaction was not acknowledged in 10 s";
+                let what = "Kafka did not acknowledge the transaction within 10 s";
                 self.roll_back(&Error::local(code::TIMED_OUT, what));
             } else if let Some(calls) = transactions.calls.as_mut().filter(|_| failed || now_ns >= look_at_ns) {
                 // copies are given up, or neither sent nor refused, when a partition may not be part of it
@@ -323,7 +323,7 @@ impl Engine {
     /// a call to commit it may be on its way: whoever looks before it arrives does again what it commits.
     pub(super) fn roll_back(&mut self, error: &Error) {
         let Some(transactions) = &mut self.transactions else { return };
-        transactions.note("a transaction failed, what was in it is done again", error);
+        transactions.note("a transaction failed, and the worker repeats it", error);
         for slot in std::mem::take(&mut transactions.touched) {
             let Some(partition) = self.slots.get_mut(slot) else { continue };
             if NOT_ADDED.contains(&error.code) {
@@ -365,8 +365,8 @@ impl Engine {
         if FENCED.contains(&error.code) {
             let mut fatal = error.clone();
             fatal.text = format!(
-                "the producer was shut out for good: another worker of this name has begun, or this one stood still for longer \
-                 than a transaction may last ({error})"
+                "Kafka has fenced the producer ({error}). Either another worker with this name has started, or this worker stood \
+                 still for longer than a transaction may last"
             );
             self.happenings.push(Happening::ConsumerFatal(fatal));
         }

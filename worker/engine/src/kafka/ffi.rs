@@ -114,7 +114,7 @@ macro_rules! functions {
                     // SAFETY: the name ends with 0; what it stands for has the type that rdkafka.h says.
                     let found = libc::dlsym(library, name.as_ptr().cast());
                     if found.is_null() {
-                        return Err(format!("it has no {}", name.trim_end_matches('\0')));
+                        return Err(format!("it lacks the function {}", name.trim_end_matches('\0')));
                     }
                     std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument: $kind),*) $(-> $answer)?>(found)
                 },)* })
@@ -230,9 +230,9 @@ pub fn load(path: &str) -> Result<Load, String> {
     let found = unsafe {
         let library = libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         if library.is_null() {
-            return Err(format!("{path} can't be loaded: {}", text(libc::dlerror())));
+            return Err(format!("could not load {path}: {}", text(libc::dlerror())));
         }
-        Functions::of(library).map_err(|why| format!("{path} is not the librdkafka that is needed: {why}"))?
+        Functions::of(library).map_err(|why| format!("{path} is not a suitable librdkafka: {why}"))?
     };
     let load = Load(FUNCTIONS.get_or_init(|| found));
     keep_no_fast_bins();

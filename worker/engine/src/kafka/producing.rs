@@ -75,7 +75,7 @@ impl Client {
     pub fn produce(&self, topic: &TopicHandle, copy: Copy<'_, CopyHeaders>) -> Result<(), Error> {
         let place = Place(topic.pointer as usize, copy.partition);
         if self.batching.as_ref().is_some_and(|batching| !batching.admit(place, copy.bytes(), Instant::now())) {
-            return Err(Error::local(code::QUEUE_FULL, "the partition has as much on its way as is sent at once"));
+            return Err(Error::local(code::QUEUE_FULL, "the partition has as much in flight as is sent at once"));
         }
         let bytes = |of: Option<&[u8]>| Value {
             bytes: of.map_or(Bytes { pointer: ptr::null(), size: 0 }, |of| Bytes {

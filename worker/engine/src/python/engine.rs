@@ -24,7 +24,9 @@ pub struct Engine(Running);
 
 impl From<Panicked> for PyErr {
     fn from(_: Panicked) -> Self {
-        PyRuntimeError::new_err("the engine has ended by a fault of its own, which it has told on standard error")
+        PyRuntimeError::new_err(
+            "the engine ended because of an internal error, which the worker's standard error shows",
+        )
     }
 }
 
