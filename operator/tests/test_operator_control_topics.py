@@ -254,7 +254,7 @@ def test_one_that_was_deleted_is_made_again_and_it_is_said_what_that_means() -> 
     (notice,) = reconcile(simulation.observe()).notices
     assert (notice.type, notice.reason) == ("Warning", Reason.TOPIC_MISSING)
     assert (
-        f"deleted topic {CONTROL} (id {former}), and the operator creates it again. Records that were cancelled there"
+        f"deleted topic {CONTROL} (id {former}), and the operator creates it again. Waiting records that were cancelled"
         in notice.message
     )
     simulation.settle()
