@@ -2,7 +2,7 @@ import os
 import threading
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from delayed_topics import DelayedTopic, NotDelayedTopic, SendFailed
@@ -137,10 +137,12 @@ def test_what_is_no_delayed_topic_is_said_at_once(served: Served) -> None:
 
 
 @pytest.mark.slow
-def test_a_planned_topic_is_waited_for(served: Served) -> None:
-    served.write_layout(replace(served.layout, state="planned"))
+@pytest.mark.parametrize("state", ["planned", "retired"])
+def test_a_topic_that_is_not_served_is_waited_for(served: Served, state: Literal["planned", "retired"]) -> None:
+    served.write_layout(replace(served.layout, state=state))
     with pytest.raises(
-        NotDelayedTopic, match=r"planned, but it is not served yet after 8 s\. See `kubectl describe dtopic orders"
+        NotDelayedTopic,
+        match=rf"is not served after 8 s, because its layout is {state}\. See `kubectl describe dtopic orders",
     ):
         DelayedTopic.connect(served.bootstrap, served.names.front, timeout_seconds=8)
     soon = threading.Timer(1, served.write_layout, [served.layout])

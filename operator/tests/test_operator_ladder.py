@@ -38,6 +38,14 @@ def test_a_ladder_adds_partitions_to_those_that_were_asked_for() -> None:
     assert (record.layout.ladder_seconds, record.max_delay_seconds) == ((1, 4, 16), 30 * DAY_SECONDS)
 
 
+def test_partitions_of_the_ladder_are_not_counted_among_those_to_ask_for() -> None:
+    simulation = settled(ladder={"base": 4}, delaySeconds=[10, 20, 30], partitions=2)
+    clamped = simulation.condition(Condition.LAYOUT_CLAMPED)
+    assert clamped.reason == Reason.LAYOUT_CLAMPED
+    assert "spec.partitions is 2, but orders.delays has 3 partitions without those of the ladder" in clamped.message
+    assert "Raise spec.partitions to 3" in clamped.message
+
+
 def test_the_status_says_what_due_times_cost() -> None:
     simulation = settled(ladder={}, maxDelaySeconds=7 * DAY_SECONDS)
     layout = shown(simulation)

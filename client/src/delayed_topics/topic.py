@@ -99,7 +99,7 @@ class DelayedTopic(Closing):
             while (layout := follower.state.layouts.get(topic)) is not None and layout.state != "serving":
                 if deadline.over:
                     raise NotDelayedTopic(
-                        f"topic {topic} is planned, but it is not served yet after {timeout_seconds:g} s. "
+                        f"topic {topic} is not served after {timeout_seconds:g} s, because its layout is {layout.state}. "
                         f"See `kubectl describe dtopic {layout.owner.name} -n {layout.owner.namespace}`"
                     )
                 follower.poll(0.1)

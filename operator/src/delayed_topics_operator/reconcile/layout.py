@@ -114,8 +114,9 @@ def _clamped(o: Observation, t: Target) -> ConditionState:
     extra = surplus(t.layout, wanted)
     delays = t.names["delays"]
     if needed > asked:
+        without = " without those of the ladder" if wanted.ladder_partitions else ""
         message = (
-            f"spec.partitions is {asked}, but {delays} has {t.layout.partition_count} partitions. Each delay after the first needs "
+            f"spec.partitions is {asked}, but {delays} has {asked + extra} partitions{without}. Each delay after the first needs "
             f"{wanted.lanes_per_delay} (spec.lanesPerDelay), and the first one needs at least one. Raise spec.partitions to {needed}"
         )
         return ConditionState(status="True", reason=Reason.LAYOUT_CLAMPED, message=message)
