@@ -11,6 +11,7 @@ S  same key, value and foreign headers, same id, right partition  nothing change
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from delayed_topics_faults.copies import EXPECT, Copy
@@ -135,6 +136,22 @@ def judge(seen: Seen, terms: Terms) -> Verdict:
     if terms.order:
         _judge_order(verdict, sources, ready, seen, terms)
     return verdict
+
+
+def longest_silence_ms(seen: Seen) -> int:
+    """The longest time in which Kafka took no copy of a source partition's records, although the worker had sent one. Workers note
+    the time of sending in ready records only, so a hop only ends a silence."""
+    made: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for copy in [*seen.ready, *(hop for hop in seen.delays if "dt-origin" in hop.own)]:
+        partition, _, _ = copy.own["dt-origin"].rpartition(":")
+        sent_at_ms = int(copy.own["dt-released"].rpartition(":")[2]) if "dt-released" in copy.own else copy.at_ms
+        made[partition].append((copy.at_ms, sent_at_ms))
+    silences = (
+        after_ms - max(before_ms, sent_at_ms)
+        for copies in map(sorted, made.values())
+        for (before_ms, _), (after_ms, sent_at_ms) in pairwise(copies)
+    )
+    return max(silences, default=0)
 
 
 def _sources(seen: Seen, terms: Terms) -> Iterable[_Source]:

@@ -7,8 +7,10 @@ from random import Random
 from typing import Final
 
 from delayed_topics_core.reasons import Reason
+from delayed_topics_devcluster.waiting import wait_until
 
 from delayed_topics_faults.copies import EXPECT
+from delayed_topics_faults.judge import Seen, Terms, Verdict, judge, longest_silence_ms
 from delayed_topics_faults.row import Row, Trial
 from delayed_topics_faults.rows.brokers import OnThreeBrokers
 from delayed_topics_faults.testbed import Testbed, now_ms
@@ -16,6 +18,8 @@ from delayed_topics_faults.testbed import Testbed, now_ms
 ALARM_SECONDS: Final = 35.0
 """5 s from the first copy that isn't acknowledged. Before there is one, Kafka has to miss the broker (6 s); where that was the
 group's coordinator, its members find the next one within their session (10 s), join, and look at their topics (5 s)."""
+SILENCE_MS: Final = 6000
+"""The worker says so after 3 s without an acknowledgement. It looks once a second, and so does the trial."""
 QUOTA_BYTES_PER_SECOND: Final = 20_000
 SLOW_BYTES_PER_SECOND: Final = 100_000
 
@@ -49,16 +53,25 @@ class TargetTrouble(OnThreeBrokers):
         return trial
 
     def _over_quota(self, testbed: Testbed, rng: Random) -> Trial:
-        trial = Trial(injected=f"producer quota of {QUOTA_BYTES_PER_SECOND} bytes/s")
+        """A quota lets copies through slowly. Whether it also stops them for so long that the worker says so is up to Kafka."""
+        alarmed = False
+        records = 2000
+
+        def over() -> bool:
+            nonlocal alarmed
+            alarmed = Reason.TARGET_UNAVAILABLE in self._worker.alarm_reasons()
+            return alarmed or testbed.released() >= records
+
         testbed.limit_copies(QUOTA_BYTES_PER_SECOND)
-        with testbed.load(rng, records=2000, per_second=1000):
-            if (
-                testbed.guarantee == "AtLeastOnce"
-            ):  # a quota costs a second a request, and transactions need few of those
-                trial.alarmed(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=ALARM_SECONDS)
+        with testbed.load(rng, records=records, per_second=1000):
+            wait_until(over, what="an alarm, or all records in the ready topic", timeout_seconds=60)
         testbed.limit_copies(None)
-        trial.terms = {"healed_at_ms": now_ms()}
-        return trial
+        return Trial(
+            injected=f"producer quota of {QUOTA_BYTES_PER_SECOND} bytes/s",
+            terms={"healed_at_ms": now_ms()},
+            counts={"quota_alarms": int(alarmed)},
+            told=alarmed,
+        )
 
     def _made_again(self, testbed: Testbed, rng: Random) -> Trial:
         orders = testbed.orders
@@ -81,6 +94,14 @@ class TargetTrouble(OnThreeBrokers):
         with testbed.load(rng, records=2000, per_second=1000):
             testbed.harness.admin.create_partitions({ready: partitions})
         return Trial(injected=f"ready topic grown to {partitions} partitions", terms={"healed_at_ms": now_ms()})
+
+    def judge(self, seen: Seen, terms: Terms, trial: Trial) -> Verdict:
+        verdict = judge(seen, terms)
+        silence_ms = longest_silence_ms(seen)
+        if trial.told is False and silence_ms > SILENCE_MS:
+            verdict.unalarmed += 1
+            verdict.fail("A", f"no alarm, although Kafka took no copy of a partition's due records for {silence_ms} ms")
+        return verdict
 
 
 class SentAlone(Row):
