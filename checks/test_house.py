@@ -16,11 +16,11 @@ from delayed_topics_crds.audit import Account as AuditAccount
 from delayed_topics_devcluster.engine import engine_environment
 from delayed_topics_devcluster.paths import ENGINE_SOURCE, cache_dir
 
+from checks.documents import ROOT
 from checks.raising import raised, raised_in
 
 pytestmark = pytest.mark.check
 
-ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 MEMBERS = ["core", "crds", "kafka", "operator", "worker", "client", "audit", "devcluster", "faults", "bench"]
 SAYING = ["core", "kafka", "operator", "worker", "client", "audit"]

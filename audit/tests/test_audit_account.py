@@ -51,10 +51,10 @@ def test_a_loss_violates_and_is_named() -> None:
 
 
 def test_a_double_that_a_crash_explains_is_told_and_any_other_violates() -> None:
-    within = judge(replace(CLEAN, flaws=replace(ON_TIME, extra=2)))
+    within = judge(replace(CLEAN, flaws=replace(ON_TIME, doubled=2)))
     assert within.verdict == "Verified"
     assert "2 copies were doubled within the promise" in within.message
-    beyond = judge(replace(CLEAN, flaws=replace(ON_TIME, extra=2, beyond=1)))
+    beyond = judge(replace(CLEAN, flaws=replace(ON_TIME, doubled=2, doubled_beyond_promise=1)))
     assert beyond.verdict == "Violated"
     assert beyond.message.startswith("1 copy was doubled: the same root and attempt came out before")
 
@@ -72,7 +72,7 @@ def test_what_has_been_due_for_minutes_makes_no_clean_audit() -> None:
 
 
 @pytest.mark.parametrize(
-    "flaw", ["forged", "early", "disordered", "changed", "wrong_partition", "wrong_attempt", "over_cap"]
+    "flaw", ["forged", "early", "out_of_order", "changed", "wrong_partition", "wrong_attempt", "over_cap"]
 )
 def test_whatever_is_not_as_promised_violates(flaw: str) -> None:
     result = judge(replace(CLEAN, flaws=replace(ON_TIME, **{flaw: 1})))
@@ -98,7 +98,9 @@ def test_what_hides_outcomes_makes_a_loss_uncertain() -> None:
 
 
 def test_what_is_hidden_does_not_excuse_what_is_seen() -> None:
-    assert judge(replace(CLEAN, flaws=replace(ON_TIME, extra=1, beyond=1)), [CUT]).verdict == "Violated"
+    assert (
+        judge(replace(CLEAN, flaws=replace(ON_TIME, doubled=1, doubled_beyond_promise=1)), [CUT]).verdict == "Violated"
+    )
 
 
 def test_what_may_hide_a_loss_matters_only_if_something_seems_lost() -> None:

@@ -74,9 +74,7 @@ SPECS = st.fixed_dictionaries(
 
 
 def settled(simulation: Simulation) -> None:
-    simulation.settle()
-    simulation.workers_come_up()
-    simulation.settle()
+    simulation.serve()
     assert reconcile(simulation.observe()).actions == ()
     parse("DelayedTopic", simulation.raw)
     assert simulation.condition(Condition.TOPICS_READY).status == "True"

@@ -31,15 +31,7 @@ def load(workers: int, *, due: int, released: int, seconds: int = 20) -> Load:
 
 
 def running(autoscale: dict[str, int], **workers: Any) -> Simulation:
-    simulation = Simulation(resource(partitions=6, workers={"autoscale": autoscale, **workers}))
-    come_up(simulation)
-    return simulation
-
-
-def come_up(simulation: Simulation) -> None:
-    simulation.settle()
-    simulation.workers_come_up()
-    simulation.settle()
+    return Simulation.serving(partitions=6, workers={"autoscale": autoscale, **workers})
 
 
 def replicas(simulation: Simulation) -> int:
@@ -72,7 +64,7 @@ def test_workers_that_do_not_catch_up_become_more_and_the_status_says_why() -> N
         f"scaled from 1 to 4 workers: {decision.message}",
     )
     simulation.later(60)
-    come_up(simulation)
+    simulation.serve()
     assert autoscaled(after, status(simulation)) == ()
 
 
@@ -117,9 +109,9 @@ def test_there_are_never_more_workers_than_partitions() -> None:
 def test_there_are_never_more_workers_than_are_granted_and_it_is_said() -> None:
     simulation = Simulation(resource(partitions=6, workers={"autoscale": {"max": 8}}))
     simulation.connection = usable(grant(maxWorkers=3))
-    come_up(simulation)
+    simulation.serve()
     simulation.load = load(1, due=50_000, released=10_000)
-    come_up(simulation)
+    simulation.serve()
     assert replicas(simulation) == 3
     said = simulation.condition(Condition.WORKERS_READY)
     assert (said.status, said.reason) == ("True", "GrantExceeded")

@@ -19,16 +19,8 @@ CONTROL = "orders.control"
 THEIRS = {"cleanup.policy": "delete", "retention.ms": "1"}
 
 
-def settled(simulation: Simulation) -> Simulation:
-    simulation.settle()
-    simulation.workers_come_up()
-    simulation.settle()
-    simulation.done.clear()
-    return simulation
-
-
 def made(**spec: Any) -> Simulation:
-    return settled(Simulation(resource(control={}, **spec)))
+    return Simulation.serving(control={}, **spec)
 
 
 def is_read(simulation: Simulation) -> bool:
@@ -44,7 +36,7 @@ def shown(simulation: Simulation) -> dict[str, str]:
 
 
 def test_without_it_there_is_no_control_topic() -> None:
-    simulation = settled(Simulation(resource()))
+    simulation = Simulation.serving()
     assert set(simulation.kafka.topics) == {"orders", "orders.delays", "orders.ready", "orders.dead"}
     assert (is_read(simulation), "control" in shown(simulation)) == (False, False)
 
@@ -66,7 +58,7 @@ def test_workers_are_told_of_it_when_it_is_there_wherever_the_operator_is_killed
     def begun() -> Simulation:
         simulation = Simulation(resource())
         if live:
-            settled(simulation)
+            simulation.serve()
         simulation.edit(control={})
         return simulation
 
@@ -86,7 +78,7 @@ def test_workers_are_told_of_it_when_it_is_there_wherever_the_operator_is_killed
 
 
 def test_a_live_resource_gets_one_and_nothing_else_changes() -> None:
-    simulation = settled(Simulation(resource()))
+    simulation = Simulation.serving()
     layout, topics = simulation.kafka.registry.layouts["orders"], copy.deepcopy(simulation.kafka.topics)
     simulation.edit(control={})
     simulation.settle()
@@ -110,7 +102,7 @@ def test_what_is_changed_by_hand_is_repaired() -> None:
 
 
 def test_where_kafka_refuses_that_it_is_compacted_it_is_said_and_it_is_not_read() -> None:
-    simulation = settled(Simulation(resource(), kafka=Kafka(refuses=frozenset({"cleanup.policy"}))))
+    simulation = Simulation(resource(), kafka=Kafka(refuses=frozenset({"cleanup.policy"}))).serve()
     simulation.edit(control={})
     simulation.settle()
     said = simulation.condition(Condition.TOPICS_READY)
@@ -163,7 +155,7 @@ def test_retain_keeps_and_names_it_and_the_same_resource_goes_on_with_it(asked_f
     assert f"topics orders, orders.delays, orders.ready, orders.dead, {CONTROL}, group" in notice.message
     simulation.settle()
     assert (simulation.gone, simulation.kafka.topics) == (True, before)
-    again = settled(Simulation(resource(uid="another", control={}), kafka=simulation.kafka))
+    again = Simulation(resource(uid="another", control={}), kafka=simulation.kafka).serve()
     assert (is_read(again), again.kafka.topics[CONTROL].id) == (True, before[CONTROL].id)
 
 
@@ -183,7 +175,7 @@ def test_somebody_elses_topic_of_that_name_is_no_obstacle_for_who_asks_for_none_
     simulation = Simulation(resource(deletionPolicy="Delete"))
     simulation.kafka.create(CONTROL, 7, config=THEIRS)
     theirs = copy.deepcopy(simulation.kafka.topics[CONTROL])
-    settled(simulation)
+    simulation.serve()
     assert simulation.condition(Condition.READY).status == "True"
     assert "control" not in shown(simulation)
     simulation.delete()
@@ -192,7 +184,7 @@ def test_somebody_elses_topic_of_that_name_is_no_obstacle_for_who_asks_for_none_
 
 
 def test_whether_somebody_elses_topic_of_that_name_has_leaders_is_nobodys_matter() -> None:
-    simulation = settled(Simulation(resource()))
+    simulation = Simulation.serving()
     simulation.kafka.create(CONTROL, 1)
     o = simulation.observe()
     assert o.kafka is not None
@@ -216,7 +208,7 @@ def test_who_asks_for_one_where_somebody_has_made_it_claims_nothing_and_is_told_
 
 
 def test_a_live_resource_does_not_take_somebody_elses_for_its_own_and_goes_on() -> None:
-    simulation = settled(Simulation(resource(deletionPolicy="Delete")))
+    simulation = Simulation.serving(deletionPolicy="Delete")
     simulation.kafka.create(CONTROL, 1, config=THEIRS)
     before = copy.deepcopy(simulation.kafka.topics)
     simulation.edit(control={})
@@ -314,7 +306,7 @@ def test_its_partition_counts_for_the_quota_until_it_is_deleted() -> None:
 
 
 def test_a_grant_of_one_partition_a_topic_is_enough_for_it() -> None:
-    simulation = settled(Simulation(resource(delaySeconds=[0], control={}), connection=usable(grant(maxPartitions=1))))
+    simulation = Simulation(resource(delaySeconds=[0], control={}), connection=usable(grant(maxPartitions=1))).serve()
     assert is_read(simulation)
 
 

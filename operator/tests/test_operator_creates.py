@@ -22,15 +22,8 @@ from delayed_topics_operator.translate import PLAN_ONLY
 from delayed_topics_operator_testing.simulation import Kafka, Simulation, Stopped, member, resource, usable
 
 
-def served(simulation: Simulation) -> None:
-    simulation.settle()
-    simulation.workers_come_up()
-    simulation.settle()
-
-
 def test_six_lines_become_four_topics_a_served_layout_and_a_worker() -> None:
-    simulation = Simulation(resource(partitions=5))
-    served(simulation)
+    simulation = Simulation.serving(partitions=5)
     assert {name: topic.partitions for name, topic in simulation.kafka.topics.items()} == {
         "orders": 3,
         "orders.ready": 3,
@@ -95,12 +88,11 @@ def actions_of_a_whole_creation() -> int:
 
 @pytest.mark.parametrize("boundary", range(actions_of_a_whole_creation()))
 def test_an_operator_killed_between_any_two_steps_ends_where_an_undisturbed_one_does(boundary: int) -> None:
-    undisturbed = Simulation(resource())
-    served(undisturbed)
+    undisturbed = Simulation.serving()
     simulation = Simulation(resource())
     with pytest.raises(Stopped):
         simulation.settle(actions=boundary)
-    served(simulation)
+    simulation.serve()
     assert simulation.kafka.registry.layouts == undisturbed.kafka.registry.layouts
     assert simulation.kafka.registry.topics == undisturbed.kafka.registry.topics
     assert simulation.kafka.topics == undisturbed.kafka.topics
@@ -223,8 +215,7 @@ def test_three_brokers_mean_three_replicas_of_which_two_have_to_have_a_record() 
 
 
 def test_nothing_is_to_be_done_and_nothing_changes_once_it_is_as_declared() -> None:
-    simulation = Simulation(resource())
-    served(simulation)
+    simulation = Simulation.serving()
     status = dict(simulation.raw["status"])
     simulation.later(86_400)
     plan = reconcile(simulation.observe())
@@ -243,8 +234,7 @@ def test_every_action_can_be_told_in_words() -> None:
 
 
 def test_a_topic_of_ready_or_dead_letters_that_was_deleted_is_made_again_and_said() -> None:
-    simulation = Simulation(resource())
-    served(simulation)
+    simulation = Simulation.serving()
     simulation.kafka.delete("orders.ready")
     notices = reconcile(simulation.observe()).notices
     assert [type(n) for n in notices] == [Notice]

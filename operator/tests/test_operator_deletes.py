@@ -1,7 +1,6 @@
 """A DelayedTopic is deleted: what goes, in which order, and what stays."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
@@ -22,17 +21,8 @@ from delayed_topics_operator.translate import PLAN_ONLY
 from delayed_topics_operator_testing.simulation import Simulation, Stopped, member, resource
 
 
-def made(**spec: Any) -> Simulation:
-    simulation = Simulation(resource(**spec))
-    simulation.settle()
-    simulation.workers_come_up()
-    simulation.settle()
-    simulation.done.clear()
-    return simulation
-
-
 def test_delete_removes_workers_then_group_then_topics_then_claim() -> None:
-    simulation = made(deletionPolicy="Delete")
+    simulation = Simulation.serving(deletionPolicy="Delete")
     simulation.delete()
     simulation.settle()
     assert [type(action) for action in simulation.done] == [
@@ -56,7 +46,7 @@ def test_delete_removes_workers_then_group_then_topics_then_claim() -> None:
 
 @pytest.mark.parametrize("boundary", range(11))
 def test_an_operator_killed_while_deleting_goes_on_where_it_was(boundary: int) -> None:
-    simulation = made(deletionPolicy="Delete")
+    simulation = Simulation.serving(deletionPolicy="Delete")
     simulation.delete()
     with pytest.raises(Stopped):
         simulation.settle(actions=boundary)
@@ -66,7 +56,7 @@ def test_an_operator_killed_while_deleting_goes_on_where_it_was(boundary: int) -
 
 
 def test_retain_keeps_topics_offsets_and_claim_so_that_the_same_resource_goes_on() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     simulation.delete()
     plan = reconcile(simulation.observe())
     simulation.settle()
@@ -82,7 +72,7 @@ def test_retain_keeps_topics_offsets_and_claim_so_that_the_same_resource_goes_on
 
 
 def test_what_was_retained_is_not_for_another_name() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     simulation.delete()
     simulation.settle()
     other = Simulation(resource(namespace="other"), kafka=simulation.kafka)
@@ -91,7 +81,7 @@ def test_what_was_retained_is_not_for_another_name() -> None:
 
 
 def test_topics_stay_as_long_as_the_group_has_members() -> None:
-    simulation = made(deletionPolicy="Delete")
+    simulation = Simulation.serving(deletionPolicy="Delete")
     simulation.kafka.members["delayedtopics.orders"] = (member("orders-0"),)
     simulation.delete()
     plan = simulation.settle()
@@ -105,7 +95,7 @@ def test_topics_stay_as_long_as_the_group_has_members() -> None:
 
 
 def test_a_topic_that_somebody_made_again_under_our_name_is_not_deleted() -> None:
-    simulation = made(deletionPolicy="Delete")
+    simulation = Simulation.serving(deletionPolicy="Delete")
     simulation.kafka.delete("orders")
     simulation.kafka.create("orders", 1)
     simulation.delete()
@@ -135,7 +125,7 @@ def gone(simulation: Simulation) -> None:
 
 @pytest.mark.parametrize("policy", ["Retain", "Delete"])
 def test_with_kafka_away_a_deletion_waits_five_minutes_and_then_leaves_everything_with_a_warning(policy: str) -> None:
-    simulation = made(deletionPolicy=policy)
+    simulation = Simulation.serving(deletionPolicy=policy)
     gone(simulation)
     simulation.delete()
     simulation.settle()
@@ -152,7 +142,7 @@ def test_with_kafka_away_a_deletion_waits_five_minutes_and_then_leaves_everythin
 
 
 def test_kafka_that_comes_back_in_time_is_cleaned_up() -> None:
-    simulation = made(deletionPolicy="Delete")
+    simulation = Simulation.serving(deletionPolicy="Delete")
     usable = simulation.connection
     gone(simulation)
     simulation.delete()
@@ -164,7 +154,7 @@ def test_kafka_that_comes_back_in_time_is_cleaned_up() -> None:
 
 
 def test_a_terminating_namespace_whose_credentials_went_first_is_not_held_up() -> None:
-    simulation = made(deletionPolicy="Delete")
+    simulation = Simulation.serving(deletionPolicy="Delete")
     simulation.terminating = True
     gone(simulation)
     simulation.delete()
@@ -173,7 +163,7 @@ def test_a_terminating_namespace_whose_credentials_went_first_is_not_held_up() -
 
 
 def test_a_terminating_namespace_whose_kafka_answers_is_cleaned_up_as_the_policy_says() -> None:
-    simulation = made(deletionPolicy="Delete")
+    simulation = Simulation.serving(deletionPolicy="Delete")
     simulation.terminating = True
     simulation.delete()
     simulation.settle()
@@ -182,7 +172,7 @@ def test_a_terminating_namespace_whose_kafka_answers_is_cleaned_up_as_the_policy
 
 
 def test_a_deletion_that_kafka_refuses_is_said_and_how_to_let_go() -> None:
-    simulation = made(deletionPolicy="Delete")
+    simulation = Simulation.serving(deletionPolicy="Delete")
     simulation.delete()
     simulation.children.clear()
     plan = reconcile(simulation.observe())
@@ -212,7 +202,7 @@ def test_plan_only_that_never_did_anything_is_gone_at_once_and_deletes_nothing(p
 
 
 def test_plan_only_does_not_hold_up_the_deletion_of_what_was_live_before() -> None:
-    simulation = made(deletionPolicy="Delete")
+    simulation = Simulation.serving(deletionPolicy="Delete")
     simulation.raw["metadata"]["annotations"][PLAN_ONLY] = "true"  # it plans what a spec makes; a deletion is no spec
     simulation.delete()
     simulation.settle()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_operator.plan import WriteRegistry
-from delayed_topics_operator_testing.simulation import Simulation, resource
+from delayed_topics_operator_testing.simulation import Simulation
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,7 @@ from delayed_topics_operator_testing.simulation import Simulation, resource
     ids=str,
 )
 def test_the_layout_serves_on_when_anything_but_its_partitions_changes(edit: dict[str, Any]) -> None:
-    simulation = Simulation(resource(delaySeconds=[0, 10, 60], ladder={"maxSeconds": 100}))
-    simulation.settle()
-    simulation.workers_come_up()
-    simulation.settle()
-    simulation.done.clear()
+    simulation = Simulation.serving(delaySeconds=[0, 10, 60], ladder={"maxSeconds": 100})
     simulation.kafka.delete("orders.ready")
     simulation.edit(**edit)
     simulation.settle()

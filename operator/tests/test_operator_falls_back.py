@@ -11,11 +11,7 @@ WORDS = "Kafka refuses the rebalance protocol consumer with the assignor uniform
 
 
 def running(rebalance: dict[str, str]) -> Simulation:
-    simulation = Simulation(resource(workers={"replicas": 3}, rebalance=rebalance))
-    simulation.settle()
-    simulation.workers_come_up()
-    simulation.settle()
-    return simulation
+    return Simulation.serving(workers={"replicas": 3}, rebalance=rebalance)
 
 
 def ended(code: int, message: str) -> dict[str, Any]:

@@ -10,16 +10,7 @@ from delayed_topics_operator.plan import AlterSettings, ApplyChild, GrowTopic, W
 from delayed_topics_operator.reconcile import reconcile
 from delayed_topics_operator.reconcile.target import ROLLED_MS
 from delayed_topics_operator.translate import ACCEPT_LOSS
-from delayed_topics_operator_testing.simulation import Simulation, Stopped, member, resource
-
-
-def made(**spec: Any) -> Simulation:
-    simulation = Simulation(resource(**spec))
-    simulation.settle()
-    simulation.workers_come_up()
-    simulation.settle()
-    simulation.done.clear()
-    return simulation
+from delayed_topics_operator_testing.simulation import Simulation, Stopped, member
 
 
 def written(simulation: Simulation) -> list[str]:
@@ -27,7 +18,7 @@ def written(simulation: Simulation) -> list[str]:
 
 
 def test_a_new_delay_is_planned_then_given_a_partition_then_served() -> None:
-    simulation = made(partitions=4)
+    simulation = Simulation.serving(partitions=4)
     simulation.edit(delaySeconds=[0, 10, 60, 600], partitions=5)
     simulation.settle()
     steps = [type(action) for action in simulation.done]
@@ -40,7 +31,7 @@ def test_a_new_delay_is_planned_then_given_a_partition_then_served() -> None:
 
 
 def test_partitions_that_are_appended_to_a_live_group_are_left_for_its_workers_to_begin() -> None:
-    simulation = made(partitions=4)
+    simulation = Simulation.serving(partitions=4)
     simulation.kafka.members["delayedtopics.orders"] = (member("orders-0"),)
     simulation.edit(delaySeconds=[0, 10, 60, 600])
     simulation.settle()
@@ -51,7 +42,7 @@ def test_partitions_that_are_appended_to_a_live_group_are_left_for_its_workers_t
 
 
 def test_a_delay_that_left_the_list_is_served_on_and_comes_back_to_its_partitions() -> None:
-    simulation = made(partitions=3)
+    simulation = Simulation.serving(partitions=3)
     simulation.edit(delaySeconds=[0, 60])
     simulation.settle()
     assert (10, "retired", "1") in simulation.kafka.registry.layouts["orders"].layout.ranges()
@@ -64,7 +55,7 @@ def test_a_delay_that_left_the_list_is_served_on_and_comes_back_to_its_partition
 
 
 def test_growing_partitions_grows_the_ready_topic_before_the_front_topic() -> None:
-    simulation = made(partitions=3)
+    simulation = Simulation.serving(partitions=3)
     simulation.edit(partitions=8)
     simulation.settle()
     assert [a.topic for a in simulation.done if isinstance(a, GrowTopic)] == ["orders.ready", "orders.delays", "orders"]
@@ -73,10 +64,10 @@ def test_growing_partitions_grows_the_ready_topic_before_the_front_topic() -> No
 
 @pytest.mark.parametrize("boundary", range(6))
 def test_an_operator_killed_while_growing_goes_on_where_it_was(boundary: int) -> None:
-    undisturbed = made(partitions=3)
+    undisturbed = Simulation.serving(partitions=3)
     undisturbed.edit(partitions=8)
     undisturbed.settle()
-    simulation = made(partitions=3)
+    simulation = Simulation.serving(partitions=3)
     simulation.edit(partitions=8)
     with pytest.raises(Stopped):
         simulation.settle(actions=boundary)
@@ -105,7 +96,7 @@ def refused_growth(simulation: Simulation, **spec: Any) -> None:
     ],
 )
 def test_a_growth_that_kafka_refuses_can_be_taken_back(refused: dict[str, Any], back: dict[str, Any]) -> None:
-    simulation = made(partitions=12)
+    simulation = Simulation.serving(partitions=12)
     served = simulation.kafka.registry.layouts["orders"]
     refused_growth(simulation, **refused)
     planned = simulation.kafka.registry.layouts["orders"]
@@ -122,7 +113,7 @@ def test_a_growth_that_kafka_refuses_can_be_taken_back(refused: dict[str, Any], 
 
 
 def test_fewer_partitions_than_there_are_change_nothing_and_a_condition_says_so() -> None:
-    simulation = made(partitions=8)
+    simulation = Simulation.serving(partitions=8)
     simulation.edit(partitions=3)
     simulation.settle()
     assert simulation.kafka.topics["orders.delays"].partitions == 8
@@ -131,7 +122,7 @@ def test_fewer_partitions_than_there_are_change_nothing_and_a_condition_says_so(
 
 
 def test_fewer_partitions_than_the_delays_need_are_clamped_and_a_condition_says_so() -> None:
-    simulation = made(delaySeconds=[10, 20, 30], partitions=2)
+    simulation = Simulation.serving(delaySeconds=[10, 20, 30], partitions=2)
     assert simulation.kafka.topics["orders.delays"].partitions == 3
     clamped = simulation.condition(Condition.LAYOUT_CLAMPED)
     assert (clamped.status, clamped.reason) == ("True", Reason.LAYOUT_CLAMPED)
@@ -150,7 +141,7 @@ def test_fewer_partitions_than_the_delays_need_are_clamped_and_a_condition_says_
 def test_cap_pause_and_compression_are_followed_live_without_touching_pods(
     spec: dict[str, Any], field: str, value: object
 ) -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     pods = simulation.children["StatefulSet", simulation.name]["spec"]["template"]
     simulation.edit(**spec)
     simulation.settle()
@@ -161,7 +152,7 @@ def test_cap_pause_and_compression_are_followed_live_without_touching_pods(
 
 
 def test_the_registry_says_from_when_on_nothing_may_come_out_twice() -> None:
-    simulation = made(guarantee="ExactlyOnce")
+    simulation = Simulation.serving(guarantee="ExactlyOnce")
 
     def from_ms(**spec: Any) -> int | None:
         simulation.edit(**spec)
@@ -178,7 +169,7 @@ def test_the_registry_says_from_when_on_nothing_may_come_out_twice() -> None:
 
 
 def test_the_registry_keeps_former_lists_and_caps_and_growth_is_no_edit_of_them() -> None:
-    simulation = made(delaySeconds=[0, 10], partitions=4, retryCap=5)
+    simulation = Simulation.serving(delaySeconds=[0, 10], partitions=4, retryCap=5)
 
     def lists(**spec: Any) -> list[tuple[tuple[int, ...], int]]:
         simulation.edit(**spec)
@@ -197,16 +188,14 @@ def test_the_registry_keeps_former_lists_and_caps_and_growth_is_no_edit_of_them(
 
 
 def test_a_paused_resource_is_ready_and_says_that_it_is_paused() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     simulation.edit(paused=True)
-    simulation.settle()
-    simulation.workers_come_up()
-    simulation.settle()
+    simulation.serve()
     assert simulation.condition(Condition.READY).reason == Reason.PAUSED
 
 
 def test_a_longer_delay_lengthens_the_retention_of_what_waits() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     before = int(simulation.kafka.topics["orders.delays"].config["retention.ms"])
     simulation.edit(delaySeconds=[0, 10, 60, 86_400])
     simulation.settle()
@@ -215,7 +204,7 @@ def test_a_longer_delay_lengthens_the_retention_of_what_waits() -> None:
 
 @pytest.mark.parametrize("topic", ["orders", "orders.ready", "orders.delays", "orders.dead"])
 def test_settings_changed_by_hand_are_repaired_and_those_that_nobody_enforces_are_left(topic: str) -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     live = simulation.kafka.topics[topic].config
     wanted = dict(live)
     live.update({"message.timestamp.type": "CreateTime", "retention.ms": "1000", "segment.bytes": "12345678"})
@@ -233,7 +222,7 @@ def test_settings_changed_by_hand_are_repaired_and_those_that_nobody_enforces_ar
 @pytest.mark.parametrize("topic", ["orders", "orders.ready", "orders.delays", "orders.dead"])
 @pytest.mark.parametrize("retention", ["-1", "99999999999999"])
 def test_what_somebody_set_beyond_the_promises_stays_and_no_record_goes_early(topic: str, retention: str) -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     beyond = {"retention.ms": retention, "max.message.bytes": "99999999", "min.insync.replicas": "3"}
     simulation.kafka.topics[topic].config.update(beyond)
     simulation.settle()
@@ -244,7 +233,7 @@ def test_what_somebody_set_beyond_the_promises_stays_and_no_record_goes_early(to
 
 
 def test_replicas_that_are_being_moved_raise_no_least_number_in_sync() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     for topic in simulation.kafka.topics.values():
         topic.replication_factor = 6
     simulation.settle()
@@ -252,14 +241,14 @@ def test_replicas_that_are_being_moved_raise_no_least_number_in_sync() -> None:
 
 
 def test_a_topic_with_fewer_replicas_than_have_to_be_in_sync_is_repaired() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     simulation.kafka.topics["orders"].replication_factor = 1
     simulation.settle()
     assert simulation.kafka.topics["orders"].config["min.insync.replicas"] == "1"
 
 
 def test_an_edit_of_the_replication_factor_is_answered_with_what_moves_replicas() -> None:
-    simulation = made(replicationFactor=3)
+    simulation = Simulation.serving(replicationFactor=3)
     simulation.edit(replicationFactor=2)
     simulation.settle()
     assert simulation.done == []
@@ -270,7 +259,7 @@ def test_an_edit_of_the_replication_factor_is_answered_with_what_moves_replicas(
 
 
 def test_partitions_of_the_delays_topic_that_somebody_added_are_said_until_the_layout_takes_them_in() -> None:
-    simulation = made(partitions=3)
+    simulation = Simulation.serving(partitions=3)
     simulation.kafka.topics["orders.delays"].partitions = 5
     simulation.settle()
     assert simulation.condition(Condition.TOPICS_READY).reason == Reason.PARTITIONS_FOREIGN
@@ -281,7 +270,7 @@ def test_partitions_of_the_delays_topic_that_somebody_added_are_said_until_the_l
 
 
 def test_a_front_topic_that_its_users_grew_is_followed() -> None:
-    simulation = made(partitions=3)
+    simulation = Simulation.serving(partitions=3)
     simulation.kafka.topics["orders"].partitions = 6
     simulation.settle()
     assert simulation.kafka.topics["orders.ready"].partitions == 6
@@ -293,7 +282,7 @@ def test_a_front_topic_that_its_users_grew_is_followed() -> None:
 @pytest.mark.parametrize("topic", ["orders", "orders.delays"])
 @pytest.mark.parametrize("again", [False, True])
 def test_a_topic_with_waiting_records_that_is_gone_is_never_replaced_by_guess(topic: str, *, again: bool) -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     old = simulation.kafka.topics[topic].id
     simulation.kafka.delete(topic)
     if again:
@@ -316,7 +305,7 @@ def test_a_topic_with_waiting_records_that_is_gone_is_never_replaced_by_guess(to
 
 
 def test_more_partitions_than_kafka_takes_is_a_condition_and_nothing_is_done() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     simulation.edit(lanesPerDelay=6000)
     simulation.settle()
     assert simulation.done == []
@@ -326,7 +315,7 @@ def test_more_partitions_than_kafka_takes_is_a_condition_and_nothing_is_done() -
 
 def test_workers_learn_how_many_there_are_to_be_before_some_are_taken_away() -> None:
     """Those that are not to come back leave the group at once, and their partitions wait for no session's end."""
-    simulation = made(workers={"replicas": 3})
+    simulation = Simulation.serving(workers={"replicas": 3})
     simulation.edit(workers={"replicas": 1})
     simulation.settle()
     written, applied = simulation.done

@@ -69,9 +69,7 @@ def test_scaling_beyond_a_grant_serves_with_what_is_granted_and_repairs_on() -> 
     simulation = Simulation(resource(**workers(2)), connection=usable(grant(maxWorkers=3)))
     simulation.settle()
     simulation.edit(**workers(9))
-    simulation.settle()
-    simulation.workers_come_up()
-    simulation.settle()
+    simulation.serve()
     assert live_workers(simulation) == 3
     said = simulation.condition(Condition.WORKERS_READY)
     assert (said.status, said.reason) == ("True", Reason.GRANT_EXCEEDED)

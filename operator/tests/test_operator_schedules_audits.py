@@ -14,9 +14,7 @@ NOON = datetime(2026, 1, 2, 12, 0, 30, tzinfo=UTC)
 def scheduled(schedule: str = "0 * * * *", **audit: object) -> Simulation:
     simulation = Simulation(raw=resource(audit={"schedule": schedule, **audit}), now=NOON)
     simulation.raw["metadata"]["creationTimestamp"] = NOON.isoformat()
-    simulation.settle()
-    simulation.workers_come_up()
-    simulation.settle()
+    simulation.serve()
     return simulation
 
 

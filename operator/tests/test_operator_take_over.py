@@ -45,9 +45,7 @@ def test_a_restored_resource_is_told_how_to_take_its_topics_over_and_goes_on_whe
     assert f"delayedtopics.io/take-over-from={LOST}" in restored.condition(Condition.CLAIMED).message
     restored.annotate(take_over_from=LOST)
     restored.later(60)
-    restored.settle()
-    restored.workers_come_up()
-    restored.settle()
+    restored.serve()
     assert restored.condition(Condition.READY).status == "True"
     assert topic_ids(restored.kafka) == ids
     assert restored.kafka.registry.topics["orders"] == noted, "nothing begins anew"

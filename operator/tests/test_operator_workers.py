@@ -19,21 +19,12 @@ from delayed_topics_operator.store import Store
 from delayed_topics_operator_testing.simulation import Simulation, member, resource
 
 
-def made(**spec: Any) -> Simulation:
-    simulation = Simulation(resource(**spec))
-    simulation.settle()
-    simulation.workers_come_up()
-    simulation.settle()
-    simulation.done.clear()
-    return simulation
-
-
 def stateful_set(simulation: Simulation) -> dict[str, Any]:
     return simulation.children["StatefulSet", simulation.name]
 
 
 def test_worker_pods_are_as_restricted_as_kubernetes_knows() -> None:
-    pod = stateful_set(made())["spec"]["template"]["spec"]
+    pod = stateful_set(Simulation.serving())["spec"]["template"]["spec"]
     container = pod["containers"][0]
     assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     assert pod["automountServiceAccountToken"] is False
@@ -57,7 +48,7 @@ def test_what_a_user_adds_to_the_pods_is_there_and_can_not_take_over_what_select
         "affinity": {"nodeAffinity": {}},
         "priorityClassName": "high",
     }
-    simulation = made(workers={"replicas": 2, "template": template})
+    simulation = Simulation.serving(workers={"replicas": 2, "template": template})
     made_template = stateful_set(simulation)["spec"]["template"]
     labels = made_template["metadata"]["labels"]
     assert labels["team"] == "a"
@@ -70,14 +61,14 @@ def test_what_a_user_adds_to_the_pods_is_there_and_can_not_take_over_what_select
 
 
 def test_the_memory_limit_bounds_the_windows() -> None:
-    simulation = made(workers={"template": {"resources": {"limits": {"memory": "1Gi"}}}})
+    simulation = Simulation.serving(workers={"template": {"resources": {"limits": {"memory": "1Gi"}}}})
     config = json.loads(simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]["worker.json"])
     assert config["window_bytes"] == (2**30 - worker_sets.BASE_MEMORY_BYTES) // 2
     assert config["topics"] == ["orders"]
 
 
 def test_the_guarantee_reaches_the_workers_and_replaces_them() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     simulation.edit(guarantee="ExactlyOnce")
     simulation.settle()
     config = json.loads(simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]["worker.json"])
@@ -87,7 +78,7 @@ def test_the_guarantee_reaches_the_workers_and_replaces_them() -> None:
 
 @pytest.mark.parametrize("memory", ["1e99999999", "1e-99999999", "9" * 40, "1e99999999999999999999", "1.2.3", "-5Gi"])
 def test_a_memory_limit_that_no_machine_has_holds_up_nobody(memory: str) -> None:
-    simulation = made(workers={"template": {"resources": {"limits": {"memory": memory}}}})
+    simulation = Simulation.serving(workers={"template": {"resources": {"limits": {"memory": memory}}}})
     config = json.loads(simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]["worker.json"])
     assert config["window_bytes"] == worker_sets.MIN_WINDOW_BYTES
 
@@ -102,7 +93,7 @@ def test_a_memory_limit_that_no_machine_has_holds_up_nobody(memory: str) -> None
     ],
 )
 def test_a_stateful_set_changed_by_hand_is_repaired(damage: Any) -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     live = stateful_set(simulation)
     live["metadata"]["managedFields"] = [{"manager": "delayed-topics-operator"}]
     damage(live)
@@ -112,7 +103,7 @@ def test_a_stateful_set_changed_by_hand_is_repaired(damage: Any) -> None:
 
 
 def test_what_somebody_adds_to_the_workers_is_left_and_not_fought_over() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     live = stateful_set(simulation)
     live["metadata"].setdefault("ownerReferences", []).append({"uid": "x", "kind": "App", "name": "x"})
     pod = live["spec"]["template"]["spec"]
@@ -124,7 +115,7 @@ def test_what_somebody_adds_to_the_workers_is_left_and_not_fought_over() -> None
 
 @pytest.mark.parametrize("kind", ["ConfigMap", "Secret", "Service", "PodDisruptionBudget", "StatefulSet"])
 def test_what_somebody_deleted_is_made_again(kind: str) -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     before = copy.deepcopy(simulation.children)
     for key in [key for key in simulation.children if key[0] == kind]:
         del simulation.children[key]
@@ -148,7 +139,7 @@ def test_an_object_that_somebody_else_made_under_the_same_name_is_left_alone() -
 
 
 def test_an_object_of_another_resource_is_neither_taken_over_nor_deleted() -> None:
-    simulation, other = Simulation(resource()), made(name="pay")
+    simulation, other = Simulation(resource()), Simulation.serving(name="pay")
     key = ("Secret", f"{simulation.name}-connection")
     theirs = copy.deepcopy(other.children["Secret", f"{other.name}-connection"])
     theirs["metadata"] |= {"name": key[1], "managedFields": [{"manager": "delayed-topics-operator"}]}
@@ -162,7 +153,7 @@ def test_an_object_of_another_resource_is_neither_taken_over_nor_deleted() -> No
 
 
 def test_scaling_changes_the_replicas_and_replaces_no_pod() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     simulation.edit(workers={"replicas": 4})
     simulation.settle()
     actions = [a for a in simulation.done if isinstance(a, ApplyChild)]
@@ -176,7 +167,7 @@ def test_scaling_changes_the_replicas_and_replaces_no_pod() -> None:
 
 def test_workers_that_were_scaled_away_leave_no_transaction_open() -> None:
     counts = PodCounts()
-    simulation = made(guarantee="ExactlyOnce", workers={"replicas": 3})
+    simulation = Simulation.serving(guarantee="ExactlyOnce", workers={"replicas": 3})
     vanished = counts.vanished("home", simulation.name, stateful_set(simulation), wanted=3)
     assert vanished == ()
     simulation.edit(workers={"replicas": 1})
@@ -194,7 +185,7 @@ def test_workers_that_were_scaled_away_leave_no_transaction_open() -> None:
 
 def test_pods_that_are_replaced_are_left_alone_and_so_are_workers_without_transactions() -> None:
     counts = PodCounts()
-    simulation = made(workers={"replicas": 2})
+    simulation = Simulation.serving(workers={"replicas": 2})
     counts.vanished("home", simulation.name, stateful_set(simulation), wanted=2)
     rolling = {"status": {"replicas": 1}}
     assert counts.vanished("home", simulation.name, rolling, wanted=2) == ()
@@ -204,14 +195,14 @@ def test_pods_that_are_replaced_are_left_alone_and_so_are_workers_without_transa
 
 
 def test_no_workers_at_all_is_said_and_is_not_ready() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     simulation.edit(workers={"replicas": 0})
     simulation.settle()
     assert simulation.condition(Condition.READY).reason == Reason.SCALED_TO_ZERO
 
 
 def test_a_new_password_replaces_the_pods_and_waits_its_turn() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     assert isinstance(simulation.connection, Usable)
     simulation.connection = replace(simulation.connection, files={"bootstrap-servers": "k:9092", "password": "new"})
     simulation.may_roll = False
@@ -224,7 +215,7 @@ def test_a_new_password_replaces_the_pods_and_waits_its_turn() -> None:
 
 
 def test_a_rollout_that_is_held_back_is_said_and_not_as_declared() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     simulation.edit(rebalance={"protocol": "Consumer"})
     simulation.may_roll = False
     simulation.settle()
@@ -235,7 +226,7 @@ def test_a_rollout_that_is_held_back_is_said_and_not_as_declared() -> None:
 
 @pytest.mark.parametrize("replicas", [0, 1, 5])
 def test_workers_are_scaled_while_a_rollout_waits_its_turn(replicas: int) -> None:
-    simulation = made(workers={"replicas": 3})
+    simulation = Simulation.serving(workers={"replicas": 3})
     before = copy.deepcopy(stateful_set(simulation)["spec"])
     simulation.edit(rebalance={"protocol": "Consumer"}, workers={"replicas": replicas})
     simulation.may_roll = False
@@ -268,14 +259,14 @@ def test_rollouts_that_are_stuck_stop_nobody_elses() -> None:
 
 
 def test_another_protocol_replaces_the_pods() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     simulation.edit(rebalance={"protocol": "Consumer"})
     simulation.settle()
     assert any(isinstance(a, ApplyChild) and a.rolls for a in simulation.done)
 
 
 def test_a_stateful_set_with_what_can_not_be_changed_is_made_again_around_its_pods() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     stateful_set(simulation)["spec"]["podManagementPolicy"] = "OrderedReady"
     plan = reconcile(simulation.observe())
     assert [type(a) for a in plan.actions] == [DeleteChild]
@@ -297,7 +288,7 @@ def test_workers_that_do_not_come_up_for_two_minutes_are_said_to_fail_and_where_
 
 
 def test_an_alarm_of_a_worker_becomes_a_condition_and_ends_ready_until_it_is_cleared() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     alarm = RaisedAlarm(member=f"{simulation.name}-0", reason=Reason.COMMIT_MISSING, message="orders [1] has no commit")
     simulation.news = WorkerNews(alarms=(alarm,))
     simulation.settle()
@@ -312,7 +303,7 @@ def test_an_alarm_of_a_worker_becomes_a_condition_and_ends_ready_until_it_is_cle
 
 
 def test_records_near_the_end_of_retention_are_shown_and_the_topic_stays_ready_since_it_is_served() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     message = "records of orders [1] that are not released come near the end of retention"
     alarm = RaisedAlarm(member=f"{simulation.name}-0", reason=Reason.RETENTION_AT_RISK, message=message)
     simulation.news = WorkerNews(alarms=(alarm,))
@@ -332,7 +323,7 @@ def test_records_near_the_end_of_retention_are_shown_and_the_topic_stays_ready_s
 
 
 def test_alarms_without_end_leave_a_status_that_can_be_written() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     alarms = (RaisedAlarm(member=f"{simulation.name}-0", reason=f"R{n}", message="x" * 40_000) for n in range(3))
     simulation.news = WorkerNews(alarms=tuple(alarms))
     simulation.settle()
@@ -341,7 +332,7 @@ def test_alarms_without_end_leave_a_status_that_can_be_written() -> None:
 
 
 def test_an_alarm_of_a_worker_that_was_scaled_away_does_not_count() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     alarm = RaisedAlarm(member=f"{simulation.name}-7", reason=Reason.COMMIT_MISSING, message="old")
     simulation.news = WorkerNews(alarms=(alarm,))
     simulation.settle()
@@ -349,7 +340,7 @@ def test_an_alarm_of_a_worker_that_was_scaled_away_does_not_count() -> None:
 
 
 def test_members_and_their_partitions_are_in_the_status_up_to_fifty() -> None:
-    simulation = made()
+    simulation = Simulation.serving()
     members = tuple(
         member(f"{simulation.name}-{n:02}", ("orders", 0), ("orders", 1), ("orders.delays", 2)) for n in range(60)
     )

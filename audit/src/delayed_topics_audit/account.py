@@ -42,9 +42,10 @@ class PartitionAccount:
 class Flaws:
     """How many places have which flaw (see places.FLAWS), and what goes with them.
 
-    extra, beyond   copies beyond the first; those of them that promise 3 doesn't cover
+    doubled         copies beyond the first
+    doubled_beyond_promise   those of them that promise 3 doesn't cover
     unexplained     those of them of which nobody knows, since the workers' events of that time can't be read
-    disordered      neighbours that came out in the other order
+    out_of_order    neighbours that came out in the other order
     max_late_ms     None if nothing was released
     untimed         releases that the broker did not stamp
     ended           attempts that were judged by their ends; unread_roots: of these, whose beginning was not read, or has no time
@@ -61,10 +62,10 @@ class Flaws:
     wrong_attempt: int = 0
     over_cap: int = 0
     foreign: int = 0
-    extra: int = 0
-    beyond: int = 0
+    doubled: int = 0
+    doubled_beyond_promise: int = 0
     unexplained: int = 0
-    disordered: int = 0
+    out_of_order: int = 0
     max_late_ms: int | None = None
     untimed: int = 0
     ended: int = 0
@@ -225,8 +226,6 @@ _OFFENDERS_OF: Final = {"doubled_beyond_promise": "doubled"}
 _COPIES: Final = ("forged", "doubled_beyond_promise")
 """The terms that count copies and not records."""
 _PLURALS: Final = {"copy": "copies", "record": "records"}
-_FLAW_OF: Final = {"doubled": "extra", "doubled_beyond_promise": "beyond", "out_of_order": "disordered"}
-"""Terms of an account that Flaws has by another name."""
 
 
 def _total(counted: Counted) -> Account:
@@ -236,7 +235,7 @@ def _total(counted: Counted) -> Account:
     of_flaws = {term.name for term in fields(Account)} - {*_LAW, "offsets_read"}
     return Account(
         **{term: total(term) for term in _LAW},
-        **{term: getattr(counted.flaws, _FLAW_OF.get(term, term)) for term in of_flaws},
+        **{term: getattr(counted.flaws, term) for term in of_flaws},
         offsets_read=counted.offsets_read,
     )
 

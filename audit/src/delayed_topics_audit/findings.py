@@ -57,25 +57,26 @@ def count(
     totals = checks.totals(places, longest_wait_ms=1000 * window.longest_wait_seconds).collect()[0].asDict()
     say(", ".join(f"{totals[flaw]:,} {flaw}" for flaw in FLAWS if totals[flaw]) or "no record has a flaw")
     breaks = checks.disorder(places).persist(StorageLevel.MEMORY_AND_DISK)
-    disordered = breaks.count()
-    say(f"{disordered:,} out of order")
+    out_of_order = breaks.count()
+    say(f"{out_of_order:,} out of order")
     repeated = _repeats(spark, places, window, told) if totals["doubled"] else []
     lateness = _rows(checks.lateness(places))
     offenders = {flaw: _names(checks.offenders(places, flaw, window.targets)) for flaw in FLAWS if totals[flaw]}
-    if disordered:
+    if out_of_order:
         offenders["out_of_order"] = _names(checks.disordered_names(breaks, window.targets))
     breaks.unpersist()
     step_ms = _step(totals["first_ms"], totals["last_ms"])
     flaws = {name: value for name, value in totals.items() if name in Flaws.__dataclass_fields__}
+    flaws["doubled"] = totals["extra"]  # `doubled` of the totals counts records
     counted = Counted(
         topic=window.topic,
         one_in=window.sample_one_in,
         partitions=partitions,
         flaws=Flaws(
             **flaws,
-            beyond=sum(row["beyond"] for row in repeated),
+            doubled_beyond_promise=sum(row["beyond"] for row in repeated),
             unexplained=sum(row["unexplained"] for row in repeated),
-            disordered=disordered,
+            out_of_order=out_of_order,
         ),
         percentiles_ms=percentiles((row["bucket_ms"], row["count"]) for row in lateness),
         pending_since_ms=totals["pending_since_ms"],

@@ -19,7 +19,7 @@ DelayedTopicsError (core)
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import ClassVar, Final
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 from delayed_topics_core.errors import DelayedTopicsError
@@ -77,13 +77,9 @@ class SettingsRefused(KafkaRefused):
 class TopicTruncated(KafkaRefused):
     """The topic doesn't continue where it was read last: its records were removed, or it was deleted and created again."""
 
-    remedy: ClassVar[str] = ""
-
 
 class RegistryLost(TopicTruncated):
     """So it is with the registry. It is unknown which resource owns which topic."""
-
-    remedy = ". Either restore it, or restart this process to begin with what the topic has now"
 
 
 class RegistryTooLarge(KafkaRefused):

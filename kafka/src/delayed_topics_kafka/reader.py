@@ -77,13 +77,10 @@ class PartitionReader(Closing):
         *,
         client_id: str,
         start: int = 0,
-        truncated: type[TopicTruncated] = TopicTruncated,
     ) -> None:
-        """`start`: the first offset to read, which must not be removed yet; 0: the first that is there. `truncated`: what is raised when
-        the topic does not continue at `position`."""
+        """`start`: the first offset to read, which must not be removed yet; 0: the first that is there."""
         self._bootstrap_servers = connection.bootstrap_servers
         self._topic = topic
-        self._truncated = truncated
         self._stranded = Event()
         self._no_token: list[KafkaError] = []
         self._config = {
@@ -194,9 +191,8 @@ class PartitionReader(Closing):
     def _error(self, error: KafkaError) -> KafkaCallError:
         where = f"topic {self._topic} of Kafka at {self._bootstrap_servers}"
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            return self._truncated(
-                f"{where} does not continue at offset {self.position} because it was deleted or truncated ({error.str()})"
-                f"{self._truncated.remedy}",
+            return TopicTruncated(
+                f"{where} does not continue at offset {self.position} because it was deleted or truncated ({error.str()})",
                 code=error.name(),
             )
         found = call_error(error, doing=f"reading {self._topic}", bootstrap_servers=self._bootstrap_servers)

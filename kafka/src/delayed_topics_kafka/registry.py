@@ -19,6 +19,7 @@ from delayed_topics_kafka.errors import (
     KafkaUnreachable,
     RegistryLost,
     RegistryTooLarge,
+    TopicTruncated,
     WriterFenced,
     call_error,
     kafka_error,
@@ -45,6 +46,17 @@ class RegistryChange(NamedTuple):
     record: RegistryRecord | None
 
 
+@contextmanager
+def _lost() -> Iterator[None]:
+    """Raises RegistryLost instead of TopicTruncated."""
+    try:
+        yield
+    except TopicTruncated as e:
+        raise RegistryLost(
+            f"{e}. Either restore it, or restart this process to begin with what the topic has now", code=e.code
+        ) from e
+
+
 class RegistryFollower(Closing):
     """Poll-driven, without a group or threads of its own; belongs to one thread at a time.
 
@@ -60,7 +72,7 @@ class RegistryFollower(Closing):
     ) -> None:
         """`most_bytes`: of all keys and values that are held; with more every call raises RegistryTooLarge. In memory they take
         about four times that."""
-        self._reader = PartitionReader(connection, REGISTRY_TOPIC, client_id=client_id, truncated=RegistryLost)
+        self._reader = PartitionReader(connection, REGISTRY_TOPIC, client_id=client_id)
         self._most_bytes = most_bytes
         self._sizes: dict[str, int] = {}
         self._held_bytes = 0
@@ -68,16 +80,20 @@ class RegistryFollower(Closing):
 
     def poll(self, timeout_seconds: float) -> list[RegistryChange]:
         """The next changes, waiting at most that long for the first. Raises KafkaCallError."""
-        return self._apply(self._reader.poll(timeout_seconds))
+        with _lost():
+            reads = self._reader.poll(timeout_seconds)
+        return self._apply(reads)
 
     def catch_up(self, timeout_seconds: float) -> None:
         """Reads to the end as it is now. Raises KafkaCallError: KafkaUnreachable when nothing comes for that time, TopicMissing
         without a registry."""
-        self._reader.catch_up(timeout_seconds, self._apply)
+        with _lost():
+            self._reader.catch_up(timeout_seconds, self._apply)
 
     def read_to(self, end: int, deadline: Deadline) -> None:
         """Reads what lies below the offset `end`, which has to be there already. Raises KafkaCallError."""
-        self._reader.read_to(end, deadline, self._apply)
+        with _lost():
+            self._reader.read_to(end, deadline, self._apply)
 
     def close(self) -> None:
         self._reader.close()

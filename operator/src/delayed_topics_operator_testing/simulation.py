@@ -233,6 +233,19 @@ class Simulation:
                 self.done.append(action)
         raise AssertionError(f"still something to do after {passes} passes: {plan.actions}")
 
+    def serve(self) -> "Simulation":
+        """Settles with workers that come up, and forgets what was done for it. Returns itself."""
+        self.settle()
+        self.workers_come_up()
+        self.settle()
+        self.done.clear()
+        return self
+
+    @classmethod
+    def serving(cls, **spec: Any) -> "Simulation":
+        """Of a resource with this spec."""
+        return cls(resource(**spec)).serve()
+
     def later(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
