@@ -10,15 +10,8 @@ from confluent_kafka.admin import AdminClient
 from delayed_topics.cli import main
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import REGISTRY_TOPIC
-from delayed_topics_core.registry import (
-    AuditedRecord,
-    Claim,
-    LayoutRecord,
-    Owner,
-    RegistryRecord,
-    RegistryState,
-    TopicsRecord,
-)
+from delayed_topics_core.registry import AuditedRecord, Claim, LayoutRecord, Owner, RegistryRecord, TopicsRecord
+from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection

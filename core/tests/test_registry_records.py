@@ -18,11 +18,11 @@ from delayed_topics_core.registry import (
     LayoutRecord,
     Owner,
     RegistryRecord,
-    RegistryState,
     TopicsRecord,
     decode,
     encode,
 )
+from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core.settings import creation_mark, topic_settings
 from hypothesis import given
 from hypothesis import strategies as st

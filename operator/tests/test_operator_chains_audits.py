@@ -12,15 +12,8 @@ from delayed_topics_core.carried import Carried
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.ready_topics import AllowedTopic
-from delayed_topics_core.registry import (
-    AuditedRecord,
-    Claim,
-    LayoutRecord,
-    Owner,
-    RegistryState,
-    TopicsRecord,
-    encode,
-)
+from delayed_topics_core.registry import AuditedRecord, Claim, LayoutRecord, Owner, TopicsRecord, encode
+from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds.audit import Window as Asked
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
 from delayed_topics_operator.audits.freeze import CLOCKS_MS, ended, freeze

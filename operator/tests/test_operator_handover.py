@@ -7,7 +7,8 @@ from typing import Any
 from delayed_topics_core.handover import NOTHING, Handover, Position
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Condition
-from delayed_topics_core.registry import LayoutRecord, RegistryState, TopicsRecord
+from delayed_topics_core.registry import LayoutRecord, TopicsRecord
+from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, TopicPartitionKey
 from delayed_topics_operator.eventlog import EventLog
 from delayed_topics_operator.gateways.refusals import Refusals

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_core.registry import Claim, Owner, RegistryState, encode
+from delayed_topics_core.registry import Claim, Owner, encode
+from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds import Grant
 from delayed_topics_operator.errors import NotYet
 from delayed_topics_operator.execute import Executor, Outcome
@@ -50,6 +51,17 @@ def test_a_restored_resource_is_told_how_to_take_its_topics_over_and_goes_on_whe
     assert topic_ids(restored.kafka) == ids
     assert restored.kafka.registry.topics["orders"] == noted, "nothing begins anew"
     assert restored.kafka.registry.layouts["orders"].owner == restored.owner
+
+
+def test_the_owner_of_a_connection_of_ones_own_is_asked_for_nothing() -> None:
+    own = {"kind": "KafkaConnection", "name": "own"}
+    lost = Simulation(resource(connectionRef=own), cluster=LOST, connection=usable())
+    lost.settle()
+    restored = Simulation(resource(connectionRef=own), kafka=lost.kafka, cluster=RESTORED, connection=usable())
+    restored.settle()
+    said = restored.condition(Condition.CLAIMED).message
+    assert f"delayedtopics.io/take-over-from={LOST}" in said
+    assert "spec.allow" not in said
 
 
 def test_who_took_what_from_whom_and_when_is_in_the_registry_and_in_the_condition() -> None:

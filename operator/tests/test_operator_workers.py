@@ -331,6 +331,17 @@ def test_alarms_without_end_leave_a_status_that_can_be_written() -> None:
     assert simulation.condition(Condition.ALARM).message.endswith("…")
 
 
+def test_alarms_of_several_workers_stand_in_the_condition_one_after_the_other() -> None:
+    simulation = Simulation.serving(workers={"replicas": 5})
+    names = [f"{simulation.name}-{n}" for n in range(5)]
+    alarms = (RaisedAlarm(member=name, reason=Reason.COMMIT_MISSING, message="No commit. Reset it") for name in names)
+    simulation.news = WorkerNews(alarms=tuple(alarms))
+    simulation.settle()
+    said = simulation.condition(Condition.ALARM).message
+    shown = ". ".join(f"{name}: No commit. Reset it" for name in names[:3])
+    assert said == f"{shown}. Alarms that are not shown: 2"
+
+
 def test_an_alarm_of_a_worker_that_was_scaled_away_does_not_count() -> None:
     simulation = Simulation.serving()
     alarm = RaisedAlarm(member=f"{simulation.name}-7", reason=Reason.COMMIT_MISSING, message="old")

@@ -15,15 +15,8 @@ from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.headers import Header
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import TopicNames
-from delayed_topics_core.registry import (
-    AuditedRecord,
-    Claim,
-    LayoutRecord,
-    Owner,
-    RegistryState,
-    TopicsRecord,
-    encode,
-)  # fmt: skip
+from delayed_topics_core.registry import AuditedRecord, Claim, LayoutRecord, Owner, TopicsRecord, encode
+from delayed_topics_core.registry_state import RegistryState  # fmt: skip
 from delayed_topics_crds.audit import Window
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
 from delayed_topics_operator.audits.freeze import freeze

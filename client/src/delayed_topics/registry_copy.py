@@ -6,14 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from delayed_topics_core.errors import UnreadableRecord
-from delayed_topics_core.registry import (
-    AuditedRecord,
-    RegistryRecord,
-    RegistryState,
-    TopicsRecord,
-    decode,
-    encode,
-)
+from delayed_topics_core.registry import AuditedRecord, RegistryRecord, TopicsRecord, decode, encode
+from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import KafkaCallError

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.names import REGISTRY_TOPIC
-from delayed_topics_core.registry import LayoutRecord, RegistryRecord, RegistryState, encode
+from delayed_topics_core.registry import LayoutRecord, RegistryRecord, encode
+from delayed_topics_core.registry_state import RegistryState
 
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection

@@ -1,6 +1,7 @@
 """The command line: `delayed-topics-operator run`."""
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
@@ -29,6 +30,8 @@ from delayed_topics_operator.watch import Watches
 log = logging.getLogger(__name__)
 
 API_SERVER_WAIT_SECONDS = 2.0
+GARBAGE_OBJECTS = 50_000
+"""New objects after which Python looks for cycles among them."""
 T = TypeVar("T")
 
 
@@ -183,7 +186,16 @@ def run(log_level: str, default_connection: Path | None, **options: Any) -> None
     logging.basicConfig(level=log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kopf").setLevel("CRITICAL")  # what ends a watch is logged by ours
     manifest = yaml.safe_load(default_connection.read_text()) if default_connection else None
+    _collect_less_often()
     asyncio.run(_run(Settings(**options), manifest))
+
+
+def _collect_less_often() -> None:
+    """The operator holds many objects and makes few cycles. With Python's own thresholds, each long list that the API server answers
+    sets off collections that go through all of them."""
+    gc.collect()
+    gc.freeze()  # what is imported stays
+    gc.set_threshold(GARBAGE_OBJECTS, 20, 20)
 
 
 async def _run(settings: Settings, default_connection: dict[str, Any] | None) -> None:

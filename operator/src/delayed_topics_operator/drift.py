@@ -5,7 +5,7 @@ manifest is there, with its value.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -23,8 +23,8 @@ MIN_DIGIT, MAX_DIGIT = -30, 18
 
 def drifted(wanted: Any, live: Any, path: str = "") -> str | None:
     """The path of the first field of `wanted` that `live` has otherwise, None if there is none."""
-    if isinstance(wanted, Mapping):
-        if not isinstance(live, Mapping):
+    if isinstance(wanted, dict):
+        if not isinstance(live, dict):
             return None if not wanted and live is None else path
         for key, value in wanted.items():
             if key not in live and _empty(value):
@@ -33,8 +33,8 @@ def drifted(wanted: Any, live: Any, path: str = "") -> str | None:
             if found:
                 return found
         return None
-    if isinstance(wanted, Sequence) and not isinstance(wanted, str):
-        if not isinstance(live, Sequence):
+    if isinstance(wanted, list | tuple):
+        if not isinstance(live, list):
             return None if not wanted and live is None else path
         key = _merge_key(wanted)
         if key is not None:
@@ -58,14 +58,12 @@ def drifted(wanted: Any, live: Any, path: str = "") -> str | None:
 
 
 def _merge_key(wanted: Sequence[Any]) -> str | None:
-    return next(
-        (key for key in MERGE_KEYS if wanted and all(isinstance(w, Mapping) and key in w for w in wanted)), None
-    )
+    return next((key for key in MERGE_KEYS if wanted and all(isinstance(w, dict) and key in w for w in wanted)), None)
 
 
 def _drifted_by(key: str, wanted: Sequence[Any], live: Sequence[Any], path: str) -> str | None:
     """Entries that others added (a sidecar, a variable) can't be taken away by applying, and are left."""
-    found = {entry[key]: entry for entry in live if isinstance(entry, Mapping) and key in entry}
+    found = {entry[key]: entry for entry in live if isinstance(entry, dict) and key in entry}
     return next(
         (at for i, entry in enumerate(wanted) if (at := drifted(entry, found.get(entry[key], {}), f"{path}[{i}]"))),
         None,
@@ -89,4 +87,4 @@ def quantity(value: Any) -> Decimal | None:
 
 
 def _empty(value: Any) -> bool:
-    return value is None or (isinstance(value, (Mapping, Sequence)) and len(value) == 0)
+    return value is None or (isinstance(value, dict | list | tuple | str) and len(value) == 0)

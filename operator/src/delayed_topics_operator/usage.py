@@ -12,7 +12,7 @@ from functools import reduce
 from operator import add
 from typing import NamedTuple
 
-from delayed_topics_core.registry import RegistryState
+from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds import Grant, NamespaceQuota, Quota, QuotaHard, QuotaUsed
 
 from delayed_topics_operator.amount import Amount

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from delayed_topics_core.names import TopicNames
-from delayed_topics_core.registry import RegistryState
+from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin

@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, assert_never
 
 from delayed_topics_core.reasons import Condition
-from delayed_topics_core.registry import Owner, RegistryState, TopicsRecord, claim_key, encode
+from delayed_topics_core.registry import Owner, TopicsRecord, claim_key, encode
+from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core.settings import MARK_SETTING
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import Grant, parse, to_dict

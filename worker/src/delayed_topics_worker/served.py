@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from delayed_topics_core.handover import NOTHING, Position
 from delayed_topics_core.names import TopicNames
-from delayed_topics_core.registry import LayoutRecord, RegistryState, TopicsRecord
+from delayed_topics_core.registry import LayoutRecord, TopicsRecord
+from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_engine import Policy
 from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable
 from delayed_topics_kafka.model import TopicInfo

@@ -19,7 +19,8 @@ from delayed_topics_core.carried import Carried
 from delayed_topics_core.layout import format_ranges
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Reason
-from delayed_topics_core.registry import AuditedRecord, LayoutRecord, Owner, RegistryState, TopicsRecord
+from delayed_topics_core.registry import AuditedRecord, LayoutRecord, Owner, TopicsRecord
+from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds.audit import Window
 from delayed_topics_kafka.errors import KafkaRefused
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey

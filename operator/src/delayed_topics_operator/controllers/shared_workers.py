@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from delayed_topics_core.names import shared_group
 from delayed_topics_core.reasons import Condition
-from delayed_topics_core.registry import RegistryState
+from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds import KafkaConnectionStatus
 from delayed_topics_crds.connection import SharedWorkers
 

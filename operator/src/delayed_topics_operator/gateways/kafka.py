@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from delayed_topics_core.names import REGISTRY_TOPIC
-from delayed_topics_core.registry import RegistryRecord, RegistryState
+from delayed_topics_core.registry import RegistryRecord
+from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core.settings import MIN_ISR
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection

@@ -92,6 +92,8 @@ class Kube:
         except aio.config.ConfigException:
             await aio.config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         configuration.connection_pool_maxsize = CONNECTIONS
+        # As kopf has it for the watches. aiohttp would look for proxies in all variables of the environment at every call.
+        configuration.client_session_kwargs = {"trust_env": False}
         return cls(aio.client.ApiClient(configuration), before_writing)
 
     async def close(self) -> None:

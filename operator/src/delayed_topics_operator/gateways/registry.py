@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from delayed_topics_core.registry import RegistryRecord, RegistryState
+from delayed_topics_core.registry import RegistryRecord
+from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import WriterFenced
 from delayed_topics_kafka.events import EventFollower

@@ -3,7 +3,8 @@
 import asyncio
 
 from delayed_topics_core.names import TopicNames
-from delayed_topics_core.registry import Owner, RegistryState, TopicsRecord, claim_key
+from delayed_topics_core.registry import Owner, TopicsRecord, claim_key
+from delayed_topics_core.registry_state import RegistryState
 
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.observation import KafkaView, Registered

@@ -62,6 +62,6 @@ def reason_of(alarm: RaisedAlarm) -> Reason:
 def _said(alarms: list[RaisedAlarm]) -> ConditionState:
     if not alarms:
         return ConditionState(status="False", reason=Reason.NONE_RAISED, message="no worker has raised an alarm")
-    shown = "; ".join(f"{alarm.member}: {alarm.message}" for alarm in alarms[:SHOWN])
-    more = f"; and {len(alarms) - SHOWN} more" if len(alarms) > SHOWN else ""
+    shown = ". ".join(f"{alarm.member}: {alarm.message}" for alarm in alarms[:SHOWN])
+    more = f". Alarms that are not shown: {len(alarms) - SHOWN}" if len(alarms) > SHOWN else ""
     return ConditionState(status="True", reason=reason_of(alarms[0]), message=shown + more)

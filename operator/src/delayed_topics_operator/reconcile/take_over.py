@@ -118,9 +118,14 @@ def _held_by(o: Observation, holder: Claim, names: tuple[str, ...]) -> Condition
         "the owning DelayedTopic deleted with spec.deletionPolicy Delete and then edit this resource"
     )
     if names and holder.topic == o.wanted.names.front:
+        allowed = (
+            ", and the connection's owner allows it (spec.allow[].takeOver)"
+            if o.wanted.connection.kind == "ClusterKafkaConnection"
+            else ""
+        )
         message += (
-            ". You can take the topics over if that cluster no longer exists or gives them up, and the connection's owner allows it "
-            f"(spec.allow[].takeOver). To do so, annotate this resource with {TAKE_OVER}={names[0]}"
+            f". You can take the topics over if that cluster no longer exists or gives them up{allowed}. To do so, annotate this "
+            f"resource with {TAKE_OVER}={names[0]}"
         )
     return ConditionState(status="False", reason=Reason.CLAIMED_BY_OTHER, message=message)
 
