@@ -75,7 +75,7 @@ def test_flush_says_what_did_not_arrive(served: Served) -> None:
     orders = DelayedTopic.connect(served.bootstrap, served.names.front)
     orders.send(os.urandom(FRONT_MAX_MESSAGE_BYTES))
     with pytest.raises(
-        SendFailed, match=f"1 records did not arrive in {served.names.front}.*MSG_SIZE_TOO_LARGE"
+        SendFailed, match=f"1 record did not arrive in {served.names.front}.*MSG_SIZE_TOO_LARGE"
     ) as caught:
         orders.flush()
     assert caught.value.failed == 1

@@ -5,7 +5,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-import yaml
 from delayed_topics_crds import API_VERSION
 from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_devcluster.errors import CommandFailedError
@@ -110,13 +109,9 @@ REFUSED = {
 }
 
 
-def try_out(api_server: ApiServer, document: dict[str, Any]) -> None:
-    api_server.kubectl("apply", "--server-side", "--dry-run=server", "--filename=-", text_in=yaml.safe_dump(document))
-
-
 @pytest.mark.parametrize("document", ACCEPTED.values(), ids=ACCEPTED)
 def test_a_client_with_all_that_services_ask_for_is_accepted(api_server: ApiServer, document: dict[str, Any]) -> None:
-    try_out(api_server, document)
+    api_server.dry_run(document)
 
 
 @pytest.mark.parametrize(("document", "says"), REFUSED.values(), ids=REFUSED)
@@ -124,4 +119,4 @@ def test_what_makes_no_sense_is_refused_in_our_words(
     api_server: ApiServer, document: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(CommandFailedError, match=re.escape(says)):
-        try_out(api_server, document)
+        api_server.dry_run(document)

@@ -230,7 +230,7 @@ def test_every_action_can_be_told_in_words() -> None:
     simulation.settle()
     words = [in_words(action) for action in simulation.done]
     assert all(words)
-    assert any("create topics orders.dead (1 partitions, 3 replicas)" in text for text in words)
+    assert any("create topics orders.dead (1 partition, 3 replicas)" in text for text in words)
 
 
 def test_a_topic_of_ready_or_dead_letters_that_was_deleted_is_made_again_and_said() -> None:

@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 import click
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.words import counted
 from delayed_topics_kafka.connection import Connection
 from rich.console import Console
 from rich.progress import Progress
@@ -307,7 +308,7 @@ def import_command(properties: dict[str, Any], file: TextIO) -> None:
     same name, and workers continue at the offsets that its consumer group has committed here.
     """
     done = import_registry(Connection.from_properties(reachable(properties)), file.read())
-    click.echo(f"{done.written} records imported", err=True)
+    click.echo(f"{counted(done.written, 'record')} imported", err=True)
     for topic in done.rebased:
         click.echo(
             f"{topic}: its topics have other ids here than in the export. "

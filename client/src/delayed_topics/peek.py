@@ -10,6 +10,7 @@ from delayed_topics_core.errors import DelayedTopicsError
 from delayed_topics_core.headers import ATTEMPT, DELIVER_AT, DUE_AT, ID
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord
+from delayed_topics_core.words import counted
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
@@ -48,7 +49,7 @@ def partitions_of(layout: LayoutRecord, *, partition: int | None, delay_seconds:
     topic = TopicNames.of(layout.topic).delays
     if partition is not None and not 0 <= partition < len(delays):
         raise PartitionNotThere(
-            f"{topic} has no partition {partition}. It has {len(delays)} partitions, counted from 0"
+            f"{topic} has no partition {partition}. It has {counted(len(delays), 'partition')}, counted from 0"
         )
     if delay_seconds is not None and delay_seconds not in delays:
         had = ", ".join(f"{delay} s" for delay in sorted(set(delays)))

@@ -26,6 +26,7 @@ from delayed_topics_core.headers import (
 )
 from delayed_topics_core.names import REGISTRY_TOPIC, TopicNames
 from delayed_topics_core.registry import LayoutRecord
+from delayed_topics_core.words import counted
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
@@ -185,12 +186,12 @@ class DelayedTopic(Closing):
         if failures:
             why = self._ended or next(iter(failures))
             raise SendFailed(
-                f"{failures.total()} records did not arrive in {self._names.front}. The first failed with: {why}",
+                f"{counted(failures.total(), 'record')} did not arrive in {self._names.front}. The first failed with: {why}",
                 failed=failures.total(),
             )
         if waiting:
             raise SendFailed(
-                f"{waiting} records for {self._names.front} are not acknowledged yet after {timeout_seconds:g} s",
+                f"Kafka has not acknowledged {counted(waiting, 'record')} for {self._names.front} after {timeout_seconds:g} s",
                 failed=waiting,
             )
 

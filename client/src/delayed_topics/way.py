@@ -30,6 +30,7 @@ from delayed_topics_core.headers import (
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_core.registry import LayoutRecord
+from delayed_topics_core.words import counted
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
@@ -167,7 +168,7 @@ class Ways:
         count = self._count(place.topic)
         if place.partition >= count:
             raise RecordNotFound(
-                f"{place.topic} has no partition {place.partition}. It has {count} partitions, counted from 0"
+                f"{place.topic} has no partition {place.partition}. It has {counted(count, 'partition')}, counted from 0"
             )
         if place.topic_id not in (None, self._ids[place.topic]):
             raise RecordNotFound(

@@ -188,6 +188,12 @@ class ApiServer(WithTools):
         with urllib.request.urlopen(request, timeout=ANSWER_SECONDS, context=context) as answer:
             return dict(json.loads(answer.read()))
 
+    def dry_run(self, document: dict[str, Any]) -> dict[str, Any]:
+        """The object that applying `document` would make, with defaults. Raises CommandFailedError, with what kubectl printed, if the
+        API server refuses it."""
+        flags = ("--server-side", "--dry-run=server", "--output=json", "--filename=-")
+        return dict(json.loads(self.kubectl("apply", *flags, text_in=json.dumps(document))))
+
     def _etcd(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
         url = f"http://127.0.0.1:{self._etcd_port}/v3/{call}"
         with urllib.request.urlopen(url, data=json.dumps(body).encode(), timeout=ANSWER_SECONDS) as answer:

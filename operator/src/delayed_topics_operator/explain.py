@@ -4,6 +4,7 @@ from typing import assert_never
 
 from delayed_topics_core.layout import format_ranges
 from delayed_topics_core.registry import Claim, LayoutRecord
+from delayed_topics_core.words import counted
 
 from delayed_topics_operator.plan import (
     Action,
@@ -40,11 +41,12 @@ def in_words(action: Action) -> str:  # noqa: C901  one case per action
             return action.why
         case CreateTopics():
             made = ", ".join(
-                f"{s.name} ({s.partitions} partitions, {s.replication_factor} replicas)" for s in action.specs
+                f"{s.name} ({counted(s.partitions, 'partition')}, {counted(s.replication_factor, 'replica')})"
+                for s in action.specs
             )
             return f"create {'topics' if len(action.specs) > 1 else 'topic'} {made}"
         case GrowTopic():
-            return f"grow topic {action.topic} from {action.present} to {action.total} partitions"
+            return f"grow topic {action.topic} from {action.present} to {counted(action.total, 'partition')}"
         case AlterSettings():
             changes = ", ".join(f"{k} from {action.present.get(k)} to {v}" for k, v in sorted(action.settings.items()))
             return f"change settings of topic {action.topic} ({changes})"
@@ -62,7 +64,7 @@ def in_words(action: Action) -> str:  # noqa: C901  one case per action
             verb = {"created": "create", "repaired": "repair", "changed": "change"}[action.change]
             return f"{verb} {action.kind} {action.name}" + (", which replaces its pods" if action.rolls else "")
         case ScaleWorkers():
-            return f"scale StatefulSet {action.name} from {action.present} to {action.replicas} workers"
+            return f"scale StatefulSet {action.name} from {action.present} to {counted(action.replicas, 'worker')}"
         case DeleteChild():
             return f"delete {action.kind} {action.name}" + (" and keep its pods" if action.orphan else "")
         case _:

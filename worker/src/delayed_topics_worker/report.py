@@ -7,6 +7,7 @@ from typing import Any, Final
 from delayed_topics_core.events import Event, EventKind, format_places
 from delayed_topics_core.names import CLOCK_TOPIC
 from delayed_topics_core.reasons import Reason
+from delayed_topics_core.words import counted
 from delayed_topics_engine import Engine, State, Tally
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.clock import boot_seconds
@@ -173,7 +174,7 @@ class Reporter:
             lag = 0 if served.paused else topics[served.topic]["due_lag"]
             seconds = self._standstill.seconds(served.topic, done=done, lag=lag, now=time.monotonic())
             if seconds > NOT_RELEASING_SECONDS:
-                message = f"{lag} records are due, but nothing has been released for {seconds:.0f} s: {why}"
+                message = f"nothing has been released for {seconds:.0f} s, although {counted(lag, 'record')} should have been: {why}"
                 raised.append(Alarm(served.topic, Reason.NOT_RELEASING, message))
         return raised
 

@@ -1,6 +1,7 @@
 """Turns the alarms of the workers, and slow rebalances, into the condition Alarm."""
 
 from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_core.words import counted
 from delayed_topics_crds import RebalanceRecord
 
 from delayed_topics_operator.eventlog import RaisedAlarm
@@ -49,7 +50,8 @@ def _workers(o: Observation) -> set[str]:
 def _slow_one(record: RebalanceRecord, slow_seconds: int) -> Notice:
     message = (
         f"the rebalance of generation {record.generation} ({record.reason}) took {(record.duration_ms or 0) / 1000:.1f} s, which is longer "
-        f"than spec.rebalance.slowSeconds ({slow_seconds} s). Records of {record.moved_partitions} partitions waited during that time"
+        f"than spec.rebalance.slowSeconds ({slow_seconds} s). Records of "
+        f"{counted(record.moved_partitions, 'partition')} waited during that time"
     )
     return Notice(type="Warning", reason=Reason.REBALANCE_SLOW, message=message)
 

@@ -7,6 +7,7 @@ that a load that stays as it is, wherever it is, never makes it do both in turn.
 from dataclasses import replace
 from math import ceil
 
+from delayed_topics_core.words import counted
 from delayed_topics_crds import WorkersScaled
 
 from delayed_topics_operator.load import KEPT_SECONDS, LOOK_SECONDS, Interval, Load
@@ -87,7 +88,7 @@ def _too_slow(interval: Interval) -> bool:
 def _grown(last: Interval, present: int, most: int) -> tuple[int, str]:
     message = (
         f"{last.due_lag:,} records were due and not released. {last.due_per_second:,.0f} records a second came due, and "
-        f"{_workers(last.workers)} released {last.released_per_second:,.0f} a second"
+        f"{counted(last.workers, 'worker')} released {last.released_per_second:,.0f} a second"
     )
     return max(present, min(most, ceil(last.workers * _needed(last) / last.released_per_second))), message
 
@@ -101,7 +102,3 @@ def _shrunk(seen: tuple[Interval, ...], worker_per_second: float, present: int, 
         f"release {worker_per_second:,.0f} a second"
     )
     return min(present, max(least, enough, workers // 2)), message
-
-
-def _workers(number: int) -> str:
-    return "1 worker" if number == 1 else f"{number} workers"

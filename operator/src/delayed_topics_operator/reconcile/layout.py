@@ -11,6 +11,7 @@ from delayed_topics_core.names import REGISTRY_TOPIC
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import TopicsRecord
 from delayed_topics_core.settings import DURABLE, MIN_ISR, least_in_sync
+from delayed_topics_core.words import counted
 
 from delayed_topics_operator.observation import KafkaView, Observation, Usable
 from delayed_topics_operator.plan import Action, CommitOffsets, ConditionState, Finding, WriteRegistry
@@ -116,8 +117,9 @@ def _clamped(o: Observation, t: Target) -> ConditionState:
     if needed > asked:
         without = " without those of the ladder" if wanted.ladder_partitions else ""
         message = (
-            f"spec.partitions is {asked}, but {delays} has {asked + extra} partitions{without}. Each delay after the first needs "
-            f"{wanted.lanes_per_delay} (spec.lanesPerDelay), and the first one needs at least one. Raise spec.partitions to {needed}"
+            f"spec.partitions is {asked}, but {delays} has {counted(asked + extra, 'partition')}{without}. Each delay after the "
+            f"first needs {wanted.lanes_per_delay} (spec.lanesPerDelay), and the first one needs at least one. "
+            f"Raise spec.partitions to {needed}"
         )
         return ConditionState(status="True", reason=Reason.LAYOUT_CLAMPED, message=message)
     if extra:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import Claim, LayoutRecord, TopicsRecord
 from delayed_topics_core.settings import TopicRole
+from delayed_topics_core.words import counted
 from delayed_topics_crds import Grant, Quota
 from delayed_topics_crds.delayed_topic import MAX_PARTITIONS
 
@@ -73,8 +74,8 @@ def _topics_refused(o: Observation, kafka: KafkaView, connection: Usable) -> Con
     growing = _growing(o, kafka)
     if growing > MAX_PARTITIONS:
         message = (
-            f"spec asks for a topic with {growing} partitions, but a topic can have at most {MAX_PARTITIONS}. Partitions of delays that "
-            "left the list count too. Use fewer lanes or delays"
+            f"spec asks for a topic with {counted(growing, 'partition')}, but a topic can have at most {MAX_PARTITIONS}. Partitions of "
+            "delays that left the list count too. Use fewer lanes or delays"
         )
         return ConditionState(status="False", reason=Reason.SPEC_INVALID, message=message)
     refusal = _too_large(o, growing, connection.grants or ()) or _too_much(o, kafka, connection.grants or ())
@@ -108,8 +109,8 @@ def _too_large(o: Observation, growing: int, grants: Iterable[Grant]) -> str | N
     if not limits or None in limits or growing <= most:
         return None
     return (
-        f"{where(o)} allows namespace {o.subject.namespace} at most {most} partitions for a topic (spec.allow[].maxPartitions). This "
-        f"resource asks for {growing} partitions. Partitions of delays that left the list count too. {_REMEDY}"
+        f"{where(o)} allows namespace {o.subject.namespace} at most {counted(most, 'partition')} for a topic (spec.allow[].maxPartitions). "
+        f"This resource asks for {counted(growing, 'partition')}. Partitions of delays that left the list count too. {_REMEDY}"
     )
 
 
@@ -143,7 +144,8 @@ def _workers(o: Observation, grants: Iterable[Grant]) -> tuple[int, str | None]:
     if replicas == asked:
         return asked, None
     if most is not None and (room is None or most <= room):
-        why = f"{where(o)} allows namespace {o.subject.namespace} at most {most} workers for a DelayedTopic (spec.allow[].maxWorkers)"
+        granted = f"at most {counted(most, 'worker')} for a DelayedTopic (spec.allow[].maxWorkers)"
+        why = f"{where(o)} allows namespace {o.subject.namespace} {granted}"
     else:
         why = (
             f"{_quota(o, 'workers', quota or 0)}, and the other DelayedTopics of the namespace have {o.others.workers}"

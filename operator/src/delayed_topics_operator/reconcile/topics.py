@@ -2,6 +2,7 @@
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.settings import DURABLE, MARK_SETTING, NEEDED, TopicRole
+from delayed_topics_core.words import counted
 from delayed_topics_kafka.model import NewTopicSpec
 
 from delayed_topics_operator.observation import KafkaView, Observation
@@ -127,9 +128,9 @@ def _said(o: Observation, kafka: KafkaView, t: Target, made: tuple[str, ...], le
         )
     if present(kafka, delays) > t.partitions["delays"]:
         message = (
-            f"{delays} has {present(kafka, delays)} partitions, but the layout has {t.partitions['delays']}. Somebody else added "
-            "partitions, and records in these partitions wait forever. Raise spec.partitions by the difference, so that these partitions "
-            "are served with the first delay"
+            f"{delays} has {counted(present(kafka, delays), 'partition')}, but the layout has {t.partitions['delays']}. Somebody else "
+            "added partitions, and records in these partitions wait forever. Raise spec.partitions by the difference, so that these "
+            "partitions are served with the first delay"
         )
         return ConditionState(status="False", reason=Reason.PARTITIONS_FOREIGN, message=message)
     if present(kafka, control := t.names.get("control", "")) > t.partitions["control"]:

@@ -1,6 +1,7 @@
 """The Events that a change of status is worth. Pure."""
 
 from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_core.words import counted
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import DelayedTopicStatus
 from delayed_topics_crds.common import StatusBase
@@ -39,7 +40,7 @@ def autoscaled(before: DelayedTopicStatus, after: DelayedTopicStatus) -> tuple[N
     found = after.workers.last_scaled if after.workers is not None else None
     if found is None or found == known:
         return ()
-    message = f"scaled from {found.from_replicas} to {found.to_replicas} workers: {found.message}"
+    message = f"scaled from {found.from_replicas} to {counted(found.to_replicas, 'worker')}: {found.message}"
     return (Notice(type="Normal", reason="WorkersScaled", message=message),)
 
 
