@@ -14,6 +14,19 @@ from delayed_topics_bench.samples import Verdict
 LATE = {"p50": 2.0, "p99": 8.0, "p999": 20.0, "max": 31.4, "ack_p999": 9.0}
 CPU = {"engine": 1.0, "librdkafka, brokers": 2.0, "librdkafka, main": 0.1, "Python": 0.0, "in all": 3.1}
 PEER = {**LATE, "early": 0, "rejected": 0, "not_received_in_60_s": 3, "doubled": 0}
+RECOVERED = {
+    "records": 20_000,
+    "sent_per_s": 19_000,
+    "disk_bytes": 300.0,
+    "resident_mib": 700.0,
+    "serving_s": 6.5,
+    "received_per_s": 18_000,
+    "late": {"p50": 3.0, "p99": 20.0, "p999": 30.0, "max": 40.0},
+    "rejected": 0,
+    "early": 0,
+    "lost": 0,
+    "doubled": 0,
+}
 
 
 def drained(per_second: int) -> dict[str, float]:
@@ -71,6 +84,7 @@ BODY: dict[str, Any] = {
         "cpu": {"front to ready": [run(CPU)]},
         "profile": {"drain": [run(dict.fromkeys(AREAS, 0.25))]},
         "peers": {"delayed topics": [run({"1000": PEER})], "other": [run({"not_to_be_had": "no network"})]},
+        "recovery": {"delayed topics": [run(RECOVERED)], "other": [run({"not_to_be_had": "no network"})]},
     },
     "machine": {"cpu": "a CPU", "cores": 2, "memory_gib": 23.4},
 }
@@ -90,6 +104,8 @@ def test_each_part_has_a_table_and_a_picture(tmp_path: Path) -> None:
         "3.1",
         "| compressing | 0.25 |",
         "not to be had: no network",
+        "while 20,000 records are pending",
+        "| 6.5 |",
     ):
         assert said in text
     assert all(f"(pictures/{part}.png)" in text for part in BODY["parts"])
@@ -110,9 +126,10 @@ def test_pages_keep_their_text_and_each_has_its_part(tmp_path: Path) -> None:
     write_documents(BODY, "relay", tmp_path)
     for page, text in pages.items():
         assert (tmp_path / page).read_text() == f"before\n\n{section_of('relay').containing(text)}\n\nafter\n"
-    assert [page for page, text in pages.items() if "(../bench/results/relay/peers.png)" in text] == [
-        "performance-comparison.md"
-    ]
+    for compared in ("peers", "recovery"):
+        assert [page for page, text in pages.items() if f"(../bench/results/relay/{compared}.png)" in text] == [
+            "performance-comparison.md"
+        ]
     assert [page for page, text in pages.items() if "(../bench/results/relay/drain.png)" in text] == ["performance.md"]
 
 

@@ -28,7 +28,7 @@ POSITIVE = click.IntRange(min=1)
 MOST_TRIES = 5
 OF_ITS_OWN = ("rebalance", "shared")
 """Parts that have a file of their own, and are run by themselves."""
-ASIDE = ("profile", "peers", *OF_ITS_OWN)
+ASIDE = ("profile", "peers", "recovery", *OF_ITS_OWN)
 """Parts that are about the relay as it is by default, and not run with other settings."""
 
 
@@ -55,7 +55,7 @@ def _field(flag: str, name: str, text: str, *, many: bool = False) -> Callable[[
 @_field("--warm-seconds", "warm_seconds", "How long each rate is kept before that, while Java compiles.")
 @_field("--burst-records", "burst_records", "All due in the same millisecond.")
 @_field("--ceiling-records", "ceiling_records", "Of Kafka's own tools; fewer where they would have more than 2 GB.")
-@_field("--held-records", "held_records", "That wait, for their memory.")
+@_field("--held-records", "held_records", "That wait: for their memory, and in a crash.")
 @_field("--cpu-records", "cpu_records", "Whose processor time is divided by thread.")
 @_field("--peer-rate", "peer_rates", "Records a second beside the peers; may be repeated.", many=True)
 @_field("--peer-seconds", "peer_seconds", "How long each of these is kept.")

@@ -13,7 +13,7 @@ from delayed_topics_bench.cpu import Watch
 from delayed_topics_bench.drain import Drained, drain_direct, drain_hopped
 from delayed_topics_bench.lateness import Late, floor, lateness
 from delayed_topics_bench.memory import memory
-from delayed_topics_bench.peers import peer_tasks
+from delayed_topics_bench.peers import peer_tasks, recovery_tasks
 from delayed_topics_bench.plan import SIZE, Plan
 from delayed_topics_bench.profile import Profile
 from delayed_topics_bench.rebalance import EVENTS, SETUPS, EventKind, rebalance
@@ -276,6 +276,7 @@ PARTS: Mapping[str, Part] = {
     "cpu": cpu_tasks,
     "profile": profile_tasks,
     "peers": peer_tasks,
+    "recovery": recovery_tasks,
     "rebalance": rebalance_tasks,
     "shared": shared_tasks,
 }

@@ -7,20 +7,24 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_devcluster.kafka import maven_jars
 from delayed_topics_devcluster.packages import install_redis
 from delayed_topics_devcluster.ports import free_ports
-from delayed_topics_devcluster.processes import Process, died, start_detached
+from delayed_topics_devcluster.processes import died, resident_bytes, start_detached
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.model import NewTopicSpec
 
-from delayed_topics_bench.java import JAVA_OPTIONS, SOURCES, class_path_of
+from delayed_topics_bench.java import JAVA_OPTIONS, SOURCES, JavaProgram, class_path_of
 from delayed_topics_bench.testbed import PARTITIONS, Testbed
 
-__all__ = ["Server", "redis", "rocketmq", "spring"]
+__all__ = ["LEVELS", "Server", "Stored", "redis", "rocketmq", "spring"]
 
 START_TIMEOUT_SECONDS = 60.0
 BROKER_MEGABYTES = 1536
+LEVELS = {1: 1, 120: 6}
+"""RocketMQ's delay levels of these delays, in seconds."""
 # RocketMQ reaches into the JDK; its own start scripts are for Java 8.
 OPENED = tuple(
     word
@@ -33,14 +37,74 @@ OPENED = tuple(
 )
 
 
+class ServerProgram(Closing):
+    """A program that serves as long as its `with` block lasts, but for what `kill` and `start` do."""
+
+    def __init__(self, name: str, command: Sequence[str | Path], *, log: Path, serving: str) -> None:
+        """`serving`: what it tells its log when it serves. Raises CommandFailedError if it ends before, NotInTimeError."""
+        self._name = name
+        self._command = command
+        self._log = log
+        self._serving = serving
+        self.start()
+
+    def start(self) -> None:
+        """Returns when it serves."""
+        told = len(self._log.read_text(errors="replace")) if self._log.exists() else 0
+        self._process = start_detached(self._command, log=self._log)
+
+        def serves() -> bool:
+            if not self._process.alive():
+                raise died(self._name, self._log)
+            return self._serving in self._log.read_text(errors="replace")[told:]
+
+        try:
+            wait_until(serves, what=f"{self._name} serves (see {self._log})", timeout_seconds=START_TIMEOUT_SECONDS)
+        except DevclusterError:
+            self.close()
+            raise
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+
+    def close(self) -> None:
+        self._process.stop(timeout_seconds=10)
+
+    def resident_bytes(self) -> int:
+        return resident_bytes(self._process.pid)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """Where a peer keeps what is pending: the program, and its folder on the disk."""
+
+    program: ServerProgram
+    directory: Path
+
+
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """A peer that runs: the Java program that loads it and receives from it, and what that one has to be told."""
+    """A peer that runs: the Java program that loads it and receives from it, and what that one has to be told. `levels`: delay in
+    seconds → delay level, where it has no other delays. `stored`: None for one that keeps its records in Kafka."""
 
     main_class: str
     class_path: str
     arguments: Mapping[str, object]
+    levels: Mapping[int, int] = field(default_factory=dict)
     options: Sequence[str] = field(default=JAVA_OPTIONS)
+    stored: Stored | None = None
+
+    def load(self, directory: Path, log: Path, *, delay_seconds: int, **arguments: object) -> JavaProgram:
+        """Sends records with that delay, and receives them. `directory`: for the samples."""
+        given = {
+            **self.arguments,
+            **arguments,
+            "delay_ms": delay_seconds * 1000,
+            "level": self.levels.get(delay_seconds),
+            "directory": directory,
+        }
+        return JavaProgram(self.main_class, (), given, class_path=self.class_path, log=log, options=self.options)
 
 
 @contextmanager
@@ -53,19 +117,21 @@ def redis(testbed: Testbed) -> Iterator[Server]:
     server.symlink_to(shutil.which("redis-check-rdb") or "")
     (port,) = free_ports(1)
     log = directory / "redis.log"
-    process = start_detached(
-        [
-            *(server, "--port", str(port), "--bind", "127.0.0.1", "--dir", directory),
-            *("--appendonly", "yes", "--appendfsync", "everysec", "--save", ""),
-        ],
-        log=log,
-    )
-    with _running("Redis", process, log, "Ready to accept connections"):
-        yield Server(main_class="SortedSet", class_path=class_path, arguments={"port": port})
+    command: list[str | Path] = [
+        *(server, "--port", str(port), "--bind", "127.0.0.1", "--dir", directory),
+        *("--appendonly", "yes", "--appendfsync", "everysec", "--save", ""),
+    ]
+    with ServerProgram("Redis", command, log=log, serving="Ready to accept connections") as program:
+        yield Server(
+            main_class="SortedSet",
+            class_path=class_path,
+            arguments={"port": port},
+            stored=Stored(program=program, directory=directory),
+        )
 
 
-def rocketmq(version: str, *, level: int | None) -> Callable[[Testbed], AbstractContextManager[Server]]:
-    """`level`: of the delay levels, 1 is a second; None: by the timer of RocketMQ 5."""
+def rocketmq(version: str, *, levels: Mapping[int, int]) -> Callable[[Testbed], AbstractContextManager[Server]]:
+    """`levels`: LEVELS, or none for the timer of RocketMQ 5."""
 
     @contextmanager
     def started(testbed: Testbed) -> Iterator[Server]:
@@ -103,30 +169,29 @@ def rocketmq(version: str, *, level: int | None) -> Callable[[Testbed], Abstract
         }
         (directory / "broker.conf").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         log = directory / "rocketmq.log"
-        names = start_detached(
-            [*java, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", directory / "namesrv.conf"], log=log
-        )
-        with _running("the name server", names, log, "boot success"):
-            heap = (f"-Xms{BROKER_MEGABYTES}m", f"-Xmx{BROKER_MEGABYTES}m", "-XX:MaxDirectMemorySize=2g")
-            log = directory / "broker.log"
-            broker = start_detached(
-                [
-                    *java[:1],
-                    *heap,
-                    *java[1:],
-                    "org.apache.rocketmq.broker.BrokerStartup",
-                    "-c",
-                    directory / "broker.conf",
-                ],
-                log=log,
+        heap = (f"-Xms{BROKER_MEGABYTES}m", f"-Xmx{BROKER_MEGABYTES}m", "-XX:MaxDirectMemorySize=2g")
+        namesrv_start: list[str | Path] = [
+            *java,
+            "org.apache.rocketmq.namesrv.NamesrvStartup",
+            "-c",
+            directory / "namesrv.conf",
+        ]
+        broker_start: list[str | Path] = [
+            *(*java[:1], *heap, *java[1:]),
+            *("org.apache.rocketmq.broker.BrokerStartup", "-c", directory / "broker.conf"),
+        ]
+        with (
+            ServerProgram("the name server", namesrv_start, log=log, serving="boot success"),
+            ServerProgram("the broker", broker_start, log=directory / "broker.log", serving="boot success") as broker,
+        ):
+            yield Server(
+                main_class="Delayed",
+                class_path=class_path,
+                arguments={"namesrv": namesrv, "topic": "bench"},
+                levels=levels,
+                options=(*JAVA_OPTIONS, *OPENED, *home),
+                stored=Stored(program=broker, directory=directory / "store"),
             )
-            with _running("the broker", broker, log, "boot success"):
-                yield Server(
-                    main_class="Delayed",
-                    class_path=class_path,
-                    arguments={"namesrv": namesrv, "topic": "bench", "level": level},
-                    options=(*JAVA_OPTIONS, *OPENED, *home),
-                )
 
     return started
 
@@ -142,19 +207,3 @@ def spring(testbed: Testbed) -> Iterator[Server]:
     yield Server(
         main_class="Retryable", class_path=class_path, arguments={"bootstrap": testbed.bootstrap, "topic": topic}
     )
-
-
-@contextmanager
-def _running(name: str, process: Process, log: Path, said: str) -> Iterator[None]:
-    """Wait until the log says that it serves; end the process at the end of the block."""
-
-    def serves() -> bool:
-        if not process.alive():
-            raise died(name, log)
-        return said in log.read_text(errors="replace")
-
-    try:
-        wait_until(serves, what=f"{name} serves (see {log})", timeout_seconds=START_TIMEOUT_SECONDS)
-        yield
-    finally:
-        process.stop(timeout_seconds=10)

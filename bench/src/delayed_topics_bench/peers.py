@@ -1,23 +1,23 @@
-"""What else a user would pick, under the same load and judged by the same measure: from sending + delay to receipt."""
+"""What else a user would pick, under the same load and the same crash, judged by the same measure: from sending + delay to receipt."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_devcluster.progress import say, step
 
-from delayed_topics_bench.java import JavaProgram
 from delayed_topics_bench.lateness import lateness
-from delayed_topics_bench.peer_servers import Server, redis, rocketmq, spring
+from delayed_topics_bench.peer_servers import LEVELS, Server, redis, rocketmq, spring
 from delayed_topics_bench.plan import SIZE, Plan
+from delayed_topics_bench.recovery import Recovered, ours, recovery, theirs
 from delayed_topics_bench.results import Entry
 from delayed_topics_bench.samples import Samples, Verdict, due_under_load, judge, percentiles
 from delayed_topics_bench.testbed import Testbed
 
-__all__ = ["NOT_RECEIVED", "NOT_TO_BE_HAD", "OURS", "PATIENCE_SECONDS", "PEERS", "Peer", "peer_tasks"]
+__all__ = ["NOT_RECEIVED", "NOT_TO_BE_HAD", "OURS", "PATIENCE_SECONDS", "PEERS", "Peer", "peer_tasks", "recovery_tasks"]
 
 OURS = "delayed topics"
 DELAY_SECONDS = 1
@@ -33,18 +33,19 @@ Starter = Callable[[Testbed], AbstractContextManager[Server]]
 @dataclass(frozen=True, kw_only=True)
 class Peer:
     """`warms_up`: its server, too, is cold at first, and rejects what it is sent. `most_per_second`: a higher rate would
-    only show how long its queue gets."""
+    only show how long its queue gets. `has_store`: keeps its records itself, and not in Kafka."""
 
     title: str
     start: Starter
     warms_up: bool = False
+    has_store: bool = True
     most_per_second: int = 1_000_000
 
 
 PEERS: Mapping[str, Peer] = {
-    "rocketmq-4": Peer(title="RocketMQ 4.9.7, delay level", start=rocketmq("4.9.7", level=1), warms_up=True),
-    "rocketmq-5": Peer(title="RocketMQ 5.3.3, timer", start=rocketmq("5.3.3", level=None), warms_up=True),
-    "spring": Peer(title="Spring Kafka 3.3.10, @RetryableTopic", start=spring, most_per_second=1_000),
+    "rocketmq-4": Peer(title="RocketMQ 4.9.7, delay level", start=rocketmq("4.9.7", levels=LEVELS), warms_up=True),
+    "rocketmq-5": Peer(title="RocketMQ 5.3.3, timer", start=rocketmq("5.3.3", levels={}), warms_up=True),
+    "spring": Peer(title="Spring Kafka 3.3.10, @RetryableTopic", start=spring, most_per_second=1_000, has_store=False),
     "redis": Peer(title="Redis 7, sorted set and poller", start=redis),
 }
 
@@ -53,10 +54,18 @@ def peer_tasks(testbed: Testbed, plan: Plan) -> Iterator[Callable[[], Sequence[E
     """Ours first."""
     yield partial(_ours, testbed, plan)
     for name in plan.peers or PEERS:
-        yield partial(_theirs, testbed, plan, PEERS[name])
+        yield partial(_theirs, testbed, PEERS[name], partial(_figures, plan=plan))
 
 
-def _theirs(testbed: Testbed, plan: Plan, peer: Peer) -> Sequence[Entry]:
+def recovery_tasks(testbed: Testbed, plan: Plan) -> Iterator[Callable[[], Sequence[Entry]]]:
+    """Ours first, then those with a store of their own."""
+    yield partial(_our_recovery, testbed, plan)
+    for name in plan.peers or PEERS:
+        if PEERS[name].has_store:
+            yield partial(_theirs, testbed, PEERS[name], partial(_recovery, plan=plan))
+
+
+def _theirs(testbed: Testbed, peer: Peer, measured: Callable[[Peer, Server, Testbed], Entry]) -> Sequence[Entry]:
     with ExitStack() as stack:
         try:
             with step(f"{peer.title}: getting and starting it"):
@@ -64,7 +73,33 @@ def _theirs(testbed: Testbed, plan: Plan, peer: Peer) -> Sequence[Entry]:
         except DevclusterError as error:
             say(f"not to be had: {error.message}")
             return [Entry(key=peer.title, figures={NOT_TO_BE_HAD: error.message.splitlines()[0]})]
-        return [Entry(key=peer.title, figures=_figures(peer, server, testbed, plan))]
+        return [measured(peer, server, testbed)]
+
+
+def _our_recovery(testbed: Testbed, plan: Plan) -> Sequence[Entry]:
+    with (
+        step(f"{OURS}: a crash with {plan.held_records:,} records pending"),
+        ours(testbed, workers=plan.cores) as system,
+    ):
+        return [_recovered(OURS, recovery(testbed, system, records=plan.held_records))]
+
+
+def _recovery(peer: Peer, server: Server, testbed: Testbed, *, plan: Plan) -> Entry:
+    _warm_up(peer, server, testbed)
+    with step(f"{peer.title}: a crash with {plan.held_records:,} records pending"):
+        return _recovered(peer.title, recovery(testbed, theirs(testbed, server), records=plan.held_records))
+
+
+def _recovered(name: str, found: Recovered) -> Entry:
+    figures = {
+        **asdict(found),
+        "early": found.verdict.early,
+        "lost": found.verdict.lost,
+        "doubled": found.verdict.doubled,
+    }
+    del figures["verdict"]
+    say(f"{figures}")
+    return Entry(key=name, figures=figures, verdict=found.verdict if name == OURS else None)
 
 
 def _ours(testbed: Testbed, plan: Plan) -> Sequence[Entry]:
@@ -93,10 +128,14 @@ def _ours(testbed: Testbed, plan: Plan) -> Sequence[Entry]:
     return [Entry(key=OURS, figures=figures, verdict=total)]
 
 
-def _figures(peer: Peer, server: Server, testbed: Testbed, plan: Plan) -> dict[str, Any]:
+def _warm_up(peer: Peer, server: Server, testbed: Testbed) -> None:
     if peer.warms_up:
         with step(f"{peer.title}: warming it up at {COLD_RATE:,} records/s"):
             _run(server, testbed, rate=COLD_RATE, seconds=COLD_SECONDS)
+
+
+def _figures(peer: Peer, server: Server, testbed: Testbed, *, plan: Plan) -> Entry:
+    _warm_up(peer, server, testbed)
     figures: dict[str, Any] = {}
     for rate in plan.peer_rates:
         if rate > peer.most_per_second:
@@ -115,25 +154,22 @@ def _figures(peer: Peer, server: Server, testbed: Testbed, plan: Plan) -> dict[s
                 "received_per_s": _received_per_second(samples),
             }
             say(f"{figures[str(rate)]}")
-    return figures
+    return Entry(key=peer.title, figures=figures)
 
 
 def _run(server: Server, testbed: Testbed, *, rate: int, seconds: int) -> Samples:
     directory = testbed.new_directory()
-    arguments = {
-        **server.arguments,
-        "rate": rate,
-        "seconds": seconds,
-        "size": SIZE,
-        "delay-ms": DELAY_SECONDS * 1000,
-        "idle-seconds": PATIENCE_SECONDS,
-        "patience-seconds": PATIENCE_SECONDS,
-        "directory": directory,
-    }
-    program = JavaProgram(
-        server.main_class, (), arguments, class_path=server.class_path, log=testbed.log, options=server.options
-    )
-    with program:
+    with server.load(
+        directory,
+        testbed.log,
+        delay_seconds=DELAY_SECONDS,
+        rate=rate,
+        seconds=seconds,
+        size=SIZE,
+        in_flight=rate * seconds,
+        idle_seconds=PATIENCE_SECONDS,
+        patience_seconds=PATIENCE_SECONDS,
+    ) as program:
         program.expect("done", timeout_seconds=30.0 + seconds + DELAY_SECONDS + PATIENCE_SECONDS)
     return Samples.read(directory)
 

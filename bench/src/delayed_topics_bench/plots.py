@@ -87,6 +87,15 @@ def _peers(axes: Axes, part: Part) -> None:
     axes.set(title="Beside what else there is: from sending + 1 s to receipt", ylabel="ms")
 
 
+def _recovery(axes: Axes, part: Part) -> None:
+    rows = {name: figures for name, figures in part.items() if NOT_TO_BE_HAD not in figures}
+    values = [figures["serving_s"] for figures in rows.values()]
+    bars = _bars(axes, range(len(rows)), values, 0.5, color=SHADES[1])
+    axes.bar_label(bars, [f"{value.median:,.1f} s" for value in values])
+    axes.set_xticks(range(len(rows)), [name.replace(", ", "\n") for name in rows])
+    axes.set(title="From the start after a crash until the system serves again", ylabel="seconds")
+
+
 def _percentile_bars(axes: Axes, rows: Mapping[str, Part]) -> None:
     for n, (share, label) in enumerate(PERCENTILES.items()):
         places = [row + (n - 1.5) * 0.2 for row in range(len(rows))]
@@ -174,6 +183,7 @@ _PLOTS: Mapping[str, Callable[[Axes, Part], None]] = {
     "cpu": _cpu,
     "profile": _profile,
     "peers": _peers,
+    "recovery": _recovery,
     "rebalance": _rebalance,
     "shared": _shared,
     **OPERATOR_PLOTS,

@@ -32,8 +32,8 @@ DOCUMENTS = {
     "shared": "shared-workers.md",
 }
 """Results file → its page, where that is not the standard one."""
-COMPARED, COMPARISON = "peers", "performance-comparison.md"
-"""This part of a results file has a page of its own."""
+COMPARED, COMPARISON = ("peers", "recovery"), "performance-comparison.md"
+"""These parts of a results file have a page of their own."""
 WIDTH = 150
 PAGE_WIDTH = 100
 """As `mdformat` wraps pages."""
@@ -84,9 +84,9 @@ def markdown(body: Body, pictures: str) -> str:
 def documents(body: Body, name: str) -> dict[str, str]:
     """The pages that show the results file of that name, each with what it shows."""
     parts = body["parts"]
-    shown = {DOCUMENTS.get(name, STANDARD): {part: runs for part, runs in parts.items() if part != COMPARED}}
-    if COMPARED in parts:
-        shown[COMPARISON] = {COMPARED: parts[COMPARED]}
+    shown = {DOCUMENTS.get(name, STANDARD): {part: runs for part, runs in parts.items() if part not in COMPARED}}
+    if compared := {part: parts[part] for part in COMPARED if part in parts}:
+        shown[COMPARISON] = compared
     pictures = f"../bench/results/{name}"
     return {page: markdown({**body, "parts": some}, pictures) or NOTHING for page, some in shown.items()}
 
@@ -254,6 +254,41 @@ def _peers(part: Part) -> Grid:
     )
 
 
+def _recovery(part: Part) -> Grid:
+    rows: list[list[str]] = []
+    for name, figures in part.items():
+        if NOT_TO_BE_HAD in figures:
+            rows.append([f"{name}: not to be had: {figures[NOT_TO_BE_HAD]}", *[""] * 9])
+            continue
+        rows.append([
+            name,
+            count(figures["sent_per_s"]),
+            count(figures["disk_bytes"]),
+            count(figures["resident_mib"]),
+            tenth(figures["serving_s"]),
+            count(figures["received_per_s"]),
+            count(figures["late"].get("p99")),
+            *(count(figures[counted]) for counted in ("early", "lost", "doubled")),
+        ])  # fmt: skip
+    pending = {count(figures["records"]) for figures in part.values() if "records" in figures}
+    return Grid(
+        title=f"A crash of all servers while {' or '.join(sorted(pending))} records are pending",
+        columns=[
+            "",
+            "sent/s",
+            "bytes on the disk per record",
+            "memory of the servers, MiB",
+            "serves again after, s",
+            "received/s",
+            "p99 of the lateness, ms",
+            "early",
+            "lost",
+            "doubled",
+        ],
+        rows=rows,
+    )
+
+
 def _rebalance(part: Part) -> Grid:
     rows = [
         [
@@ -320,6 +355,7 @@ _BUILDERS: Mapping[str, Callable[[Part], Grid]] = {
     "cpu": _cpu,
     "profile": _profile,
     "peers": _peers,
+    "recovery": _recovery,
     "rebalance": _rebalance,
     "shared": _shared,
     **OPERATOR_GRIDS,

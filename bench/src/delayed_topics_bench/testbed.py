@@ -64,15 +64,15 @@ class Testbed:
         self._stack = ExitStack()
         self._exactly_once = exactly_once
         self._launch = Launch()
-        self._broker = Broker(settings=BROKER_SETTINGS, heap_megabytes=HEAP_MEGABYTES, java_options=())
+        self.broker = Broker(settings=BROKER_SETTINGS, heap_megabytes=HEAP_MEGABYTES, java_options=())
         self._runs = 0
         self.class_path = class_path_of("kafka", jars=kafka_jars())
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            stack.enter_context(self._broker)
+            stack.enter_context(self.broker)
             self.directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delayed-topics-bench-")))
-            harness = WorkerHarness(Connection(bootstrap_servers=self._broker.bootstrap), self.directory)
+            harness = WorkerHarness(Connection(bootstrap_servers=self.broker.bootstrap), self.directory)
             self.harness = stack.enter_context(harness)
             self._stack = stack.pop_all()
         return self
@@ -84,7 +84,7 @@ class Testbed:
 
     @property
     def bootstrap(self) -> str:
-        return self._broker.bootstrap
+        return self.broker.bootstrap
 
     @property
     def log(self) -> Path:

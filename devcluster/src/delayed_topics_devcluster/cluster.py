@@ -20,7 +20,7 @@ from delayed_topics_devcluster.orphans import remove_orphans
 from delayed_topics_devcluster.packages import install_for_cluster, refuse_to_harm_docker
 from delayed_topics_devcluster.paths import REPOSITORY, cache_dir, cluster_of
 from delayed_topics_devcluster.preconditions import require_root
-from delayed_topics_devcluster.processes import Process
+from delayed_topics_devcluster.processes import Process, resident_bytes
 from delayed_topics_devcluster.progress import say, step
 from delayed_topics_devcluster.settings import Layout
 from delayed_topics_devcluster.waiting import wait_until
@@ -240,8 +240,7 @@ def _keep_logs(layout: Layout) -> Path:
 def _resident_bytes_of_tree(pid: int) -> int:
     """Resident memory of a process and all below it: what is recorded is the nsenter that started a program."""
     try:
-        own = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
         return 0
-    return own + sum(_resident_bytes_of_tree(int(child)) for child in children)
+    return resident_bytes(pid) + sum(_resident_bytes_of_tree(int(child)) for child in children)

@@ -17,7 +17,7 @@ from pathlib import Path
 from delayed_topics_devcluster.errors import CommandFailedError, NotInTimeError
 from delayed_topics_devcluster.waiting import wait_until
 
-__all__ = ["Process", "command_lines", "died", "listens", "program_runs", "start_detached"]
+__all__ = ["Process", "command_lines", "died", "listens", "program_runs", "resident_bytes", "start_detached"]
 
 LOG_LINES_SHOWN = 15
 
@@ -111,6 +111,14 @@ def listens(process: Process, host: str, port: int, *, name: str, log: Path) -> 
         raise died(name, log)
     with socket.socket() as probe:
         return probe.connect_ex((host, port)) == 0
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory that a process has in use; 0 if it has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
 
 
 def _start_ticks(pid: int) -> int | None:

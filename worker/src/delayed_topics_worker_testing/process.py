@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from delayed_topics_devcluster.processes import resident_bytes
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from prometheus_client.parser import text_string_to_metric_families
@@ -136,8 +137,7 @@ class WorkerProcess:
         return seconds_of(Path(f"/proc/{self.pid}/stat"))
 
     def resident_bytes(self) -> int:
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
+        return resident_bytes(self.pid)
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)

@@ -32,6 +32,7 @@ final class Steady {
         Thread prober = new Thread(() -> probeAcks(options, done), "acks");
         prober.start();
         send(options, rate, count, samples);
+        Options.say("sent");
         boolean ended = samples.awaitAll(options);
         done.set(true);
         receiver.join();

@@ -2,8 +2,10 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.locks.LockSupport;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.Pipeline;
+import redis.clients.jedis.exceptions.JedisException;
 
 /** The usual delay queue on Redis: ZADD with the due time, in microseconds, as score, and a poller that takes what is due in one Lua script. */
 final class SortedSet {
@@ -25,6 +27,7 @@ final class SortedSet {
         Thread poller = new Thread(() -> poll(options.number("port"), samples, done), "poller");
         poller.start();
         send(options, rate, count, samples);
+        Options.say("sent");
         samples.awaitAll(options);
         done.set(true);
         poller.join();
@@ -54,21 +57,27 @@ final class SortedSet {
         }
     }
 
-    @SuppressWarnings("unchecked")
     private static void poll(int port, Samples samples, AtomicBoolean done) {
-        try (Jedis jedis = new Jedis("127.0.0.1", port, 60_000)) {
-            byte[] script = jedis.scriptLoad(TAKE);
-            while (!done.get()) {
-                byte[] now = Long.toString(Samples.nowUs()).getBytes(StandardCharsets.US_ASCII);
-                List<byte[]> due = (List<byte[]>) jedis.evalsha(script, 1, KEY, now);
-                long atUs = Samples.nowUs();
-                due.forEach(value -> samples.received(Payload.number(value), 0, atUs, Samples.UNKNOWN));
-                if (due.isEmpty()) {
-                    Thread.sleep(1);
-                }
+        while (!done.get()) {
+            try (Jedis jedis = new Jedis("127.0.0.1", port, 60_000)) {
+                poll(jedis, samples, done);
+            } catch (JedisException e) { // the server is away, or reads its file
+                LockSupport.parkNanos(10_000_000);
             }
-        } catch (InterruptedException e) {
-            throw new IllegalStateException(e);
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    private static void poll(Jedis jedis, Samples samples, AtomicBoolean done) {
+        byte[] script = jedis.scriptLoad(TAKE);
+        while (!done.get()) {
+            byte[] now = Long.toString(Samples.nowUs()).getBytes(StandardCharsets.US_ASCII);
+            List<byte[]> due = (List<byte[]>) jedis.evalsha(script, 1, KEY, now);
+            long atUs = Samples.nowUs();
+            due.forEach(value -> samples.received(Payload.number(value), 0, atUs, Samples.UNKNOWN));
+            if (due.isEmpty()) {
+                LockSupport.parkNanos(1_000_000);
+            }
         }
     }
 }

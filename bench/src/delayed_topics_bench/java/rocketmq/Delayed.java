@@ -1,4 +1,5 @@
 import java.util.Map;
+import java.util.concurrent.Semaphore;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -9,7 +10,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
 
-/** RocketMQ with a delay level (4.9) or a timer (5): level=1 is one second, without it the message carries delay-ms. */
+/** RocketMQ with a delay level (4.9) or a timer (5): without level=… the message carries delay-ms. At most in-flight=… messages are not acknowledged. */
 final class Delayed {
     private static final int BATCH = 64;
     private static final int TIMEOUT_MS = 20_000;
@@ -30,6 +31,7 @@ final class Delayed {
         producer.start();
         DefaultMQPushConsumer consumer = consumer(options, topic, samples);
         send(options, topic, producer, rate, count, samples);
+        Options.say("sent");
         samples.awaitAll(options);
         samples.write(options.directory());
         Options.say("done");
@@ -41,6 +43,8 @@ final class Delayed {
     private static void send(
             Options options, String topic, DefaultMQProducer producer, int rate, int count, Samples samples) {
         Payload payload = new Payload(options.number("size"));
+        int most = options.number("in-flight");
+        Semaphore inFlight = new Semaphore(most);
         Pace.keep(rate, count, n -> {
             Message message = new Message(topic, payload.value(n));
             Map.of("trace", "0123456789abcdef", "kind", "order", "source", "bench").forEach(message::putUserProperty);
@@ -49,23 +53,28 @@ final class Delayed {
             } else {
                 MessageAccessor.putProperty(message, "TIMER_DELAY_MS", options.text("delay-ms"));
             }
+            inFlight.acquireUninterruptibly();
             samples.sent(n, Samples.nowUs());
             try {
                 producer.send(message, new SendCallback() {
                     @Override
                     public void onSuccess(SendResult result) {
                         samples.acked(n, Samples.nowUs(), Samples.UNKNOWN);
+                        inFlight.release();
                     }
 
                     @Override
                     public void onException(Throwable error) {
                         System.err.println("rejected: " + error);
+                        inFlight.release();
                     }
                 });
             } catch (Exception e) {
                 System.err.println("rejected: " + e);
+                inFlight.release();
             }
         });
+        inFlight.acquireUninterruptibly(most);
     }
 
     private static DefaultMQPushConsumer consumer(Options options, String topic, Samples samples) throws Exception {
