@@ -33,13 +33,60 @@ def test_the_first_table_is_as_documented(
 ) -> None:
     spec = LayoutSpec(delay_seconds=delay_seconds, partitions=partitions, lanes_per_delay=lanes)
     layout = initial(spec)
-    assert spec.main_partitions == main
+    assert (spec.main_partitions, spec.front_partitions) == (main, main)
     assert list(layout.partition_delays) == table
     assert surplus(layout, spec) == max(0, len(table) - partitions)
 
 
+@pytest.mark.parametrize(
+    ("delay_seconds", "partitions", "front", "table"),
+    [
+        ((0, 10, 60, 600), 12, 9, [0] * 3 + [10] * 3 + [60] * 3 + [600] * 3),
+        ((0, 10), 12, 11, [0] + [10] * 11),
+        ((0, 10, 60, 600), 6, 3, [0, 0, 0, 10, 60, 600]),
+        ((0, 10, 60), 2, 1, [0, 10, 60]),
+        ((10, 20, 30), 12, 10, [10] * 4 + [20] * 4 + [30] * 4),
+        ((10, 0, 30), 8, 6, [10] * 4 + [0] * 2 + [30] * 2),
+        ((5, 5), 4, 4, [5] * 4),
+        ((0,), 4, 4, [0] * 4),
+    ],
+)
+def test_without_a_number_of_lanes_all_delays_that_records_wait_for_share_the_partitions(
+    delay_seconds: tuple[int, ...], partitions: int, front: int, table: list[int]
+) -> None:
+    spec = LayoutSpec(delay_seconds=delay_seconds, partitions=partitions)
+    layout = initial(spec)
+    assert list(layout.partition_delays) == table
+    assert spec.front_partitions == front
+    assert surplus(layout, spec) == max(0, len(table) - partitions)
+
+
+def test_a_new_delay_gets_its_share_of_the_partitions_that_are_free() -> None:
+    first = initial(LayoutSpec(delay_seconds=(0, 10), partitions=7))
+    assert first.partition_delays == (0, *[10] * 6)
+    instead = evolve(first, LayoutSpec(delay_seconds=(0, 60), partitions=7))
+    assert instead.partition_delays == (*first.partition_delays, 60)
+    grown = evolve(instead, LayoutSpec(delay_seconds=(0, 60, 600), partitions=12))
+    assert grown.partition_delays == (*instead.partition_delays, 0, 60, 600, 600)
+
+
+def test_a_first_delay_that_replaces_another_gets_its_share_because_all_records_wait_for_it() -> None:
+    first = initial(LayoutSpec(delay_seconds=(60,), partitions=3))
+    assert evolve(first, LayoutSpec(delay_seconds=(120,), partitions=3)).partition_delays == (60, 60, 60, 120, 120, 120)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=5), st.integers(1, 40))
+def test_a_topic_whose_lanes_are_shares_has_as_many_partitions_as_asked_for_or_one_for_each_delay(
+    delay_seconds: list[int], partitions: int
+) -> None:
+    spec = LayoutSpec(delay_seconds=tuple(delay_seconds), partitions=partitions)
+    layout = initial(spec)
+    assert layout.partition_count == max(partitions, len(set(delay_seconds)))
+    assert evolve(layout, spec) is layout
+
+
 def test_equal_delays_share_their_partitions() -> None:
-    layout = initial(LayoutSpec(delay_seconds=(5, 5, 60), partitions=4))
+    layout = initial(LayoutSpec(delay_seconds=(5, 5, 60), partitions=4, lanes_per_delay=1))
     assert layout.delay_for_attempt(0) == layout.delay_for_attempt(1) == 5
     assert (
         layout.partition_for(layout.delay_for_attempt(1), 2)
@@ -69,9 +116,8 @@ def test_an_unchanged_manifest_gives_the_same_generation() -> None:
 
 
 def test_more_partitions_are_appended_to_the_main_kind() -> None:
-    grown = evolve(
-        initial(LayoutSpec(delay_seconds=(0, 10), partitions=4)), LayoutSpec(delay_seconds=(0, 10), partitions=6)
-    )
+    spec = LayoutSpec(delay_seconds=(0, 10), partitions=4, lanes_per_delay=1)
+    grown = evolve(initial(spec), replace(spec, partitions=6))
     assert grown.partition_delays == (0, 0, 0, 10, 0, 0)
     assert grown.ranges() == [(0, "main", "0-2,4-5"), (10, "delay", "3")]
 
@@ -110,7 +156,7 @@ specs = st.builds(
     ladder_seconds=st.sampled_from([(), (), ladder(max_seconds=16, base=2), ladder(max_seconds=30, base=5)]),
     delay_seconds=st.lists(st.integers(0, 30), min_size=1, max_size=8).map(tuple),
     partitions=st.integers(1, 40),
-    lanes_per_delay=st.integers(1, 4),
+    lanes_per_delay=st.none() | st.integers(1, 4),
 )
 
 
@@ -129,7 +175,8 @@ def test_over_any_edits_a_partition_keeps_its_delay_and_every_attempt_has_a_part
             assert layout.partition_delays[layout.partition_for(delay, attempt)] == delay
         for delay, wanted in spec.wanted().items():
             lanes = next(kind.partitions for kind in layout.kinds if kind.delay_seconds == delay)
-            assert len(lanes) >= wanted
+            shared = spec.lanes_per_delay is None and delay != spec.kinds[0]
+            assert len(lanes) >= (1 if shared else wanted)
             assert lanes[: len(homes.get(delay, ()))] == homes.get(delay, ())
         homes = {kind.delay_seconds: kind.partitions for kind in layout.kinds}
 

@@ -32,7 +32,7 @@ def test_six_lines_become_four_topics_a_served_layout_and_a_worker() -> None:
     }
     record = simulation.kafka.registry.layouts["orders"]
     assert record.state == "serving"
-    assert record.layout.ranges() == [(0, "main", "0-2"), (10, "delay", "3"), (60, "delay", "4")]
+    assert record.layout.ranges() == [(0, "main", "0"), (10, "delay", "1-2"), (60, "delay", "3-4")]
     assert {kind for kind, _ in simulation.children} == {
         "ConfigMap",
         "Secret",
@@ -42,6 +42,13 @@ def test_six_lines_become_four_topics_a_served_layout_and_a_worker() -> None:
     }
     ready = simulation.condition(Condition.READY)
     assert (ready.status, ready.reason, ready.observed_generation) == ("True", Reason.AS_DECLARED, 1)
+
+
+def test_one_lane_for_each_delay_leaves_all_other_partitions_to_the_first_delay() -> None:
+    simulation = Simulation.serving(partitions=5, lanesPerDelay=1)
+    assert simulation.kafka.topics["orders"].partitions == 3
+    layout = simulation.kafka.registry.layouts["orders"].layout
+    assert layout.ranges() == [(0, "main", "0-2"), (10, "delay", "3"), (60, "delay", "4")]
 
 
 def test_the_claim_comes_before_any_topic_and_the_offsets_before_the_first_worker() -> None:

@@ -42,7 +42,7 @@ def test_partitions_that_are_appended_to_a_live_group_are_left_for_its_workers_t
 
 
 def test_a_delay_that_left_the_list_is_served_on_and_comes_back_to_its_partitions() -> None:
-    simulation = Simulation.serving(partitions=3)
+    simulation = Simulation.serving(partitions=3, lanesPerDelay=1)
     simulation.edit(delaySeconds=[0, 60])
     simulation.settle()
     assert (10, "retired", "1") in simulation.kafka.registry.layouts["orders"].layout.ranges()
@@ -96,7 +96,7 @@ def refused_growth(simulation: Simulation, **spec: Any) -> None:
     ],
 )
 def test_a_growth_that_kafka_refuses_can_be_taken_back(refused: dict[str, Any], back: dict[str, Any]) -> None:
-    simulation = Simulation.serving(partitions=12)
+    simulation = Simulation.serving(partitions=12, lanesPerDelay=1)
     served = simulation.kafka.registry.layouts["orders"]
     refused_growth(simulation, **refused)
     planned = simulation.kafka.registry.layouts["orders"]

@@ -18,11 +18,12 @@ MAX_RANGED: Final = 100_000
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayoutSpec:
     """What a manifest asks for. Delays in seconds, in list order; `partitions` is the wanted total of the delays topic, without those
-    of the ladder. `ladder_seconds`: see `ladder`; empty: there is none."""
+    of the ladder. `lanes_per_delay`: of each delay after the first; None: an even share of `partitions`. `ladder_seconds`: see
+    `ladder`; empty: there is none."""
 
     delay_seconds: tuple[int, ...]
     partitions: int
-    lanes_per_delay: int = 1
+    lanes_per_delay: int | None = None
     ladder_seconds: tuple[int, ...] = ()
 
     @property
@@ -31,18 +32,41 @@ class LayoutSpec:
         return tuple(dict.fromkeys(self.delay_seconds))
 
     @property
+    def lanes(self) -> int:
+        """Partitions of each delay after the first. Nothing but records written to the delays topic itself waits for a first delay of
+        0 s, so that delay has no share: it gets what the others leave."""
+        if self.lanes_per_delay is not None:
+            return self.lanes_per_delay
+        first, *further = self.kinds
+        shared, sharing = (self.partitions - 1, len(further)) if first == 0 else (self.partitions, len(self.kinds))
+        return max(1, shared // max(1, sharing))
+
+    @property
     def main_partitions(self) -> int:
-        return max(1, self.partitions - self.lanes_per_delay * (len(self.kinds) - 1))
+        return self._left_by(self.lanes)
+
+    @property
+    def front_partitions(self) -> int:
+        """What the front and the ready topic have by default. Their number is not for the lanes to lower."""
+        return self._left_by(self.lanes_per_delay or 1)
+
+    def _left_by(self, lanes: int) -> int:
+        return max(1, self.partitions - lanes * (len(self.kinds) - 1))
 
     @property
     def ladder_partitions(self) -> int:
         """Those that only the ladder needs."""
-        return self.lanes_per_delay * len(self._only_of_ladder)
+        return self._lanes_of_ladder * len(self._only_of_ladder)
 
     def wanted(self) -> dict[int, int]:
         """Delay in seconds → wanted number of partitions, in list order; then those of the ladder."""
         first, *further = self.kinds
-        return {first: self.main_partitions, **dict.fromkeys((*further, *self._only_of_ladder), self.lanes_per_delay)}
+        of_list = {first: self.main_partitions, **dict.fromkeys(further, self.lanes)}
+        return {**of_list, **dict.fromkeys(self._only_of_ladder, self._lanes_of_ladder)}
+
+    @property
+    def _lanes_of_ladder(self) -> int:
+        return self.lanes_per_delay or 1
 
     @property
     def _only_of_ladder(self) -> tuple[int, ...]:
@@ -157,9 +181,9 @@ def surplus(layout: Layout, spec: LayoutSpec) -> int:
 def _append(previous: Layout, spec: LayoutSpec) -> Layout:
     partitions = {kind.delay_seconds: kind.partitions for kind in previous.kinds}
     end = sum(len(p) for p in partitions.values())
-    for delay_seconds, wanted in spec.wanted().items():
+    for delay_seconds, count in _counts(previous, spec).items():
         have = partitions.get(delay_seconds, ())
-        missing = max(0, wanted - len(have))
+        missing = max(0, count - len(have))
         partitions[delay_seconds] = (*have, *range(end, end + missing))
         end += missing
     kinds = tuple(Kind(delay_seconds=d, partitions=p) for d, p in partitions.items())
@@ -169,6 +193,25 @@ def _append(previous: Layout, spec: LayoutSpec) -> Layout:
         kinds=kinds,
         ladder_seconds=spec.ladder_seconds,
     )
+
+
+def _counts(previous: Layout, spec: LayoutSpec) -> dict[int, int]:
+    """Delay in seconds → how many partitions it gets. The even share of a further delay is of partitions that are free. Where former
+    delays have them it gets one, or the topic would grow by a whole share each time that a delay is replaced by another."""
+    wanted = spec.wanted()
+    if spec.lanes_per_delay is not None:
+        return wanted
+    have = {kind.delay_seconds: len(kind.partitions) for kind in previous.kinds}
+    counts = {delay_seconds: max(1, have.get(delay_seconds, 0)) for delay_seconds in wanted}
+    main = spec.kinds[0]
+    counts[main] = max(counts[main], wanted[main])
+    free = spec.partitions + spec.ladder_partitions - sum({**have, **counts}.values())
+    while free > 0 and (
+        short := [delay_seconds for delay_seconds in wanted if counts[delay_seconds] < wanted[delay_seconds]]
+    ):
+        counts[min(short, key=counts.__getitem__)] += 1
+        free -= 1
+    return counts
 
 
 def format_ranges(numbers: Iterable[int]) -> str:

@@ -231,7 +231,7 @@ class DelayedTopicSpec(Spec):
         # its own limit.
         Rule(
             cel=(
-                "self.lanesPerDelay * ((has(self.delaySeconds) ? int(self.delaySeconds.map(d,"
+                "!has(self.lanesPerDelay) || self.lanesPerDelay * ((has(self.delaySeconds) ? int(self.delaySeconds.map(d,"
                 " 1.0 / double(self.delaySeconds.filter(e, e == d).size())).sum() + 0.5) :"
                 f" {_distinct_delays_of_preset()}) - 1)"
                 f" < {MAX_PARTITIONS}"
@@ -268,10 +268,13 @@ class DelayedTopicSpec(Spec):
     partitions: Annotated[int, Limits(1, MAX_PARTITIONS, "partitions")] = 1
     """How many partitions `<topic>.delays` has. Every delay after the first gets `lanesPerDelay` of them, and the first delay gets all
     others, at least one. The topic has more partitions than this if the delays need more. The number grows and never shrinks."""
-    lanes_per_delay: Annotated[int, Limits(1, MAX_PARTITIONS, "partitions")] = 1
-    """How many partitions each delay after the first has. More lanes carry more records of a delay."""
+    lanes_per_delay: Annotated[int, Limits(1, MAX_PARTITIONS, "partitions")] | None = None
+    """How many partitions each delay after the first has, and each delay of the ladder. More lanes carry more records of a delay. Unless
+    set, the delays of the list have equal shares of `partitions`, and those of the ladder have one partition each. A first delay of 0
+    has no share, because records of the front topic do not wait there."""
     front_partitions: Annotated[int, Limits(1, MAX_PARTITIONS, "partitions")] | None = None
-    """How many partitions the front and the ready topic have. Unless set, they have as many as the first delay."""
+    """How many partitions the front and the ready topic have. Unless set, the number is `partitions` less `lanesPerDelay`, or less 1 if
+    that is not set, for each delay after the first. It is at least 1."""
     replication_factor: Annotated[int, Limits(1, 100, "replicas")] | None = None
     """How many replicas each partition of the topics has. Defaults to 3, or to the highest number of brokers ever seen if that is less.
     With 1 or 2 replicas, a record counts as written when one broker has it. The condition `DurabilityReduced` says so."""

@@ -79,7 +79,7 @@ def wanted(resource: DelayedTopic) -> Wanted:
         retry_cap=spec.retry_cap,
         max_delay_seconds=spec.max_delay_seconds,
         targets=tuple(sorted(set(spec.ready.allowed_topics))),
-        front_partitions=spec.front_partitions or layout.main_partitions,
+        front_partitions=spec.front_partitions or layout.front_partitions,
         replication_factor=spec.replication_factor,
         dead_letter_retention_seconds=spec.dead_letter.retention_seconds,
         outage_budget_seconds=spec.outage_budget_seconds,

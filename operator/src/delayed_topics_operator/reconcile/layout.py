@@ -118,7 +118,7 @@ def _clamped(o: Observation, t: Target) -> ConditionState:
         without = " without those of the ladder" if wanted.ladder_partitions else ""
         message = (
             f"spec.partitions is {asked}, but {delays} has {counted(asked + extra, 'partition')}{without}. Each delay after the "
-            f"first needs {wanted.lanes_per_delay} (spec.lanesPerDelay), and the first one needs at least one. "
+            f"first needs {wanted.lanes} (spec.lanesPerDelay), and the first one needs at least one. "
             f"Raise spec.partitions to {needed}"
         )
         return ConditionState(status="True", reason=Reason.LAYOUT_CLAMPED, message=message)
