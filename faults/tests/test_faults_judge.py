@@ -221,16 +221,28 @@ def test_a_record_that_is_cancelled_when_it_is_due_has_one_of_two_ends(
 
 
 @pytest.mark.parametrize(
-    ("sent_at_ms", "hop_at_ms", "silence_ms"),
-    [(T0 + 10, None, 6990), (T0 + 6500, None, 500), (T0 + 10, T0 + 6000, 1000)],
-    ids=["it waited since the copy before", "it was sent long after that", "a hop came between"],
+    ("first_sent_at_ms", "sent_at_ms", "hop_at_ms", "silence_ms"),
+    [
+        (T0, T0 + 10, None, 6990),
+        (T0, T0 + 6500, None, 500),
+        (T0, T0 + 10, T0 + 6000, 1000),
+        (T0 - 7000, T0 + 6500, None, 7000),
+    ],
+    ids=[
+        "it waited since the copy before",
+        "it was sent long after that",
+        "a hop came between",
+        "it was the partition's first copy",
+    ],
 )
-def test_a_silence_counts_while_a_copy_waits_for_kafka(sent_at_ms: int, hop_at_ms: int | None, silence_ms: int) -> None:
+def test_a_silence_counts_while_a_copy_waits_for_kafka(
+    first_sent_at_ms: int, sent_at_ms: int, hop_at_ms: int | None, silence_ms: int
+) -> None:
     def ready(offset: int, at_ms: int, sent_at_ms: int, origin: str) -> Copy:
         return copy(0, offset, at_ms, dt_origin=origin, dt_released=f"0:{sent_at_ms}")
 
     copies = [
-        ready(0, T0, T0, "f:0:0"),
+        ready(0, T0, first_sent_at_ms, "f:0:0"),
         ready(1, T0 + 5000, T0 + 5000, "f:1:0"),  # of another partition: it ends no silence of this one
         ready(2, T0 + 7000, sent_at_ms, "f:0:1"),
     ]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Final, Literal
 
+from delayed_topics_core import words
 from delayed_topics_core.names import EVENTS_TOPIC
 
 Verdict = Literal["Verified", "Violated", "Unknown"]
@@ -261,15 +262,14 @@ def _were(count: int, noun: str) -> str:
     return f"{count:,} {noun} was" if count == 1 else f"{count:,} {_PLURALS[noun]} were"
 
 
-def _records(count: int) -> str:
-    return f"{count:,} record" if count == 1 else f"{count:,} records"
-
-
 def _spots_in_records(counted: Counted) -> list[BlindSpot]:
     flaws, topic = counted.flaws, f"{counted.topic}.ready"
     spots = []
     if flaws.foreign:
-        sentence = f"topic {topic} has {_records(flaws.foreign)} that no worker wrote. Only workers may write to this topic. Check its ACLs"
+        sentence = (
+            f"topic {topic} has {words.counted(flaws.foreign, 'record')} that no worker wrote. "
+            "Only workers may write to this topic. Check its ACLs"
+        )
         spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
     if flaws.unexplained:
         sentence = (
@@ -286,15 +286,15 @@ def _spots_in_records(counted: Counted) -> list[BlindSpot]:
     if counted.overdue_ms > MAX_OVERDUE_MS:
         names = ", ".join(counted.offenders.get("overdue", ())[:3])
         sentence = (
-            f"{_records(flaws.overdue)} {'is' if flaws.overdue == 1 else 'are'} overdue ({names}) by up to "
+            f"{words.counted(flaws.overdue, 'record')} {'is' if flaws.overdue == 1 else 'are'} overdue ({names}) by up to "
             f"{counted.overdue_ms // 1000:,} s. What is overdue is due and was not released, and it is unknown whether it will be. "
             "See the conditions of the DelayedTopic for what delays the workers"
         )
         spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
     if flaws.untimed:
         sentence = (
-            f"topic {topic} has {_records(flaws.untimed)} without the broker's time, so it is unknown whether they were early. "
-            "The topic's message.timestamp.type must be LogAppendTime"
+            f"topic {topic} has {words.counted(flaws.untimed, 'record')} without the broker's time, "
+            "so it is unknown whether they were early. The topic's message.timestamp.type must be LogAppendTime"
         )
         spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
     return spots

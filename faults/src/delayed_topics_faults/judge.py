@@ -149,7 +149,7 @@ def longest_silence_ms(seen: Seen) -> int:
     silences = (
         after_ms - max(before_ms, sent_at_ms)
         for copies in map(sorted, made.values())
-        for (before_ms, _), (after_ms, sent_at_ms) in pairwise(copies)
+        for (before_ms, _), (after_ms, sent_at_ms) in pairwise([(0, 0), *copies])
     )
     return max(silences, default=0)
 
