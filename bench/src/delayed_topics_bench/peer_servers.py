@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_devcluster.kafka import maven_jars
 from delayed_topics_devcluster.packages import install_redis
 from delayed_topics_devcluster.ports import free_ports
@@ -60,7 +59,7 @@ class ServerProgram(Closing):
 
         try:
             wait_until(serves, what=f"{self._name} serves (see {self._log})", timeout_seconds=START_TIMEOUT_SECONDS)
-        except DevclusterError:
+        except BaseException:  # an interrupt, too: nobody has this object yet
             self.close()
             raise
 

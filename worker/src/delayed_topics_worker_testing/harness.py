@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from delayed_topics_core.headers import Header
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import TopicNames
@@ -20,7 +20,7 @@ from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
-from delayed_topics_kafka.errors import KafkaUnreachable, TopicMissing
+from delayed_topics_kafka.errors import KafkaUnreachable, TopicMissing, call_error, kafka_error
 from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec, TopicInfo
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
@@ -188,15 +188,26 @@ class WorkerHarness(Closing):
         return made
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], CommittedOffset]) -> None:
-        """Retries: a broker that creates `__consumer_offsets` may not answer, and one of several may not know a new topic yet."""
-        quick = KafkaAdmin(self.connection, timeout_seconds=2)
+        """For a group without members. As a consumer, because the admin client can abort this process when the broker goes away later
+        (https://github.com/confluentinc/librdkafka/issues/3663). Retries: one of several brokers may not know a new topic yet."""
+        places = [TopicPartition(*place, at.offset, at.metadata) for place, at in offsets.items()]
+        consumer = Consumer({**self.connection.client_config(), "group.id": group, "enable.auto.commit": False})
 
         def is_committed() -> bool:
-            failed = [e for e in quick.commit(group, offsets).values() if e is not None]
-            assert all(isinstance(e, KafkaUnreachable | TopicMissing) for e in failed), failed
-            return not failed
+            try:
+                answered = consumer.commit(offsets=places, asynchronous=False)
+            except KafkaException as e:
+                error = call_error(
+                    kafka_error(e), doing="committing", bootstrap_servers=self.connection.bootstrap_servers
+                )
+                assert isinstance(error, KafkaUnreachable | TopicMissing), error
+                return False
+            return all(place.error is None for place in answered)
 
-        wait_until(is_committed, what=f"the offsets of group {group} are committed", timeout_seconds=60)
+        try:
+            wait_until(is_committed, what=f"the offsets of group {group} are committed", timeout_seconds=60)
+        finally:
+            consumer.close()
 
     def write(self, *records: RegistryRecord) -> None:
         self._writer.write(records)

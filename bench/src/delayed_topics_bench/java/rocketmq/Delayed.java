@@ -26,6 +26,7 @@ final class Delayed {
         DefaultMQProducer producer = new DefaultMQProducer("bench-" + topic);
         producer.setNamesrvAddr(options.text("namesrv"));
         producer.setMqClientApiTimeout(TIMEOUT_MS);
+        producer.setSendMsgTimeout(TIMEOUT_MS);
         producer.setDefaultTopicQueueNums(8);
         producer.setRetryTimesWhenSendAsyncFailed(0);
         producer.start();
