@@ -47,6 +47,22 @@ def test_order_holds_over_the_edge_of_a_chunk(spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
+def test_a_disorder_is_told_by_the_audit_in_whose_window_the_second_of_both_ended_and_by_no_other(
+    spark: SparkSession,
+) -> None:
+    def told(begin: int, committed: int = 5000) -> list[str]:
+        bounds = replace(BOUNDS, front_from=(begin, begin), front_committed=(committed, committed))
+        front: list[Row] = [(0, offset, 0, []) for offset in (*range(6), 4095, 4096)]
+        ready = ready_of(0, 2, 1, 4, 3, 5, 4096, 4095)
+        return disorder(Window(spark=spark, front=front, ready=ready, bounds=bounds))
+
+    assert told(0, committed=4) == ["r:0:1 before r:0:2"]
+    assert told(4, committed=4096) == ["r:0:3 before r:0:4"], "the first of these two ended in the window before"
+    assert told(4096) == ["r:0:6 before r:0:7"], "over the edge of a chunk too"
+    assert told(4097) == []
+
+
+@pytest.mark.slow
 def test_a_shorter_delay_may_overtake_and_so_may_what_was_read_late(spark: SparkSession) -> None:
     """The first waits longer than the second, and the third was read when less than a second remained."""
     front = [(0, 0, 0, level(2)), (0, 1, 0, []), (0, 2, 0, level(2))]

@@ -40,6 +40,26 @@ def test_records_are_printed_with_attempt_and_lateness(served: Served) -> None:
 
 
 @pytest.mark.broker
+def test_an_output_that_is_closed_ends_the_command_and_has_no_record_retried(served: Served) -> None:
+    for n in range(1_500):  # more than a pipe takes
+        served.release(b"v", number=n)
+    command = ("consume", served.names.front, "--group", "looks")
+    with subprocess.Popen(
+        [sys.executable, "-m", "delayed_topics", "--bootstrap", served.bootstrap, *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as printing:
+        assert printing.stdout is not None
+        assert printing.stderr is not None
+        assert "[0] 0 " in printing.stdout.readline()
+        printing.stdout.close()
+        assert "Traceback" not in printing.stderr.read()
+    assert printing.returncode == 1
+    assert [copy for copy in served.read(served.names.front) if "dt-group" in copy.said] == []
+
+
+@pytest.mark.broker
 def test_the_status_counts_what_waits_and_what_is_due(served: Served) -> None:
     """Layout: 0-1 → 0 s, 2 → 600 s, 3 → 3600 s. Records made by hand wait from the moment they are produced."""
     front, delays = served.names.front, served.names.delays

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 from delayed_topics_core.audit_window import AuditWindow
@@ -35,26 +36,36 @@ LAYOUT = evolve(
 )
 
 
+SERVING = LayoutRecord(
+    topic="orders",
+    owner=SHOP,
+    state="serving",
+    layout=LAYOUT,
+    retry_cap=5,
+    front_partitions=3,
+    ready_partitions=4,
+    group="g",
+)
+
+
 def claim(topic: str, owner: Owner) -> Claim:
     return Claim(topic=topic, owner=owner)
 
 
+def test_what_is_served_while_another_layout_is_planned_is_the_one_before() -> None:
+    planned = replace(SERVING, state="planned", before=replace(SERVING, paused=True))
+    assert decode(planned.key, encode(planned)) == planned
+    assert planned.served == planned.before
+    assert SERVING.served == SERVING
+    assert replace(SERVING, state="planned").served is replace(SERVING, state="retired").served is None
+
+
 @pytest.mark.parametrize("ranges", ["0-9999999999", "0-60000,60001-120000"])
 def test_a_layout_of_more_partitions_than_there_can_be_is_unreadable_before_it_fills_the_memory(ranges: str) -> None:
-    record = LayoutRecord(
-        topic="orders",
-        owner=SHOP,
-        state="serving",
-        layout=LAYOUT,
-        retry_cap=5,
-        front_partitions=3,
-        ready_partitions=4,
-        group="g",
-    )
-    body = json.loads(encode(record))
+    body = json.loads(encode(SERVING))
     body["kinds"][0]["partitions"] = ranges
     with pytest.raises(UnreadableRecord, match="more than 100000 numbers"):
-        decode(record.key, json.dumps(body).encode())
+        decode(SERVING.key, json.dumps(body).encode())
 
 
 def test_a_record_that_is_nested_too_deep_is_unreadable() -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.carried import Carried
+from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.ready_topics import AllowedTopic
@@ -104,6 +105,7 @@ def freeze_it(
     made_again: Sequence[str] = (),
     ids: Mapping[str, str] = IDS,
     begins_to_cancel: bool = False,
+    **declared: Any,
 ) -> tuple[AuditWindow | Waiting | Unauditable, Offsets]:
     layout = LayoutRecord(
         topic="orders",
@@ -126,7 +128,7 @@ def freeze_it(
         start_offsets={"orders": (7, 0), "orders.delays": (0, 0)},
         begun={"orders": 2, "orders.delays": 2},
     )
-    link = Offsets(Claim(topic="orders", owner=OWNER), layout, noted, *chain)
+    link = Offsets(Claim(topic="orders", owner=OWNER), replace(layout, **declared), noted, *chain)
     link.begins_to_cancel = begins_to_cancel
     link.beginning, link.stable, link.grows, link.missing = beginning, stable, grows, set(missing)
     frozen = asyncio.run(freeze(cast(KafkaLink, link), NAMES, OWNER, asked=asked, max_lateness_ms=1000, now=NOW))
@@ -239,6 +241,28 @@ def test_a_window_between_two_times_ends_before_the_second_and_reads_from_where_
     assert frozen.roots_from_offsets == {"orders": (33, 60)}
 
 
+WITH_LADDER = initial(LayoutSpec(delay_seconds=(0, 10), partitions=2, ladder_seconds=(1, 60)))
+FORMER = DelayList(delay_seconds=(0, 10), retry_cap=3, from_ms=0, max_delay_seconds=7200)
+
+
+@pytest.mark.parametrize(
+    ("declared", "longest_seconds"),
+    [
+        ({"layout": WITH_LADDER, "max_delay_seconds": 3600}, 3600),
+        ({"layout": WITH_LADDER, "max_delay_seconds": 3600, "lists": (FORMER,)}, 7200),
+        ({"max_delay_seconds": 3600, "lists": (replace(FORMER, max_delay_seconds=None),)}, 10),
+    ],
+    ids=["ahead", "ahead once", "no ladder"],
+)
+def test_a_window_between_two_times_reads_from_where_due_times_that_were_far_ahead_began(
+    declared: dict[str, Any], longest_seconds: int
+) -> None:
+    begin = NOW - timedelta(days=1)
+    _, link = freeze_it(Asked(from_=begin), **declared)
+    begin_ms = int(begin.timestamp() * 1000)
+    assert link.asked_ms == {begin_ms, begin_ms - longest_seconds * 1000 - CLOCKS_MS}
+
+
 def unseen(beginning: int) -> tuple[str, ...]:
     frozen, _ = freeze_it(Asked(from_=NOW - timedelta(hours=1)), beginning=beginning)
     assert isinstance(frozen, AuditWindow), frozen
@@ -296,6 +320,31 @@ def test_other_ready_topics_are_read_from_when_they_were_allowed_and_former_ones
     assert (frozen.from_offsets["invoices"], frozen.end_offsets["shipments"]) == ((33, 60), (60, 60))
     assert frozen.topic_ids["invoices"] == "id-invoices"
     assert frozen.perhaps_unseen == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "since"),
+    [
+        (Asked(), "the topic was allowed"),
+        (Asked(since_last=True), "the topic was allowed"),
+        (Asked(to=NOW), "the topic was allowed"),
+        (Asked(from_=NOW - timedelta(hours=1), to=NOW), "2026-01-01 23:00:00 UTC"),
+    ],
+    ids=["everything", "first link", "to", "from and to"],
+)
+def test_what_retention_may_have_removed_of_another_ready_topic_may_hide_a_loss(asked: Asked, since: str) -> None:
+    def perhaps(beginning: int) -> tuple[str, ...]:
+        frozen, _ = freeze_it(asked, allowed=(INVOICES, SHIPMENTS), beginning=beginning)
+        assert isinstance(frozen, AuditWindow), frozen
+        assert not any("invoices" in sentence for sentence in frozen.unseen), "it hides losses and nothing else"
+        return frozen.perhaps_unseen
+
+    assert perhaps(0) == perhaps(32) == (), "nothing was removed, or something is left that is older"
+    assert sorted(perhaps(33)) == [
+        f"retention has removed records of {name}, partitions 0. Partition 0 begins at offset 33. "
+        f"It is unknown whether a removed record came after {since}"
+        for name in ("invoices", "shipments")
+    ]
 
 
 def test_a_chain_knows_what_has_come_there_since_the_last_one_and_begins_anew_in_one_that_was_made_again() -> None:

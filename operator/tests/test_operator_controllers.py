@@ -14,13 +14,13 @@ from delayed_topics_kafka.model import BrokerInfo, ClusterInfo
 from delayed_topics_operator.audits.controller import _topic
 from delayed_topics_operator.controllers.connection import Connections, _Entry, _now
 from delayed_topics_operator.controllers.delayed_topic import SOON_SECONDS, UNDONE_SECONDS, DelayedTopics
-from delayed_topics_operator.controllers.found import same_cluster
-from delayed_topics_operator.errors import ConnectionUnusable, NotFound, NotYet
+from delayed_topics_operator.controllers.found import Found, same_cluster
+from delayed_topics_operator.errors import ConnectionUnusable, KubeRefused, NotFound, NotYet
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.installation import INSTALLATION
 from delayed_topics_operator.leadership import Leadership
-from delayed_topics_operator.observation import Unusable
+from delayed_topics_operator.observation import Unusable, Usable
 from delayed_topics_operator.plan import ApplyChild, Plan
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.settings import Settings
@@ -134,6 +134,38 @@ def test_a_certificate_that_is_none_is_a_condition_and_not_a_crash() -> None:
     assert isinstance(state, Unusable)
     assert state.reason == Reason.SPEC_INVALID
     assert "Correct its certificates" in state.message
+
+
+class Forbidding(Kubernetes):
+    async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
+        raise KubeRefused(f"cannot get {kind}", status=403)
+
+    find = get
+
+
+def test_rights_that_are_missing_for_workers_that_nobody_asks_for_are_in_no_connections_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a namespace that is deleted the rights go first. A link to Kafka that is opened anew for each try would pile up."""
+    store = stored()
+    as_it_is = store.get(*OURS) or {}
+    looked = connections(store, kube=Forbidding(), tenant_namespaces=("shop",))
+    opened: list[KafkaLink] = []
+
+    async def reach(entry: _Entry, *_: object) -> Found:
+        if entry.link is None:
+            entry.link = SimpleNamespace()  # type: ignore[assignment]
+            opened.append(entry.link)  # type: ignore[arg-type]
+        brokers = (BrokerInfo(id=1, host="k", port=9092),)
+        return Found(ClusterInfo(cluster_id="c", brokers=brokers, controller_id=1), 1, 1, "registry")
+
+    monkeypatch.setattr(looked, "_reach", reach)
+    for _ in range(2):
+        store.put(as_it_is)
+        asyncio.run(looked.reconcile(OURS))
+    state, link = looked.look(OURS)
+    assert isinstance(state, Usable)
+    assert opened == [link]
 
 
 CLUSTER_CA = {"ca.crt": "ca", "ca.p12": "-", "ca.password": "-"}

@@ -1,5 +1,6 @@
 """A served DelayedTopic is edited, or what it needs in Kafka is changed behind its back."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -185,6 +186,24 @@ def test_the_registry_keeps_former_lists_and_caps_and_growth_is_no_edit_of_them(
     assert lists(delaySeconds=[0, 60]) == [((0, 10), 5), ((0, 60), 5)]
     assert lists(retryCap=3)[1:] == [((0, 60), 5), ((0, 60), 3)]
     assert unedited(simulation.kafka.registry.layouts["orders"]) == ()
+
+
+def test_while_a_growth_is_refused_the_registry_says_what_is_served_until_then() -> None:
+    """A worker that starts meanwhile knows of it from there only, and an audit judges by the list that was followed."""
+    simulation = Simulation.serving(delaySeconds=[0, 10])
+    served = simulation.kafka.registry.layouts["orders"]
+    refused_growth(simulation, delaySeconds=[0, 60], retryCap=2, paused=True, partitions=50)
+    planned = simulation.kafka.registry.layouts["orders"]
+    assert planned.state == "planned"
+    assert planned.layout != served.layout
+    assert planned.served == replace(served, paused=True)
+    assert planned.lists == served.lists
+    refused_growth(simulation, retryCap=3)
+    assert simulation.kafka.registry.layouts["orders"].served == planned.served
+    simulation.settle()
+    now = simulation.kafka.registry.layouts["orders"]
+    assert now.served == now
+    assert [(entry.delay_seconds, entry.retry_cap) for entry in now.lists] == [((0, 10), 5), ((0, 60), 3)]
 
 
 def test_a_paused_resource_is_ready_and_says_that_it_is_paused() -> None:

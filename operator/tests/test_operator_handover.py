@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from delayed_topics_core.handover import NOTHING, Handover, Position
@@ -13,6 +14,7 @@ from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, To
 from delayed_topics_operator.eventlog import EventLog
 from delayed_topics_operator.gateways.refusals import Refusals
 from delayed_topics_operator.observe.kafka import kafka_view
+from delayed_topics_operator_testing.namespace_simulation import grant
 from delayed_topics_operator_testing.shared import SHARED, sharing
 from delayed_topics_operator_testing.simulation import Simulation, member, resource, usable
 
@@ -97,6 +99,18 @@ def test_nothing_is_given_up_before_those_who_come_are_ready() -> None:
     shared.kafka.members[SHARED.group] = (member(f"{SHARED.name}-0", ("payments", 0)),)
     shared.settle()
     assert (layout(shared).state, layout(shared).group, layout(shared).workers) == ("serving", OWN, 2)
+
+
+def test_nothing_is_given_up_for_workers_that_are_not_granted() -> None:
+    shared = handed_over()
+    shared.connection = replace(sharing(), grants=(grant(quota={"workers": 0}),))
+    shared.edit(workers={"replicas": 2})
+    shared.settle()
+    assert (layout(shared).state, layout(shared).group) == ("serving", SHARED.group)
+    shared.connection = replace(sharing(), grants=(grant(),))
+    shared.edit(workers={"replicas": 0})
+    shared.settle()
+    assert layout(shared).group == OWN, "none is what was asked for"
 
 
 def test_a_handover_is_forgotten_when_its_group_has_committed_that_much_everywhere() -> None:

@@ -168,6 +168,18 @@ def test_what_has_no_resource_is_given_time_in_which_the_resource_may_come_back(
     assert len(kube.told) == 1
 
 
+def test_what_a_tenant_has_under_the_name_of_a_child_is_left_and_in_nobodys_way() -> None:
+    ours = made("StatefulSet", SYSTEM_NAMESPACE, object_name(namespace="shop", name="orders", home=SYSTEM_NAMESPACE))
+    theirs = {"kind": "ConfigMap", "metadata": {"name": "orders-delay-worker", "namespace": "shop", "uid": "u"}}
+    kube, store, clock = Kubernetes(ours), Store(), Clock()
+    store.put(theirs)
+    store.put(ours)
+    swept = sweeper(kube, store, clock)
+    for clock.now in (0, 600):
+        asyncio.run(swept.sweep())
+    assert [kind for kind, _ in kube.deleted] == ["StatefulSet"]
+
+
 def test_jobs_that_go_by_themselves_and_those_of_audits_that_there_are_stay() -> None:
     kept = job_name("kept", "u")
     kube = Kubernetes(

@@ -28,9 +28,25 @@ def later(simulation: Simulation, **duration: float) -> Simulation:
     return simulation
 
 
-def conclude(simulation: Simulation) -> None:
+def conclude(simulation: Simulation, verdict: str = "Verified") -> None:
     for audit in audits(simulation):
-        audit["status"] = {"verdict": "Verified"}
+        audit["status"] = audit.get("status") or {"verdict": verdict}
+
+
+def break_promise(simulation: Simulation) -> str:
+    """The next audit finds it. Its name."""
+    name = str(audits(later(simulation, hours=1))[-1]["metadata"]["name"])
+    conclude(simulation, "Violated")
+    at = simulation.now.isoformat()
+    simulation.raw["status"]["lastViolation"] = {"name": name, "time": at, "message": "1 lost"}
+    return name
+
+
+def acknowledge(simulation: Simulation, name: str) -> set[str]:
+    """The names of the audits that are still there."""
+    simulation.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = name
+    simulation.settle()
+    return {audit["metadata"]["name"] for audit in audits(simulation)}
 
 
 def test_an_audit_is_made_when_its_time_has_come_and_not_before() -> None:
@@ -71,19 +87,35 @@ def test_the_last_ones_are_kept_and_one_that_runs_is_never_removed() -> None:
 
 
 def test_the_audit_of_a_broken_promise_is_kept_until_somebody_has_acknowledged_it() -> None:
-    simulation = later(scheduled(historyLimit=1), hours=1)
-    (broken,) = (audit["metadata"]["name"] for audit in audits(simulation))
-    simulation.raw["status"]["lastViolation"] = {"name": broken, "time": "2026-01-02T13:00:00Z", "message": "1 lost"}
+    simulation = scheduled(historyLimit=1)
+    broken = break_promise(simulation)
     for _ in range(3):
-        conclude(simulation)
-        later(simulation, hours=1)
-    conclude(simulation)
+        conclude(later(simulation, hours=1))
     simulation.settle()
     assert len(audits(simulation)) == 2
     assert broken in {audit["metadata"]["name"] for audit in audits(simulation)}
-    simulation.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = broken
-    simulation.settle()
-    assert broken not in {audit["metadata"]["name"] for audit in audits(simulation)}
+    assert broken not in acknowledge(simulation, broken)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_broken_promise_that_nobody_has_acknowledged_stays_behind_newer_ones_until_a_later_one_is(at: int) -> None:
+    simulation = scheduled(historyLimit=1)
+    broken = [break_promise(simulation) for _ in range(3)]
+    conclude(later(simulation, hours=1))
+    assert set(broken) < acknowledge(simulation, "another")
+    assert set(broken[at + 1 :]) == acknowledge(simulation, broken[at]) & set(broken)
+    conclude(later(simulation, hours=1))
+    assert set(broken[at + 1 :]) == acknowledge(simulation, broken[at]) & set(broken), "though that one is gone"
+    assert not acknowledge(simulation, broken[-1]) & set(broken)
+
+
+def test_an_acknowledged_audit_that_is_not_of_the_schedule_acknowledges_those_before_it() -> None:
+    simulation = scheduled(historyLimit=1)
+    broken = break_promise(simulation)
+    simulation.raw["status"]["lastViolation"]["name"] = "by-hand"
+    conclude(later(simulation, hours=1))
+    assert broken in acknowledge(simulation, "another")
+    assert broken not in acknowledge(simulation, "by-hand")
 
 
 def test_without_a_schedule_no_audit_is_made_and_those_that_were_made_stay() -> None:

@@ -239,19 +239,21 @@ def test_workers_are_scaled_while_a_rollout_waits_its_turn(replicas: int) -> Non
     assert stateful_set(simulation)["spec"]["replicas"] == replicas
 
 
-def test_rollouts_that_are_stuck_stop_nobody_elses() -> None:
+def test_rollouts_that_are_stuck_stop_nobody_elses_however_often_they_are_edited() -> None:
     store, now = Store(), 0.0
     executor = Executor(None, store, None, rolling_at_once=2, clock=lambda: now)  # type: ignore[arg-type]
 
-    def roll(name: str, updated: int) -> None:
-        status = {"observedGeneration": 1, "updatedReplicas": updated, "currentRevision": "a", "updateRevision": "b"}
-        meta = {"namespace": "system", "name": name, "uid": name, "generation": 1}
+    def roll(name: str, updated: int, *, edit: int = 1) -> None:
+        revisions = {"currentRevision": "a", "updateRevision": f"b{edit}"}
+        status = {"observedGeneration": edit, "updatedReplicas": updated, **revisions}
+        meta = {"namespace": "system", "name": name, "uid": name, "generation": edit}
         store.put({"kind": "StatefulSet", "metadata": meta, "spec": {"replicas": 3}, "status": status})
 
     roll("a", 0)
     roll("b", 0)
     assert not executor.may_roll("system", "c")
     now += STUCK_SECONDS
+    roll("a", 0, edit=2)
     roll("b", 1)
     assert executor.may_roll("system", "c")
     roll("a", 1)

@@ -132,3 +132,20 @@ def test_a_shorter_topic_made_again_is_served_once_it_is_accepted(harness: Worke
     orders.accept(info, begun=0)
 
     assert b"new" in {r.value for r in orders.ready(11)}
+
+
+@pytest.mark.slow
+def test_a_front_topic_that_comes_back_with_fewer_partitions_holds_up_no_record_that_waits(
+    harness: WorkerHarness,
+) -> None:
+    """Kafka refuses to commit offsets of the partitions that are gone."""
+    orders = harness.declare((0, 8), front_partitions=3)
+    worker = harness.start(orders)
+    orders.produce(b"waits", headers=[("dt-delay-level", b"2")], partition=0)
+    orders.flush()
+    harness.read(orders.names.delays, 1)
+    harness.admin.delete_topics([orders.names.front])
+    orders.make("front", 1)
+    alarmed(worker, Reason.TOPIC_RECREATED)
+    (waited,) = orders.ready(1)
+    assert waited.late_ms < 10_000

@@ -174,3 +174,18 @@ def test_once_the_ladder_is_taken_away_a_record_waits_as_long_as_the_list_says(h
     wait_until(is_refused, what="the worker knows that there is no ladder any more")
     produce(orders, [b"o-1"], level=2)
     assert due(orders, 1)[b"o-1"] < far
+
+
+@pytest.mark.slow
+def test_a_record_that_comes_while_its_topic_is_paused_goes_on_to_wait_for_a_time_that_is_far_ahead(
+    harness: WorkerHarness,
+) -> None:
+    """Held in memory until then, it would hold up its partition."""
+    orders = declare(harness)
+    orders.change(paused=True)
+    harness.start(orders)
+    reschedule(orders, b"o-1", in_ms(3600))
+    wait_until_read(orders)
+    produce(orders, [b"o-1"], level=1)
+    (hop,) = harness.read(orders.names.delays, 1)
+    assert hop.header("dt-id") == b"o-1"

@@ -115,6 +115,21 @@ def test_a_worker_whose_topics_went_to_another_group_leaves_its_own_and_takes_th
     wait_until(lambda: orders.released() == 60, what="all records are out", evidence=orders.released)
 
 
+@pytest.mark.slow
+def test_a_worker_that_ended_serves_the_others_when_one_of_its_topics_has_gone_meanwhile(
+    harness: WorkerHarness, group: str
+) -> None:
+    """Kafka gives a static member what it had, even of topics that it does not ask for any more."""
+    gone, stays = declare(harness, group), declare(harness, group)
+    worker = harness.start(member="shared-0", group=group)
+    serves(worker, gone, stays)
+    worker.kill()
+    gone.remove()
+    worker = harness.start(member="shared-0", group=group)
+    assert doubled(all_ready(stays, produce(stays))) == 0
+    serves(worker, stays)
+
+
 def test_a_worker_may_be_there_before_the_first_topic_of_its_group(harness: WorkerHarness, group: str) -> None:
     worker = harness.start(member="shared-0", group=group)
     orders = declare(harness, group)

@@ -52,13 +52,14 @@ def totals(places: DataFrame, *, longest_wait_ms: int) -> DataFrame:
 
 
 def disorder(places: DataFrame) -> DataFrame:
-    """Neighbours whose first copies came out in the other order: place, first_at, and the same of the one before.
+    """Neighbours whose first copies came out in the other order: place, first_at, judged, and the same of the one before.
 
     Neighbours are of one front partition (or of one delays partition, for direct writes), one delay, one ready partition and
     one way: a hop that is made more than a second late takes another. A way of another delay than the record's own is such a
-    one and promises no order. Chunks of places are whole in a partition of Spark, so only their edges have to be moved.
+    one and promises no order. Of two that had both ended before the window an audit before has told. Chunks of places are whole
+    in a partition of Spark, so only their edges have to be moved.
     """
-    of_line = ["line", "delay_ms", "way", "ready_line"]
+    of_line, of_place = ["line", "delay_ms", "way", "ready_line"], ["place", "first_at", "judged"]
     first_is_known = has(facts.END_RELEASED) & ~has(facts.AGAIN)
     lined = places.where(first_is_known & ~has(facts.MISPLACED) & sf.col("in_time")).select(
         chunk_of(sf.col("place")).alias("chunk"),
@@ -68,25 +69,19 @@ def disorder(places: DataFrame) -> DataFrame:
         line_of(sf.col("first_at")).alias("ready_line"),
         "place",
         "first_at",
+        (sf.col("judged_ends") > 0).alias("judged"),
     )
     inside = Window.partitionBy("chunk", *of_line[1:]).orderBy("place")
-    neighbours = lined.select(
-        "place", "first_at", *(sf.lag(name).over(inside).alias(f"before_{name}") for name in ("place", "first_at"))
-    )
+    neighbours = lined.select(*of_place, *(sf.lag(name).over(inside).alias(f"before_{name}") for name in of_place))
     edges = lined.groupBy(*of_line, "chunk").agg(
-        sf.min("place").alias("place"),
-        sf.min_by("first_at", "place").alias("first_at"),
-        sf.max("place").alias("last_place"),
-        sf.max_by("first_at", "place").alias("last_at"),
+        *(sf.min_by(name, "place").alias(name) for name in of_place),
+        *(sf.max_by(name, "place").alias(f"last_{name}") for name in of_place),
     )
     across = Window.partitionBy(*of_line).orderBy("chunk")
     crossing = edges.select(
-        "place",
-        "first_at",
-        sf.lag("last_place").over(across).alias("before_place"),
-        sf.lag("last_at").over(across).alias("before_first_at"),
+        *of_place, *(sf.lag(f"last_{name}").over(across).alias(f"before_{name}") for name in of_place)
     )
-    return neighbours.unionAll(crossing).where("before_first_at > first_at")
+    return neighbours.unionAll(crossing).where("before_first_at > first_at and (judged or before_judged)")
 
 
 def lateness(places: DataFrame) -> DataFrame:

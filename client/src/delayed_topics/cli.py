@@ -18,12 +18,11 @@ from delayed_topics.cli_options import Moment, one_line, reachable, read_propert
 from delayed_topics.declaration import DeclaredHandler
 from delayed_topics.moments import shown_moment
 from delayed_topics.peek import partitions_of, peek, peek_as_json, peek_lines
-from delayed_topics.record import Record
 from delayed_topics.registry_copy import export_registry, import_registry
 from delayed_topics.scan import Scanner
 from delayed_topics.status import read_status
 from delayed_topics.status_shown import print_status, status_as_json
-from delayed_topics.topic import DelayedTopic
+from delayed_topics.topic import DelayedTopic, on_signal
 from delayed_topics.way import RecordPlace, Ways
 from delayed_topics.way_shown import as_json, lines, shown
 
@@ -138,21 +137,19 @@ def send(
 @one_line
 def consume(properties: dict[str, Any], topic: str, group: str, count: int | None, ready_topic: str | None) -> None:
     """Print the records of TOPIC as they come out, with their attempt and lateness, until you interrupt the command."""
-    seen = 0
-
-    def show(record: Record) -> None:
-        nonlocal seen
-        seen += 1
-        click.echo(
-            f"{record.topic} [{record.partition}] {record.offset}  attempt {record.attempt}  late {record.late_ms} ms  "
-            f"id {record.id or '-'}  key {shown(record.key)}  value {shown(record.value)}"
-        )
-        if count is not None and seen >= count:
-            consumer.stop()
-
-    with DelayedTopic.connect(reachable(properties), topic) as delayed:
-        consumer = delayed.consumer(group, show, ready_topic=ready_topic)
-        consumer.run_until_signal()
+    with (
+        DelayedTopic.connect(reachable(properties), topic) as delayed,
+        delayed.records(group, ready_topic=ready_topic) as records,
+        on_signal(records.stop),
+    ):
+        # no handler: an output that is closed, as by `head`, says nothing of the record, and must not have it retried
+        for seen, record in enumerate(records, 1):
+            click.echo(
+                f"{record.topic} [{record.partition}] {record.offset}  attempt {record.attempt}  late {record.late_ms} ms  "
+                f"id {record.id or '-'}  key {shown(record.key)}  value {shown(record.value)}"
+            )
+            if seen == count:
+                records.stop()
 
 
 @main.command("peek")

@@ -5,7 +5,8 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -97,13 +98,14 @@ class DelayedTopic(Closing):
         follower = RegistryFollower(seldom_asked, client_id="delayed-topics-client")
         try:
             follower.catch_up(deadline.remaining_seconds)
-            while (layout := follower.state.layouts.get(topic)) is not None and layout.state != "serving":
+            while (record := follower.state.layouts.get(topic)) is not None and record.served is None:
                 if deadline.over:
                     raise NotDelayedTopic(
-                        f"topic {topic} is not served after {timeout_seconds:g} s, because its layout is {layout.state}. "
-                        f"See `kubectl describe dtopic {layout.owner.name} -n {layout.owner.namespace}`"
+                        f"topic {topic} is not served after {timeout_seconds:g} s, because its layout is {record.state}. "
+                        f"See `kubectl describe dtopic {record.owner.name} -n {record.owner.namespace}`"
                     )
                 follower.poll(0.1)
+            layout = record.served if record is not None else None
             if layout is None:
                 raise _not_there(topic, connection)
         except BaseException:
@@ -253,11 +255,10 @@ class DelayedTopic(Closing):
         try:
             self._follower.poll(0)
             self._followed_at = time.monotonic()
-            layout = self._follower.state.layouts.get(self._names.front)
-            if layout is None:
+            record = self._follower.state.layouts.get(self._names.front)
+            if record is None:
                 raise _not_there(self._names.front, self._connection)
-            if layout.state == "serving":
-                self._layout = layout
+            self._layout = record.served or self._layout
         finally:
             self._following.release()
 
@@ -327,20 +328,27 @@ class Consumer:
 
     def run_until_signal(self) -> None:
         """As `run`, and SIGTERM and SIGINT stop it; to be called in the main thread."""
-
-        def stop(number: int, frame: FrameType | None) -> None:
-            self.stop()
-
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
+        with on_signal(self.stop):
             self.run()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def stop(self) -> None:
         """Ends `run` after the record at hand. To be called from handlers, signal handlers and other threads."""
         self._records.stop()
+
+
+@contextmanager
+def on_signal(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT call `stop` until the block ends; to be entered in the main thread."""
+
+    def called(number: int, frame: FrameType | None) -> None:
+        stop()
+
+    before = {number: signal.signal(number, called) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _connection(bootstrap: str | Mapping[str, Any] | Connection) -> Connection:

@@ -3,7 +3,8 @@
 Key                      Value
 claim/<topic>/<owner>    Claim, written once and never rewritten: compaction keeps the order, the first by offset wins.
                          Who takes over writes its own claim, and then removes the one that it took the topics from
-layout/<topic>           LayoutRecord: `planned`, then `serving` once Kafka has the partitions; `retired`: workers give it up
+layout/<topic>           LayoutRecord: `planned`, then `serving` once Kafka has the partitions; `retired`: workers give it up.
+                         A planned one has the one before it inside, by which workers go on until then
 topics/<topic>           TopicsRecord: topic ids, the offsets that serving began at and, after removal, ended at
 audited/<topic>          AuditedRecord: where the last audit ended and the next one begins
 
@@ -76,6 +77,7 @@ class LayoutRecord:
     `lists`: all delay lists and caps that there were, the present one last; what was before the first is not noted.
     `exactly_once_from_ms`: since when all workers keep that guarantee, by the operator's clock; None: they don't, or nobody noted it.
     `workers`: how many there are to be: those with higher numbers leave the group for good when they end. None: not noted.
+    `before`: what served when this was planned; None: nothing did, or it is not planned any more.
     """
 
     topic: str
@@ -98,10 +100,16 @@ class LayoutRecord:
     ready_topics: tuple[AllowedTopic, ...] = ()
     outage_budget_seconds: int = 0
     control: bool = False
+    before: "LayoutRecord | None" = None
 
     @property
     def key(self) -> str:
         return f"layout/{self.topic}"
+
+    @property
+    def served(self) -> "LayoutRecord | None":
+        """What workers serve, and clients go by. While a growth is planned, which Kafka may refuse for weeks, this is the one before."""
+        return {"planned": self.before, "serving": self, "retired": None}[self.state]
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -197,20 +205,25 @@ def encode(record: RegistryRecord) -> bytes:
                 "taken_at_ms": record.taken_at_ms,
             }
         case LayoutRecord():
-            body = asdict(record) | {
-                "owner": str(record.owner),
-                "generation": record.layout.generation,
-                "delay_seconds": list(record.layout.delay_seconds),
-                "ladder_seconds": list(record.layout.ladder_seconds),
-                "kinds": [
-                    {"delay_seconds": k.delay_seconds, "partitions": format_ranges(k.partitions)}
-                    for k in record.layout.kinds
-                ],
-            }
-            del body["layout"]
+            body = _layout_body(record)
         case TopicsRecord() | AuditedRecord():
             body = asdict(record)
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _layout_body(record: LayoutRecord) -> dict[str, Any]:
+    body = asdict(record) | {
+        "owner": str(record.owner),
+        "generation": record.layout.generation,
+        "delay_seconds": list(record.layout.delay_seconds),
+        "ladder_seconds": list(record.layout.ladder_seconds),
+        "kinds": [
+            {"delay_seconds": k.delay_seconds, "partitions": format_ranges(k.partitions)} for k in record.layout.kinds
+        ],
+        "before": _layout_body(record.before) if record.before is not None else None,
+    }
+    del body["layout"]
+    return body
 
 
 def decode(key: str, value: bytes) -> RegistryRecord:
@@ -287,4 +300,5 @@ def _decode_layout(body: Mapping[str, Any]) -> LayoutRecord:
         control=body.get("control", False),
         ready_topics=tuple(AllowedTopic(*entry) for entry in body.get("ready_topics", ())),
         outage_budget_seconds=body.get("outage_budget_seconds", 0),
+        before=_decode_layout(body["before"]) if body.get("before") else None,
     )

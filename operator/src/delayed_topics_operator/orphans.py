@@ -92,10 +92,10 @@ class Sweeper:
         known = {object_name(namespace=namespace, name=name, home=home) for namespace, name in names}
         for kind in WATCHED:
             for live in self._store.all(kind):
-                if CONNECTION_LABEL in live["metadata"]["labels"]:
-                    continue  # belongs to its connection, and Kubernetes removes it with that
+                if live["metadata"]["namespace"] != home or CONNECTION_LABEL in (live["metadata"].get("labels") or {}):
+                    continue  # what belongs to a connection, Kubernetes removes with that
                 base = base_name(kind, live["metadata"]["name"])
-                if live["metadata"]["namespace"] == home and base not in known:
+                if base not in known:
                     yield Orphans(_owner("DelayedTopic", live), home, child_names(base))
 
     async def _of_audits(self) -> list[Orphans]:

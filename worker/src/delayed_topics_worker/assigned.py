@@ -65,6 +65,17 @@ class AssignedPartition:
         return self.topic == self.served.names.front
 
     @property
+    def is_foreign(self) -> bool:
+        """A partition of the delays topic that somebody has added beside the layout. It is not served, and nothing waits for it."""
+        layout = self.served.layout
+        return (
+            not self.is_front
+            and layout is not None
+            and not self.served.grows
+            and self.partition >= layout.layout.partition_count
+        )
+
+    @property
     def delay_seconds(self) -> int | None:
         """Of a delays partition that the layout knows."""
         delays = self.served.layout.layout.partition_delays if self.served.layout else ()

@@ -88,8 +88,8 @@ class Assignment:
 
     @property
     def settled(self) -> bool:
-        """It has partitions, or knows that there are none for it, and each is served or says why not."""
-        return self.assigned and all(o.begun or o.stop is not None for o in self.owned.values())
+        """It has partitions, or knows that there are none for it, and each is served, says why not, or is foreign."""
+        return self.assigned and all(_is_answered(o) for o in self.owned.values())
 
     # -- what the engine tells
 
@@ -114,7 +114,7 @@ class Assignment:
         now = self._seconds()
         fresh = [
             AssignedPartition(
-                served=self._served.of_source(topic),
+                served=served,
                 topic=topic,
                 partition=partition,
                 generation=self.generation,
@@ -122,10 +122,16 @@ class Assignment:
                 assigned_at=now,
             )
             for topic, partition in happening.partitions
+            if (served := self._served.find(topic)) is not None
         ]
         self._ask_committed(fresh)
-        begins = [(o, beginning_of(o)) for o in fresh]
-        self._engine.assign([(o.topic, o.partition, b.offset if b else NOT_KNOWN) for o, b in begins])
+        begins: dict[TopicPartitionKey, int] = {}
+        for owned in fresh:
+            beginning = beginning_of(owned)
+            begins[owned.place] = beginning.offset if beginning else NOT_KNOWN
+        # Of a group that is stable, Kafka gives a static member what it had before it ended, even of a topic that has left the group
+        # since. The client has to know it all, to give it up later on.
+        self._engine.assign([(*place, begins.get(place, NOT_KNOWN)) for place in happening.partitions])
         self.owned.update({o.place: o for o in fresh})
         self._begins[self.generation] = fresh
         self._note("assigned", fresh, now)
@@ -224,11 +230,12 @@ class Assignment:
                 owned.begin_at = now + RETRY_SECONDS
                 self._begin(owned, beginning_of(owned))
         for generation, fresh in list(self._begins.items()):
-            if all(o.gone or o.begun or o.stop is not None for o in fresh):
+            if all(o.gone or _is_answered(o) for o in fresh):
                 del self._begins[generation]
-                if fresh:
-                    self._note("served", [o for o in fresh if not o.gone], fresh[0].assigned_at)
-                    self._catching_up.append(fresh)
+                ours = [o for o in fresh if not o.is_foreign]
+                if ours:
+                    self._note("served", [o for o in ours if not o.gone], ours[0].assigned_at)
+                    self._catching_up.append(ours)
 
     def check_topics(self, snapshot: TopicsSnapshot) -> None:
         """Stop what belongs to topics that are gone or were made again, and let go on what can."""
@@ -372,6 +379,10 @@ class Assignment:
             places, generation = format_places([o.place for o in of_topic]), of_topic[0].group_generation
             delayed = sum(o.delayed for o in of_topic) if kind == "caught-up" else 0
             self.changes.append(Change(kind, topic, count, places, generation, now, int((now - began) * 1000), delayed))
+
+
+def _is_answered(owned: AssignedPartition) -> bool:
+    return owned.begun or owned.stop is not None or owned.is_foreign
 
 
 def _named(owned: Sequence[AssignedPartition]) -> str:

@@ -17,9 +17,10 @@ from delayed_topics_worker.topic_watch import TopicsSnapshot
 
 @dataclass
 class Served:
-    """`layout`: the newest that was seen serving; None before the first, and when it is not for these workers. `dead_letter_partitions`:
+    """`layout`: what is served; None before the first, and when it is not for these workers. `dead_letter_partitions`:
     0 while it isn't known. `target_partitions`: of other ready topics, 0 of those that are missing, or that this worker may not see;
-    not of those of which nobody knows yet. `is_control_known`: the control topic was read to its end.
+    not of those of which nobody knows yet. `grows`: another layout is planned, and Kafka may have its partitions already.
+    `is_control_known`: the control topic was read to its end.
 
     `owner`: whose workers these are; empty: anybody's. `group`: which one they are in; empty: the layout's.
     """
@@ -30,6 +31,7 @@ class Served:
     group: str = ""
     layout: LayoutRecord | None = None
     topics: TopicsRecord | None = None
+    grows: bool = False
     dead_letter_partitions: int = 0
     target_partitions: dict[str, int] = field(default_factory=dict)
     is_control_known: bool = False
@@ -40,13 +42,16 @@ class Served:
 
     def follow(self, state: RegistryState) -> bool:
         """Takes what the registry says; True if anything changed. A planned layout is not followed until it serves."""
-        layout, topics = state.layouts.get(self.topic), state.topics.get(self.topic)
-        if layout is not None and (layout.state == "retired" or not self._is_ours(layout)):
+        record, topics = state.layouts.get(self.topic), state.topics.get(self.topic)
+        if record is None or not self._is_ours(record):
             layout = None
-        elif layout is not None and layout.state == "planned":
-            layout = self.layout
+        elif record.state == "planned" and record.before is None:
+            layout = self.layout  # an operator of an earlier version notes a plan only
+        else:
+            layout = record.served
         changed = layout != self.layout or topics != self.topics
         self.layout, self.topics = layout, topics
+        self.grows = record is not None and record.state == "planned"
         return changed
 
     def _is_ours(self, layout: LayoutRecord) -> bool:
@@ -157,13 +162,17 @@ class ServedTopics:
         """Whose front or delays topic this is. Raises KeyError."""
         return self._by_source[topic]
 
+    def find(self, topic: str) -> Served | None:
+        """The same; None if it is of none that this worker knows."""
+        return self._by_source.get(topic)
+
     def follow(self, state: RegistryState) -> set[str]:
         """Takes what the registry says. Returns the front topics of which it says something else than before."""
         if state.next_offset == self._followed_to:
             return set()
         self._followed_to = state.next_offset
         for topic, layout in state.layouts.items():
-            if layout.group == self._group and layout.state == "serving" and topic not in self._by_source:
+            if layout.group == self._group and layout.served is not None and topic not in self._by_source:
                 self._add(Served.of(topic, group=self._group))
         return {served.topic for served in self._all if served.follow(state)}
 

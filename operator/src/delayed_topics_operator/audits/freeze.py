@@ -34,7 +34,6 @@ FIRST_GENERATION = 1
 CLOCKS_MS = 600_000
 """By how much the brokers' clocks may have been wrong when something was appended. Reading more costs little."""
 
-
 ENDS: Sequence[tuple[Sequence[int], Literal["latest", "stable"]]] = (
     ((2, 3), "latest"),
     ((1,), "latest"),
@@ -125,7 +124,9 @@ async def freeze(
     ends.update({place: max(ends[place], at.offset) for place, at in committed.items() if at is not None})
 
     last = chained(registry, noted, names) if asked.since_last else None
-    extent = _whole(layout, noted, counts, await _since_allowed(link, layout, targets, ends))
+    begins = await _since_allowed(link, layout, targets, ends)
+    perhaps = _perhaps_removed(begins, beginnings, {}, "the topic was allowed")
+    extent = replace(_whole(layout, noted, counts, begins), perhaps_unseen=perhaps)
     if last is not None:
         extent = await _since(link, last, noted, beginnings, ends, names, targets)
     elif asked.from_ is not None or asked.to is not None:
@@ -300,7 +301,7 @@ async def _between(
     targets: Iterable[str],
 ) -> Extent:
     """What came in between two times. Its outcomes may have come out up to now; where its attempts began lies at most the
-    longest delay before it."""
+    longest wait before it."""
 
     async def at(when: datetime, topics: Sequence[str], *, earlier_ms: int = 0) -> dict[str, tuple[int, ...]]:
         """Within the window of everything."""
@@ -309,15 +310,18 @@ async def _between(
 
     sources, extent = (names.front, names.delays), whole
     if asked.from_ is not None:
-        longest_ms = max(layout.layout.partition_delays) * 1000
+        ahead = (declared.max_delay_seconds or 0 for declared in layout.lists)
+        longest_ms = max((*layout.layout.waits_seconds(layout.max_delay_seconds), *ahead)) * 1000
         outcomes = (names.ready, names.dead_letter, *targets)
         before = await at(asked.from_, (names.front, *outcomes), earlier_ms=longest_ms + CLOCKS_MS)
-        begun = await at(asked.from_, (*names.topics, *targets))
+        begun, released = await at(asked.from_, names.topics), await at(asked.from_, list(targets))
+        since = f"{asked.from_:%Y-%m-%d %H:%M:%S} UTC"
         extent = replace(
             whole,
             from_offsets={**before, **{name: begun[name] for name in sources}},
             roots_from_offsets={names.front: before[names.front]},
-            unseen=_perhaps_removed(begun, beginnings, whole.from_offsets, f"{asked.from_:%Y-%m-%d %H:%M:%S} UTC"),
+            unseen=_perhaps_removed(begun, beginnings, whole.from_offsets, since),
+            perhaps_unseen=_perhaps_removed(released, beginnings, {}, since),
         )
     return extent if asked.to is None else replace(extent, to_offsets=await at(asked.to, sources))
 
@@ -347,12 +351,8 @@ async def _first_at(
     """The first offsets of each topic's time, by topic; the end where nothing is that new."""
     places = [place for place in ends if place[0] in at_ms]
     found = await link.offsets_at({place: at_ms[place[0]] for place in places})
-
-    def offset(place: TopicPartitionKey) -> int:
-        known = found[place]
-        return ends[place] if known is None else min(known, ends[place])
-
-    return {topic: tuple(offset(place) for place in places if place[0] == topic) for topic in at_ms}
+    first = {place: ends[place] if at is None else min(at, ends[place]) for place, at in found.items()}
+    return {topic: tuple(first[place] for place in places if place[0] == topic) for topic in at_ms}
 
 
 def _up_to(limits: Sequence[int] | None, offsets: Sequence[int]) -> tuple[int, ...]:

@@ -206,7 +206,9 @@ class Connections:
             connection = await self._connected(key, raw, resource.spec, entry)
             found = await self._reach(entry, key, connection, resource)
             assert entry.link is not None, "Kafka answered"
-            shared = await self._shared.reconcile(key, raw, resource.spec.shared_workers, entry.link)
+            self._entries[key] = entry  # whatever happens from here on, the link is closed some day
+            known = entry.said.shared if isinstance(entry.said, Usable) else None
+            shared = await self._shared.reconcile(key, raw, resource.spec.shared_workers, entry.link, before=known)
         except ConnectionUnusable as e:
             unanswered = e.reason == Reason.KAFKA_UNREACHABLE and entry.generation == generation
             if unanswered and isinstance(state, Usable):
@@ -284,7 +286,7 @@ class Connections:
 
     async def _forget(self, key: Key) -> None:
         entry = self._entries.get(key)
-        if entry is None or entry.generation is None:
+        if entry is None or (entry.generation is None and entry.link is None):
             return  # it is known to be missing
         self._entries[key] = _Entry(_missing(key))
         self._unlooked_since.pop(key, None)

@@ -1,5 +1,6 @@
 """The workers that the DelayedTopics of a connection share: made, repaired and removed with what the connection says of them."""
 
+import logging
 from datetime import UTC, datetime
 
 from delayed_topics_core.names import shared_group
@@ -8,7 +9,7 @@ from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds import KafkaConnectionStatus
 from delayed_topics_crds.connection import SharedWorkers
 
-from delayed_topics_operator.errors import KubeRefused
+from delayed_topics_operator.errors import KubeError, KubeUnreachable
 from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
@@ -25,6 +26,8 @@ from delayed_topics_operator.store import Manifest, Store
 from delayed_topics_operator.translate import status_of
 from delayed_topics_operator.worker_sets import selector, shared_labels, shared_name, shared_worker_set
 
+log = logging.getLogger(__name__)
+
 
 class SharedWorkersOf:
     """Of all connections. `cluster`: the UID of the kube-system namespace."""
@@ -36,13 +39,22 @@ class SharedWorkersOf:
         self._executor = executor
         self._cluster = cluster
 
-    async def reconcile(self, key: Key, raw: Manifest, asked: SharedWorkers | None, link: KafkaLink) -> Shared | None:
-        """How they are; None: there are to be none. Raises KubeUnreachable, NotYet, KafkaCallError."""
+    async def reconcile(
+        self, key: Key, raw: Manifest, asked: SharedWorkers | None, link: KafkaLink, *, before: Shared | None
+    ) -> Shared | None:
+        """How they are; None: there are to be none. `before`: how they were. Raises NotYet, KafkaCallError.
+
+        What the API server does not do for them is no reason to leave the connection itself unchecked: it is tried again with the next
+        pass.
+        """
         try:
             return await self._reconciled(key, raw, asked, link)
-        except KubeRefused as e:
+        except KubeError as e:
+            log.warning("%s: could not look after the shared workers, and will try again: %s", key, e)
             if asked is None:
-                raise  # the workers have to be removed, and nobody waits for that
+                return None  # the workers have to be removed, and nobody waits for that
+            if before is not None and isinstance(e, KubeUnreachable):
+                return before
             said = ConditionState(
                 status="False", reason=reason_of(e), message=f"could not create or change the shared workers: {e}"
             )

@@ -37,8 +37,9 @@ class Loads:
     async def look(self, key: Key, link: KafkaLink, names: TopicNames, kafka: KafkaView, *, ready: int) -> Load:
         """With a new look if the last is some seconds old. `ready`: workers, 0 unless all are. Raises KafkaCallError."""
         load, now = self._loads.get(key, Load()), self._clock()
-        layout = kafka.registered.layout
-        if layout is None or layout.state != "serving":
+        registered = kafka.registered.layout
+        layout = registered.served if registered is not None else None
+        if layout is None:
             return Load()
         if load.latest is None or now - load.latest.at_seconds >= SOON * LOOK_SECONDS:
             look = await self._look(link, names, layout, kafka, ready)

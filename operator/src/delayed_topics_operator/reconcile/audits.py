@@ -4,6 +4,7 @@ A time that passed while the operator was away, or while an audit still ran, is 
 one before ended, so nothing is left out however few they are.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +14,6 @@ from delayed_topics_crds.schedule import ScheduledAudit
 
 from delayed_topics_operator.observation import Observation
 from delayed_topics_operator.plan import ApplyChild, DeleteChild, Finding
-from delayed_topics_operator.reconcile.verdict import unacknowledged
 from delayed_topics_operator.worker_sets import MANAGED_BY
 
 Manifest = dict[str, Any]
@@ -28,11 +28,11 @@ def check(o: Observation) -> Finding:
     if asked is None:
         return Finding()
     done = sorted((audit for audit in o.audits if _verdict(audit)), key=_scheduled_for)
-    broken = unacknowledged(o)
+    known = _acknowledged(o, done)
     outdated = tuple(
         _delete(audit)
-        for audit in done[: max(0, len(done) - asked.history_limit)]
-        if broken is None or audit["metadata"]["name"] != broken.name
+        for at, audit in enumerate(done[: max(0, len(done) - asked.history_limit)])
+        if at < known or _verdict(audit) != "Violated"
     )
     if len(done) < len(o.audits):
         return Finding(actions=outdated, wake_seconds=RETRY_SECONDS)
@@ -41,6 +41,14 @@ def check(o: Observation) -> Finding:
     if due <= o.now:
         return Finding(actions=(*outdated, ApplyChild(manifest=_audit(o, asked, due), change="created")))
     return Finding(actions=outdated, wake_seconds=(due - o.now).total_seconds())
+
+
+def _acknowledged(o: Observation, done: Sequence[Manifest]) -> int:
+    """How many of them came no later than the audit that somebody has acknowledged, which need not be one of a schedule."""
+    name, last = o.subject.acknowledged_audit, o.subject.status.last_violation
+    if last is not None and last.name == name:
+        return len(done)
+    return next((at + 1 for at, audit in enumerate(done) if audit["metadata"]["name"] == name), 0)
 
 
 def _scheduled_for(audit: Manifest) -> datetime:
@@ -78,8 +86,8 @@ def _audit(o: Observation, asked: ScheduledAudit, at: datetime) -> Manifest:
     }
 
 
-def _verdict(audit: Manifest) -> bool:
-    return "verdict" in (audit.get("status") or {})
+def _verdict(audit: Manifest) -> str | None:
+    return (audit.get("status") or {}).get("verdict")
 
 
 def _delete(audit: Manifest) -> DeleteChild:

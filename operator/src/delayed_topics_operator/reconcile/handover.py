@@ -115,7 +115,9 @@ def _are_ready(o: Observation) -> bool:
     if o.wanted_group != o.wanted.names.group:
         return shared is not None and shared.said.status == "True"
     own = (live for (kind, _), live in o.children.items() if kind == "StatefulSet")
-    return o.wanted.replicas == 0 or any(all_ready(live, o.wanted.replicas) for live in own)
+    if o.wanted.replicas == 0:
+        return o.beyond.workers is None  # asked for, and not all that is granted
+    return any(all_ready(live, o.wanted.replicas) for live in own)
 
 
 def _layout(o: Observation) -> LayoutRecord | None:

@@ -179,6 +179,7 @@ def record(
     skew_ms = o.connection.broker_skew_ms if isinstance(o.connection, Usable) else DEFAULT_SKEW_MS
     ready = t.partitions["ready"]
     before = o.kafka.registered.layout if o.kafka is not None else None
+    served = before.served if before is not None else None
     return LayoutRecord(
         topic=o.wanted.names.front,
         owner=o.subject.owner,
@@ -194,14 +195,24 @@ def record(
         highest_retry_cap=max(before.highest_retry_cap if before else 0, o.wanted.retry_cap),
         least_ready_partitions=min(before.least_ready_partitions if before else ready, ready),
         exactly_once_from_ms=_exactly_once_from_ms(o, before),
-        lists=_lists(o, before, t.layout),
+        # nobody follows what is planned, and an audit judges by what was followed
+        lists=served.lists if served is not None and state == "planned" else _lists(o, served or before, t.layout),
         max_delay_seconds=o.wanted.max_delay_seconds,
         ready_topics=_ready_topics(o, before),
         outage_budget_seconds=o.wanted.outage_budget_seconds,
         workers=o.wanted.replicas if group == o.wanted.names.group else None,
         # one that is still to be made is not read
         control=o.kafka is not None and "control" in t.names and is_ours(o.kafka, t.names["control"]),
+        before=_before(o, before) if state == "planned" else None,
     )
+
+
+def _before(o: Observation, registered: LayoutRecord | None) -> LayoutRecord | None:
+    """What this resource's workers go on serving while the next layout is planned; they can be paused meanwhile, and be fewer."""
+    served = registered.served if registered is not None and registered.owner == o.subject.owner else None
+    if served is None:
+        return None
+    return replace(served, paused=o.wanted.paused, workers=o.wanted.replicas if served.workers is not None else None)
 
 
 def _lists(o: Observation, before: LayoutRecord | None, layout: Layout) -> tuple[DelayList, ...]:
@@ -310,10 +321,12 @@ def write_layout(o: Observation, kafka: KafkaView, t: Target, *, complete: bool)
 def without_foreign_control(kafka: KafkaView, names: TopicNames) -> tuple[WriteRegistry, ...]:
     """Workers must not read a control topic that somebody else has created in place of the operator's."""
     layout = kafka.registered.layout
-    if layout is None or not layout.control or is_ours(kafka, names.control):
+    served = layout.served if layout is not None else None
+    if layout is None or served is None or not served.control or is_ours(kafka, names.control):
         return ()
     why = f"stop the workers from reading {names.control}, which somebody else has created"
-    return (WriteRegistry(record=replace(layout, control=False), why=why),)
+    before = replace(layout.before, control=False) if layout.before is not None else None
+    return (WriteRegistry(record=replace(layout, control=False, before=before), why=why),)
 
 
 def summary(wanted: LayoutRecord) -> str:

@@ -129,8 +129,8 @@ def _said(o: Observation, kafka: KafkaView, t: Target, made: tuple[str, ...], le
     if present(kafka, delays) > t.partitions["delays"]:
         message = (
             f"{delays} has {counted(present(kafka, delays), 'partition')}, but the layout has {t.partitions['delays']}. Somebody else "
-            "added partitions, and records in these partitions wait forever. Raise spec.partitions by the difference, so that these "
-            "partitions are served with the first delay"
+            "added partitions, and records in these partitions wait forever. Raise spec.partitions by the difference, so that the "
+            "layout gives these partitions a delay"
         )
         return ConditionState(status="False", reason=Reason.PARTITIONS_FOREIGN, message=message)
     if present(kafka, control := t.names.get("control", "")) > t.partitions["control"]:

@@ -41,7 +41,7 @@ def check(o: Observation) -> Finding:
     name = workers_name(o)
     live = o.children.get(("StatefulSet", name))
     registered = o.kafka.registered.layout
-    if live is None and (registered is None or registered.state != "serving"):
+    if live is None and (registered is None or registered.served is None):
         said = ConditionState(
             status="False", reason=Reason.WORKERS_STARTING, message="the workers start when the topics are ready"
         )
@@ -78,7 +78,7 @@ def _shared(o: Observation, registered: LayoutRecord | None, shared: Shared) -> 
     kept = {(copy["kind"], copy["metadata"]["name"]) for copy in copies}
     former = {at: live for at, live in o.children.items() if at not in kept and ours(live, own.labels)}
     said = shared.said
-    if registered is None or registered.state != "serving":
+    if registered is None or registered.served is None:
         message = "the shared workers start to serve the topics when the topics are ready"
         said = _handing_over(o) or ConditionState(status="False", reason=Reason.WORKERS_STARTING, message=message)
     return Finding(actions=(*changes(copies, o.children), *removal(former)), conditions={Condition.WORKERS_READY: said})

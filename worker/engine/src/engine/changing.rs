@@ -8,7 +8,7 @@ use crate::dead_letter::Cause;
 use crate::place::Place;
 use crate::reading::OwnHeaders;
 use crate::record::Record;
-use crate::routing::{turn_of, DeadLetter, Waiting};
+use crate::routing::{turn_of, DeadLetter, Turn, Waiting};
 
 impl<P: Output> Sending<'_, P> {
     /// What becomes of a record, by what was decided without its sender's second thoughts.
@@ -59,10 +59,12 @@ impl<P: Output> Sending<'_, P> {
         }
         let misrouted = matches!(outcome, Outcome::Hold(waiting) if waiting.misrouted);
         let waiting = Waiting { due_at_ms: at_ms, turn_at_ms: at_ms, misrouted };
-        if self.served.paused {
-            return Outcome::Hold(waiting);
+        match turn_of(record, own, root, waiting, &self.served.policy, self.now) {
+            // a hop goes on: what is held has its turn at that time only, even if the pause is over long before
+            turn @ (Turn::Hop(_) | Turn::Hold(_)) => turn.into(),
+            _ if self.served.paused => Outcome::Hold(waiting),
+            turn => turn.into(),
         }
-        turn_of(record, own, root, waiting, &self.served.policy, self.now).into()
     }
 
     /// So that whoever has changed it is told when its copy is acknowledged.

@@ -10,14 +10,21 @@ use super::histogram::Histogram;
 use super::partition::{Partition, MAX_UNCOMMITTED};
 use super::slots::Slots;
 use super::{boot_ns, Engine};
-use crate::kafka::{Error, Offset, Partitions};
+use crate::kafka::{code, Error, Offset, Partitions};
 use crate::metadata::MetadataEncoder;
 
 const FENCE_NS: i64 = 1_000_000_000;
 const RENEW_NS: i64 = 400_000_000;
 const RETRY_NS: i64 = 50_000_000;
-/// A partition whose commit Kafka refuses, while it takes those of others.
+/// A partition whose commit Kafka refuses, while it takes those of others, or would.
 const RETRY_PARTITION_NS: i64 = 1_000_000_000;
+/// Kafka's answers that say nothing of the member, nor of other partitions.
+const OF_PARTITION: [i32; 4] = [
+    code::UNKNOWN_TOPIC_OR_PART,
+    code::TOPIC_AUTHORIZATION_FAILED,
+    code::OFFSET_METADATA_TOO_LARGE,
+    code::INVALID_COMMIT_OFFSET_SIZE,
+];
 /// The client answers each commit, at the latest when its request and the retries of it have timed out.
 const UNANSWERED_NS: i64 = 30_000_000_000;
 /// Kafka writes a commit into `__consumer_offsets` as one batch, and refuses all of it when it is larger than that topic's
@@ -109,7 +116,7 @@ pub fn in_commits(slots: &mut Slots, chosen: &[usize], encoder: &mut MetadataEnc
     let mut commits: Vec<Vec<Offset>> = Vec::new();
     let mut room = 0;
     for slot in chosen {
-        let Some(partition) = slots.get_mut(*slot).filter(|partition| partition.state.may_commit()) else { continue };
+        let Some(partition) = slots.get_mut(*slot).filter(|partition| partition.may_commit()) else { continue };
         let (point, size) = commit_point(partition, encoder);
         if size > room {
             commits.push(Vec::new());
@@ -142,7 +149,7 @@ impl Engine {
             return;
         }
         self.commits.next_at_ns = now_ns + self.commits.interval_ns;
-        let able = |partition: &Partition| partition.state.may_commit() && now_ns >= partition.commit_at_ns;
+        let able = |partition: &Partition| partition.may_commit() && now_ns >= partition.commit_at_ns;
         let mut chosen: Vec<usize> =
             self.slots.iter().filter(|(_, p)| p.dirty && able(p)).map(|(slot, _)| slot).collect();
         chosen.sort_by_key(|slot| !self.commits.left.contains(slot));
@@ -219,15 +226,16 @@ impl Engine {
             self.commits.durations.observe((now_ns - commit.began_ns) / 1_000_000);
         }
         let Some((_, first)) = refused.first().cloned() else { return };
-        let covers: Vec<_> = refused.into_iter().map(|(cover, _)| cover).collect();
-        self.undo(&covers);
-        if any_accepted {
-            for (slot, _, _) in covers {
-                if let Some(partition) = self.slots.get_mut(slot) {
+        for ((slot, _, _), why) in &refused {
+            // tried again at once, it would be the only one: no commit would be accepted, and the fence would close for all others
+            if any_accepted || OF_PARTITION.contains(&why.code) {
+                if let Some(partition) = self.slots.get_mut(*slot) {
                     partition.commit_at_ns = now_ns + RETRY_PARTITION_NS;
                 }
             }
         }
+        let covers: Vec<_> = refused.into_iter().map(|(cover, _)| cover).collect();
+        self.undo(&covers);
         self.commits.fail(&first.to_string(), now_ns);
     }
 

@@ -55,8 +55,7 @@ impl Engine {
             Ok(false) => partition.dirty = true,
             Err(_) => return,
         }
-        let (paused, skew_ms) = topic.served.as_ref().map_or((true, 0), |served| (served.paused, served.skew_ms));
-        self.turns.register(slot, partition, paused, skew_ms);
+        self.turns.register(slot, partition, topic.served.as_ref());
         if partition.window.span() >= MAX_SPAN && partition.paused.is_none() {
             self.memory.look_at_once();
         }

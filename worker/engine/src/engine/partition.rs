@@ -35,6 +35,8 @@ pub struct Partition {
     /// Of the Kafka topic, as it was when the partition began; empty before.
     pub topic_id: Arc<str>,
     pub(super) state: State,
+    /// Its window is that of what is read: not before `begin`, nor after `forget`, even if it has to leave then.
+    pub(super) begun: bool,
     pub(super) window: Window,
     pub(super) delayed: Delayed,
     /// Its records that are neither sent nor given up.
@@ -94,6 +96,7 @@ impl Partition {
             side: Side::Front,
             topic_id: "".into(),
             state: State::Unplaced,
+            begun: false,
             window: Window::new(0, []),
             delayed: Delayed::default(),
             held: Held::default(),
@@ -133,11 +136,18 @@ impl Partition {
         self.state = self.state.after(step);
         if step == Step::Forget {
             // its window says finished of what may never have come true: whoever leaves it now leaves it as it was committed
+            self.begun &= self.state.leaves();
             self.dirty = false;
         }
         if !self.state.sends() {
             self.held = Held::default();
         }
+    }
+
+    /// There is something to commit, or the same once more.
+    #[must_use]
+    pub fn may_commit(&self) -> bool {
+        self.begun && self.state != State::Unplaced
     }
 
     /// Copies that are neither acknowledged nor refused.
@@ -168,7 +178,7 @@ impl Partition {
             return Some(0);
         }
         let turn_ms = self.held.next_turn_at_ms()?;
-        (!paused).then_some(turn_ms + skew_ms)
+        (!paused).then_some(turn_ms.saturating_add(skew_ms))
     }
 
     /// The copy of a record is on its way, by itself if it is a `Lone`.
@@ -314,6 +324,9 @@ pub enum Alone {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::stored::Parts;
+    use crate::engine::turns::Turns;
+    use crate::routing::Waiting;
 
     #[test]
     fn what_was_due_before_a_partition_is_served_is_counted_until_something_comes_out_on_time() {
@@ -330,5 +343,49 @@ mod tests {
         delayed.release(1000);
         assert!(delayed.is_over(Some(0), false));
         assert_eq!(delayed.released, 2);
+    }
+
+    fn partition() -> Partition {
+        Partition::new(1, 0, "orders".to_owned(), 3)
+    }
+
+    #[test]
+    fn one_that_never_began_or_has_to_begin_again_commits_nothing_when_it_leaves() {
+        let mut never_began = partition();
+        never_began.step(Step::Revoke);
+        never_began.step(Step::Settled);
+        assert!(never_began.state.leaves());
+        assert!(!never_began.may_commit());
+        let mut begins_again = Partition { begun: true, ..partition() };
+        begins_again.step(Step::Place);
+        assert!(begins_again.may_commit());
+        begins_again.step(Step::Forget);
+        begins_again.step(Step::Revoke);
+        assert!(!begins_again.may_commit());
+    }
+
+    #[test]
+    fn one_whose_topic_is_not_served_has_no_turn() {
+        let mut partition = partition();
+        partition.step(Step::Place);
+        let headers: [(&[u8], Option<&[u8]>); 0] = [];
+        let parts = Parts { appended_at_ms: Some(1), key: None, value: None, headers: headers.into_iter() };
+        partition.held.arrive(0, &parts);
+        let mut turns = Turns::default();
+        turns.register(0, &mut partition, None);
+        assert_eq!(turns.next_ms(), None);
+    }
+
+    #[test]
+    fn the_farthest_due_time_is_no_overflow() {
+        let mut partition = partition();
+        partition.step(Step::Place);
+        let headers: [(&[u8], Option<&[u8]>); 0] = [];
+        let parts = Parts { appended_at_ms: Some(1), key: None, value: None, headers: headers.into_iter() };
+        partition.held.arrive(0, &parts);
+        let taken = partition.held.take(0, false).unwrap();
+        let waiting = Waiting { due_at_ms: i64::MAX, turn_at_ms: i64::MAX, misrouted: false };
+        partition.held.wait(&taken, waiting);
+        assert_eq!(partition.next_turn_ms(false, 5), Some(i64::MAX));
     }
 }

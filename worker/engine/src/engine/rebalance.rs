@@ -112,6 +112,7 @@ impl Engine {
         partition.topic_id = at.topic_id.into();
         partition.side = at.side;
         partition.window = Window::new(at.offset, at.finished);
+        partition.begun = true;
         partition.dirty = at.commit;
         if partition.placed_at == Some(partition.window.position()) {
             partition.step(Step::Place);

@@ -57,9 +57,7 @@ impl Engine {
 
     pub(super) fn register(&mut self, slot: usize) {
         if let Some(partition) = self.slots.get_mut(slot) {
-            let served = self.topics[partition.topic].served.as_ref();
-            let (paused, skew_ms) = served.map_or((true, 0), |served| (served.paused, served.skew_ms));
-            self.turns.register(slot, partition, paused, skew_ms);
+            self.turns.register(slot, partition, self.topics[partition.topic].served.as_ref());
         }
     }
 

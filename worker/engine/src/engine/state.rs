@@ -129,12 +129,6 @@ impl State {
     pub fn leaves(self) -> bool {
         matches!(self, State::Leaving | State::Settling(Then::Leave))
     }
-
-    /// Its window is that of what is read now.
-    #[must_use]
-    pub fn may_commit(self) -> bool {
-        self != State::Unplaced
-    }
 }
 
 #[cfg(test)]

@@ -308,7 +308,7 @@ impl Engine {
         }
         let Some(consumer) = &self.consumer else { return };
         let dirty: Vec<usize> =
-            self.slots.iter().filter(|(_, p)| p.dirty && p.state.may_commit()).map(|(slot, _)| slot).collect();
+            self.slots.iter().filter(|(_, p)| p.dirty && p.may_commit()).map(|(slot, _)| slot).collect();
         transactions.touched.extend(dirty);
         let chosen: Vec<usize> = transactions.touched.iter().copied().collect();
         let commits = in_commits(&mut self.slots, &chosen, &mut self.commits.encoder);

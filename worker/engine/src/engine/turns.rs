@@ -4,15 +4,18 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::partition::Partition;
+use super::topic::Served;
 
 /// See the module.
 #[derive(Default)]
 pub struct Turns(BinaryHeap<Reverse<(i64, usize)>>);
 
 impl Turns {
-    /// Call after anything that may have given the partition an earlier turn.
-    pub fn register(&mut self, slot: usize, partition: &mut Partition, paused: bool, skew_ms: i64) {
-        let Some(turn_ms) = partition.next_turn_ms(paused, skew_ms) else { return };
+    /// Call after anything that may have given the partition an earlier turn. One whose topic is not served has none: each turn would
+    /// come at once, and nothing would come of it.
+    pub fn register(&mut self, slot: usize, partition: &mut Partition, served: Option<&Served>) {
+        let turn_ms = served.and_then(|served| partition.next_turn_ms(served.paused, served.skew_ms));
+        let Some(turn_ms) = turn_ms else { return };
         if partition.turn_ms.map_or(true, |registered| turn_ms < registered) {
             partition.turn_ms = Some(turn_ms);
             self.0.push(Reverse((turn_ms, slot)));

@@ -27,6 +27,8 @@ pub mod code {
     pub const RECORD_LIST_TOO_LARGE: i32 = 18;
     pub const TOPIC_AUTHORIZATION_FAILED: i32 = 29;
     pub const UNKNOWN_TOPIC_OR_PART: i32 = 3;
+    pub const OFFSET_METADATA_TOO_LARGE: i32 = 12;
+    pub const INVALID_COMMIT_OFFSET_SIZE: i32 = 28;
     pub const INVALID_PRODUCER_EPOCH: i32 = 47;
     pub const INVALID_TXN_STATE: i32 = 48;
     pub const INVALID_PRODUCER_ID_MAPPING: i32 = 49;
