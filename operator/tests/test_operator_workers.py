@@ -244,13 +244,12 @@ def test_rollouts_that_are_stuck_stop_nobody_elses_however_often_they_are_edited
     executor = Executor(None, store, None, rolling_at_once=2, clock=lambda: now)  # type: ignore[arg-type]
 
     def roll(name: str, updated: int, *, edit: int = 1) -> None:
-        revisions = {"currentRevision": "a", "updateRevision": f"b{edit}"}
-        status = {"observedGeneration": edit, "updatedReplicas": updated, **revisions}
+        status = {"observedGeneration": edit, "updatedReplicas": updated, "updateRevision": f"b{edit}"}
         meta = {"namespace": "system", "name": name, "uid": name, "generation": edit}
         store.put({"kind": "StatefulSet", "metadata": meta, "spec": {"replicas": 3}, "status": status})
 
-    roll("a", 0)
-    roll("b", 0)
+    for name in ("a", "b"):
+        roll(name, 0)
     assert not executor.may_roll("system", "c")
     now += STUCK_SECONDS
     roll("a", 0, edit=2)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from delayed_topics_core.headers import Header
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import TopicNames
@@ -20,11 +20,11 @@ from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
-from delayed_topics_kafka.errors import KafkaUnreachable, TopicMissing, call_error, kafka_error
 from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec, TopicInfo
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
+from delayed_topics_kafka_testing.committing import commit
 
 from delayed_topics_worker_testing.process import WorkerProcess
 
@@ -188,26 +188,8 @@ class WorkerHarness(Closing):
         return made
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], CommittedOffset]) -> None:
-        """For a group without members. As a consumer, because the admin client can abort this process when the broker goes away later
-        (https://github.com/confluentinc/librdkafka/issues/3663). Retries: one of several brokers may not know a new topic yet."""
-        places = [TopicPartition(*place, at.offset, at.metadata) for place, at in offsets.items()]
-        consumer = Consumer({**self.connection.client_config(), "group.id": group, "enable.auto.commit": False})
-
-        def is_committed() -> bool:
-            try:
-                answered = consumer.commit(offsets=places, asynchronous=False)
-            except KafkaException as e:
-                error = call_error(
-                    kafka_error(e), doing="committing", bootstrap_servers=self.connection.bootstrap_servers
-                )
-                assert isinstance(error, KafkaUnreachable | TopicMissing), error
-                return False
-            return all(place.error is None for place in answered)
-
-        try:
-            wait_until(is_committed, what=f"the offsets of group {group} are committed", timeout_seconds=60)
-        finally:
-            consumer.close()
+        """For a group without members."""
+        commit(self.connection, group, offsets)
 
     def write(self, *records: RegistryRecord) -> None:
         self._writer.write(records)
@@ -316,7 +298,9 @@ class DeclaredTopic:
 
     def grow(self, delay_seconds: Sequence[int]) -> None:
         """What an operator does for another delay list: partitions, their starts, and then the layout that needs them."""
-        wanted = LayoutSpec(delay_seconds=tuple(delay_seconds), partitions=self.record.layout.partition_count + 1)
+        wanted = LayoutSpec(
+            delay_seconds=tuple(delay_seconds), partitions=self.record.layout.partition_count + 1, lanes_per_delay=1
+        )
         grown = evolve(self.record.layout, wanted)
         self.harness.admin.create_partitions({self.names.delays: grown.partition_count})
         starts = {**self.topics.start_offsets, self.names.delays: (0,) * grown.partition_count}

@@ -8,7 +8,8 @@ from random import Random
 from typing import Final
 
 from delayed_topics_core.reasons import Reason
-from delayed_topics_devcluster.waiting import NotInTimeError, wait_until
+from delayed_topics_devcluster.errors import NotInTimeError
+from delayed_topics_devcluster.waiting import wait_until
 
 from delayed_topics_faults.copies import EXPECT
 from delayed_topics_faults.judge import Seen, Terms, Verdict, judge, longest_silence_ms
