@@ -21,11 +21,8 @@ from delayed_topics_worker_testing.engine_records import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-SETTING = Setting(
-    initial(LayoutSpec(delay_seconds=(0, 10, 60, 600), partitions=12, lanes_per_delay=1)),
-    retry_cap=3,
-    ready_partitions=9,
-)
+FIRST = LayoutSpec(delay_seconds=(0, 10, 60, 600), partitions=12, lanes_per_delay=1)
+SETTING = Setting(initial(FIRST), retry_cap=3, ready_partitions=9)
 FRONT = Case(
     setting=SETTING, topic_letter="f", partition=4, offset=17, appended_at_ms=NOW_MS, now_ms=NOW_MS, later_ms=NOW_MS
 )
@@ -332,7 +329,7 @@ def test_a_record_without_own_headers_in_the_delays_topic_is_misrouted() -> None
 
 
 def test_a_retired_delay_is_still_served_but_nothing_new_hops_there() -> None:
-    layout = evolve(SETTING.layout, LayoutSpec(delay_seconds=(0, 60), partitions=12, lanes_per_delay=1))
+    layout = evolve(SETTING.layout, replace(FIRST, delay_seconds=(0, 60)))
     retired = Setting(layout, 3, 9)
     direct = replace(with_headers(DELAYS, ("dt-generation", b"1")), setting=retired, partition=9)
     assert waits(direct).due_at_ms == NOW_MS + 10_000
@@ -348,7 +345,7 @@ def test_a_retired_delay_is_still_served_but_nothing_new_hops_there() -> None:
 def test_no_hop_goes_to_delay_zero_or_a_retired_one_and_none_changes_the_due_time(
     attempt: int, remaining_ms: int, delays: tuple[int, ...]
 ) -> None:
-    layout = evolve(SETTING.layout, LayoutSpec(delay_seconds=delays, partitions=12, lanes_per_delay=1))
+    layout = evolve(SETTING.layout, replace(FIRST, delay_seconds=delays))
     due_at_ms = NOW_MS + layout.delay_for_attempt(attempt) * 1000
     case = replace(
         with_headers(FRONT, ("dt-attempt", b"%d" % attempt)),
