@@ -77,6 +77,24 @@ def test_a_shorter_delay_may_overtake_and_so_may_what_was_read_late(spark: Spark
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("first", "hops"), [(2, 1), (1, 2)], ids=["another delay's partition", "its own, once more"])
+def test_what_took_another_way_than_its_neighbours_may_come_before_them(
+    spark: SparkSession, first: int, hops: int
+) -> None:
+    """A crash had it hop twice, or its topic was missing when it was due."""
+    front = [(0, n, 0, level(2)) for n in range(2)]
+    delays = [(1, n, 1, hop(("f", 0, n), 10_000)) for n in range(2)]
+    delays.append((first, 2, 2, hop(("f", 0, 1), 10_000)))
+    ready = [
+        (0, 0, 10_000, release(("d", first, 2), 10_000, root=("f", 0, 1), hops=hops)),
+        (0, 1, 10_001, release(("d", 1, 0), 10_000, root=("f", 0, 0), hops=1)),
+    ]
+    if hops == 1:
+        ready.append((0, 2, 10_002, release(("d", 1, 1), 10_000, root=("f", 0, 1), hops=1)))
+    assert disorder(Window(spark=spark, front=front, delays=delays, ready=ready)) == []
+
+
+@pytest.mark.slow
 def test_a_failure_chain_has_its_attempts_its_waits_its_end_and_its_forks(spark: SparkSession) -> None:
     front = [
         (0, 0, 0, retry(1, "a")), (0, 1, 20_000, retry(2, "a")), (0, 2, 20_001, retry(2, "a")),

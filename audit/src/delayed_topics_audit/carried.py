@@ -36,12 +36,12 @@ from delayed_topics_audit.place import (
 )
 from delayed_topics_audit.places import CLOCKS_MS
 
-VERSION: Final = 5
+VERSION: Final = 6
 """Of what a row says. Whoever changes `facts.parse_…` so that a row says something else raises it."""
 
 _ROW: Final = {
     "at": "long", "at_ms": "long", "log_append": "boolean", "origin": "long", "root": "long", "hop": "boolean",
-    "workers": "boolean", "attempt": "int", "level": "int", "reason": "int", "due_ms": "long", "wrote_ms": "long",
+    "workers": "boolean", "attempt": "int", "hops": "int", "level": "int", "reason": "int", "due_ms": "long", "wrote_ms": "long",
     "size": "long", "garbled": "boolean", "target": "boolean", "misplaced": "boolean", "content": "long", "chain": "long",
     "id": "long",
 }  # fmt: skip

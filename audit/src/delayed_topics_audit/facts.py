@@ -57,6 +57,7 @@ GARBLED: Final = 1 << 19  # of a record: it is not known which headers it has, s
 ASKS_TARGET: Final = 1 << 20  # of a record: it asks for another ready topic
 CANCELLED: Final = 1 << 21  # dead-lettered for that reason
 ASKED_TIME: Final = 1 << 22  # its release tells a due time that was asked for, or of which nobody knows
+HOPPED_ON: Final = 1 << 23  # of an end: it had hopped more than once
 
 OUTCOMES: Final = RELEASED | DEAD_LETTERED | CANCELLED | HOPPED
 
@@ -167,8 +168,7 @@ def parse_target(rows: DataFrame, bounds: Bounds, *, topic_number: int, topic: s
 
 
 def _release_texts(rows: DataFrame) -> DataFrame:
-    names = (*headers.IDENTITY, own.ATTEMPT, own.ROOT, own.ORIGIN, own.DUE_AT, own.RELEASED)
-    return headers.texts(rows, *names)
+    return headers.texts(rows, *headers.IDENTITY, own.ATTEMPT, own.ROOT, own.ORIGIN, own.DUE_AT, own.RELEASED, own.HOPS)
 
 
 def _parse_releases(texts: DataFrame, bounds: Bounds, topic_number: int, *, misplaced: Column) -> DataFrame:
@@ -180,6 +180,7 @@ def _parse_releases(texts: DataFrame, bounds: Bounds, topic_number: int, *, misp
         "root",
         sf.lit(None).alias("reason"),
         headers.small(headers.text(own.ATTEMPT)).alias("attempt"),
+        headers.small(headers.text(own.HOPS)).alias("hops"),
         headers.number(own.DUE_AT).alias("due_ms"),
         headers.long(sf.substring_index(headers.text(own.RELEASED), ":", -1)).alias("wrote_ms"),
         headers.content(headers.text(own.ROOT)).alias("content"),
@@ -194,6 +195,7 @@ def ready_facts(parsed: DataFrame, bounds: Bounds, topic_number: int = READY) ->
         + _bit(MISPLACED, sf.coalesce("misplaced", _misplaced(bounds.released_into(topic_number))))
         + _bit(OVER_CAP, sf.col("attempt") > bounds.retry_cap)
         + _bit(ASKED_TIME, sf.col("asked"))
+        + _bit(HOPPED_ON, sf.col("hops") > 1)
     )
     strange = bounds.new(READY) if topic_number == READY else sf.lit(False)
     return _ends(parsed, bounds, topic_number, known=known, end=end, stranger=FOREIGN, strange=strange)

@@ -115,7 +115,7 @@ def places_of(
 COLUMNS: Final = (
     "place", "bits", "appended_ms", "due_ms", "delay_ms", "attempt", "chain", "ends", "judged_ends", "extra",
     "first_at", "last_at", "first_ms", "last_ms", "again_ms", "way", "in_time", "two_ways", "late_ms",
-    "wrote_ms", "wrote_apart", "fate", "flaws",
+    "wrote_ms", "again_wrote_ms", "wrote_apart", "fate", "flaws",
 )  # fmt: skip
 
 
@@ -173,8 +173,10 @@ def _gathered() -> tuple[Column, ...]:
         sf.min(of(end, "content")).alias("least_content"),
         sf.max(of(end, "content")).alias("most_content"),
         sf.min(of(end | again, "link")).alias("origin"),
+        sf.min_by(of(end, "link"), of(end, "at")).alias("first_origin"),
         (sf.min(of(end, "link")) != sf.max(of(end, "link"))).alias("two_ways"),
         sf.min(of(end, "wrote_ms")).alias("wrote_ms"),
+        sf.min(of(has(facts.AGAIN), "wrote_ms")).alias("again_wrote_ms"),
         (
             (sf.min(of(end, "wrote_ms")) != sf.max(of(end, "wrote_ms")))
             | sf.count_if(released).between(1, sf.count_if(end) - 1)
@@ -298,9 +300,10 @@ def _late() -> Column:
 
 
 def _in_time(promise: Promise) -> Column:
-    """From the partition of its own delay: what is read late takes the way that makes it the least late."""
-    delay_ms = by_line(sf.col("origin"), (), promise.partition_delays_ms)
-    return sf.coalesce(delay_ms, sf.lit(0)) == sf.col("delay_ms")
+    """At first from the partition of its own delay, by one hop: what is read late takes the way that makes it the least late, and what
+    waits for a missing topic hops on."""
+    delay_ms = by_line(sf.col("first_origin"), (), promise.partition_delays_ms)
+    return (sf.coalesce(delay_ms, sf.lit(0)) == sf.col("delay_ms")) & ~has(facts.HOPPED_ON)
 
 
 @cache

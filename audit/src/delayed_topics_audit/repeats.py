@@ -71,7 +71,8 @@ def repeats(
     """
     last_ms = sf.greatest("last_ms", "again_ms")
     known_first = sf.when(sf.col("two_ways"), sf.least("appended_ms", "first_ms")).otherwise(sf.col("first_ms"))
-    # of what an audit before had settled the first copy is not always read
+    # of what an audit before had settled the first copy is not always read. A copy that was on its way is no work of who took over:
+    # that one began at or above what was settled, unless somebody has set the group back.
     first_ms = sf.when(sf.col("again_ms").isNotNull(), sf.least(known_first, sf.col("again_ms") - UNREAD_MS))
     doubled = places.where(flawed("doubled")).select(
         "place",
@@ -87,8 +88,10 @@ def repeats(
         sf.coalesce("first_ms", "again_ms").alias("out_ms"),
         last_ms.alias("until_ms"),
         sf.col("again_ms").isNotNull().alias("settled"),
+        sf.coalesce("again_wrote_ms", sf.lit(0)).alias("again_wrote_ms"),
     )
     between = (sf.col("from_ms") <= sf.col("until_ms") + REACH_MS) & (sf.col("to_ms") >= sf.col("since_ms") - REACH_MS)
+    between &= sf.col("again_wrote_ms") <= sf.col("to_ms") + REACH_MS
     there = sf.col("line").isNull() | (sf.col("line") == sf.col("way")) | sf.coalesce("two_ways", sf.lit(False))
     apart_ms = sf.greatest(sf.col("from_ms") - sf.col("until_ms"), sf.col("since_ms") - sf.col("to_ms"), sf.lit(0))
     in_turn = sf.when(sf.col("settled"), -sf.col("nr")).otherwise(sf.col("nr"))

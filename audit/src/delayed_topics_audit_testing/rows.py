@@ -135,6 +135,7 @@ def release(
     attempt: int = 0,
     foreign: Sequence[Header] = (),
     wrote_ms: int = 0,
+    hops: int = 0,
 ) -> list[Header]:
     return copies.release(
         foreign,
@@ -143,6 +144,7 @@ def release(
         origin=origin(*place),
         due_at_ms=AT_MS + due_ms,
         released_at_ms=AT_MS + (wrote_ms or due_ms),
+        hops=hops,
     )
 
 
