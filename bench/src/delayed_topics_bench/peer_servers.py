@@ -18,7 +18,7 @@ from delayed_topics_kafka.model import NewTopicSpec
 from delayed_topics_bench.java import JAVA_OPTIONS, SOURCES, JavaProgram, class_path_of
 from delayed_topics_bench.testbed import PARTITIONS, Testbed
 
-__all__ = ["LEVELS", "Server", "Stored", "redis", "rocketmq", "spring"]
+__all__ = ["Server", "Stored", "redis", "rocketmq", "spring"]
 
 START_TIMEOUT_SECONDS = 60.0
 BROKER_MEGABYTES = 1536
@@ -129,8 +129,8 @@ def redis(testbed: Testbed) -> Iterator[Server]:
         )
 
 
-def rocketmq(version: str, *, levels: Mapping[int, int]) -> Callable[[Testbed], AbstractContextManager[Server]]:
-    """`levels`: LEVELS, or none for the timer of RocketMQ 5."""
+def rocketmq(version: str, *, timer: bool = False) -> Callable[[Testbed], AbstractContextManager[Server]]:
+    """`timer`: any due time, which RocketMQ 5 has, instead of delay levels."""
 
     @contextmanager
     def started(testbed: Testbed) -> Iterator[Server]:
@@ -187,7 +187,7 @@ def rocketmq(version: str, *, levels: Mapping[int, int]) -> Callable[[Testbed], 
                 main_class="Delayed",
                 class_path=class_path,
                 arguments={"namesrv": namesrv, "topic": "bench"},
-                levels=levels,
+                levels={} if timer else LEVELS,
                 options=(*JAVA_OPTIONS, *OPENED, *home),
                 stored=Stored(program=broker, directory=directory / "store"),
             )

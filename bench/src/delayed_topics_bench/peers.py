@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_devcluster.progress import say, step
 
 from delayed_topics_bench.lateness import lateness
-from delayed_topics_bench.peer_servers import LEVELS, Server, redis, rocketmq, spring
+from delayed_topics_bench.peer_servers import Server, redis, rocketmq, spring
 from delayed_topics_bench.plan import SIZE, Plan
 from delayed_topics_bench.recovery import Recovered, ours, recovery, theirs
 from delayed_topics_bench.results import Entry
@@ -43,8 +43,8 @@ class Peer:
 
 
 PEERS: Mapping[str, Peer] = {
-    "rocketmq-4": Peer(title="RocketMQ 4.9.7, delay level", start=rocketmq("4.9.7", levels=LEVELS), warms_up=True),
-    "rocketmq-5": Peer(title="RocketMQ 5.3.3, timer", start=rocketmq("5.3.3", levels={}), warms_up=True),
+    "rocketmq-4": Peer(title="RocketMQ 4.9.7, delay level", start=rocketmq("4.9.7"), warms_up=True),
+    "rocketmq-5": Peer(title="RocketMQ 5.3.3, timer", start=rocketmq("5.3.3", timer=True), warms_up=True),
     "spring": Peer(title="Spring Kafka 3.3.10, @RetryableTopic", start=spring, most_per_second=1_000, has_store=False),
     "redis": Peer(title="Redis 7, sorted set and poller", start=redis),
 }
@@ -91,13 +91,7 @@ def _recovery(peer: Peer, server: Server, testbed: Testbed, *, plan: Plan) -> En
 
 
 def _recovered(name: str, found: Recovered) -> Entry:
-    figures = {
-        **asdict(found),
-        "early": found.verdict.early,
-        "lost": found.verdict.lost,
-        "doubled": found.verdict.doubled,
-    }
-    del figures["verdict"]
+    figures = found.figures()
     say(f"{figures}")
     return Entry(key=name, figures=figures, verdict=found.verdict if name == OURS else None)
 

@@ -4,8 +4,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from delayed_topics_devcluster.processes import resident_bytes
 from delayed_topics_devcluster.progress import say, step
@@ -58,6 +59,12 @@ class Recovered:
     late: dict[str, float]
     rejected: int
     verdict: Verdict
+
+    def figures(self) -> dict[str, Any]:
+        """As they are stored: with three counts of the verdict."""
+        verdict = self.verdict
+        counts = {"early": verdict.early, "lost": verdict.lost, "doubled": verdict.doubled}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "verdict"} | counts
 
 
 def recovery(testbed: Testbed, system: System, *, records: int) -> Recovered:

@@ -258,7 +258,7 @@ def _recovery(part: Part) -> Grid:
     rows: list[list[str]] = []
     for name, figures in part.items():
         if NOT_TO_BE_HAD in figures:
-            rows.append([f"{name}: not to be had: {figures[NOT_TO_BE_HAD]}", *[""] * 9])
+            rows.append([f"{name}: not to be had: {figures[NOT_TO_BE_HAD]}", *[""] * 10])
             continue
         rows.append([
             name,
@@ -268,7 +268,7 @@ def _recovery(part: Part) -> Grid:
             tenth(figures["serving_s"]),
             count(figures["received_per_s"]),
             count(figures["late"].get("p99")),
-            *(count(figures[counted]) for counted in ("early", "lost", "doubled")),
+            *(count(figures[counted]) for counted in ("rejected", "early", "lost", "doubled")),
         ])  # fmt: skip
     pending = {count(figures["records"]) for figures in part.values() if "records" in figures}
     return Grid(
@@ -281,6 +281,7 @@ def _recovery(part: Part) -> Grid:
             "serves again after, s",
             "received/s",
             "p99 of the lateness, ms",
+            "rejected",
             "early",
             "lost",
             "doubled",

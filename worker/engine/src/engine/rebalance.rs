@@ -8,7 +8,7 @@ use super::happening::Happening;
 use super::partition::{Partition, Pause};
 use super::state::{State, Step};
 use super::{boot_ns, Engine, LOOK_MS};
-use crate::kafka::{Client, Error, Offset};
+use crate::kafka::{code, Client, Error, Offset};
 use crate::record::Side;
 use crate::window::Window;
 
@@ -135,6 +135,11 @@ impl Engine {
     /// What is known of a partition is not true any more: its topic was made again, or Kafka alone knows what is committed. It
     /// waits for another `begin`, and what is on its way then finishes nothing of what comes.
     pub fn forget(&mut self, topic: &str, partition: i32) {
+        let found = self.slots.find(topic, partition);
+        if found.is_some_and(|slot| self.transactions.as_ref().is_some_and(|t| t.touches(slot))) {
+            // else its copies would become visible, and what they finish would not be committed with them
+            self.roll_back(&Error::local(code::PURGE_QUEUE, "a partition has to be looked at again"));
+        }
         let former = self.slots.find(topic, partition).and_then(|slot| self.slots.get(slot));
         let Some(former) = former.filter(|p| p.in_flight() > 0 && !p.state.leaves()) else {
             return self.step(topic, partition, Step::Forget);
