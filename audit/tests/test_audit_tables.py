@@ -152,7 +152,9 @@ def test_late_records_are_blamed_on_what_happened_in_their_time(spark: SparkSess
     ]
     other = Event(kind="worker-stopped", topic="invoices", member="c", at_ms=AT_MS + 30_000, detail={})
     assigned = Event(kind="assignment", topic="orders", member="a", at_ms=AT_MS + 31_000, detail={"repeated": True})
-    known = causes([*events, other, assigned], "orders")
+    detail = {"reason": "TopicMissing", "raised": False, "repeated": True}
+    cleared = Event(kind="alarm", topic="orders", member="a", at_ms=AT_MS + 31_000, detail=detail)
+    known = causes([*events, other, assigned, cleared], "orders")
     assert known == [Cause(what="rebalance", from_ms=AT_MS + 5_000, to_ms=AT_MS + 8_500)]
     late = [(0, 9_000), (4_000, 9_001), (30_000, 40_000)]
     front: list[Row] = [(0, at, ms, []) for at, (ms, _) in enumerate(late)]

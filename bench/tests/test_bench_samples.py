@@ -45,6 +45,15 @@ def test_one_early_record_is_found_by_its_receipt_where_no_broker_tells_the_time
     assert verdict_on(samples) == Verdict(records=COUNT, early=1)
 
 
+def test_a_record_that_came_in_the_millisecond_in_which_it_was_due_is_not_early() -> None:
+    """The broker's stamps have whole milliseconds, what the sender notes has microseconds."""
+    samples = run_of()
+    due_us = samples.stamp_us + 1_000
+    samples.received["stamp_ms"] = due_us[samples.received["number"]] // 1000
+    assert judge(samples, due_us=due_us + 999).early == 0
+    assert judge(samples, due_us=due_us + 1_000).early == len(samples.received)
+
+
 def test_one_lost_record_is_found() -> None:
     samples = run_of()
     assert verdict_on(Samples(sent=samples.sent, received=np.delete(samples.received, 17))) == Verdict(

@@ -9,6 +9,7 @@ from typing import Any
 import delayed_topics_operator.metrics  # noqa: F401  registers them
 import pytest
 import yaml
+from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_devcluster.packages import program_of
 from delayed_topics_worker.metrics import Metrics
 from prometheus_client import REGISTRY
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.api
 FILES = Path(__file__).resolve().parents[1] / "delayed-topics" / "files"
 ALERTS = FILES / "alerts.yaml"
 CONDITION = 'delayed_topics_operator_condition{kind="DelayedTopic", type="%s", status="%s", reason="%s"}'
+DEAD_LETTERS = 'delayedtopics_dead_lettered_total{topic="orders", reason="%s"}'
 LATENESS = 'delayedtopics_lateness_seconds_bucket{topic="orders", le="%s"}'
 OVERDUE = 'delayed_topics_operator_overdue_seconds{kind="DelayedTopic"}'
 AUDITED = 'delayed_topics_operator_audit_verdict{resource_namespace="shop", resource_name="orders", verdict="%s"}'
@@ -27,7 +29,8 @@ HEALTHY = {
     'delayedtopics_alarms{topic="orders", reason="TopicMissing"}': "0x60",
     LATENESS % "0.01": "0+6000x60",
     LATENESS % "+Inf": "0+6000x60",
-    'delayedtopics_dead_lettered_total{topic="orders", reason="RetriesExhausted"}': "7x60",
+    DEAD_LETTERS % DeadLetterReason.RETRY_CAP_EXCEEDED: "7x60",
+    DEAD_LETTERS % DeadLetterReason.CANCELLED: "7+1x60",
     CONDITION % ("Ready", "True", "Serving"): "3x60",
     CONDITION % ("Ready", "False", "ScaledToZero"): "1x60",
     CONDITION % ("DeliveryVerified", "True", "EveryRecordAccounted"): "3x60",
@@ -41,9 +44,7 @@ HEALTHY = {
 TROUBLE: dict[str, dict[str, str]] = {
     "DelayedTopicAlarm": {'delayedtopics_alarms{topic="orders", reason="TopicMissing"}': "1x60"},
     "DelayedTopicLate": {LATENESS % "0.01": "0+10x60", LATENESS % "5.0": "0+6000x60"},
-    "DelayedTopicDeadLetters": {
-        'delayedtopics_dead_lettered_total{topic="orders", reason="RetriesExhausted"}': "7+1x60"
-    },
+    "DelayedTopicDeadLetters": {DEAD_LETTERS % DeadLetterReason.RETRY_CAP_EXCEEDED: "7+1x60"},
     "DelayedTopicNotReady": {CONDITION % ("Ready", "False", "KafkaUnreachable"): "1x60"},
     "DelayedTopicDeliveryViolated": {CONDITION % ("DeliveryVerified", "False", "PromiseBroken"): "1x60"},
     "DelayedTopicAuditUnknown": {AUDITED % "Verified": "0x60", AUDITED % "Unknown": "1x60"},

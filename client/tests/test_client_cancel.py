@@ -133,7 +133,7 @@ def test_why_kafka_did_not_take_a_request_is_said() -> None:
         refunds = serve(connection, "refunds")
         refunds.write_layout(replace(refunds.layout, control=True))
         shown = cancel(refunds, "order-7")
-        assert (shown.exit_code, shown.output[:35]) == (1, "Error: writing to refunds.control, ")
+        assert (shown.exit_code, shown.output[:58]) == (1, "Error: writing to refunds.control failed because Kafka at ")
         assert "nknown topic" in shown.output
 
 

@@ -2,16 +2,20 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka.admin import AdminClient
 from delayed_topics.cli import main
+from delayed_topics_core.handover import Handover, Position
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import REGISTRY_TOPIC
-from delayed_topics_core.registry import AuditedRecord, Claim, LayoutRecord, Owner, RegistryRecord, TopicsRecord
+from delayed_topics_core.registry import AuditedRecord, Claim, Owner, RegistryRecord, TopicsRecord
 from delayed_topics_core.registry_state import RegistryState
+from delayed_topics_core_testing.served import serving
 from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
@@ -76,11 +80,11 @@ def served(broker: Broker) -> list[RegistryRecord]:
     records: list[RegistryRecord] = [
         Claim(topic="orders", owner=SHOP, mark=5),
         Claim(topic="orders", owner=ATTIC),
-        LayoutRecord(
-            topic="orders", owner=SHOP, state="serving", layout=initial(LayoutSpec(delay_seconds=(0, 10), partitions=2)),
-            retry_cap=5, front_partitions=2, ready_partitions=2, group="delayedtopics.orders",
+        serving("orders", initial(LayoutSpec(delay_seconds=(0, 10), partitions=2)), owner=SHOP),
+        TopicsRecord(
+            topic="orders", ids=ids(broker), start_offsets=starts, begun={"orders": 2, "orders.delays": 1},
+            handover=Handover(group="g", positions={"orders": (Position(8), Position(9))}),
         ),
-        TopicsRecord(topic="orders", ids=ids(broker), start_offsets=starts, begun={"orders": 2, "orders.delays": 1}),
         AuditedRecord(topic="orders", ids=ids(broker), offsets={"orders": (9, 9)}, since_ms=5, ready_partitions=2),
     ]  # fmt: skip
     connection = Connection(bootstrap_servers=broker.bootstrap)
@@ -89,7 +93,7 @@ def served(broker: Broker) -> list[RegistryRecord]:
     return records
 
 
-def without_offsets(state: RegistryState) -> tuple[object, ...]:
+def without_offsets(state: RegistryState) -> tuple[Any, ...]:
     claims = [entry.claim for entry in sorted(state.claims.values(), key=lambda entry: entry.offset)]
     return claims, state.layouts, state.topics, state.audited
 
@@ -104,7 +108,9 @@ def test_a_registry_that_was_lost_comes_back_as_it_was_and_the_import_may_be_rep
     admin(kafka).delete_topics([REGISTRY_TOPIC])
     done = run(kafka, "import", str(file))
     assert (done.exit_code, done.stderr) == (0, "5 records imported\n"), done.output
-    assert without_offsets(read(kafka)) == without_offsets(before)
+    claims, layouts, *others = without_offsets(before)
+    retired = {topic: replace(layout, state="retired") for topic, layout in layouts.items()}
+    assert without_offsets(read(kafka)) == (claims, retired, *others), "an operator says what is served"
     again = run(kafka, "import", str(file))
     assert (again.exit_code, again.stderr) == (0, "0 records imported\n"), again.output
 
@@ -113,11 +119,11 @@ def test_a_registry_that_is_in_use_is_never_written_over(kafka: Broker, tmp_path
     served(kafka)
     file = tmp_path / "registry.json"
     lines = run(kafka, "export").stdout.splitlines(keepends=True)
-    file.write_text("".join(lines[1:]))
+    file.write_text("".join(line for line in lines if '"claim/orders/cluster-1/shop/orders"' not in line))
     before = read(kafka)
     refused = run(kafka, "import", str(file))
     assert refused.exit_code == 1
-    assert "It has 1 other records, and the first is claim/orders/cluster-1/shop/orders" in refused.stderr
+    assert "It has 2 other records, and the first is claim/orders/cluster-1/shop/orders" in refused.stderr
     assert without_offsets(read(kafka)) == without_offsets(before)
 
 
@@ -139,6 +145,8 @@ def test_where_the_topics_were_mirrored_to_they_are_the_ones_and_nothing_begins_
     assert record.ids == ids(mirror) != ids(kafka)
     assert record.start_offsets == {"orders": (0, 0), "orders.delays": (0, 0)}
     assert record.begun == {"orders": 2, "orders.delays": 2}, "a partition without a committed offset is an alarm"
+    assert record.mirrored_from == {name: ids(kafka)[name] for name in ("orders", "orders.delays")}
+    assert record.handover == Handover(group="g", positions={}), "it had offsets of the former topics"
     assert state.audited == {}, "what was accounted for is not here"
     holder = state.holder("orders")
     assert holder is not None

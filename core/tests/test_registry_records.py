@@ -16,7 +16,6 @@ from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.registry import (
     AuditedRecord,
     Claim,
-    LayoutRecord,
     Owner,
     RegistryRecord,
     TopicsRecord,
@@ -25,6 +24,7 @@ from delayed_topics_core.registry import (
 )
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core.settings import creation_mark, topic_settings
+from delayed_topics_core_testing.served import serving
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,16 +36,7 @@ LAYOUT = evolve(
 )
 
 
-SERVING = LayoutRecord(
-    topic="orders",
-    owner=SHOP,
-    state="serving",
-    layout=LAYOUT,
-    retry_cap=5,
-    front_partitions=3,
-    ready_partitions=4,
-    group="g",
-)
+SERVING = serving("orders", LAYOUT, owner=SHOP)
 
 
 def claim(topic: str, owner: Owner) -> Claim:
@@ -98,15 +89,9 @@ def state(*records: RegistryRecord) -> RegistryState:
     [
         Claim(topic="orders", owner=SHOP, adopted=True, mark=86_400_001),
         Claim(topic="orders", owner=SHOP, epoch=2, taken_from=EVIL, taken_at_ms=1_700_000_000_000),
-        LayoutRecord(
-            topic="orders",
-            owner=SHOP,
+        replace(
+            SERVING,
             state="planned",
-            layout=LAYOUT,
-            retry_cap=5,
-            front_partitions=3,
-            ready_partitions=4,
-            group="delayedtopics.orders",
             paused=True,
             compression="zstd",
             broker_skew_ms=5,
@@ -185,9 +170,7 @@ def test_a_copy_stays_as_it_is() -> None:
     read.apply(1, claim("returns", EVIL).key, encode(claim("returns", EVIL)))
     read.apply(2, claim("orders", SHOP).key, None)
     assert (copy.holder("orders"), copy.holder("returns")) == (claim("orders", SHOP), None)
-    assert (copy.holds_any(SHOP), copy.holds_any(EVIL)) == (True, False)
     assert (read.holder("orders"), read.holder("returns")) == (None, claim("returns", EVIL))
-    assert (read.holds_any(SHOP), read.holds_any(EVIL)) == (False, True)
 
 
 CLAIMS = tuple(
@@ -208,7 +191,6 @@ def test_holders_are_those_of_a_registry_that_is_read_from_the_beginning(steps: 
         for at, record in enumerate(records):
             anew.apply(at, *record)
         assert [asked.holder(c.topic) for c in CLAIMS] == [anew.holder(c.topic) for c in CLAIMS]
-        assert [asked.holds_any(c.owner) for c in CLAIMS] == [anew.holds_any(c.owner) for c in CLAIMS]
 
 
 def test_a_holder_is_found_without_a_look_at_all_claims() -> None:
@@ -227,7 +209,6 @@ def test_a_holder_is_found_without_a_look_at_all_claims() -> None:
         sys.setprofile(count)
         try:
             read.holder("orders-5")
-            read.holds_any(SHOP)
         finally:
             sys.setprofile(before)
         return counted

@@ -9,6 +9,7 @@ from delayed_topics_core.events import Event
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import EVENTS_TOPIC, REGISTRY_TOPIC
 from delayed_topics_core.registry import Claim, LayoutRecord, Owner, RegistryRecord, TopicsRecord, encode
+from delayed_topics_core_testing.served import OWNER, serving
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
@@ -21,7 +22,6 @@ from delayed_topics_kafka.system_topics import ensure_system_topics
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("system_topics")]
 Fresh = Callable[[str], str]
-OWNER = Owner("cluster", "shop", "orders")
 
 
 @pytest.fixture
@@ -38,17 +38,7 @@ def writer(connection: Connection) -> Iterator[RegistryWriter]:
 
 
 def layout_record(topic: str, *delay_seconds: int) -> LayoutRecord:
-    layout = initial(LayoutSpec(delay_seconds=delay_seconds, partitions=4))
-    return LayoutRecord(
-        topic=topic,
-        owner=OWNER,
-        state="serving",
-        layout=layout,
-        retry_cap=3,
-        front_partitions=2,
-        ready_partitions=2,
-        group=f"delayedtopics.{topic}",
-    )
+    return serving(topic, initial(LayoutSpec(delay_seconds=delay_seconds, partitions=4)))
 
 
 def poll_for(follower: RegistryFollower, seconds: float) -> list[RegistryChange]:

@@ -13,8 +13,9 @@ from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.ready_topics import AllowedTopic
-from delayed_topics_core.registry import AuditedRecord, Claim, LayoutRecord, Owner, TopicsRecord, encode
+from delayed_topics_core.registry import AuditedRecord, Claim, TopicsRecord, encode
 from delayed_topics_core.registry_state import RegistryState
+from delayed_topics_core_testing.served import OWNER, serving
 from delayed_topics_crds.audit import Window as Asked
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
 from delayed_topics_operator.audits.freeze import CLOCKS_MS, ended, freeze
@@ -22,7 +23,6 @@ from delayed_topics_operator.audits.observation import Unauditable, Waiting
 from delayed_topics_operator.gateways.kafka import KafkaLink
 
 NAMES = TopicNames.of("orders")
-OWNER = Owner("cluster", "shop", "orders")
 IDS = {name: f"id-{name}" for name in (*NAMES.topics, "invoices", "shipments")}
 LAYOUT = initial(LayoutSpec(delay_seconds=(0, 10), partitions=2))
 AUDITED = AuditedRecord(
@@ -107,20 +107,13 @@ def freeze_it(
     begins_to_cancel: bool = False,
     **declared: Any,
 ) -> tuple[AuditWindow | Waiting | Unauditable, Offsets]:
-    layout = LayoutRecord(
-        topic="orders",
-        owner=OWNER,
-        state="serving",
-        layout=LAYOUT,
-        retry_cap=3,
-        front_partitions=2,
-        ready_partitions=2,
-        group=NAMES.group,
-        highest_retry_cap=5,
-        least_ready_partitions=1,
-        ready_topics=tuple(allowed),
-        control=control,
-    )
+    known: dict[str, Any] = {
+        "highest_retry_cap": 5,
+        "least_ready_partitions": 1,
+        "ready_topics": tuple(allowed),
+        "control": control,
+    }
+    layout = replace(serving("orders", LAYOUT, **known), **declared)
     noted = TopicsRecord(
         topic="orders",
         ids=ids,
@@ -128,7 +121,7 @@ def freeze_it(
         start_offsets={"orders": (7, 0), "orders.delays": (0, 0)},
         begun={"orders": 2, "orders.delays": 2},
     )
-    link = Offsets(Claim(topic="orders", owner=OWNER), replace(layout, **declared), noted, *chain)
+    link = Offsets(Claim(topic="orders", owner=OWNER), layout, noted, *chain)
     link.begins_to_cancel = begins_to_cancel
     link.beginning, link.stable, link.grows, link.missing = beginning, stable, grows, set(missing)
     frozen = asyncio.run(freeze(cast(KafkaLink, link), NAMES, OWNER, asked=asked, max_lateness_ms=1000, now=NOW))

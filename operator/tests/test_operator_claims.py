@@ -177,6 +177,20 @@ def test_a_front_topic_is_adopted_where_the_connections_owner_allows_it_from_its
     assert set(simulation.kafka.topics) == {"orders"}
 
 
+def test_an_adopted_topic_begins_at_its_end_whatever_its_group_has_committed_in_a_former_life() -> None:
+    simulation = Simulation(resource(), connection=usable(grant(adopt=True)))
+    simulation.kafka.create("orders", 1)
+    simulation.kafka.topics["orders"].ends = {0: 100}
+    simulation.kafka.committed["delayedtopics.orders"] = {("orders", 0): 60}
+    simulation.settle()
+    handover = simulation.kafka.registry.topics["orders"].handover
+    assert handover is not None
+    assert (handover.group, handover.of("orders", 0).offset) == ("delayedtopics.orders", 100)
+    simulation.kafka.committed["delayedtopics.orders"]["orders", 0] = 100
+    simulation.settle()
+    assert simulation.kafka.registry.topics["orders"].handover is None
+
+
 def test_the_limit_of_a_grant_holds_over_any_series_of_edits_and_refuses_only_growth() -> None:
     simulation = Simulation(resource(partitions=3, delaySeconds=[0, 1]), connection=usable(grant(maxPartitions=3)))
     simulation.settle()

@@ -16,6 +16,7 @@ from delayed_topics_operator.controllers.connection import Connections, _Entry, 
 from delayed_topics_operator.controllers.delayed_topic import SOON_SECONDS, UNDONE_SECONDS, DelayedTopics
 from delayed_topics_operator.controllers.found import Found, same_cluster
 from delayed_topics_operator.errors import ConnectionUnusable, KubeRefused, NotFound, NotYet
+from delayed_topics_operator.execute import Owned
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.installation import INSTALLATION
@@ -296,9 +297,9 @@ def test_a_namespace_whose_labels_are_not_known_yet_is_waited_for() -> None:
 
 def test_what_somebody_undoes_at_once_is_not_fought_over_in_a_loop() -> None:
     class Undone(DelayedTopics):
-        async def _plan(self, key: Key, raw: dict[str, Any]) -> tuple[Plan, KafkaLink | None]:
+        async def _plan(self, key: Key, raw: dict[str, Any]) -> tuple[Plan, KafkaLink | None, Owned | None]:
             manifest = {"kind": "ConfigMap", "metadata": {"namespace": "system", "name": "x"}}
-            return Plan(actions=(ApplyChild(manifest=manifest, change="changed"),)), None
+            return Plan(actions=(ApplyChild(manifest=manifest, change="changed"),)), None, None
 
     written = []
 

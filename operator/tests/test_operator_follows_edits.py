@@ -198,11 +198,14 @@ def test_while_a_growth_is_refused_the_registry_says_what_is_served_until_then()
     assert planned.layout != served.layout
     assert planned.served == replace(served, paused=True)
     assert planned.lists == served.lists
-    refused_growth(simulation, retryCap=3)
-    assert simulation.kafka.registry.layouts["orders"].served == planned.served
+    refused_growth(simulation, retryCap=3, guarantee="ExactlyOnce")
+    meanwhile = simulation.kafka.registry.layouts["orders"]
+    assert (meanwhile.served, meanwhile.exactly_once_from_ms) == (planned.served, None)
+    simulation.later(3600)
     simulation.settle()
     now = simulation.kafka.registry.layouts["orders"]
     assert now.served == now
+    assert (now.exactly_once_from_ms or 0) > simulation.now.timestamp() * 1000
     assert [(entry.delay_seconds, entry.retry_cap) for entry in now.lists] == [((0, 10), 5), ((0, 60), 3)]
 
 

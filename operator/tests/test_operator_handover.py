@@ -8,7 +8,7 @@ from typing import Any
 from delayed_topics_core.handover import NOTHING, Handover, Position
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Condition
-from delayed_topics_core.registry import LayoutRecord, TopicsRecord
+from delayed_topics_core.registry import LayoutRecord, TopicsRecord, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, TopicPartitionKey
 from delayed_topics_operator.eventlog import EventLog
@@ -157,6 +157,44 @@ def test_topics_with_many_partitions_keep_their_workers_and_it_is_said_why() -> 
     simulation.settle()
     assert (layout(simulation).state, layout(simulation).group) == ("serving", OWN)
     assert "at most 200 partitions" in simulation.condition(Condition.WORKERS_READY).message
+
+
+def test_topics_of_workers_that_nobody_here_looks_after_go_over_however_many_partitions_they_have() -> None:
+    """As after a takeover from another cluster, or from a former installation; or when a connection has no shared workers any more."""
+    simulation = Simulation(resource(partitions=300), connection=sharing())
+    simulation.settle()
+    former = "delayedtopics.shared/0000-other/system/ClusterKafkaConnection//default"
+    former_layout = replace(layout(simulation), group=former)
+    simulation.kafka.write(former_layout.key, encode(former_layout))
+    committed = simulation.kafka.committed.pop(SHARED.group)
+    simulation.kafka.committed[former] = dict.fromkeys(committed, 7)
+    simulation.settle()
+    assert (layout(simulation).state, layout(simulation).group) == ("serving", SHARED.group)
+    handover = topics(simulation).handover
+    assert handover is not None
+    assert handover.of("orders.delays", 299) == Position(7)
+    simulation.kafka.committed[SHARED.group] = dict.fromkeys(committed, 8)
+    simulation.connection = usable()
+    simulation.settle()
+    simulation.workers_come_up()
+    simulation.settle()
+    assert (layout(simulation).state, layout(simulation).group) == ("serving", OWN)
+
+
+def test_a_growth_waits_until_a_handover_is_over() -> None:
+    """Kafka may refuse it, and then nobody would serve the topics."""
+    simulation = with_own_workers()
+    simulation.connection = sharing()
+    simulation.settle()
+    assert layout(simulation).state == "retired"
+    simulation.edit(partitions=50, retryCap=2)
+    simulation.settle()
+    assert (layout(simulation).state, layout(simulation).layout.partition_count) == ("retired", 3)
+    simulation.kafka.members[OWN] = ()
+    simulation.settle()
+    now = layout(simulation)
+    assert (now.state, now.group, now.layout.partition_count) == ("serving", SHARED.group, 50)
+    assert now.retry_cap == 2
 
 
 def test_what_is_committed_is_asked_when_it_is_known_who_has_given_up() -> None:

@@ -9,9 +9,9 @@ from delayed_topics_core.registry import Claim, Owner, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds import Grant
 from delayed_topics_operator.errors import NotYet
-from delayed_topics_operator.execute import Executor, Outcome
+from delayed_topics_operator.execute import Executor, Outcome, Owned
 from delayed_topics_operator.observation import Usable
-from delayed_topics_operator.plan import AlterSettings, DeleteChild, RemoveFromRegistry, WriteRegistry
+from delayed_topics_operator.plan import AlterSettings, DeleteChild, GrowTopic, RemoveFromRegistry, WriteRegistry
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile import reconcile
 from delayed_topics_operator.store import Store
@@ -51,6 +51,20 @@ def test_a_restored_resource_is_told_how_to_take_its_topics_over_and_goes_on_whe
     assert topic_ids(restored.kafka) == ids
     assert restored.kafka.registry.topics["orders"] == noted, "nothing begins anew"
     assert restored.kafka.registry.layouts["orders"].owner == restored.owner
+
+
+def test_a_growth_that_kafka_refuses_does_not_end_the_service_of_what_is_taken_over() -> None:
+    lost, restored = before_and_after()
+    served = lost.kafka.registry.layouts["orders"]
+    restored.edit(partitions=50)
+    restored.annotate(take_over_from=LOST)
+    for _ in range(10):
+        for action in reconcile(restored.observe()).actions:
+            if not isinstance(action, GrowTopic):
+                restored.execute(action)
+    now = restored.kafka.registry.layouts["orders"]
+    assert (now.state, now.owner) == ("planned", restored.owner)
+    assert now.served == replace(served, owner=restored.owner)
 
 
 def test_the_owner_of_a_connection_of_ones_own_is_asked_for_nothing() -> None:
@@ -298,8 +312,11 @@ def test_what_was_planned_before_the_topics_were_taken_is_not_done_any_more() ->
     key = Key("DelayedTopic", "shop", "orders")
 
     def execute() -> Outcome:
-        return asyncio.run(executor.execute(key, planned, gateways, lost.owner))  # type: ignore[arg-type]
+        owned = Owned(topic="orders", owner=lost.owner)
+        return asyncio.run(executor.execute(key, planned, gateways, owned))  # type: ignore[arg-type]
 
+    returns = Claim(topic="returns", owner=lost.owner)
+    lost.kafka.write(returns.key, encode(returns))
     assert execute().done == 1
     restored.annotate(take_over_from=LOST)
     restored.settle()

@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
@@ -16,11 +16,9 @@ from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka_testing.rights import AUTHORIZER, deny_only, lift
 from delayed_topics_worker.clients import SESSION_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
-from delayed_topics_worker.topic_watch import TopicsSnapshot, TopicWatch
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.process import WorkerProcess
-from delayed_topics_worker_testing.running import running_relay
 
 pytestmark = pytest.mark.broker
 
@@ -210,40 +208,3 @@ def test_a_worker_that_may_not_use_its_transactional_id_says_so(guarded: WorkerH
 
     assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in str(worker.status()["alarms"])
     assert worker.terminate() == 0
-
-
-class Lagging:
-    """What a worker knows of the topics, from a broker that lags behind for a moment: it doesn't know one of them yet."""
-
-    def __init__(self, watch: TopicWatch) -> None:
-        self.unknown: str | None = None
-        self._watch = watch
-
-    @property
-    def snapshot(self) -> TopicsSnapshot:
-        seen = self._watch.snapshot
-        unknown = {} if self.unknown is None else {self.unknown: None}
-        return seen._replace(topics={**seen.topics, **unknown})
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._watch, name)
-
-
-@pytest.mark.slow
-def test_a_broker_that_does_not_know_a_topic_for_a_moment_makes_nothing_come_twice(harness: WorkerHarness) -> None:
-    """No broker can be made to lag behind at will. What is part of an open transaction then is not committed by it."""
-    orders = harness.declare((0, 1, 2))
-    with running_relay(orders, "ExactlyOnce") as (relay, published):
-        wait_until(lambda: published.ready, what="the relay serves")
-        lagging = Lagging(relay._watch)
-        relay._watch = cast(TopicWatch, lagging)
-        with steady_load(orders) as sent:
-            for topic in (orders.names.front, orders.names.delays) * 2:
-                time.sleep(1.5)  # in the middle of the flow
-                lagging.unknown = topic
-                wait_until(lambda: published.status["alarms"], what="the worker has noticed")
-                lagging.unknown = None
-                wait_until(lambda: not published.status["alarms"], what="the relay serves again")
-        ready = all_ready(orders, sent)
-
-    assert doubled(ready) == 0

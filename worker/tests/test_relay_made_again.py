@@ -1,6 +1,7 @@
 """A source topic that was deleted and made again: nothing of it is served before the operator says so, and then all of it."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from delayed_topics_core.reasons import Reason
@@ -92,6 +93,24 @@ def test_a_commit_that_a_dying_worker_left_for_the_topic_that_is_gone_skips_noth
     harness.start(orders)
 
     all_new_ones_come(orders)
+
+
+def test_topics_that_were_mirrored_with_their_committed_offsets_go_on_there(harness: WorkerHarness) -> None:
+    """MirrorMaker translates an offset, and copies its metadata as it is: with the former topic's id, and other finished offsets."""
+    orders = harness.declare((0, 1), front_partitions=1)
+    front, former = orders.names.front, "AAAAAAAAAAAAAAAAAAAAAA"
+    for n in range(20):
+        orders.produce(b"%d" % n, partition=0)
+    orders.flush()
+    mirrored = CommittedOffset(10, encode_metadata(10, [12], former))
+    harness.commit(orders.record.group, {(front, 0): mirrored})
+    harness.write(replace(orders.topics, mirrored_from={front: former}))
+
+    harness.start(orders)
+
+    assert {r.value for r in orders.ready(10)} == {b"%d" % n for n in range(10, 20)}
+    expected = CommittedOffset(20, encode_metadata(20, (), orders.topics.ids[front]))
+    wait_until(lambda: orders.committed().get((front, 0)) == expected, what="the commit is one of this topic")
 
 
 def test_an_offset_that_a_person_has_set_for_a_topic_made_again_counts(harness: WorkerHarness) -> None:

@@ -4,7 +4,7 @@ import pytest
 from delayed_topics_core.events import Event
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.events import EventFollower
-from delayed_topics_worker import report
+from delayed_topics_worker import alarms, report
 from delayed_topics_worker_testing.generations import members_now, moves, noted_by_kafka, owners_now, told
 from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
@@ -75,6 +75,28 @@ def test_what_a_worker_has_is_told_again_before_kafka_removes_the_event(
     details = [event.detail for event in repeated if event.kind == "assignment"]
     assert {tuple(d["places"]) for d in details} == {(f"{orders.names.front}[0]", f"{orders.names.delays}[0-1]")}
     assert [d.get("repeated", False) for d in details][:2] == [False, True]
+
+
+@pytest.mark.slow
+def test_an_alarm_that_stands_is_told_again_before_kafka_removes_the_event(
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator that starts later reads of it."""
+    monkeypatch.setattr(alarms, "TOLD_AGAIN_SECONDS", 1.0)
+    monkeypatch.setattr(alarms, "LOST_TOLD_AGAIN_SECONDS", 1.0)
+    orders = harness.declare((0, 1), front_partitions=1, partitions=2)
+    told_of: list[Event] = []
+
+    def is_told() -> bool:
+        told_of.extend(e for e in follower.poll(1) if e.topic == orders.names.front and e.kind == "alarm")
+        return len(told_of) > 2
+
+    with running_relay(orders), EventFollower(harness.connection) as follower:
+        orders.produce(topic=orders.names.delays)
+        orders.flush()
+        wait_until(is_told, what="the worker tells the alarm again")
+    details = [(e.detail["reason"], e.detail["raised"], e.detail.get("repeated", False)) for e in told_of]
+    assert details[:3] == [("MisroutedRecords", True, repeated) for repeated in (False, True, True)]
 
 
 @pytest.mark.slow

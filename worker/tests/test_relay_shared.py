@@ -10,6 +10,7 @@ from delayed_topics_core.handover import Handover, Position
 from delayed_topics_devcluster.kafka import limit_producer
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import GroupInfo
+from delayed_topics_worker_testing.generations import events_of
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.process import WorkerProcess
@@ -109,10 +110,16 @@ def test_a_worker_whose_topics_went_to_another_group_leaves_its_own_and_takes_th
 
     wait_until(left, what="the worker has left the group")
     wait_until(lambda: worker.get("/readyz")[0] == 200, what="it is ready, though there is nothing to serve")
+    wait_until(lambda: orders.names.front not in worker.get("/metrics")[1], what="no metric names what it has left")
+    assert worker.status()["topics"] == {}
     produce(orders)
     orders.change(group=group)
     serves(worker, orders)
     wait_until(lambda: orders.released() == 60, what="all records are out", evidence=orders.released)
+    topic = orders.names.front
+    wait_until(lambda: worker.metric("delayedtopics_released_total", topic=topic) == 60, what="it counts on")
+    revoked = [e.detail for e in events_of(orders) if e.kind == "rebalance" and e.detail["change"] == "revoked"]
+    assert sum(detail["partitions"] for detail in revoked) == 6
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What a worker says when it can't do its work, and what it doesn't say for the sake of others."""
 
+import socket
 import urllib.error
 import urllib.request
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ import pytest
 from delayed_topics_core.reasons import Reason
 from delayed_topics_engine import Seen
 from delayed_topics_kafka.model import TopicInfo
+from delayed_topics_worker import web
 from delayed_topics_worker.alarms import StallTimes, of_partitions, of_unacknowledged
 from delayed_topics_worker.assigned import AssignedPartition, Stop
 from delayed_topics_worker.metrics import Metrics
@@ -44,6 +46,38 @@ def test_livez_says_so_when_the_owning_thread_does_not_turn() -> None:
             urllib.request.urlopen(url, timeout=60)
         published.turned_at = now
         assert urllib.request.urlopen(url, timeout=60).status == 200
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("has_ipv6", [True, False])
+def test_probes_are_answered_by_each_protocol_that_the_kernel_has(
+    has_ipv6: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pods of some clusters have IPv6 only."""
+    if not has_ipv6:
+        monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    server = serve(PublishedStatus(lambda: 0.0), Metrics(), 0)
+    try:
+        for host in ("127.0.0.1", *(["[::1]"] if socket.has_dualstack_ipv6() else [])):
+            url = f"http://{host}:{server.server_address[1]}/livez"
+            assert urllib.request.urlopen(url, timeout=60).status == 200
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.process
+def test_a_connection_on_which_nothing_is_asked_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each holds a thread."""
+    monkeypatch.setattr(web, "IDLE_SECONDS", 0.1)
+    server = serve(PublishedStatus(lambda: 0.0), Metrics(), 0)
+    try:
+        with socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=60) as idle:
+            idle.sendall(b"GET /livez")
+            assert idle.recv(1) == b""
     finally:
         server.shutdown()
         server.server_close()

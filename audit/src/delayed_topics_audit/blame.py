@@ -27,8 +27,8 @@ class Cause:
 
 def causes(events: Iterable[Event], topic: str) -> list[Cause]:
     """Those of one delayed topic, oldest first; what one rebalance is to several workers is one cause. That partitions were assigned
-    is told by the rebalance, too, and tells nothing when it is repeated."""
-    found = [_cause(event) for event in events if event.topic == topic and event.kind != "assignment"]
+    is told by the rebalance, too."""
+    found = [_cause(event) for event in events if event.topic == topic and _happened(event)]
     merged: list[Cause] = []
     for cause in sorted(found, key=lambda c: (c.what, c.from_ms)):
         last = merged[-1] if merged else None
@@ -61,6 +61,12 @@ def explained(places: DataFrame, table: DataFrame) -> DataFrame:
 
 def _step(column: str) -> Column:
     return sf.col(column) - sf.col(column) % STEP_MS
+
+
+def _happened(event: Event) -> bool:
+    """At its time: what is told again happened before, unless it goes on."""
+    goes_on = bool(event.detail.get("raised")) or not event.detail.get("repeated")
+    return event.kind != "assignment" and goes_on
 
 
 def _cause(event: Event) -> Cause:

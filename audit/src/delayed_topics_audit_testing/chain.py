@@ -15,8 +15,9 @@ from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.headers import Header
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import TopicNames
-from delayed_topics_core.registry import AuditedRecord, Claim, LayoutRecord, Owner, TopicsRecord, encode
+from delayed_topics_core.registry import AuditedRecord, Claim, TopicsRecord, encode
 from delayed_topics_core.registry_state import RegistryState  # fmt: skip
+from delayed_topics_core_testing.served import OWNER, serving
 from delayed_topics_crds.audit import Window
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
 from delayed_topics_operator.audits.freeze import freeze
@@ -28,7 +29,6 @@ from delayed_topics_audit_testing.rows import AT_MS, Place, Row, dead_letter, ho
 
 HOUR_MS: Final = 3_600_000
 NAMES: Final = TopicNames.of("orders")
-OWNER: Final = Owner("cluster", "shop", "orders")
 IDS: Final = dict.fromkeys(NAMES.topics, "id")
 BEFORE: Final = LayoutSpec(delay_seconds=(0, 600, 10_800), partitions=3)
 AFTER: Final = LayoutSpec(delay_seconds=(0, 900, 10_800), partitions=4)
@@ -112,10 +112,8 @@ class Kafka:
             at_ms = AT_MS + self.day.edited_ms
             lists.append(DelayList(delay_seconds=AFTER.delay_seconds, retry_cap=CAP, from_ms=at_ms))
         front, delays = (self.day.partitions(name, self.at_ms) for name in (NAMES.front, NAMES.delays))
-        layout_record = LayoutRecord(
-            topic=NAMES.front, owner=OWNER, state="serving", layout=layout, retry_cap=CAP, front_partitions=front,
-            ready_partitions=front, group=NAMES.group, highest_retry_cap=CAP, least_ready_partitions=2, lists=tuple(lists),
-        )  # fmt: skip
+        known = {"retry_cap": CAP, "highest_retry_cap": CAP, "least_ready_partitions": 2, "lists": tuple(lists)}
+        layout_record = serving(NAMES.front, layout, partitions=front, **known)
         starts = {NAMES.front: (0,) * front, NAMES.delays: (0,) * delays}
         topics = TopicsRecord(topic=NAMES.front, ids=IDS, start_offsets=starts)
         state = RegistryState()

@@ -11,13 +11,14 @@ from delayed_topics_core.errors import DelayedTopicsError
 
 from delayed_topics.control import ChangeOutcome
 from delayed_topics.declaration import DeclaredHandler, delayed_topic
-from delayed_topics.errors import GroupInvalid, NotDelayedTopic, Reject, SendFailed
+from delayed_topics.errors import ClientForked, GroupInvalid, NotDelayedTopic, Reject, SendFailed
 from delayed_topics.record import Record
 from delayed_topics.records import Records
 from delayed_topics.topic import Consumer, DelayedTopic
 
 __all__ = [
     "ChangeOutcome",
+    "ClientForked",
     "Consumer",
     "DeclaredHandler",
     "DelayedTopic",

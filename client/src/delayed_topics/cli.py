@@ -306,10 +306,9 @@ def import_command(properties: dict[str, Any], file: TextIO) -> None:
     """
     done = import_registry(Connection.from_properties(reachable(properties)), file.read())
     click.echo(f"{counted(done.written, 'record')} imported", err=True)
-    for topic in done.rebased:
+    for topic, group in done.rebased.items():
         click.echo(
-            f"{topic}: its topics have other ids here than in the export. "
-            f"Check that group {TopicNames.of(topic).group} has its offsets here",
+            f"{topic}: its topics have other ids here than in the export. Check that group {group} has its offsets here",
             err=True,
         )
 

@@ -23,6 +23,10 @@ class GroupInvalid(DelayedTopicsError, ValueError):
     """The name of a consumer group isn't one that the header of a retry can carry."""
 
 
+class ClientForked(DelayedTopicsError):
+    """The client was made before this process was forked from the one that made it, and its threads are not in this one."""
+
+
 class Reject(Exception):
     """Raised by a handler: the record goes to the dead-letter topic, whatever the retry cap. `reason` is for people."""
 

@@ -22,6 +22,7 @@ from delayed_topics_kafka.stranded import when_stranded
 from delayed_topics.copies import Outcome, rejected, retry
 from delayed_topics.errors import GroupInvalid
 from delayed_topics.place import Place
+from delayed_topics.process import ProcessOf
 from delayed_topics.record import Record, read_record
 from delayed_topics.settling import Settling
 
@@ -62,6 +63,7 @@ class Records(Closing):
             raise GroupInvalid(
                 f"group must be 1 to {MAX_GROUP_BYTES} ASCII characters, but it is {group[:32]!r}. Retries carry it in a header"
             )
+        self._process = ProcessOf(f"the consumer of group {group}")
         self._bootstrap_servers = connection.bootstrap_servers
         self._names = names
         self._ready = ready_topic or names.ready
@@ -97,10 +99,12 @@ class Records(Closing):
         self._subscribe()
 
     def __iter__(self) -> Iterator[Record]:
-        """Until `stop`. Raises KafkaCallError if Kafka refuses for good: the topic is gone, or may not be read."""
+        """Until `stop`. Raises KafkaCallError if Kafka refuses for good: the topic is gone or may not be read, copies may not be written.
+        What is done and was not settled is handed out again then. Raises ClientForked."""
         record: Record | None = None
         with self._place.kept():
             while True:
+                self._process.check()
                 with self._place.turn:
                     self._come_back(record)
                     if self._stopping:
@@ -125,14 +129,22 @@ class Records(Closing):
         self._stopping = True
 
     def close(self) -> None:
-        """Settles what is done, and leaves the group; a record that is still worked on is handed out again."""
+        """Settles what is done, and leaves the group; a record that is still worked on is handed out again. Raises NotAuthorized if Kafka
+        refuses what is to be settled. Does nothing in a process that was forked from the one that joined."""
+        if not self._process.is_here:
+            return
         self._stopping = True
         with self._place.turn:
             self._place.come_back()
             self._resting = False
-            if not self._settling.settle():
+            if self._settling.refusal is None and not self._settling.settle():
                 self._settling.settle()  # what became of a transaction that failed can't be asked any more while leaving
+            refusal = self._settling.refusal
+            if refusal is not None:
+                self._settling.forget(tp.partition for tp in self._consumer.assignment())
             self._consumer.close()  # revokes, and settles what the lines above could not
+        if refusal is not None:
+            raise refusal
 
     def _subscribe(self) -> None:
         self._consumer.subscribe(
@@ -172,6 +184,7 @@ class Records(Closing):
             self._early.append(message)
 
     def _done(self, record: Record, outcome: Outcome | None = None) -> None:
+        self._process.check()
         with self._place.turn:
             if record is self._taken_away:
                 what = (
@@ -224,6 +237,8 @@ class Records(Closing):
             return
         settled = self._settling.settle()
         self._settled_at = time.monotonic()
+        if self._settling.refusal is not None:
+            raise self._settling.refusal
         if settled == self._paused:
             # nothing more is handed out while Kafka takes nothing; polling goes on, so that the membership does
             change = self._consumer.resume if settled else self._consumer.pause

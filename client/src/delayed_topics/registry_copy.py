@@ -1,12 +1,14 @@
 """The registry as a file, and back: after it was lost, or for a Kafka cluster that the topics were mirrored to."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from delayed_topics_core.errors import UnreadableRecord
-from delayed_topics_core.registry import AuditedRecord, RegistryRecord, TopicsRecord, decode, encode
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.registry import AuditedRecord, LayoutRecord, RegistryRecord, TopicsRecord, decode, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
@@ -19,32 +21,42 @@ from delayed_topics.errors import RegistryInUse
 
 T = TypeVar("T")
 
+CLUSTER = "kafka_cluster_id"
+_HEAD = re.compile(rf'{{"{CLUSTER}": "([^"]*)"}}')
 SYSTEM_REPLICATION = 3
 TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Imported:
-    """`written`: records; those that were there already don't count. `rebased`: front topics of which some topic has another id here."""
+    """`written`: records; those that were there already don't count. `rebased`: front topics of which some topic has another id here, with
+    their consumer groups."""
 
     written: int
-    rebased: tuple[str, ...]
+    rebased: Mapping[str, str]
 
 
 def export_registry(connection: Connection) -> str:
-    """One line of JSON for each record: {"key": …, "value": {…}}. Claims in the order that decides. Raises DelayedTopicsError."""
+    """A line of JSON with the id of the Kafka cluster, and one for each record: {"key": …, "value": {…}}. Claims in the order that decides.
+    Raises DelayedTopicsError."""
+    cluster = KafkaAdmin(connection, timeout_seconds=TIMEOUT_SECONDS).describe_cluster()
     with RegistryFollower(connection) as follower:
         follower.catch_up(TIMEOUT_SECONDS)
-        return "".join(f"{_line(record)}\n" for record in _records(follower.state))
+        lines = (json.dumps({CLUSTER: cluster.cluster_id}), *map(_line, _records(follower.state)))
+        return "".join(f"{line}\n" for line in lines)
 
 
 def import_registry(connection: Connection, text: str) -> Imported:
-    """Makes the registry if there is none, and writes what `export_registry` gave. May be repeated. Raises DelayedTopicsError."""
-    records = [_parsed(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    """Makes the registry if there is none, and writes what `export_registry` gave. May be repeated. Raises DelayedTopicsError.
+
+    No layout is served before an operator says so: the export may be older than what workers do that still run.
+    """
+    exported_from, records = _read(text)
     admin = KafkaAdmin(connection, timeout_seconds=TIMEOUT_SECONDS)
-    brokers = len(admin.describe_cluster().brokers)
-    wanted = {record.key: record for record in _here(admin, records)}
-    ensure_system_topics(admin, replication_factor=min(SYSTEM_REPLICATION, brokers))
+    cluster = admin.describe_cluster()
+    mirrored = exported_from is not None and exported_from != cluster.cluster_id
+    wanted = {record.key: record for record in _here(admin, records, mirrored=mirrored)}
+    ensure_system_topics(admin, replication_factor=min(SYSTEM_REPLICATION, len(cluster.brokers)))
     with RegistryFollower(connection) as follower:
         follower.catch_up(TIMEOUT_SECONDS)
         present = {record.key: record for record in _records(follower.state)}
@@ -56,9 +68,20 @@ def import_registry(connection: Connection, text: str) -> Imported:
             )
         missing = [record for key, record in wanted.items() if key not in present]
         RegistryWriter(follower, connection, timeout_seconds=TIMEOUT_SECONDS).write(missing)
-    known = {record.topic: record for record in records if isinstance(record, TopicsRecord)}
-    rebased = tuple(topic for topic, record in sorted(known.items()) if wanted[record.key] != record)
-    return Imported(written=len(missing), rebased=rebased)
+    known = [record for record in records if isinstance(record, TopicsRecord)]
+    groups = {record.topic: record.group for record in records if isinstance(record, LayoutRecord)}
+    rebased = sorted(record.topic for record in known if wanted[record.key] != record)
+    return Imported(
+        written=len(missing), rebased={topic: groups.get(topic, TopicNames.of(topic).group) for topic in rebased}
+    )
+
+
+def _read(text: str) -> tuple[str | None, list[RegistryRecord]]:
+    """The id of the Kafka cluster, which an older version did not export, and the records. Raises UnreadableRecord."""
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if lines and (found := _HEAD.fullmatch(lines[0][1].strip())) is not None:
+        return found[1], [_parsed(number, line) for number, line in lines[1:]]
+    return None, [_parsed(number, line) for number, line in lines]
 
 
 def _records(state: RegistryState) -> list[RegistryRecord]:
@@ -84,8 +107,9 @@ def _parsed(number: int, line: str) -> RegistryRecord:
     return record
 
 
-def _here(admin: KafkaAdmin, records: Iterable[RegistryRecord]) -> list[RegistryRecord]:
-    """The records as they are true of this Kafka cluster. Where a topic has another id, so do its records have other offsets."""
+def _here(admin: KafkaAdmin, records: Iterable[RegistryRecord], *, mirrored: bool) -> list[RegistryRecord]:
+    """The records as they are true of this Kafka cluster. Where a topic has another id, so do its records have other offsets. `mirrored`:
+    they come from another cluster."""
     records = list(records)
     names = sorted({name for record in records if isinstance(record, TopicsRecord) for name in record.ids})
     topics = {name: _value(info) for name, info in admin.describe_topics(names).items()}
@@ -98,7 +122,9 @@ def _here(admin: KafkaAdmin, records: Iterable[RegistryRecord]) -> list[Registry
     for record in records:
         match record:
             case TopicsRecord():
-                here.append(_rebased(record, topics, earliest))
+                here.append(_rebased(record, topics, earliest, mirrored=mirrored))
+            case LayoutRecord() if record.served is not None:
+                here.append(replace(record.served, state="retired"))
             case AuditedRecord() if any(_other(record.ids, name, topics) for name in record.ids):
                 continue  # the next audit begins anew: what was accounted for is not here
             case _:
@@ -107,12 +133,16 @@ def _here(admin: KafkaAdmin, records: Iterable[RegistryRecord]) -> list[Registry
 
 
 def _rebased(
-    record: TopicsRecord, topics: Mapping[str, TopicInfo | None], earliest: Mapping[TopicPartitionKey, int]
+    record: TopicsRecord,
+    topics: Mapping[str, TopicInfo | None],
+    earliest: Mapping[TopicPartitionKey, int],
+    *,
+    mirrored: bool,
 ) -> TopicsRecord:
     """A topic that is missing stays noted, so that the operator says so.
 
     Where serving goes on in another topic only its committed offsets can say: every partition counts as begun, so that one
-    without is an alarm and not a guess.
+    without is an alarm and not a guess. What was handed over are offsets of the former topics.
     """
     others = {name: info for name in record.ids if (info := topics.get(name)) and _other(record.ids, name, topics)}
     starts = {
@@ -120,6 +150,7 @@ def _rebased(
         for name, info in others.items()
         if name in record.start_offsets
     }
+    kept = {name: id_ for name, id_ in record.mirrored_from.items() if name not in others}
     return replace(
         record,
         ids={**record.ids, **{name: info.id for name, info in others.items()}},
@@ -127,6 +158,8 @@ def _rebased(
         begun={**record.begun, **{name: len(offsets) for name, offsets in starts.items()}},
         made_again=tuple(sorted({*record.made_again, *others})),
         final_offsets={name: offsets for name, offsets in record.final_offsets.items() if name not in others},
+        handover=record.handover.without(set(others)) if record.handover else None,
+        mirrored_from={name: record.ids[name] for name in starts} if mirrored else kept,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
-from delayed_topics_kafka.errors import RAISED, kafka_error
+from delayed_topics_kafka.errors import RAISED, NotAuthorized, call_error, kafka_error
 from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.transactions import send_offsets
 
@@ -27,6 +27,7 @@ TRANSACTION_TIMEOUT_MS = 10_000
 """For how long a transaction that a SIGKILL left open may hold readers back, at most."""
 PURGE_SECONDS = 1.0
 """What is purged is told a moment later, and keeps producer and consumer, with their threads and connections, until it is."""
+PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 LARGEST_COPY_BYTES = 100_000_000
 """Leave it to the broker what is too large: librdkafka's own limit of 1,000,000 bytes is below Kafka's."""
 
@@ -35,10 +36,14 @@ class Settling:
     """Belongs to the thread that has the turn of its consumer, see place.py."""
 
     def __init__(self, connection: Connection, consumer: Consumer, ready: str, *, transactional_id: str) -> None:
+        self._bootstrap_servers = connection.bootstrap_servers
+        self._transactional_id = transactional_id
         self._consumer = consumer
         self._ready = ready
         self._next_offsets: dict[int, int] = {}
         self._outcomes: list[Outcome] = []
+        self.refusal: NotAuthorized | None = None
+        """Why the last try failed, if another one will as well until somebody grants a right."""
         self._undelivered: list[KafkaError] = []
         self._producer: Producer | None = None
         self._partitions: dict[str, int] = {}
@@ -72,15 +77,18 @@ class Settling:
         gone = set(partitions)
         self._next_offsets = {p: offset for p, offset in self._next_offsets.items() if p not in gone}
         self._outcomes = [outcome for outcome in self._outcomes if outcome.record.partition not in gone]
+        self.refusal = None
 
     def rejoined(self, consumer: Consumer) -> None:
         """The member is another one now, and nothing that was not settled is its own."""
         self._consumer = consumer
         self._next_offsets.clear()
         self._outcomes.clear()
+        self.refusal = None
 
     def settle(self) -> bool:
-        """One try, which lasts a few seconds at most. False: try again. Never raises for what Kafka answers."""
+        """One try, which lasts a few seconds at most. False: try again, or see `refusal`. Never raises for what Kafka answers."""
+        self.refusal = None
         try:
             if self._in_doubt:
                 self._resolve_doubt()
@@ -90,9 +98,23 @@ class Settling:
                 # a batch with one record that is too large is refused whole
                 self._settle_one_by_one()
         except RAISED as e:
-            log.warning("could not commit offsets of %s yet, and will try again: %s", self._ready, kafka_error(e))
+            error = kafka_error(e)
+            found = call_error(error, doing=self._doing, bootstrap_servers=self._bootstrap_servers)
+            if isinstance(found, NotAuthorized):
+                self.refusal = found
+                log.warning("%s", found)
+            else:
+                log.warning("could not commit offsets of %s yet, and will try again: %s", self._ready, error)
             return False
         return self.clean
+
+    @property
+    def _doing(self) -> str:
+        topics = sorted({copy.topic for outcome in self._outcomes for copy in outcome.copies[:1]})
+        copies = (
+            f" and writing to {' and '.join(topics)} as transactional id {self._transactional_id}" if topics else ""
+        )
+        return f"committing offsets of {self._ready}{copies}"
 
     def _commit(self, offsets: dict[int, int]) -> None:
         if offsets:
@@ -116,7 +138,7 @@ class Settling:
                 self._produce(producer, outcome.copies[0])
             producer.flush(TIMEOUT_SECONDS)
             if self._undelivered:
-                raise KafkaException(self._undelivered[0])
+                raise KafkaException(self._why_undelivered(producer))
             group = self._consumer.consumer_group_metadata()  # of this moment: an older generation is refused
             send_offsets(producer, self._positions(offsets), group, TIMEOUT_SECONDS)
             producer.commit_transaction(TIMEOUT_SECONDS)
@@ -130,6 +152,16 @@ class Settling:
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             return False
         raise KafkaException(error)
+
+    def _why_undelivered(self, producer: Producer) -> KafkaError:
+        error = self._undelivered[0]
+        if error.code() in PURGED:
+            # the transaction has failed before the copies were sent, and any further call in it says why
+            try:
+                producer.begin_transaction()
+            except RAISED as e:
+                error = kafka_error(e)
+        return error
 
     def _end(self, producer: Producer) -> None:
         """After a failure a new producer is made: the old one may be fatally ill, or have a gap in its sequence numbers."""
@@ -155,7 +187,9 @@ class Settling:
 
     def _resolve_doubt(self) -> None:
         self._producer or self._new_producer()
-        committed = self._consumer.committed(self._positions(self._next_offsets), TIMEOUT_SECONDS)
+        committed: list[TopicPartition] = []
+        if self._next_offsets:  # a group that is being left doesn't even answer that it was asked for nothing
+            committed = self._consumer.committed(self._positions(self._next_offsets), TIMEOUT_SECONDS)
         self._in_doubt = False
         self._settled({tp.partition: tp.offset for tp in committed if tp.error is None and tp.offset >= 0})
 

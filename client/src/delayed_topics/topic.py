@@ -18,9 +18,6 @@ from delayed_topics_core.headers import (
     DELAY_LEVEL,
     DELIVER_AT,
     ID,
-    MAX_ID_BYTES,
-    MAX_NUMBER,
-    OWN_HEADERS,
     TARGET,
     Header,
     Target,
@@ -35,8 +32,10 @@ from delayed_topics_kafka.errors import RAISED, kafka_error
 from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.registry import RegistryFollower
 
+from delayed_topics.arguments import foreign_headers, level, record_id, time_ms
 from delayed_topics.control import ChangeOutcome, ControlTopic
 from delayed_topics.errors import NotDelayedTopic, Reject, SendFailed
+from delayed_topics.process import ProcessOf
 from delayed_topics.record import Record
 from delayed_topics.records import Records
 
@@ -52,11 +51,15 @@ lock taken."""
 
 
 class DelayedTopic(Closing):
-    """Made by `connect`; use it as a context. `send`, `cancel` and `withdraw` may be called from many threads."""
+    """Made by `connect`; use it as a context. `send`, `cancel` and `withdraw` may be called from many threads.
+
+    Belongs to the process that connected: in one that is forked from it, everything but `close` raises ClientForked.
+    """
 
     def __init__(
         self, connection: Connection, names: TopicNames, follower: RegistryFollower, layout: LayoutRecord
     ) -> None:
+        self._process = ProcessOf(f"the client of topic {names.front}")
         self._connection = connection
         self._names = names
         self._follower = follower
@@ -146,11 +149,12 @@ class DelayedTopic(Closing):
         Raises ValueError for headers that are not yours to give, for a due time where the DelayedTopic has no ladder or that is
         further ahead than it allows, and for a target that it does not allow; SendFailed for a record that no broker would take.
         """
+        self._process.check()
         if time.monotonic() > self._followed_at + FOLLOW_SECONDS:
             self._follow()
-        all_headers = _foreign(headers)
+        all_headers = foreign_headers(headers)
         if delay_level is not None:
-            all_headers.append((DELAY_LEVEL, b"%d" % _level(delay_level)))
+            all_headers.append((DELAY_LEVEL, b"%d" % level(delay_level)))
         if deliver_at_ms is not None:
             if delay_level is not None:
                 raise ValueError(
@@ -160,9 +164,9 @@ class DelayedTopic(Closing):
         if target is not None:
             all_headers.append((TARGET, self._target(target)))
         if id is not None:
-            all_headers.append((ID, _id(id)))
+            all_headers.append((ID, record_id(id)))
         if created_at_ms is not None:
-            all_headers.append((CREATED_AT, b"%d" % _time("created_at_ms", created_at_ms)))
+            all_headers.append((CREATED_AT, b"%d" % time_ms("created_at_ms", created_at_ms)))
         while True:
             try:
                 self._producer.produce(self._names.front, value, key, headers=[*all_headers])
@@ -177,6 +181,7 @@ class DelayedTopic(Closing):
 
     def flush(self, timeout_seconds: float = 60) -> None:
         """Returns when all that was sent has arrived. Raises SendFailed if something did not, or not yet."""
+        self._process.check()
         deadline = Deadline(timeout_seconds)
         while True:
             self._serve(self._producer.flush, min(SERVE_SECONDS, deadline.remaining_seconds))
@@ -208,7 +213,7 @@ class DelayedTopic(Closing):
         did not say that it has the request; KafkaCallError if it has, and the answer can't be read; NotDelayedTopic once the topic
         was removed.
         """
-        return self._controlled().request(_id(id), Control(ControlKind.CANCEL), wait_seconds=wait_seconds)
+        return self._controlled().request(record_id(id), Control(ControlKind.CANCEL), wait_seconds=wait_seconds)
 
     def reschedule(self, id: str, deliver_at_ms: int, *, wait_seconds: float = 0) -> ChangeOutcome:  # noqa: A002
         """Has records with this id that have come in before that time come out then, in milliseconds since the epoch, instead of when
@@ -218,16 +223,17 @@ class DelayedTopic(Closing):
         """
         control = self._controlled()
         wanted = Control(ControlKind.DELIVER_AT, self._due_time(deliver_at_ms))
-        return control.request(_id(id), wanted, wait_seconds=wait_seconds)
+        return control.request(record_id(id), wanted, wait_seconds=wait_seconds)
 
     def withdraw(self, id: str) -> None:  # noqa: A002  the header's name
         """Takes `cancel` or `reschedule` back: records with this id are released when they are due. Returns when Kafka has it. Raises as
         `cancel`."""
-        self._controlled().withdraw(_id(id))
+        self._controlled().withdraw(record_id(id))
 
     def records(self, group: str, *, member: str | None = None, ready_topic: str | None = None) -> Records:
         """Joins a consumer group of the ready topic, or of another `ready_topic` into which records are released; see Records for
         `member`."""
+        self._process.check()
         return Records(self._connection, self._names, group, member=member, ready_topic=ready_topic)
 
     def consumer(
@@ -243,13 +249,16 @@ class DelayedTopic(Closing):
         self.consumer(group, handler, member=member, ready_topic=ready_topic).run_until_signal()
 
     def close(self) -> None:
-        """Flushes. Raises SendFailed."""
+        """Flushes. Raises SendFailed. Does nothing in a process that was forked from the one that connected."""
+        if not self._process.is_here:
+            return
         try:
             self.flush()
         finally:
             self._follower.close()
 
     def _follow(self) -> None:
+        self._process.check()
         if not self._following.acquire(blocking=False):
             return  # another thread does
         try:
@@ -281,7 +290,7 @@ class DelayedTopic(Closing):
             raise ValueError(
                 f"{layout.topic} does not take records with their own due time. Set spec.ladder of its DelayedTopic"
             )
-        ahead_seconds = (_time("deliver_at_ms", deliver_at_ms) - time.time() * 1000) / 1000
+        ahead_seconds = (time_ms("deliver_at_ms", deliver_at_ms) - time.time() * 1000) / 1000
         if ahead_seconds > layout.max_delay_seconds:
             raise ValueError(
                 f"deliver_at_ms must be at most {layout.max_delay_seconds} s ahead (spec.maxDelaySeconds), "
@@ -366,31 +375,3 @@ def _not_there(topic: str, connection: Connection) -> NotDelayedTopic:
         f"topic {topic} is not in {REGISTRY_TOPIC} of Kafka at {connection.bootstrap_servers}. "
         "Either create a DelayedTopic resource for it, or connect to the Kafka cluster that has it"
     )
-
-
-def _foreign(headers: Iterable[Header]) -> list[Header]:
-    given = list(headers)
-    own = [name for name, _ in given if name in OWN_HEADERS]
-    if own:
-        raise ValueError(f"header {own[0]} is reserved for delayed topics. Use the arguments of send instead")
-    return given
-
-
-def _level(delay_level: int) -> int:
-    if delay_level < 1:
-        raise ValueError(
-            f"delay_level must be 1 or more, but it is {delay_level}. Level 1 is the first entry of the delay list"
-        )
-    return delay_level
-
-
-def _time(name: str, at_ms: int) -> int:
-    if not 0 <= at_ms <= MAX_NUMBER:
-        raise ValueError(f"{name} must be milliseconds since the epoch, but it is {at_ms}")
-    return at_ms
-
-
-def _id(text: str) -> bytes:
-    if not text.isascii() or not 0 < len(text) <= MAX_ID_BYTES:
-        raise ValueError(f"id must be 1 to {MAX_ID_BYTES} ASCII characters, but it is {text[:32]!r}")
-    return text.encode()

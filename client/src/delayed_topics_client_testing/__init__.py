@@ -6,9 +6,10 @@ from confluent_kafka import Message, Producer
 from delayed_topics_core.headers import Header, Root
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import TopicNames
-from delayed_topics_core.registry import LayoutRecord, Owner
+from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_core.settings import TopicRole, topic_settings
 from delayed_topics_core_testing import copies
+from delayed_topics_core_testing.served import serving
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
@@ -134,15 +135,10 @@ def serve(connection: Connection, topic: str, *, control: bool = False) -> Serve
             for name, role, count in topics
         ]
     )
-    layout = LayoutRecord(
-        topic=topic,
-        owner=Owner("cluster", "shop", "orders"),
-        state="serving",
-        layout=initial(LayoutSpec(delay_seconds=DELAY_SECONDS, partitions=4)),
-        retry_cap=3,
-        front_partitions=FRONT_PARTITIONS,
-        ready_partitions=FRONT_PARTITIONS,
-        group=names.group,
+    layout = serving(
+        topic,
+        initial(LayoutSpec(delay_seconds=DELAY_SECONDS, partitions=4)),
+        partitions=FRONT_PARTITIONS,
         control=control,
     )
     served = Served(connection, names, layout)

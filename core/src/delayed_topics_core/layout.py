@@ -48,7 +48,7 @@ class LayoutSpec:
     @property
     def front_partitions(self) -> int:
         """What the front and the ready topic have by default. Their number is not for the lanes to lower."""
-        return self._left_by(self.lanes_per_delay or 1)
+        return self._left_by(self._least_lanes)
 
     def _left_by(self, lanes: int) -> int:
         return max(1, self.partitions - lanes * (len(self.kinds) - 1))
@@ -56,16 +56,17 @@ class LayoutSpec:
     @property
     def ladder_partitions(self) -> int:
         """Those that only the ladder needs."""
-        return self._lanes_of_ladder * len(self._only_of_ladder)
+        return self._least_lanes * len(self._only_of_ladder)
 
     def wanted(self) -> dict[int, int]:
         """Delay in seconds → wanted number of partitions, in list order; then those of the ladder."""
         first, *further = self.kinds
         of_list = {first: self.main_partitions, **dict.fromkeys(further, self.lanes)}
-        return {**of_list, **dict.fromkeys(self._only_of_ladder, self._lanes_of_ladder)}
+        return {**of_list, **dict.fromkeys(self._only_of_ladder, self._least_lanes)}
 
     @property
-    def _lanes_of_ladder(self) -> int:
+    def _least_lanes(self) -> int:
+        """Without a share of what there is."""
         return self.lanes_per_delay or 1
 
     @property

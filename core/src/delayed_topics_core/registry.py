@@ -139,6 +139,7 @@ class TopicsRecord:
     above it may be begun by its worker at the start offset; one below it without a commit is an alarm, never a guess.
     `made_again`: names of topics that are not the first of their name since serving began; an audit can't see the former.
     `handover`: where another consumer group goes on; None: none does, or it has committed as much.
+    `mirrored_from`: the ids that topics had in the Kafka cluster from which they were mirrored with their committed offsets.
     """
 
     topic: str
@@ -148,6 +149,7 @@ class TopicsRecord:
     final_offsets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     made_again: tuple[str, ...] = ()
     handover: Handover | None = None
+    mirrored_from: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -253,6 +255,7 @@ def decode(key: str, value: bytes) -> RegistryRecord:
                     final_offsets={t: tuple(o) for t, o in body["final_offsets"].items()},
                     made_again=tuple(body.get("made_again", ())),
                     handover=decode_handover(body.get("handover")),
+                    mirrored_from=body.get("mirrored_from", {}),
                 )
             case "audited":
                 return AuditedRecord(

@@ -8,7 +8,6 @@ from delayed_topics_core.registry import (
     AuditedRecord,
     Claim,
     LayoutRecord,
-    Owner,
     RegistryRecord,
     TopicsRecord,
     decode,
@@ -25,20 +24,18 @@ class ClaimEntry:
 
 @dataclass
 class _Holders:
-    """The claims that hold their names. `by_name`: by collision key. `owners`: of these claims."""
+    """The claims that hold their names. `by_name`: by collision key."""
 
     by_name: dict[str, Claim] = field(default_factory=dict)
-    owners: set[Owner] = field(default_factory=set)
 
     def add(self, claim: Claim) -> None:
         """`claim` holds its names, unless a claim that was added before conflicts with it."""
         keys = _collision_keys(claim.topic)
         if not keys & self.by_name.keys():
             self.by_name.update(dict.fromkeys(keys, claim))
-            self.owners.add(claim.owner)
 
     def copy(self) -> "_Holders":
-        return _Holders(by_name=dict(self.by_name), owners=set(self.owners))
+        return _Holders(by_name=dict(self.by_name))
 
 
 @dataclass
@@ -78,10 +75,6 @@ class RegistryState:
             case AuditedRecord():
                 self.audited[record.topic] = record
         return record
-
-    def holds_any(self, owner: Owner) -> bool:
-        """Whether there is a topic whose holder is `owner`."""
-        return owner in self._holders().owners
 
     def holder(self, topic: str) -> Claim | None:
         """The claim that holds any of the four names of `topic`: the first by offset that no earlier holder conflicts with."""

@@ -8,6 +8,7 @@ from typing import assert_never
 
 from delayed_topics_core.errors import DelayedTopicsError
 from delayed_topics_core.registry import Claim, Owner, is_claim_key
+from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core.settings import MARK_SETTING
 from delayed_topics_kafka.errors import GroupActive, KafkaCallError, SettingsRefused, TopicExists
 from delayed_topics_kafka.model import CommittedOffset
@@ -55,6 +56,18 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Owned:
+    """A delayed topic, and whose it is."""
+
+    topic: str
+    owner: Owner
+
+    def is_so(self, registry: RegistryState) -> bool:
+        holder = registry.holder(self.topic)
+        return holder is not None and holder.owner == self.owner
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
     """`done`: actions that were executed. `failures`: at most one at Kafka and one at Kubernetes."""
 
@@ -83,9 +96,9 @@ class Executor:
         self._progress: dict[tuple[str, str], tuple[Progress, float]] = {}
 
     async def execute(
-        self, key: Key, actions: tuple[Action, ...], link: KafkaLink | None, owner: Owner | None = None
+        self, key: Key, actions: tuple[Action, ...], link: KafkaLink | None, owned: Owned | None = None
     ) -> Outcome:
-        """Executes the actions in order. `owner`: the resource that must own the topics whenever something is done with them.
+        """Executes the actions in order. `owned`: the topics that something is done with, for as long as they have that owner.
 
         After a failure at Kafka the actions in Kubernetes still go on, and the other way round. They don't depend on each other within one
         plan. The only exception is that no finalizer is added or removed after a failure.
@@ -97,7 +110,7 @@ class Executor:
                 continue
             name = type(action).__name__
             try:
-                await self._one(key, action, link, owner)
+                await self._one(key, action, link, owned)
             except (KafkaCallError, KubeError, NotYet) as e:
                 metrics.ACTIONS.labels(name, "failed").inc()
                 failures[at_kube] = Failure(action=action, error=e)
@@ -129,7 +142,7 @@ class Executor:
         if said is not None and resource is not None:
             await self._recorder.record(resource, said)
 
-    async def _one(self, key: Key, action: Action, link: KafkaLink | None, owner: Owner | None) -> None:
+    async def _one(self, key: Key, action: Action, link: KafkaLink | None, owned: Owned | None) -> None:
         match action:
             case AddFinalizer() | RemoveFinalizer():
                 await set_finalizer(self._kube, self._store, key, present=isinstance(action, AddFinalizer))
@@ -142,7 +155,7 @@ class Executor:
                 await self._delete(action)
             case _:
                 assert link is not None, f"{action} needs Kafka"
-                if owner is not None and not _about_claims(action) and not (await link.registry()).holds_any(owner):
+                if owned is not None and not _about_claims(action) and not owned.is_so(await link.registry()):
                     raise NotYet(f"another resource took over the topics of {key} meanwhile")
                 await _at_kafka(action, link)
 

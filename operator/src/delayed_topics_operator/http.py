@@ -53,5 +53,5 @@ async def serve(health: Health, *, port: int) -> web.AppRunner:
     app.add_routes([web.get("/livez", livez), web.get("/readyz", readyz), web.get("/metrics", exposition)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "0.0.0.0", port).start()
+    await web.TCPSite(runner, None, port).start()  # IPv4 and IPv6
     return runner

@@ -1,6 +1,7 @@
 """The objects that a delayed topic needs in Kubernetes, as plain manifests. Pure."""
 
 import base64
+import copy
 import hashlib
 import json
 from collections.abc import Mapping
@@ -37,7 +38,7 @@ def children(workers: WorkerSet) -> tuple[Manifest, ...]:
     selects = dict(workers.labels)
     return (
         _object("v1", "ConfigMap", f"{name}-worker", workers, data={"worker.json": workers.config}),
-        _object("v1", "Secret", f"{name}-connection", workers, type="Opaque", data=encoded(workers.files)),
+        connection_secret(workers),
         _object(
             "v1",
             "Service",
@@ -62,6 +63,24 @@ def children(workers: WorkerSet) -> tuple[Manifest, ...]:
         ),
         _object("apps/v1", "StatefulSet", name, workers, spec=_stateful_set(workers)),
     )
+
+
+def connection_secret(workers: WorkerSet) -> Manifest:
+    return _object("v1", "Secret", f"{workers.name}-connection", workers, type="Opaque", data=encoded(workers.files))
+
+
+def reconnected(live: Manifest, workers: WorkerSet) -> tuple[Manifest, ...]:
+    """The StatefulSet that there is, with the number of replicas and the files of the connection that `workers` has, and else as it is;
+    nothing if it has them."""
+    spec = copy.deepcopy(live["spec"])
+    spec["replicas"] = workers.replicas
+    pod = spec["template"]
+    pod["metadata"].setdefault("annotations", {})[CONNECTION_HASH] = _connection_hash(workers)
+    for volume in pod["spec"].get("volumes", ()):
+        for source in volume.get("projected", {}).get("sources", ()):
+            if volume["name"] == "settings" and "secret" in source:
+                source["secret"] = _connection_files(workers)
+    return (_object("apps/v1", "StatefulSet", workers.name, workers, spec=spec),) if spec != live["spec"] else ()
 
 
 def layout_config_map(workers: WorkerSet, record: LayoutRecord) -> Manifest:
@@ -99,7 +118,7 @@ def _stateful_set(workers: WorkerSet) -> Manifest:
         **(template.annotations or {}),
         **pods.annotations,
         CONFIG_HASH: digest(workers.config),
-        CONNECTION_HASH: digest(json.dumps(dict(workers.files), sort_keys=True)),
+        CONNECTION_HASH: _connection_hash(workers),
     }
     return {
         "replicas": workers.replicas,
@@ -117,6 +136,16 @@ def _stateful_set(workers: WorkerSet) -> Manifest:
             "spec": _pod(workers),
         },
     }
+
+
+def _connection_hash(workers: WorkerSet) -> str:
+    return digest(json.dumps(dict(workers.files), sort_keys=True))
+
+
+def _connection_files(workers: WorkerSet) -> Manifest:
+    """In a projected volume."""
+    items = [{"key": key, "path": f"connection/{key}"} for key in sorted(workers.files)]
+    return {"name": f"{workers.name}-connection", "items": items}
 
 
 def _pod(workers: WorkerSet) -> Manifest:
@@ -146,12 +175,7 @@ def _pod(workers: WorkerSet) -> Manifest:
                                 "items": [{"key": "worker.json", "path": "worker.json"}],
                             }
                         },
-                        {
-                            "secret": {
-                                "name": f"{workers.name}-connection",
-                                "items": [{"key": key, "path": f"connection/{key}"} for key in sorted(workers.files)],
-                            }
-                        },
+                        {"secret": _connection_files(workers)},
                     ]
                 },
             }

@@ -13,13 +13,10 @@ from delayed_topics_crds import DelayedTopicStatus, Grant, RefusedProtocol, Work
 from delayed_topics_crds.delayed_topic import (
     Assignor,
     Autoscale,
-    Compression,
-    DeletionPolicy,
-    Guarantee,
+    DelayedTopicSpec,
     RebalanceProtocol,
     WorkerTemplate,
 )
-from delayed_topics_crds.schedule import ScheduledAudit
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, TopicPartitionKey
 
 from delayed_topics_operator.amount import Amount
@@ -33,32 +30,26 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a manifest asks for, in the terms of core. Absent: the operator's default, which depends on the cluster. `own_workers`: it
-    shares none."""
+    """What a manifest asks for: its spec, and what follows from that in the terms of core. `targets`: ready topics that records may name.
+    `own_workers`: it shares none. `replicas`, `protocol` and `assignor` become those that are granted, or that Kafka takes."""
 
+    spec: DelayedTopicSpec = field(repr=False)
     names: TopicNames
     layout: LayoutSpec
-    retry_cap: int
-    max_delay_seconds: int
     targets: tuple[str, ...]
     front_partitions: int
-    replication_factor: int | None
-    dead_letter_retention_seconds: int
-    outage_budget_seconds: int
     own_workers: bool
     replicas: int
     autoscale: Autoscale | None = None
     template: WorkerTemplate
     protocol: RebalanceProtocol
     assignor: Assignor
-    slow_seconds: int
-    guarantee: Guarantee
-    compression: Compression
-    deletion_policy: DeletionPolicy
-    paused: bool
     connection: Key
-    audit: ScheduledAudit | None = None
-    control: bool = False
+
+    @property
+    def control(self) -> bool:
+        """Whether there is to be a control topic."""
+        return self.spec.control is not None
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -229,8 +220,14 @@ class Observation:
     @property
     def wanted_group(self) -> str:
         """The consumer group that its workers are to have."""
+        shared = self.shared_group
+        return self.wanted.names.group if self.wanted.own_workers or shared is None else shared
+
+    @property
+    def shared_group(self) -> str | None:
+        """That of the workers that DelayedTopics of the connection share, if there are any."""
         shared = self.connection.shared if isinstance(self.connection, Usable) else None
-        return self.wanted.names.group if self.wanted.own_workers or shared is None else shared.group
+        return shared.group if shared is not None else None
 
     @property
     def group(self) -> str:

@@ -74,29 +74,18 @@ def wanted(resource: DelayedTopic) -> Wanted:
         ladder_seconds=ladder(max_seconds=spec.ladder.max_seconds, base=spec.ladder.base) if spec.ladder else (),
     )
     return Wanted(
+        spec=spec,
         names=names,
         layout=layout,
-        retry_cap=spec.retry_cap,
-        max_delay_seconds=spec.max_delay_seconds,
         targets=tuple(sorted(set(spec.ready.allowed_topics))),
         front_partitions=spec.front_partitions or layout.front_partitions,
-        replication_factor=spec.replication_factor,
-        dead_letter_retention_seconds=spec.dead_letter.retention_seconds,
-        outage_budget_seconds=spec.outage_budget_seconds,
         own_workers=spec.workers is not None or spec.guarantee == "ExactlyOnce",
         replicas=workers.replicas,
         autoscale=workers.autoscale,
         template=workers.template or WorkerTemplate(),
         protocol=spec.rebalance.protocol,
         assignor=spec.rebalance.assignor or ASSIGNORS[spec.rebalance.protocol][0],
-        slow_seconds=spec.rebalance.slow_seconds,
-        guarantee=spec.guarantee,
-        compression=spec.compression,
-        deletion_policy=spec.deletion_policy,
-        paused=spec.paused,
         connection=connection_key(resource),
-        audit=spec.audit,
-        control=spec.control is not None,
     )
 
 

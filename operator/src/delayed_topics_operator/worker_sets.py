@@ -159,7 +159,7 @@ def worker_config(wanted: Wanted) -> str:
         group=wanted.names.group,
         protocol=wanted.protocol.lower(),
         assignor=wanted.assignor,
-        guarantee=wanted.guarantee,
+        guarantee=wanted.spec.guarantee,
     )
 
 

@@ -21,6 +21,10 @@ log = logging.getLogger(__name__)
 STUCK_SECONDS: Final = 3.0
 """Without an acknowledgement, though copies are on their way."""
 UNASSIGNED_SECONDS: Final = 30.0
+TOLD_AGAIN_SECONDS: Final = 86_400.0
+"""A raised alarm is told anew that often: Kafka keeps events for a week, and whoever reads them later would know of none."""
+LOST_TOLD_AGAIN_SECONDS: Final = 60.0
+"""What may have been lost is told anew that often at most."""
 
 
 class Alarm(NamedTuple):
@@ -64,6 +68,9 @@ class StallTimes:
         self._last[topic] = done, since
         return now - since
 
+    def forget(self, topic: str) -> None:
+        self._last.pop(topic, None)
+
 
 class RecentRise:
     """Whether a topic's count has risen within the last `seconds`. `now`: seconds of any steady clock."""
@@ -83,10 +90,14 @@ class RecentRise:
 class Alarms:
     """The alarms that are raised now. `update` reports what has changed."""
 
-    def __init__(self, on_change: Callable[[Alarm, bool], None]) -> None:
-        """`on_change` gets the alarm, and whether it is raised or cleared."""
+    def __init__(self, on_change: Callable[[Alarm, bool], None], *, now: float) -> None:
+        """`on_change` gets the alarm, and whether it is raised or cleared. `now`: seconds of any steady clock."""
         self._on_change = on_change
         self._raised: dict[tuple[str, Reason], Alarm] = {}
+        self._cleared: dict[tuple[str, Reason], Alarm] = {}
+        """Those that may have to be told again."""
+        self._told_at = now
+        self._lost = 0
 
     @property
     def raised(self) -> list[Alarm]:
@@ -102,7 +113,20 @@ class Alarms:
             if key not in self._raised:
                 log.warning("alarm %s of %s: %s", alarm.reason, alarm.topic, alarm.message)
                 self._on_change(alarm, True)
+        self._cleared = {key: alarm for key, alarm in (self._cleared | self._raised).items() if key not in current}
         self._raised = current
+
+    def to_tell_again(self, *, lost: int, now: float) -> list[tuple[Alarm, bool]]:
+        """Returns alarms, and whether each is raised or cleared. `lost`: how many events could not be written so far."""
+        passed = now - self._told_at
+        if passed < LOST_TOLD_AGAIN_SECONDS:
+            return []
+        if lost == self._lost:
+            if passed < TOLD_AGAIN_SECONDS:
+                return []
+            self._cleared = {}
+        self._told_at, self._lost = now, lost
+        return [(alarm, False) for alarm in self._cleared.values()] + [(alarm, True) for alarm in self.raised]
 
 
 def of_partitions(owned: Iterable[AssignedPartition]) -> list[Alarm]:

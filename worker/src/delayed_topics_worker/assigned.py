@@ -31,7 +31,7 @@ class AssignedPartition:
     were not stopped. `committed`: as Kafka told it; None: not yet. `unanswered`: it was not told at once, and is asked for beside the
     loop. `anew`: its topic was made again, and begins at its noted start, whatever is committed. `tried`: the stop after which it is
     served again, until the copy that was refused is accepted. `removed`: what comes next is not in Kafka any more. `seen`: as the engine
-    had it when somebody looked last. `delayed`: as Seen has it.
+    had it when somebody looked last. `delayed`: as Seen has it. `missing_since`: when its topic was found to be missing.
     """
 
     served: Served
@@ -49,6 +49,7 @@ class AssignedPartition:
     gone: bool = False
     stop: Stop | None = None
     tried: Stop | None = None
+    missing_since: float | None = None
     removed: Removed | None = None
     seen: Seen | None = None
     delayed: int = 0
@@ -66,14 +67,15 @@ class AssignedPartition:
 
     @property
     def is_foreign(self) -> bool:
-        """A partition of the delays topic that somebody has added beside the layout. It is not served, and nothing waits for it."""
-        layout = self.served.layout
-        return (
-            not self.is_front
-            and layout is not None
-            and not self.served.grows
-            and self.partition >= layout.layout.partition_count
-        )
+        """A partition beyond the layout that is served: somebody has added it, or it is part of a plan that Kafka may refuse for weeks. It
+        is not served, and nothing waits for it. A front partition is served as soon as its start is noted."""
+        layout, topics = self.served.layout, self.served.topics
+        if layout is None or self.begun:
+            return False
+        if not self.is_front:
+            return self.partition >= layout.layout.partition_count
+        noted = topics.start_offsets.get(self.topic, ()) if topics is not None else ()
+        return self.partition >= max(layout.front_partitions, len(noted))
 
     @property
     def delay_seconds(self) -> int | None:

@@ -36,6 +36,8 @@ NOT_KNOWN: Final = -1
 RETRY_SECONDS: Final = 0.3
 RECHECK_SECONDS: Final = 1.0
 RETRY_TARGET_SECONDS: Final = 1.0
+GONE_SECONDS: Final = 10.0
+"""A topic that is missing for so long was deleted. A broker that only lags behind knows it by then."""
 
 
 ChangeKind = Literal["assigned", "served", "caught-up", "revoked", "lost", "replaced"]
@@ -193,7 +195,7 @@ class Assignment:
 
     def tell_removed(self) -> None:
         """Stops the partitions whose next record was removed. The worker never skips removed records, because people have to decide
-        that. If Kafka has the record, as after an answer to the fetch of a topic that is gone, the partition begins again."""
+        that. If Kafka has the record, as after an answer to the fetch of a topic that is gone, the partition is read again."""
         removed = [o for o in self.owned.values() if o.removed is not None]
         self._known.look([o.place for o in removed])
         for owned in removed:
@@ -202,8 +204,8 @@ class Assignment:
                 continue
             if isinstance(there, Offsets) and there.first <= owned.removed.offset <= there.stable_end:
                 log.info("%s is read again: Kafka refused its offset %d, and has it", owned, owned.removed.offset)
-                self._begin_again(owned)
-                owned.begin_at = self._seconds() + RETRY_SECONDS
+                owned.removed = None
+                self._engine.go_on(*owned.place)
                 continue
             offsets = (
                 f"offsets {there.first} to {there.stable_end}"
@@ -230,12 +232,13 @@ class Assignment:
                 owned.begin_at = now + RETRY_SECONDS
                 self._begin(owned, beginning_of(owned))
         for generation, fresh in list(self._begins.items()):
-            if all(o.gone or _is_answered(o) for o in fresh):
-                del self._begins[generation]
-                ours = [o for o in fresh if not o.is_foreign]
-                if ours:
-                    self._note("served", [o for o in ours if not o.gone], ours[0].assigned_at)
-                    self._catching_up.append(ours)
+            ours = [o for o in fresh if not o.is_foreign]
+            if ours and all(o.gone or _is_answered(o) for o in ours):
+                self._note("served", [o for o in ours if not o.gone], ours[0].assigned_at)
+                self._catching_up.append(ours)
+            elif not all(o.gone for o in fresh):
+                continue
+            del self._begins[generation]
 
     def check_topics(self, snapshot: TopicsSnapshot) -> None:
         """Stop what belongs to topics that are gone or were made again, and let go on what can."""
@@ -255,6 +258,7 @@ class Assignment:
         before, stop = owned.stop, stop_for(owned, snapshot, now + RECHECK_SECONDS)
         if owned.begun and before and before.topic_gone and before.reason is Reason.TOPIC_RECREATED:
             return  # once seen, whatever a broker that lags behind says; the operator's note of the new one ends it
+        self._forget_missing(owned, stop, now)
         gone = stop is not None and stop.topic_gone
         waits = before is not None and (before.retry_at is None or now < before.retry_at)
         if waits and not (before and gone and not before.topic_gone):
@@ -269,16 +273,22 @@ class Assignment:
     def _stand_still(self, owned: AssignedPartition, stop: Stop) -> None:
         if not owned.begun:
             return
-        if not stop.topic_gone:
-            self._engine.stop(*owned.place)
-            return
-        # a commit of it would be taken for one of the topic that has its name now
-        self._begin_again(owned)
-        if stop.reason is Reason.TOPIC_RECREATED:
-            # of the new topic nothing was released that anybody knows of: a commit made before that was seen is taken back,
-            # else a worker that is started later would begin there
+        if stop.topic_gone and stop.reason is Reason.TOPIC_RECREATED:
+            # a commit of it would be taken for one of the topic that has its name now. Of that topic nothing was released that anybody
+            # knows of: a commit made before that was seen is taken back, else a worker that is started later would begin there
+            self._begin_again(owned)
             self._begin(owned, Beginning(offset=0, metadata="", commit=True))
-            self._engine.stop(*owned.place)
+        self._engine.stop(*owned.place)
+
+    def _forget_missing(self, owned: AssignedPartition, stop: Stop | None, now: float) -> None:
+        """A partition whose topic is missing stands still with what it has done, since a broker that lags behind may have said so. Once the
+        topic is known to be deleted, Kafka refuses what is not committed yet, and no rebalance is to wait for that."""
+        if stop is None or stop.reason is not Reason.TOPIC_MISSING:
+            owned.missing_since = None
+        elif owned.missing_since is None:
+            owned.missing_since = now
+        elif owned.begun and now - owned.missing_since >= GONE_SECONDS:
+            self._begin_again(owned)
 
     def _go_on(self, owned: AssignedPartition, before: Stop) -> None:
         if before.refused is not None:

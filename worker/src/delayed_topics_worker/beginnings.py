@@ -28,7 +28,12 @@ def beginning_of(owned: AssignedPartition) -> Beginning | None:
     position = further(committed, owned.served.handed_over(*owned.place))
     offset, metadata = position
     made_for, noted = committed_topic_id(metadata), owned.served.noted_id(owned.topic)
-    if made_for is not None and noted is not None and made_for != noted:
+    mirrored = made_for is not None and made_for == owned.served.mirrored_id(owned.topic)
+    if mirrored:
+        metadata = (
+            ""  # MirrorMaker translates the offset, and leaves those of the finished records above it as they were
+        )
+    elif made_for is not None and noted is not None and made_for != noted:
         owned.anew = True  # the last word of a worker that died before it saw that the topic was made again
     if offset < 0 or owned.anew:
         return _first(owned)
@@ -37,7 +42,7 @@ def beginning_of(owned: AssignedPartition) -> Beginning | None:
     except ValueError as e:
         log.warning("%s: %s. Records after the committed offset may be released again", owned, e)
         metadata = ""
-    return Beginning(offset, metadata, commit=position != committed)
+    return Beginning(offset, metadata, commit=mirrored or position != committed)
 
 
 def _first(owned: AssignedPartition) -> Beginning | None:

@@ -1,6 +1,7 @@
 """All metrics of the worker, declared once."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar
 
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_engine import DURATION_BOUNDS_MS, Histogram, Tally
@@ -10,6 +11,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from delayed_topics_worker.pending import Pending
+
+OWN_REASONS: Final = tuple(reason for reason in DeadLetterReason if reason is not DeadLetterReason.REJECTED)
+"""Only clients reject records."""
 
 
 class EngineMetrics(Collector):
@@ -29,7 +33,7 @@ class EngineMetrics(Collector):
             "delayedtopics_misrouted", "Records that a client hashed into the delays topic", labels=["topic"]
         )
         dead_lettered = CounterMetricFamily(
-            "delayedtopics_dead_lettered", "Copies to the dead-letter topic", labels=["topic", "reason"]
+            "delayedtopics_dead_lettered", "Copies of workers to the dead-letter topic", labels=["topic", "reason"]
         )
         lateness = HistogramMetricFamily(
             "delayedtopics_lateness_seconds",
@@ -41,7 +45,7 @@ class EngineMetrics(Collector):
             released.add_metric([topic], tally.released)
             hopped.add_metric([topic], tally.hopped)
             misrouted.add_metric([topic], tally.misrouted)
-            for reason in DeadLetterReason:
+            for reason in OWN_REASONS:
                 dead_lettered.add_metric([topic, reason.value], tally.dead_lettered.get(reason.value, 0))
             lateness.add_metric([topic], _buckets(tally.lateness), sum_value=tally.lateness.sum_ms / 1000)
         commits = HistogramMetricFamily(
@@ -84,6 +88,9 @@ class PendingMetrics(Collector):
         return [pending]
 
 
+M = TypeVar("M", Counter, Gauge)
+
+
 class Metrics:
     """`topic` is the front topic everywhere."""
 
@@ -93,6 +100,7 @@ class Metrics:
         self.registry.register(self.engine)
         self.pending = PendingMetrics()
         self.registry.register(self.pending)
+        self._of_topics: list[Counter | Gauge] = []
         self.rebalances = self._counter("rebalances", "Partitions assigned, revoked or lost", "topic", "change")
         self.waiting = self._gauge("waiting_records", "Records that are held and not released", "topic")
         self.due_lag = self._gauge("due_lag_records", "Records that are due and not released and acknowledged", "topic")
@@ -110,8 +118,18 @@ class Metrics:
     def exposition(self) -> bytes:
         return generate_latest(self.registry)
 
+    def forget(self, topic: str) -> None:
+        """Removes the series of a topic that have been set here. Those that the worker's thread leaves here go with what it leaves."""
+        for metric in self._of_topics:
+            metric.remove_by_labels({"topic": topic})
+
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"delayedtopics_{name}", text, labels, registry=self.registry)
+        return self._noted(Counter(f"delayedtopics_{name}", text, labels, registry=self.registry), labels)
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"delayedtopics_{name}", text, labels, registry=self.registry)
+        return self._noted(Gauge(f"delayedtopics_{name}", text, labels, registry=self.registry), labels)
+
+    def _noted(self, metric: M, labels: Sequence[str]) -> M:
+        if "topic" in labels:
+            self._of_topics.append(metric)
+        return metric

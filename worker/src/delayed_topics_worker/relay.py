@@ -12,8 +12,6 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.clock import boot_seconds
 from delayed_topics_kafka.commits import OffsetsReader
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import KafkaCallError, KafkaRefused, RegistryLost
-from delayed_topics_kafka.registry import RegistryFollower
 
 from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.clients import (
@@ -48,6 +46,7 @@ from delayed_topics_worker.happenings import (
 from delayed_topics_worker.known_offsets import KnownOffsets
 from delayed_topics_worker.log import SYSLOG_LEVELS, kafka_log
 from delayed_topics_worker.metrics import Metrics
+from delayed_topics_worker.registry_watch import RegistryWatch
 from delayed_topics_worker.report import Reporter
 from delayed_topics_worker.served import ServedTopics
 from delayed_topics_worker.topic_watch import TopicWatch
@@ -60,7 +59,6 @@ REPORT_SECONDS: Final = 0.5
 LEAVE_SECONDS: Final = 8.0
 MOST_FATAL: Final = 3
 FATAL_WITHIN_SECONDS: Final = 120.0
-CATCH_UP_SECONDS: Final = 2.0
 PROTOCOL_REFUSALS: Final = frozenset({"UNSUPPORTED_VERSION", "UNSUPPORTED_ASSIGNOR"})
 REFUSED_SECONDS: Final = 15.0
 """The client says every 5 s, whenever it asks for its topics, that they are refused."""
@@ -86,10 +84,7 @@ class Relay:
         self._served = served
         self._metrics = metrics
         self._aside = replace(connection, further={**connection.further, **ASIDE})
-        self._follower = RegistryFollower(self._aside, client_id=f"{member}-registry")
-        self._registry_problem: str | None = None
-        self._registry_refused: KafkaRefused | None = None
-        self._caught_up = False
+        self._registry = RegistryWatch(self._aside, served, boot_seconds, client_id=f"{member}-registry")
         admin = KafkaAdmin(self._aside, client_id=f"{member}-watch", timeout_seconds=5)
         self._watch = TopicWatch(admin, boot_seconds)
         self._group_watch = GroupWatch(admin, boot_seconds)
@@ -134,16 +129,18 @@ class Relay:
         while not self._stopping:
             self._published.turned_at = self._turned_at()
             self._follow()
-            if self._engine is None or self._assignment is None or not self._subscribed:
+            engine, assignment = self._engine, self._assignment
+            if engine is None or assignment is None or not self._subscribed:
                 nothing_to_serve = all(served.layout is None for served in self._served)
-                self._published.ready = bool(self._config.group) and self._caught_up and nothing_to_serve
+                self._published.ready = bool(self._config.group) and self._registry.caught_up and nothing_to_serve
                 time.sleep(TURN_SECONDS)
-                continue
-            try:
-                self._turn(self._engine, self._assignment)
-            except ClientFatal as e:
-                self._start_over(self._engine, self._assignment, e)
-            self._report(self._engine, self._assignment)
+            else:
+                try:
+                    self._turn(engine, assignment)
+                except ClientFatal as e:
+                    self._start_over(engine, assignment, e)
+            if engine is not None and assignment is not None:
+                self._report(engine, assignment)
         self._leave()
 
     def _turned_at(self) -> float:
@@ -197,7 +194,7 @@ class Relay:
     def _follow(self) -> None:
         """Registry, topics, subscription."""
         now = boot_seconds()
-        changed = self._read_registry()
+        changed = self._registry.read()
         if changed and self._subscribed and all(served.layout is None for served in self._served):
             log.warning(
                 "no topic is left to serve, and the worker leaves the group. It served: %s", ", ".join(self._subscribed)
@@ -240,26 +237,6 @@ class Relay:
                     dead_letter_partitions=served.dead_letter_partitions,
                     has_control_topic=served.has_control_topic,
                 )
-
-    def _read_registry(self, *, whole: bool = False) -> set[str]:
-        """The topics of ours that have changed, as far as it has come; `whole` waits for what was written until now."""
-        try:
-            if whole or not self._caught_up:
-                self._follower.catch_up(CATCH_UP_SECONDS)
-                self._caught_up = True
-            else:
-                self._follower.poll(0)
-        except KafkaCallError as e:
-            if str(e) != self._registry_problem:
-                log.warning("%s", e)
-            self._registry_problem = str(e)
-            if isinstance(e, KafkaRefused):
-                self._registry_refused = e
-            return set()
-        self._registry_problem = None
-        if not isinstance(self._registry_refused, RegistryLost):
-            self._registry_refused = None  # one that is lost says so once, and then nothing comes any more
-        return self._served.follow(self._follower.state)
 
     def _subscribe(self) -> None:
         """To what has a serving layout."""
@@ -331,11 +308,12 @@ class Relay:
         self._next_report = now + REPORT_SECONDS
         if now - self._refused_at > REFUSED_SECONDS:
             self._refused = None
-        self._published.ready = assignment.settled
+        if self._subscribed:  # else it is told beside that
+            self._published.ready = assignment.settled
         self._published.status = self._reporter.report(
             engine,
             assignment,
-            refused=self._refused or self._registry_refused,
+            refused=self._refused or self._registry.refused,
             snapshot=self._watch.snapshot,
             unassigned=self._group_watch.unassigned,
         )
@@ -379,7 +357,7 @@ class Relay:
         log.info("stopping")
         try:
             if self._engine is not None:
-                self._read_registry(whole=True)  # how many workers there are to be was written a moment ago
+                self._registry.read(whole=True)  # how many workers there are to be was written a moment ago
             self._leave_group(for_good=self._is_surplus())
         except ClientFatal as e:
             log.warning("%s", e)
@@ -388,7 +366,7 @@ class Relay:
         self._known.close()
         self._controls.close()
         self._committed.close()
-        self._follower.close()
+        self._registry.close()
         self._reporter.stopped(self._assignment)
 
     def _is_surplus(self) -> bool:

@@ -1,7 +1,7 @@
 """What the worker tells: events, metrics, /status."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Final
 
 from delayed_topics_core.events import Event, EventKind, format_places
@@ -67,7 +67,8 @@ class Reporter:
         self._controls = controls
         self._metrics = metrics
         self._events = EventWriter(connection, client_id=f"{member}-events")
-        self._alarms = Alarms(self._alarm_changed)
+        self._alarms = Alarms(self._alarm_changed, now=boot_seconds())
+        self._shown: set[str] = set()
         self._last_change: dict[str, Any] = {}
         self._standstill = StallTimes()
         self._offsets = OffsetWatch(admin, connection.bootstrap_servers)
@@ -103,11 +104,9 @@ class Reporter:
     ) -> dict[str, Any]:
         """The new /status. `refused`: what Kafka refuses to the whole worker. `unassigned`: see GroupWatch."""
         state = engine.state()
-        tallies = {served.topic: engine.tally(number) for number, served in enumerate(self._served)}
         assignment.see(engine.look())
         self._now_ms, self._now_at = state.now_ms or 0, boot_seconds()
         self._controls.answer(engine, assignment, self._now_ms)
-        self._count(state, tallies)
         self._write_changes(assignment)
         self._write_assigned_again(assignment)
         owned = list(assignment.owned.values())
@@ -115,22 +114,29 @@ class Reporter:
         by_topic: dict[str, list[AssignedPartition]] = {}
         for o in owned:
             by_topic.setdefault(o.served.topic, []).append(o)
-        topics = {s.topic: self._topic(s, by_topic.get(s.topic, []), spans) for s in self._served}
+        numbered = [(n, s) for n, s in enumerate(self._served) if s.listed or s.topic in by_topic]
+        shown = [served for _, served in numbered]
+        tallies = {served.topic: engine.tally(number) for number, served in numbered}
+        self._count(state, tallies)
+        topics = {s.topic: self._topic(s, by_topic.get(s.topic, []), spans) for s in shown}
         alarms = of_partitions(owned)
         said = {(alarm.topic, alarm.reason) for alarm in alarms}
         stuck = of_unacknowledged(owned, snapshot)
         alarms += [alarm for alarm in stuck if (alarm.topic, alarm.reason) not in said]
-        alarms += self._not_releasing(topics, tallies, _why(state, stuck))
+        alarms += self._not_releasing(shown, topics, tallies, _why(state, stuck))
         alarms += self._offsets.alarms(
             spans, generation=assignment.generation, now_ms=self._now_ms, clock_fresh=state.time_known
         )
-        self._metrics.pending.found = self._offsets.pending
-        alarms += self._misrouted_alarms(tallies)
-        alarms += self._target_alarms(tallies)
+        self._metrics.pending.found = {key: n for key, n in self._offsets.pending.items() if key[0] in topics}
+        alarms += self._misrouted_alarms(shown, tallies)
+        alarms += self._target_alarms(shown, tallies)
         alarms += self._controls.alarms(snapshot)
-        alarms += of_unassigned(unassigned, self._served)
+        alarms += of_unassigned(unassigned, shown)
         refusals = {Reason.KAFKA_REFUSED: str(refusal) if (refusal := refused or state.refused) else None}
-        self._alarms.update(joined(alarms + of_refusals([s.topic for s in self._served], refusals)))
+        self._alarms.update(joined(alarms + of_refusals(topics, refusals)))
+        for alarm, raised in self._alarms.to_tell_again(lost=self._events.failed, now=self._now_at):
+            self._write_alarm(alarm, raised, repeated=True)
+        self._forget_all_but(topics.keys())
         return {
             "member": self._member,
             "topics": topics,
@@ -148,7 +154,15 @@ class Reporter:
         self._metrics.held_bytes.set(state.held_bytes)
         self._metrics.events_failed.set(self._events.failed)
         for topic, count in self._controls.in_force().items():
-            self._metrics.control_requests.labels(topic).set(count)
+            if topic in tallies:
+                self._metrics.control_requests.labels(topic).set(count)
+
+    def _forget_all_but(self, topics: Set[str]) -> None:
+        """Those that this worker has left. What the engine has counted for one that comes back goes on where it was."""
+        for topic in self._shown - topics:
+            self._metrics.forget(topic)
+            self._standstill.forget(topic)
+        self._shown = set(topics)
 
     def _topic(self, served: Served, owned: Sequence[AssignedPartition], spans: Spans) -> dict[str, Any]:
         waiting = sum(o.seen.waiting for o in owned if o.seen)
@@ -166,9 +180,11 @@ class Reporter:
             "paused": served.paused,
         }
 
-    def _not_releasing(self, topics: dict[str, Any], tallies: Mapping[str, Tally], why: str) -> list[Alarm]:
+    def _not_releasing(
+        self, shown: Iterable[Served], topics: Mapping[str, Any], tallies: Mapping[str, Tally], why: str
+    ) -> list[Alarm]:
         raised: list[Alarm] = []
-        for served in self._served:
+        for served in shown:
             tally = tallies[served.topic]
             done = tally.released + tally.hopped + sum(tally.dead_lettered.values())
             lag = 0 if served.paused else topics[served.topic]["due_lag"]
@@ -178,10 +194,10 @@ class Reporter:
                 raised.append(Alarm(served.topic, Reason.NOT_RELEASING, message))
         return raised
 
-    def _misrouted_alarms(self, tallies: Mapping[str, Tally]) -> list[Alarm]:
+    def _misrouted_alarms(self, shown: Iterable[Served], tallies: Mapping[str, Tally]) -> list[Alarm]:
         now = time.monotonic()
         raised: list[Alarm] = []
-        for served in self._served:
+        for served in shown:
             if self._misrouted.has_risen(served.topic, tallies[served.topic].misrouted, now=now):
                 message = (
                     f"a client produces directly to {served.names.delays}. Each of its records waits for the delay of the partition "
@@ -190,11 +206,11 @@ class Reporter:
                 raised.append(Alarm(served.topic, Reason.MISROUTED_RECORDS, message))
         return raised
 
-    def _target_alarms(self, tallies: Mapping[str, Tally]) -> list[Alarm]:
+    def _target_alarms(self, shown: Iterable[Served], tallies: Mapping[str, Tally]) -> list[Alarm]:
         now = time.monotonic()
         return [
             Alarm(served.topic, Reason.TARGET_UNAVAILABLE, of_missing_targets(served))
-            for served in self._served
+            for served in shown
             if self._waited_for_target.has_risen(served.topic, tallies[served.topic].waited_for_target, now=now)
         ]
 
@@ -225,7 +241,8 @@ class Reporter:
                 continue
             kind = "assigned" if change.kind == "served" else change.kind
             self._last_change = {"change": kind, **detail}
-            self._metrics.rebalances.labels(change.topic, kind).inc()
+            self._metrics.rebalances.labels(change.topic, kind).inc(change.partitions)
+            self._shown.add(change.topic)
             self._write("rebalance", change.topic, self._last_change, change.at)
 
     def _write_assigned_again(self, assignment: Assignment) -> None:
@@ -245,7 +262,10 @@ class Reporter:
 
     def _alarm_changed(self, alarm: Alarm, raised: bool) -> None:
         self._metrics.alarms.labels(alarm.topic, alarm.reason.value).set(raised)
-        detail = {"reason": alarm.reason.value, "message": alarm.message, "raised": raised}
+        self._write_alarm(alarm, raised)
+
+    def _write_alarm(self, alarm: Alarm, raised: bool, **further: bool) -> None:
+        detail = {"reason": alarm.reason.value, "message": alarm.message, "raised": raised, **further}
         self._write("alarm", alarm.topic, detail)
 
     def _write(self, kind: EventKind, topic: str, detail: dict[str, Any], at: float | None = None) -> None:

@@ -19,8 +19,8 @@ from delayed_topics_worker.topic_watch import TopicsSnapshot
 class Served:
     """`layout`: what is served; None before the first, and when it is not for these workers. `dead_letter_partitions`:
     0 while it isn't known. `target_partitions`: of other ready topics, 0 of those that are missing, or that this worker may not see;
-    not of those of which nobody knows yet. `grows`: another layout is planned, and Kafka may have its partitions already.
-    `is_control_known`: the control topic was read to its end.
+    not of those of which nobody knows yet. `listed`: the registry has a layout of it for these workers, if only a planned one,
+    and not a retired one. `is_control_known`: the control topic was read to its end.
 
     `owner`: whose workers these are; empty: anybody's. `group`: which one they are in; empty: the layout's.
     """
@@ -31,7 +31,7 @@ class Served:
     group: str = ""
     layout: LayoutRecord | None = None
     topics: TopicsRecord | None = None
-    grows: bool = False
+    listed: bool = False
     dead_letter_partitions: int = 0
     target_partitions: dict[str, int] = field(default_factory=dict)
     is_control_known: bool = False
@@ -51,7 +51,7 @@ class Served:
             layout = record.served
         changed = layout != self.layout or topics != self.topics
         self.layout, self.topics = layout, topics
-        self.grows = record is not None and record.state == "planned"
+        self.listed = record is not None and record.state != "retired" and self._is_ours(record)
         return changed
 
     def _is_ours(self, layout: LayoutRecord) -> bool:
@@ -141,6 +141,10 @@ class Served:
     def noted_id(self, topic: str) -> str | None:
         return self.topics.ids.get(topic) if self.topics else None
 
+    def mirrored_id(self, topic: str) -> str | None:
+        """What the id was in the Kafka cluster that the topic comes from, with the committed offsets."""
+        return self.topics.mirrored_from.get(topic) if self.topics else None
+
 
 class ServedTopics:
     """All delayed topics of this worker, in the order in which the engine numbers them. None ever leaves: one that others serve now has no
@@ -151,6 +155,7 @@ class ServedTopics:
         self._group = config.group if not config.topics else None
         self._by_source: dict[str, Served] = {}
         self._all: list[Served] = []
+        self._followed: RegistryState | None = None
         self._followed_to = -1
         for topic in config.topics:
             self._add(Served.of(topic, owner=owner, group=config.group))
@@ -168,9 +173,9 @@ class ServedTopics:
 
     def follow(self, state: RegistryState) -> set[str]:
         """Takes what the registry says. Returns the front topics of which it says something else than before."""
-        if state.next_offset == self._followed_to:
+        if state is self._followed and state.next_offset == self._followed_to:
             return set()
-        self._followed_to = state.next_offset
+        self._followed, self._followed_to = state, state.next_offset
         for topic, layout in state.layouts.items():
             if layout.group == self._group and layout.served is not None and topic not in self._by_source:
                 self._add(Served.of(topic, group=self._group))

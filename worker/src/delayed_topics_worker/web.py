@@ -2,6 +2,7 @@
 
 import json
 import logging
+import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +16,8 @@ log = logging.getLogger(__name__)
 
 ALIVE_SECONDS: Final = 45.0
 """Longer than the longest that a rebalance callback may block."""
+IDLE_SECONDS: Final = 10.0
+"""Whoever connects and asks nothing for that long, or takes no answer, holds a thread."""
 
 
 class PublishedStatus:
@@ -32,10 +35,28 @@ class PublishedStatus:
         return self._seconds() - self.turned_at < ALIVE_SECONDS
 
 
+class DualStackServer(ThreadingHTTPServer):
+    """Serves on all addresses, of IPv6 and IPv4; where the kernel has no IPv6, of IPv4."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        """Raises OSError."""
+        self.address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+        super().__init__(("", port), handler)
+
+    def server_bind(self) -> None:
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
+
+
 def serve(published: PublishedStatus, metrics: Metrics, port: int) -> ThreadingHTTPServer:
     """Starts to serve on all addresses. Raises OSError."""
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = IDLE_SECONDS
+
         def do_GET(self) -> None:
             match self.path.partition("?")[0]:
                 case "/livez":
@@ -63,7 +84,6 @@ def serve(published: PublishedStatus, metrics: Metrics, port: int) -> ThreadingH
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # its name in the base class
             log.debug(format, *args)
 
-    server = ThreadingHTTPServer(("", port), Handler)
-    server.daemon_threads = True
+    server = DualStackServer(port, Handler)
     threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
     return server

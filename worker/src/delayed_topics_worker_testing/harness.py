@@ -13,6 +13,7 @@ from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord, Owner, RegistryRecord, TopicsRecord
 from delayed_topics_core.settings import TopicRole, topic_settings
+from delayed_topics_core_testing.served import serving
 from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
@@ -149,14 +150,12 @@ class WorkerHarness(Closing):
         made: list[DeclaredTopic] = []
         for _ in range(count):
             names = TopicNames.of(f"orders-{uuid.uuid4().hex[:8]}")
-            record = LayoutRecord(
-                topic=names.front,
+            record = serving(
+                names.front,
+                layout,
+                partitions=front_partitions,
                 owner=Owner("cluster", "shop", names.front),
-                state="serving",
-                layout=layout,
                 retry_cap=retry_cap,
-                front_partitions=front_partitions,
-                ready_partitions=front_partitions,
                 group=group or names.group,
                 max_delay_seconds=DAY_SECONDS,
             )

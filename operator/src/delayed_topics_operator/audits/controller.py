@@ -30,7 +30,7 @@ from delayed_topics_operator.audits.reconcile import reconcile, refused, unseen
 from delayed_topics_operator.audits.turns import Turns
 from delayed_topics_operator.controllers.connection import Connections
 from delayed_topics_operator.errors import KubeRefused, NotFound, NotYet, SpecInvalid
-from delayed_topics_operator.execute import Executor
+from delayed_topics_operator.execute import Executor, Owned
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
@@ -275,7 +275,9 @@ class Audits:
 
     async def _execute(self, key: Key, actions: Sequence[AuditAction], topic: DelayedTopic | None) -> None:
         """Raises what failed; what was done before stays done."""
-        link, owner = self._link(topic), self._owner(topic) if topic is not None else None
+        link, owned = self._link(topic), None
+        if topic is not None:
+            owned = Owned(topic=wanted(topic).names.front, owner=self._owner(topic))
         for action in actions:
             if isinstance(action, Expire):
                 await self._expire(action)
@@ -284,7 +286,7 @@ class Audits:
                 raise NotYet(
                     f"{key} has its verdict, but the operator can't write to the registry because Kafka is not reachable"
                 )
-            outcome = await self._executor.execute(key, (action,), link, owner)
+            outcome = await self._executor.execute(key, (action,), link, owned)
             for failure in outcome.failures:
                 raise failure.error
 

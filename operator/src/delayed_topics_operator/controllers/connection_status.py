@@ -30,7 +30,10 @@ def connection_status(
         shown = ", ".join(users[:SHOWN_USERS]) + (
             f" and {len(users) - SHOWN_USERS} more" if users[SHOWN_USERS:] else ""
         )
-        message = f"the deletion waits until no DelayedTopic uses the connection. Delete those that use it: {shown}"
+        message = (
+            "the deletion waits until no DelayedTopic uses the connection. Either delete those that use it, or, to have them served from "
+            f"another Kafka cluster, change the connection's bootstrap servers (see docs/move-kafka.md). They are {shown}"
+        )
         said = ConditionState(status="False", reason=Reason.DELETING, message=message)
     elif found is not None and isinstance(state, Usable):
         message = f"Kafka cluster {found.cluster.cluster_id} with {len(found.cluster.brokers)} brokers answers"

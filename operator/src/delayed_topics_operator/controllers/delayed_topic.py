@@ -15,7 +15,7 @@ from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.controllers.connection import Connections
 from delayed_topics_operator.controllers.found import refusal
 from delayed_topics_operator.errors import ConnectionNotChecked, Forbidden, KubeRefused, NotFound, NotYet, SpecInvalid
-from delayed_topics_operator.execute import Executor, Outcome
+from delayed_topics_operator.execute import Executor, Outcome, Owned
 from delayed_topics_operator.explain import explanation
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
@@ -99,7 +99,7 @@ class DelayedTopics:
                 await self._elsewhere.say_if_unserved(raw)
                 return self._settings.resync_seconds
             try:
-                plan, link = await self._plan(key, raw)
+                plan, link, owned = await self._plan(key, raw)
             except ConnectionNotChecked:
                 return UNLOOKED_SECONDS
             except NotYet:
@@ -107,9 +107,7 @@ class DelayedTopics:
             if plan.actions and plan.actions == before:
                 log.warning("%s: somebody else undoes what the operator has done: %s", key, explanation(before))
                 return min(await self._conclude(key, plan, Outcome(done=0)), UNDONE_SECONDS)
-            outcome = await self._executor.execute(
-                key, plan.actions, link, Owner(self._cluster, key.namespace, key.name)
-            )
+            outcome = await self._executor.execute(key, plan.actions, link, owned)
             if link is not None and not outcome.failures:
                 self._failing_since.pop(key, None)
             if outcome.failures or not plan.actions:
@@ -117,12 +115,12 @@ class DelayedTopics:
             before = plan.actions
         return SOON_SECONDS
 
-    async def _plan(self, key: Key, raw: Manifest) -> tuple[Plan, KafkaLink | None]:
-        """Raises KubeError, NotYet; a refusal after it was said."""
-        link: KafkaLink | None = None
+    async def _plan(self, key: Key, raw: Manifest) -> tuple[Plan, KafkaLink | None, Owned | None]:
+        """With what it is about. Raises KubeError, NotYet; a refusal after it was said."""
+        link, owned = None, None
         try:
             o, link = await self._observe(key, _parse(raw))
-            plan = reconcile(o)
+            plan, owned = reconcile(o), Owned(topic=o.wanted.names.front, owner=o.subject.owner)
             if plan.takes is not None:  # nothing was waited for since it was looked at what others have
                 self._usage.note(Use(key, o.wanted.names.front), o.wanted.connection, plan.takes)
         except (ValidationError, SpecInvalid) as e:
@@ -133,7 +131,7 @@ class DelayedTopics:
             )
             raise
         await self._recorder.tell(raw, plan.notices)
-        return plan, link
+        return plan, link, owned
 
     async def _conclude(self, key: Key, plan: Plan, outcome: Outcome) -> float:
         """Says how it is. Raises what failed, so that it is tried again later and later."""

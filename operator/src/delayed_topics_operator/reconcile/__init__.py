@@ -10,7 +10,7 @@ from delayed_topics_core.reasons import Condition, Reason
 
 from delayed_topics_operator.explain import explanation
 from delayed_topics_operator.observation import Observation
-from delayed_topics_operator.plan import Action, ConditionState, Finding, Notice, Plan
+from delayed_topics_operator.plan import ConditionState, Finding, Plan
 from delayed_topics_operator.reconcile import (
     access,
     alarms,
@@ -24,6 +24,7 @@ from delayed_topics_operator.reconcile import (
     status,
     take_over,
     topics,
+    upkeep,
     verdict,
     workers,
 )
@@ -66,25 +67,15 @@ def reconcile(o: Observation) -> Plan:
 
 
 def _found(o: Observation) -> Finding:
-    actions: list[Action] = []
-    notices: list[Notice] = []
-    conditions: dict[Condition, ConditionState] = {}
-    wakes: list[float] = []
-    proceed = True
+    findings: list[Finding] = []
     for check in CHECKS:
-        finding = check(o)
-        actions.extend(finding.actions)
-        notices.extend(finding.notices)
-        conditions.update(finding.conditions)
-        if finding.wake_seconds is not None:
-            wakes.append(finding.wake_seconds)
-        if not finding.proceed:
-            proceed = False
+        findings.append(check(o))
+        if not findings[-1].proceed:
+            findings.append(upkeep.check(o, [action for finding in findings for action in finding.actions]))
             break
     return Finding(
-        actions=tuple(actions),
-        conditions=conditions,
-        notices=tuple(notices),
-        proceed=proceed,
-        wake_seconds=min(wakes, default=None),
+        actions=tuple(action for finding in findings for action in finding.actions),
+        conditions={kind: said for finding in findings for kind, said in finding.conditions.items()},
+        notices=tuple(notice for finding in findings for notice in finding.notices),
+        wake_seconds=min((f.wake_seconds for f in findings if f.wake_seconds is not None), default=None),
     )

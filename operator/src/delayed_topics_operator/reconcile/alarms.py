@@ -24,7 +24,7 @@ def check(o: Observation) -> Finding:
         (a for a in o.kafka.news.alarms if a.member in serving),
         key=lambda a: (reason_of(a) in HARMLESS, a.reason, a.member),
     )
-    rebalance, slow_seconds = rebalances.of(o, o.kafka), o.wanted.slow_seconds
+    rebalance, slow_seconds = rebalances.of(o, o.kafka), o.wanted.spec.rebalance.slow_seconds
     said = _said(alarms)
     slow = rebalances.slow(rebalance, now=o.now, slow_seconds=slow_seconds)
     if slow is not None and (said.status == "False" or said.reason in HARMLESS):

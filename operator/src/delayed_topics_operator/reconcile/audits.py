@@ -24,7 +24,7 @@ RETRY_SECONDS = 10.0
 
 
 def check(o: Observation) -> Finding:
-    asked = o.wanted.audit
+    asked = o.wanted.spec.audit
     if asked is None:
         return Finding()
     done = sorted((audit for audit in o.audits if _verdict(audit)), key=_scheduled_for)

@@ -30,7 +30,7 @@ def scaled(o: Observation) -> Observation:
     most = min(bounds.max, _partitions(o) or bounds.max)
     least = min(bounds.min, most)
     present = max(least, min(most, known if known is not None else o.wanted.replicas))
-    load = o.kafka.load if o.kafka is not None and not o.wanted.paused else None
+    load = o.kafka.load if o.kafka is not None and not o.wanted.spec.paused else None
     replicas, why = decided(load, present, least, most) if load is not None else (present, "")
     decision = None
     if known is not None and replicas != known:

@@ -51,7 +51,7 @@ def plan(o: Observation) -> Plan:
         if not handover.is_given_up(o):
             return _waiting(o, given_up)
     # A claim without topics would only block the name.
-    if o.wanted.deletion_policy == "Retain" and any(is_ours(o.kafka, name) for name in _topics(o)):
+    if o.wanted.spec.deletion_policy == "Retain" and any(is_ours(o.kafka, name) for name in _topics(o)):
         return Plan(actions=(*fences(o), RemoveFinalizer()), notices=(_retained(o),))
     return _delete_all(o, o.kafka, own)
 

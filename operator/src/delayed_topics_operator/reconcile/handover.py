@@ -19,7 +19,8 @@ from delayed_topics_operator.reconcile.worker_set import all_ready
 
 WAKE_SECONDS: Final = 0.5
 MAX_PARTITIONS: Final = 200
-"""Of front and delays. What is committed of each takes up to 4 KiB, and a record of the registry has room for 1 MiB."""
+"""Of front and delays. What is committed of each takes up to 4 KiB, and a record of the registry has room for 1 MiB. Beyond that only
+offsets are handed over, and what was released ahead of them comes out again."""
 
 
 def refused(o: Observation) -> str | None:
@@ -27,6 +28,8 @@ def refused(o: Observation) -> str | None:
     layout = _layout(o)
     if layout is None or layout.group == o.wanted_group or len(layout.waits_ms) <= MAX_PARTITIONS:
         return None
+    if layout.group not in (o.wanted.names.group, o.shared_group):
+        return None  # nobody here looks after those workers: they are another cluster's, or another installation's, or are to go
     whose = "the shared workers" if o.shares_workers else "workers of their own"
     return (
         f"The topics stay with {whose}. A delayed topic can change between shared workers and workers of its own only if its front and "
@@ -63,10 +66,13 @@ def holders(o: Observation) -> list[str]:
 def noted(o: Observation, kafka: KafkaView, record: TopicsRecord) -> TopicsRecord:
     """With what is handed over, or without it when it is over."""
     if under_way(o) and is_given_up(o):
+        whole = sum(map(len, record.start_offsets.values())) <= MAX_PARTITIONS
         positions = {
             topic: tuple(_at(kafka.committed, record, (topic, p), o.group) for p in range(len(starts)))
             for topic, starts in record.start_offsets.items()
         }
+        if not whole:
+            positions = {topic: tuple(Position(p.offset) for p in of_topic) for topic, of_topic in positions.items()}
         return replace(record, handover=Handover(group=o.wanted_group, positions=positions))
     handover = record.handover
     if handover is None or (handover.group == o.group and not _arrived(handover, kafka.committed)):

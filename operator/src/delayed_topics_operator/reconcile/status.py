@@ -105,7 +105,7 @@ def _ready(o: Observation, said: Mapping[Condition, ConditionState]) -> Conditio
     alarm = said.get(Condition.ALARM)
     if alarm is not None and alarm.status == "True" and alarm.reason not in HARMLESS:
         return ConditionState(status="False", reason=alarm.reason, message=alarm.message)
-    if o.wanted.paused:
+    if o.wanted.spec.paused:
         return ConditionState(
             status="True",
             reason=Reason.PAUSED,

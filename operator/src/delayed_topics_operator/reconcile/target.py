@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from delayed_topics_core.delay_list import DelayList
+from delayed_topics_core.handover import Handover, Position
 from delayed_topics_core.layout import Layout, LayoutSpec, evolve, initial
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.ready_topics import AllowedTopic
@@ -56,8 +57,8 @@ def target(o: Observation, kafka: KafkaView) -> Target:
     if not o.wanted.control or (o.beyond.topics is not None and not has_control(kafka.registered.topics)):
         del names["control"]
     previous = kafka.registered.layout
-    if o.beyond.topics is not None and previous is not None:
-        front, ready, layout = previous.front_partitions, previous.ready_partitions, previous.layout
+    if (kept := _kept(o, previous)) is not None:
+        front, ready, layout = kept.front_partitions, kept.ready_partitions, kept.layout
     else:
         served = previous if previous is not None and previous.state == "serving" else None
         front = max(
@@ -77,7 +78,7 @@ def target(o: Observation, kafka: KafkaView) -> Target:
             "dead-letter": present(kafka, names["dead-letter"]) or ready,
             "control": 1,
         },
-        replication_factor=o.wanted.replication_factor or min(DEFAULT_REPLICATION, brokers),
+        replication_factor=o.wanted.spec.replication_factor or min(DEFAULT_REPLICATION, brokers),
         lost=tuple(
             name
             for name in (names["front"], names["delays"])
@@ -85,6 +86,13 @@ def target(o: Observation, kafka: KafkaView) -> Target:
         ),
         foreign=tuple(name for name in names.values() if kafka.topics.get(name) and not is_ours(kafka, name)),
     )
+
+
+def _kept(o: Observation, previous: LayoutRecord | None) -> LayoutRecord | None:
+    """Which layout stays as it is: while more is asked for than is granted, and while nobody serves, until workers begin again."""
+    if previous is not None and previous.state == "retired":
+        return previous.before or previous
+    return previous if o.beyond.topics is not None else None
 
 
 def _layout(previous: LayoutRecord | None, spec: LayoutSpec, known: int) -> Layout:
@@ -146,18 +154,22 @@ def identified(o: Observation, kafka: KafkaView) -> TopicsRecord:
     ids = {name: info.id for name, info in kafka.topics.items() if info is not None and is_ours(kafka, name)}
     again = {name for name, known in before.ids.items() if ids.get(name, known) != known}
     starts = {name: offsets for name, offsets in before.start_offsets.items() if name not in again}
+    handed = before.handover.without(again) if before.handover else None
     if own is not None and own.adopted and own.topic in ids and own.topic not in before.ids:
         # What was in an adopted topic before it was adopted is its owner's; later partitions are ours from the first record.
         info = kafka.topics[own.topic]
         assert info is not None, "it has an id"
         starts[own.topic] = tuple(kafka.latest[own.topic, partition] for partition in range(info.partitions))
+        # A former life of the topic may have left commits of this group, which lie before that.
+        handed = Handover(group=o.group, positions={own.topic: tuple(map(Position, starts[own.topic]))})
     return replace(
         before,
-        handover=before.handover.without(again) if before.handover else None,
+        handover=handed,
         ids={**before.ids, **ids},
         start_offsets=starts,
         begun={name: count for name, count in before.begun.items() if name not in again},
         made_again=tuple(sorted(again.union(before.made_again))),
+        mirrored_from={name: id_ for name, id_ in before.mirrored_from.items() if name not in again},
     )
 
 
@@ -179,40 +191,46 @@ def record(
     skew_ms = o.connection.broker_skew_ms if isinstance(o.connection, Usable) else DEFAULT_SKEW_MS
     ready = t.partitions["ready"]
     before = o.kafka.registered.layout if o.kafka is not None else None
-    served = before.served if before is not None else None
+    served, planned = before.served if before is not None else None, state == "planned"
     return LayoutRecord(
         topic=o.wanted.names.front,
         owner=o.subject.owner,
         state=state,
         layout=t.layout,
-        retry_cap=o.wanted.retry_cap,
+        retry_cap=o.wanted.spec.retry_cap,
         front_partitions=t.partitions["front"],
         ready_partitions=ready,
         group=group,
-        paused=o.wanted.paused,
-        compression=o.wanted.compression,
+        paused=o.wanted.spec.paused,
+        compression=o.wanted.spec.compression,
         broker_skew_ms=skew_ms,
-        highest_retry_cap=max(before.highest_retry_cap if before else 0, o.wanted.retry_cap),
+        highest_retry_cap=max(before.highest_retry_cap if before else 0, o.wanted.spec.retry_cap),
         least_ready_partitions=min(before.least_ready_partitions if before else ready, ready),
-        exactly_once_from_ms=_exactly_once_from_ms(o, before),
         # nobody follows what is planned, and an audit judges by what was followed
-        lists=served.lists if served is not None and state == "planned" else _lists(o, served or before, t.layout),
-        max_delay_seconds=o.wanted.max_delay_seconds,
+        exactly_once_from_ms=served.exactly_once_from_ms if served and planned else _exactly_once_from_ms(o, before),
+        lists=served.lists if served and planned else _lists(o, served or before, t.layout),
+        max_delay_seconds=o.wanted.spec.max_delay_seconds,
         ready_topics=_ready_topics(o, before),
-        outage_budget_seconds=o.wanted.outage_budget_seconds,
+        outage_budget_seconds=o.wanted.spec.outage_budget_seconds,
         workers=o.wanted.replicas if group == o.wanted.names.group else None,
         # one that is still to be made is not read
         control=o.kafka is not None and "control" in t.names and is_ours(o.kafka, t.names["control"]),
-        before=_before(o, before) if state == "planned" else None,
+        before=_before(o, before) if planned else None,
     )
 
 
 def _before(o: Observation, registered: LayoutRecord | None) -> LayoutRecord | None:
-    """What this resource's workers go on serving while the next layout is planned; they can be paused meanwhile, and be fewer."""
-    served = registered.served if registered is not None and registered.owner == o.subject.owner else None
+    """What workers go on serving while the next layout is planned. They can be paused meanwhile, and be fewer, and belong to a resource
+    that has just taken the topics over."""
+    served = registered.served if registered is not None else None
     if served is None:
         return None
-    return replace(served, paused=o.wanted.paused, workers=o.wanted.replicas if served.workers is not None else None)
+    return replace(
+        served,
+        owner=o.subject.owner,
+        paused=o.wanted.spec.paused,
+        workers=o.wanted.replicas if served.workers is not None else None,
+    )
 
 
 def _lists(o: Observation, before: LayoutRecord | None, layout: Layout) -> tuple[DelayList, ...]:
@@ -220,9 +238,9 @@ def _lists(o: Observation, before: LayoutRecord | None, layout: Layout) -> tuple
     now_ms = int(o.now.timestamp() * 1000)
     present = DelayList(
         delay_seconds=layout.delay_seconds,
-        retry_cap=o.wanted.retry_cap,
+        retry_cap=o.wanted.spec.retry_cap,
         from_ms=now_ms if before is not None else 0,
-        max_delay_seconds=o.wanted.max_delay_seconds if layout.ladder_seconds else None,
+        max_delay_seconds=o.wanted.spec.max_delay_seconds if layout.ladder_seconds else None,
     )
     if before is None:
         return (present,)
@@ -251,7 +269,7 @@ def _ready_topics(o: Observation, before: LayoutRecord | None) -> tuple[AllowedT
 
 def _exactly_once_from_ms(o: Observation, before: LayoutRecord | None) -> int | None:
     """When the guarantee is changed, workers with the former one go on until they are rolled."""
-    if o.wanted.guarantee != "ExactlyOnce":
+    if o.wanted.spec.guarantee != "ExactlyOnce":
         return None
     if before is not None and before.exactly_once_from_ms is not None:
         return before.exactly_once_from_ms
@@ -263,9 +281,9 @@ def settings(o: Observation, t: Target, role: TopicRole, replication_factor: int
     return topic_settings(
         role=role,
         # an audit of a record with a due time of its own looks for where it was first seen
-        delay_seconds=t.layout.waits_seconds(o.wanted.max_delay_seconds),
-        outage_budget_seconds=o.wanted.outage_budget_seconds,
-        dead_letter_retention_seconds=o.wanted.dead_letter_retention_seconds,
+        delay_seconds=t.layout.waits_seconds(o.wanted.spec.max_delay_seconds),
+        outage_budget_seconds=o.wanted.spec.outage_budget_seconds,
+        dead_letter_retention_seconds=o.wanted.spec.dead_letter.retention_seconds,
         replication_factor=replication_factor,
     )
 

@@ -168,7 +168,7 @@ def _without(o: Observation, kafka: KafkaView, t: Target) -> str:
 
 def _replicas(o: Observation, kafka: KafkaView, t: Target) -> ConditionState | None:
     """The operator moves no replicas, because that copies all data. The owners of the brokers choose when, where to and how fast."""
-    asked = o.wanted.replication_factor
+    asked = o.wanted.spec.replication_factor
     differ = [
         f"{name} has {info.replication_factor}"
         for name in t.names.values()

@@ -10,7 +10,7 @@ from delayed_topics_crds import RefusedProtocol
 
 from delayed_topics_operator import manifests, worker_sets
 from delayed_topics_operator.observation import Manifest, Observation, Shared, Usable
-from delayed_topics_operator.plan import ApplyChild, ConditionState, FenceWorkers, Finding, ScaleWorkers
+from delayed_topics_operator.plan import Action, ApplyChild, ConditionState, FenceWorkers, Finding, ScaleWorkers
 from delayed_topics_operator.reconcile import handover
 from delayed_topics_operator.reconcile.assignor import mixes, stop_first
 from delayed_topics_operator.reconcile.autoscale import last_scaled
@@ -55,19 +55,26 @@ def check(o: Observation) -> Finding:
     actions = changes(wanted, o.children)
     if live is not None and not (o.shares_workers or mixes(o)) and (stopping := stop_first(o, live)) is not None:
         return stopping
-    # If there are no workers yet, none are replaced.
-    starts = live is not None and not live["spec"]["replicas"] and o.wanted.replicas > 0
-    held_back = any(isinstance(a, ApplyChild) and a.rolls for a in actions) and not o.may_roll and not starts
-    if held_back:
-        actions = (*(a for a in actions if not of_pods(a)), *_scaling(o, live))
-    said = _handing_over(o) or (_waits(o) if held_back else _said(o, live))
+    found = rolled(o, live, actions)
+    said = _handing_over(o) or found.conditions[Condition.WORKERS_READY]
     if (kept := handover.refused(o)) is not None:
         said = replace(said, message=f"{said.message}. {kept}")
-    wake_seconds = POD_WAKE_SECONDS if said.status == "False" and o.wanted.replicas else None
+    return replace(found, actions=(*found.actions, *fences(o)), conditions={Condition.WORKERS_READY: said})
+
+
+def rolled(o: Observation, live: Manifest | None, actions: tuple[Action, ...]) -> Finding:
+    """Does all of it if it is the turn of these workers to be replaced, or if none are replaced, and what else is to be done otherwise.
+    `live`: their StatefulSet."""
+    # If there are no workers yet, none are replaced.
+    starts = live is not None and not live["spec"]["replicas"] and o.wanted.replicas > 0
+    if not any(isinstance(a, ApplyChild) and a.rolls for a in actions) or o.may_roll or starts:
+        said = _said(o, live)
+        wake_seconds = POD_WAKE_SECONDS if said.status == "False" and o.wanted.replicas else None
+        return Finding(actions=actions, conditions={Condition.WORKERS_READY: said}, wake_seconds=wake_seconds)
     return Finding(
-        actions=(*actions, *fences(o)),
-        conditions={Condition.WORKERS_READY: said},
-        wake_seconds=ROLL_WAKE_SECONDS if held_back else wake_seconds,
+        actions=(*(a for a in actions if not of_pods(a)), *_scaling(o, live)),
+        conditions={Condition.WORKERS_READY: _waits(o)},
+        wake_seconds=ROLL_WAKE_SECONDS,
     )
 
 
@@ -115,7 +122,7 @@ def _scaling(o: Observation, live: Manifest | None) -> tuple[ScaleWorkers, ...]:
 
 def fences(o: Observation) -> tuple[FenceWorkers, ...]:
     """What a killed worker leaves open would hold readers back for up to 20 s, if no other of its name comes."""
-    if o.wanted.guarantee != "ExactlyOnce" or not o.vanished:
+    if o.wanted.spec.guarantee != "ExactlyOnce" or not o.vanished:
         return ()
     return (FenceWorkers(transactional_ids=tuple(transactional_id(o.wanted.names.group, pod) for pod in o.vanished)),)
 

@@ -42,6 +42,8 @@ pub struct Commits {
     on_its_way: Option<OnItsWay>,
     /// Partitions for which there was no room in the last commit; they come first in the next.
     left: HashSet<usize>,
+    /// Kafka has accepted nothing of the last commit.
+    was_refused: bool,
     pub(super) encoder: MetadataEncoder,
     /// Why the last commit failed.
     pub problem: Option<String>,
@@ -68,6 +70,7 @@ impl Commits {
             fence_at_ns: i64::MIN / 2,
             on_its_way: None,
             left: HashSet::new(),
+            was_refused: false,
             encoder: MetadataEncoder::default(),
             problem: None,
             failed: 0,
@@ -101,6 +104,61 @@ impl Commits {
         self.problem = Some(format!("a commit failed ({why})"));
         self.next_at_ns = now_ns + RETRY_NS;
     }
+
+    /// What the next commit is of. Where Kafka refuses one partition of it, its client (2.16) says so of all: so those that were refused
+    /// go one by one, in turn with the others. To `renew` without anything to commit takes one that Kafka has no reason to refuse
+    /// unless it refuses this member: else the fence would close for all.
+    fn choose(&self, slots: &Slots, renew: bool, now_ns: i64) -> Vec<usize> {
+        let is_able = |partition: &Partition| partition.may_commit() && now_ns >= partition.commit_at_ns;
+        let able = || slots.iter().filter(|(_, partition)| is_able(partition));
+        let (refused, mut chosen): (Vec<_>, Vec<_>) =
+            able().filter(|(_, partition)| partition.dirty).partition(|(_, partition)| is_refused(partition));
+        if renew && chosen.is_empty() {
+            let others = slots.iter().filter(|(_, partition)| is_refused(partition));
+            let topics: HashSet<&str> = others.map(|(_, partition)| partition.name.as_str()).collect();
+            let intact = able().filter(|(_, partition)| !is_refused(partition));
+            chosen.extend(intact.min_by_key(|(_, partition)| topics.contains(partition.name.as_str())));
+        }
+        if chosen.is_empty() || !renew && !self.was_refused {
+            if let Some((slot, _)) = refused.iter().min_by_key(|(_, partition)| partition.commit_at_ns) {
+                return vec![*slot];
+            }
+        }
+        chosen.sort_by_key(|(slot, _)| !self.left.contains(slot));
+        chosen.into_iter().map(|(slot, _)| slot).collect()
+    }
+
+    /// What Kafka has said of a commit: of each partition, why it refuses it.
+    fn settle(&mut self, slots: &mut Slots, commit: &OnItsWay, said: &[Option<&Error>], now_ns: i64) {
+        self.was_refused = said.iter().all(Option::is_some);
+        if !self.was_refused {
+            // so this is a member, whatever is wrong with single partitions
+            self.fence_at_ns = self.fence_at_ns.max(commit.began_ns);
+            self.problem = None;
+            self.durations.observe((now_ns - commit.began_ns) / 1_000_000);
+        }
+        for ((slot, id, acknowledged), why) in commit.covers.iter().zip(said) {
+            let Some(partition) = slots.get_mut(*slot).filter(|partition| partition.id == *id) else { continue };
+            let Some(why) = why else {
+                partition.committed = partition.committed.max(*acknowledged);
+                partition.commit_at_ns = 0;
+                continue;
+            };
+            partition.dirty = true;
+            // tried again at once, it would be the only one: no commit would be accepted, and the fence would close for all others
+            if !self.was_refused || OF_PARTITION.contains(&why.code) {
+                partition.commit_at_ns = now_ns + RETRY_PARTITION_NS;
+            }
+        }
+        if let Some(first) = said.iter().flatten().next() {
+            self.fail(&first.to_string(), now_ns);
+        }
+    }
+}
+
+/// Whether Kafka has refused the last commit of a partition, and would take those of others.
+fn is_refused(partition: &Partition) -> bool {
+    partition.commit_at_ns > 0
 }
 
 /// What is to be committed for a partition, and how much of a batch of Kafka's it takes.
@@ -137,11 +195,12 @@ impl Engine {
             return;
         }
         let now_ns = boot_ns();
-        if let Some(former) = &self.commits.on_its_way {
+        if let Some(former) = self.commits.on_its_way.take() {
             if now_ns - former.began_ns <= UNANSWERED_NS {
+                self.commits.on_its_way = Some(former);
                 return;
             }
-            self.commits.on_its_way = None;
+            self.undo(&former.covers);
             self.commits.fail("Kafka did not answer", now_ns);
         }
         let renew = now_ns - self.commits.fence_at_ns >= RENEW_NS && self.is_near();
@@ -149,14 +208,7 @@ impl Engine {
             return;
         }
         self.commits.next_at_ns = now_ns + self.commits.interval_ns;
-        let able = |partition: &Partition| partition.may_commit() && now_ns >= partition.commit_at_ns;
-        let mut chosen: Vec<usize> =
-            self.slots.iter().filter(|(_, p)| p.dirty && able(p)).map(|(slot, _)| slot).collect();
-        chosen.sort_by_key(|slot| !self.commits.left.contains(slot));
-        if chosen.is_empty() && renew {
-            // one that Kafka has no reason to refuse unless it refuses this member
-            chosen.extend(self.slots.iter().find(|(_, p)| able(p)).map(|(slot, _)| slot));
-        }
+        let chosen = self.commits.choose(&self.slots, renew, now_ns);
         if !chosen.is_empty() {
             self.send_commit(&chosen, now_ns);
         }
@@ -210,39 +262,8 @@ impl Engine {
             return;
         }
         let Some(commit) = self.commits.on_its_way.take() else { return };
-        let now_ns = boot_ns();
-        let mut refused = Vec::new();
-        for (cover, point) in commit.covers.iter().zip(&commit.points) {
-            match find(key(point)).flatten() {
-                Some(why) => refused.push((*cover, why.clone())),
-                None => self.accept(*cover),
-            }
-        }
-        let any_accepted = refused.len() < commit.covers.len();
-        if any_accepted {
-            // so this is a member, whatever is wrong with single partitions
-            self.commits.fence_at_ns = self.commits.fence_at_ns.max(commit.began_ns);
-            self.commits.problem = None;
-            self.commits.durations.observe((now_ns - commit.began_ns) / 1_000_000);
-        }
-        let Some((_, first)) = refused.first().cloned() else { return };
-        for ((slot, _, _), why) in &refused {
-            // tried again at once, it would be the only one: no commit would be accepted, and the fence would close for all others
-            if any_accepted || OF_PARTITION.contains(&why.code) {
-                if let Some(partition) = self.slots.get_mut(*slot) {
-                    partition.commit_at_ns = now_ns + RETRY_PARTITION_NS;
-                }
-            }
-        }
-        let covers: Vec<_> = refused.into_iter().map(|(cover, _)| cover).collect();
-        self.undo(&covers);
-        self.commits.fail(&first.to_string(), now_ns);
-    }
-
-    fn accept(&mut self, (slot, id, acknowledged): (usize, u64, u64)) {
-        if let Some(partition) = self.slots.get_mut(slot).filter(|partition| partition.id == id) {
-            partition.committed = partition.committed.max(acknowledged);
-        }
+        let said: Vec<Option<&Error>> = commit.points.iter().map(|point| find(key(point)).flatten()).collect();
+        self.commits.settle(&mut self.slots, &commit, &said, boot_ns());
     }
 
     fn undo(&mut self, covers: &[(usize, u64, u64)]) {
@@ -261,5 +282,99 @@ impl Engine {
         let on_its_way = self.commits.on_its_way.as_ref();
         let waited_for = on_its_way.is_some_and(|commit| commit.covers.iter().any(|(of, _, _)| *of == slot));
         !waited_for && self.slots.get(slot).map_or(true, |partition| !partition.dirty)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::Step;
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+    const ANSWER_NS: i64 = 5 * MS;
+
+    /// Partitions of `orders` and then of `others`, that are served and have nothing to commit.
+    fn idle(orders: i32, others: i32) -> Slots {
+        let mut slots = Slots::default();
+        for (topic, count) in [("orders", orders), ("others", others)] {
+            for number in 0..count {
+                let mut partition = Partition::new(1, 0, topic.to_owned(), number);
+                partition.begun = true;
+                partition.step(Step::Place);
+                slots.add(partition);
+            }
+        }
+        slots
+    }
+
+    /// A commit that takes `ANSWER_NS`, and that Kafka refuses if it has partitions of `orders`; of how many it was.
+    fn commit(commits: &mut Commits, slots: &mut Slots, code: i32, now_ns: i64) -> usize {
+        let renew = now_ns - commits.fence_at_ns >= RENEW_NS;
+        let chosen = commits.choose(slots, renew, now_ns);
+        let refusal = Error::local(code, "refused");
+        let mut sent = OnItsWay { began_ns: now_ns, covers: Vec::new(), points: Vec::new() };
+        for slot in &chosen {
+            let partition = slots.get_mut(*slot).unwrap();
+            partition.dirty = false;
+            sent.covers.push((*slot, partition.id, 0));
+        }
+        if !chosen.is_empty() {
+            let is_refused = chosen.iter().any(|slot| slots.get(*slot).unwrap().name == "orders");
+            let said = vec![is_refused.then_some(&refusal); chosen.len()];
+            commits.settle(slots, &sent, &said, now_ns + ANSWER_NS);
+        }
+        chosen.len()
+    }
+
+    #[test]
+    fn however_many_partitions_kafka_refuses_to_commit_the_fence_stays_open_for_the_others() {
+        for code in OF_PARTITION {
+            let (mut slots, mut commits) = (idle(500, 2), Commits::new(100 * MS));
+            commits.fence_at_ns = 0;
+            for now_ns in (RENEW_NS..20_000 * MS).step_by(10_000_000) {
+                commit(&mut commits, &mut slots, code, now_ns);
+                assert!(now_ns - commits.fence_at_ns < FENCE_NS, "{code}: closed at {} ms", now_ns / MS);
+            }
+        }
+    }
+
+    #[test]
+    fn partitions_that_were_refused_only_with_others_are_committed_within_seconds() {
+        let (mut slots, mut commits) = (idle(40, 2), Commits::new(100 * MS));
+        commits.fence_at_ns = 0;
+        slots.iter_mut().for_each(|(_, partition)| partition.dirty = true);
+        for now_ns in (RENEW_NS..20_000 * MS).step_by(10_000_000) {
+            commit(&mut commits, &mut slots, code::UNKNOWN_TOPIC_OR_PART, now_ns);
+            if now_ns >= 3_000 * MS {
+                let dirty = slots.iter().filter(|(_, p)| p.dirty && p.name == "others").count();
+                assert_eq!((dirty, now_ns - commits.fence_at_ns < FENCE_NS), (0, true), "at {} ms", now_ns / MS);
+            }
+        }
+    }
+
+    #[test]
+    fn a_partition_whose_commit_kafka_takes_again_is_one_like_others() {
+        let (mut slots, mut commits) = (idle(1, 1), Commits::new(100 * MS));
+        commits.fence_at_ns = 0;
+        commit(&mut commits, &mut slots, code::TOPIC_AUTHORIZATION_FAILED, RENEW_NS);
+        assert_eq!(commits.choose(&slots, true, RENEW_NS + 10 * MS), [1]);
+        let later_ns = RENEW_NS + ANSWER_NS + RETRY_PARTITION_NS;
+        assert_eq!(commits.choose(&slots, true, later_ns), [1]);
+        assert_eq!(commits.choose(&slots, false, later_ns), [0], "it is due again");
+        slots.get_mut(0).unwrap().name = "others".to_owned();
+        commits.fence_at_ns = later_ns;
+        commit(&mut commits, &mut slots, 0, later_ns);
+        assert_eq!(commits.choose(&slots, true, later_ns + RENEW_NS), [0]);
+        assert!(commits.choose(&slots, false, later_ns + RENEW_NS).is_empty());
+    }
+
+    #[test]
+    fn a_worker_that_is_no_member_tries_no_more_partitions_than_it_has_to_commit() {
+        const ILLEGAL_GENERATION: i32 = 22;
+        let (mut slots, mut commits) = (idle(10, 0), Commits::new(100 * MS));
+        slots.get_mut(3).unwrap().dirty = true;
+        for now_ns in (RENEW_NS..1_000 * MS).step_by(10_000_000) {
+            assert_eq!(commit(&mut commits, &mut slots, ILLEGAL_GENERATION, now_ns), 1);
+        }
     }
 }

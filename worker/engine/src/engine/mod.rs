@@ -3,6 +3,7 @@
 //! `Engine::turn` does what there is to do, and tells what somebody has to decide: where a partition begins, what becomes of one
 //! that stands still. It never waits for such a decision. `Running` calls it, in a thread of its own.
 
+mod beginning;
 mod calls;
 mod changes;
 mod changing;
@@ -42,12 +43,12 @@ use std::time::Duration;
 
 use rustix::event::{eventfd, EventfdFlags};
 
+pub use beginning::Beginning;
 pub use changes::{Change, Changed};
 pub use clock::{boot_ns, Samples};
 pub use happening::Happening;
 pub use histogram::{Histogram, DURATION_BOUNDS_MS};
 pub use partition::Partition;
-pub use rebalance::Beginning;
 pub use running::{Panicked, Running};
 pub use snapshot::Seen;
 pub use topic::{Names, Served, Tally, Topic};

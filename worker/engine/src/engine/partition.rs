@@ -21,6 +21,7 @@ pub const MAX_UNCOMMITTED: u32 = 5_000;
 pub const PATIENCE_NS: i64 = 1_000_000_000;
 
 /// A partition. What may be done with it follows from `state`.
+#[allow(clippy::struct_excessive_bools)] // none of them follows from the others
 pub struct Partition {
     /// Tells it from one that had its number before.
     pub id: u64,
@@ -56,9 +57,11 @@ pub struct Partition {
     pub(super) acknowledged: u64,
     /// How many were acknowledged when the last commit that Kafka accepted was made.
     pub(super) committed: u64,
+    /// Kafka has a commit of it: where it begins after that has to be committed only if its topic was made again.
+    pub(super) has_commit: bool,
     /// There is something to commit.
     pub(super) dirty: bool,
-    /// No commit before that, since Kafka has refused its last one, and others' not.
+    /// No commit before that, since Kafka has refused its last one, and would take others'; 0: it has not.
     pub(super) commit_at_ns: i64,
     /// Offsets whose copies were refused as too large, alone or in a batch with others. They go by themselves.
     pub(super) alone: BTreeMap<i64, Alone>,
@@ -108,6 +111,7 @@ impl Partition {
             sent: 0,
             acknowledged: 0,
             committed: 0,
+            has_commit: false,
             dirty: false,
             commit_at_ns: 0,
             alone: BTreeMap::new(),
@@ -134,7 +138,7 @@ impl Partition {
     /// Goes on to the state after `step`. What is held goes when it isn't served any more.
     pub fn step(&mut self, step: Step) {
         self.state = self.state.after(step);
-        if step == Step::Forget {
+        if matches!(step, Step::Forget | Step::Fail) {
             // its window says finished of what may never have come true: whoever leaves it now leaves it as it was committed
             self.begun &= self.state.leaves();
             self.dirty = false;
@@ -349,6 +353,16 @@ mod tests {
         Partition::new(1, 0, "orders".to_owned(), 3)
     }
 
+    /// It has the record at offset 0.
+    fn partition_with_a_record() -> Partition {
+        let mut partition = partition();
+        partition.step(Step::Place);
+        let headers: [(&[u8], Option<&[u8]>); 0] = [];
+        let parts = Parts { appended_at_ms: Some(1), key: None, value: None, headers: headers.into_iter() };
+        partition.held.arrive(0, &parts);
+        partition
+    }
+
     #[test]
     fn one_that_never_began_or_has_to_begin_again_commits_nothing_when_it_leaves() {
         let mut never_began = partition();
@@ -366,11 +380,7 @@ mod tests {
 
     #[test]
     fn one_whose_topic_is_not_served_has_no_turn() {
-        let mut partition = partition();
-        partition.step(Step::Place);
-        let headers: [(&[u8], Option<&[u8]>); 0] = [];
-        let parts = Parts { appended_at_ms: Some(1), key: None, value: None, headers: headers.into_iter() };
-        partition.held.arrive(0, &parts);
+        let mut partition = partition_with_a_record();
         let mut turns = Turns::default();
         turns.register(0, &mut partition, None);
         assert_eq!(turns.next_ms(), None);
@@ -378,11 +388,7 @@ mod tests {
 
     #[test]
     fn the_farthest_due_time_is_no_overflow() {
-        let mut partition = partition();
-        partition.step(Step::Place);
-        let headers: [(&[u8], Option<&[u8]>); 0] = [];
-        let parts = Parts { appended_at_ms: Some(1), key: None, value: None, headers: headers.into_iter() };
-        partition.held.arrive(0, &parts);
+        let mut partition = partition_with_a_record();
         let taken = partition.held.take(0, false).unwrap();
         let waiting = Waiting { due_at_ms: i64::MAX, turn_at_ms: i64::MAX, misrouted: false };
         partition.held.wait(&taken, waiting);

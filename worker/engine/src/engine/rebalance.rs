@@ -4,13 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread;
 
+use super::beginning::Beginning;
 use super::happening::Happening;
 use super::partition::{Partition, Pause};
 use super::state::{State, Step};
 use super::{boot_ns, Engine, LOOK_MS};
 use crate::kafka::{code, Client, Error, Offset};
-use crate::record::Side;
-use crate::window::Window;
 
 /// For copies to be acknowledged and offsets committed, before partitions are given up all the same.
 const REVOKE_NS: i64 = 4_000_000_000;
@@ -41,25 +40,6 @@ pub enum Leaving {
     Settling { settling: Revoking, for_good: bool },
     /// Kafka is told, and then the client is closed.
     Unsubscribing,
-}
-
-/// Where a partition begins.
-#[derive(Clone, Debug)]
-pub struct Beginning {
-    /// Of the Kafka topic.
-    pub topic: String,
-    /// In that topic.
-    pub partition: i32,
-    /// Of the topic.
-    pub topic_id: String,
-    /// Front, or delays with its delay.
-    pub side: Side,
-    /// The lowest unfinished offset.
-    pub offset: i64,
-    /// Those above it that are finished, ascending.
-    pub finished: Vec<i64>,
-    /// It has to be committed, though nothing was done.
-    pub commit: bool,
 }
 
 impl Engine {
@@ -98,22 +78,17 @@ impl Engine {
         }
     }
 
-    /// A partition that was assigned is served from now on.
+    /// A partition that was assigned is served from now on, if it may begin.
     pub fn begin(&mut self, at: Beginning) {
         let Some(slot) = self.slots.find(&at.topic, at.partition) else { return };
         let now_ms = self.clock.estimate_ms();
         let Some(partition) = self.slots.get_mut(slot) else { return };
-        if partition.state != State::Unplaced {
+        if !partition.begin(at) {
             return;
         }
         if let Some(now_ms) = now_ms {
             partition.delayed.serve_from(now_ms);
         }
-        partition.topic_id = at.topic_id.into();
-        partition.side = at.side;
-        partition.window = Window::new(at.offset, at.finished);
-        partition.begun = true;
-        partition.dirty = at.commit;
         if partition.placed_at == Some(partition.window.position()) {
             partition.step(Step::Place);
             partition.placed_at_ns = boot_ns();
@@ -133,7 +108,8 @@ impl Engine {
     }
 
     /// What is known of a partition is not true any more: its topic was made again, or Kafka alone knows what is committed. It
-    /// waits for another `begin`, and what is on its way then finishes nothing of what comes.
+    /// waits for another `begin`, and what is on its way then finishes nothing of what comes. If it has a part in a transaction that
+    /// isn't decided, nobody can know yet where that is: `Happening::CommitUnknown` tells when.
     pub fn forget(&mut self, topic: &str, partition: i32) {
         let found = self.slots.find(topic, partition);
         if found.is_some_and(|slot| self.transactions.as_ref().is_some_and(|t| t.touches(slot))) {

@@ -131,7 +131,7 @@ pub struct Whole {
 
 fn name(state: State) -> &'static str {
     match state {
-        State::Unplaced => "unplaced",
+        State::Unplaced | State::Undecided { .. } => "unplaced",
         State::Placed { .. } => "placed",
         State::Serving => "serving",
         State::Unreadable => "unreadable",

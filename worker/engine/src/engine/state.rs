@@ -5,6 +5,13 @@
 pub enum State {
     /// Assigned; it isn't known where it begins.
     Unplaced,
+    /// The same, after a transaction that it had a part in has failed: what Kafka says is committed may change until the next
+    /// producer has begun.
+    Undecided {
+        /// It has, and somebody was told. What was asked before that doesn't count: it waits for a `Forget`, and for what is
+        /// asked then.
+        told: bool,
+    },
     /// Kafka's client was told to read from the window's position. The first that comes, a record or the partition's end, has
     /// to continue there: `gap` is what didn't, once, and it is believed the second time, since transaction marks and aborted
     /// records leave gaps.
@@ -81,21 +88,29 @@ pub enum Step {
     Revoke,
     /// Nothing of it is on its way.
     Settled,
-    /// A transaction that it had a part in has failed: only Kafka knows what is committed.
+    /// What is known of it is not true any more: only Kafka knows what is committed.
     Forget,
+    /// A transaction that it had a part in has failed.
+    Fail,
+    /// What Kafka says of that transaction can't change any more.
+    Decide,
 }
 
 impl State {
     /// The state after `step`. What can't happen changes nothing.
     #[must_use]
     pub fn after(self, step: Step) -> State {
-        use State::{Leaving, Placed, Serving, Settling, Standing, Unplaced, Unreadable};
+        use State::{Leaving, Placed, Serving, Settling, Standing, Undecided, Unplaced, Unreadable};
         match (self, step) {
             (Leaving | Settling(Then::Leave), Step::Settled) => Leaving,
             (Leaving | Settling(Then::Leave), _) => self,
             (_, Step::Revoke) => Settling(Then::Leave),
+            (_, Step::Fail) | (Undecided { told: false }, Step::Forget) => Undecided { told: false },
+            (Undecided { .. }, Step::Decide) => Undecided { told: true },
             (_, Step::Forget) | (Unplaced, Step::Stop) => Unplaced,
-            (Unplaced | Placed { .. } | Unreadable | Settling(Then::ReadAgain), Step::Place) => Placed { gap: None },
+            (Unplaced | Undecided { .. } | Placed { .. } | Unreadable | Settling(Then::ReadAgain), Step::Place) => {
+                Placed { gap: None }
+            }
             (Placed { gap }, Step::FirstAt { first, position }) => {
                 if first.offset() == position || gap == Some(first) {
                     Serving

@@ -81,8 +81,6 @@ pub struct Transactions {
     calls: Option<Calls>,
     /// Partitions that have a part in the transaction.
     touched: BTreeSet<usize>,
-    /// Those that had one in a transaction that failed, until what Kafka says of it can't change any more.
-    undecided: BTreeSet<usize>,
     /// Why it can't end well.
     failed: Option<Error>,
     /// A copy that has to go alone: it ends the transaction before it, and its own.
@@ -108,7 +106,6 @@ impl Transactions {
             producer: None,
             calls: None,
             touched: BTreeSet::new(),
-            undecided: BTreeSet::new(),
             failed: None,
             alone: None,
             problem: None,
@@ -202,8 +199,11 @@ impl Engine {
             Stage::Opening => match answer(&mut transactions.calls) {
                 None => {}
                 Some(Ok(())) => {
-                    transactions.stage = Stage::Open { since_ns: now_ns };
                     transactions.refused = None;
+                    match transactions.failed.take() {
+                        None => transactions.stage = Stage::Open { since_ns: now_ns },
+                        Some(error) => self.close(&error, now_ns),
+                    }
                     self.begin_again();
                 }
                 Some(Err(error)) => {
@@ -242,6 +242,7 @@ impl Engine {
                     for slot in std::mem::take(&mut transactions.touched) {
                         if let Some(partition) = self.slots.get_mut(slot) {
                             partition.forget_copies();
+                            partition.has_commit = true;
                         }
                     }
                 }
@@ -323,6 +324,11 @@ impl Engine {
     /// a call to commit it may be on its way: whoever looks before it arrives does again what it commits.
     pub(super) fn roll_back(&mut self, error: &Error) {
         let Some(transactions) = &mut self.transactions else { return };
+        if transactions.stage == Stage::Opening {
+            // nothing is part of it; called beside the next one's, its call might come second, and shut that one out
+            transactions.fail(error.clone());
+            return;
+        }
         transactions.note("a transaction failed, and the worker repeats it", error);
         for slot in std::mem::take(&mut transactions.touched) {
             let Some(partition) = self.slots.get_mut(slot) else { continue };
@@ -337,21 +343,19 @@ impl Engine {
                 }
             }
             partition.forget_copies();
-            partition.step(Step::Forget);
-            transactions.undecided.insert(slot);
+            partition.step(Step::Fail);
         }
         self.close(error, boot_ns());
     }
 
     /// The transactions before this one have ended, one way or the other.
     fn begin_again(&mut self) {
-        let Some(transactions) = &mut self.transactions else { return };
-        let undecided = std::mem::take(&mut transactions.undecided);
+        let undecided = self.slots.iter_mut().filter(|(_, p)| p.state == State::Undecided { told: false });
         let unknown: Vec<(String, i32)> = undecided
-            .iter()
-            .filter_map(|slot| self.slots.get(*slot))
-            .filter(|partition| partition.state == State::Unplaced)
-            .map(|partition| (partition.name.clone(), partition.number))
+            .map(|(_, partition)| {
+                partition.step(Step::Decide);
+                (partition.name.clone(), partition.number)
+            })
             .collect();
         if !unknown.is_empty() {
             self.happenings.push(Happening::CommitUnknown(unknown));

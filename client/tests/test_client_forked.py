@@ -1,0 +1,85 @@
+"""A client in a process that was forked from the one that made it: its threads are not there, so that nothing would ever be sent."""
+
+import multiprocessing
+from collections.abc import Callable
+from multiprocessing.connection import Connection as Pipe
+
+import pytest
+from delayed_topics import ClientForked, DelayedTopic, Record, Records
+from delayed_topics_core.layout import LayoutSpec, initial
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core_testing.served import serving
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.registry import RegistryFollower
+
+pytestmark = pytest.mark.process
+
+NOWHERE = Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": "0"})
+NAMES = TopicNames.of("orders")
+RECORD = Record(
+    key=None, value=b"x", due_at_ms=1, released_at_ms=1, appended_at_ms=1, topic=NAMES.ready, partition=0, offset=7
+)
+CHILD_SECONDS = 10
+
+Client = tuple[DelayedTopic, Records]
+
+
+@pytest.fixture(scope="module")
+def client() -> Client:
+    """Not closed: it would wait for Kafka."""
+    layout = serving("orders", initial(LayoutSpec(delay_seconds=(0, 60), partitions=2)), control=True)
+    follower = RegistryFollower(NOWHERE)
+    follower.state.layouts["orders"] = layout
+    orders = DelayedTopic(NOWHERE, NAMES, follower, layout)
+    orders.send(b"of the parent")
+    return orders, orders.records("shipping")
+
+
+CALLS: dict[str, Callable[[DelayedTopic, Records], object]] = {
+    "send": lambda orders, _: orders.send(b"x"),
+    "flush": lambda orders, _: orders.flush(0.1),
+    "layout": lambda orders, _: orders.layout,
+    "cancel": lambda orders, _: orders.cancel("order-7"),
+    "reschedule": lambda orders, _: orders.reschedule("order-7", 1),
+    "withdraw": lambda orders, _: orders.withdraw("order-7"),
+    "consume": lambda orders, _: orders.consume("billing", print),
+    "iterate": lambda _, records: next(iter(records)),
+    "retry": lambda _, records: records.retry(RECORD, RuntimeError("not now")),
+    "reject": lambda _, records: records.reject(RECORD, "never"),
+}
+
+
+def forked(client: Client, call: Callable[[DelayedTopic, Records], object]) -> str:
+    """What comes of the call in a child."""
+
+    def run(answer: Pipe) -> None:
+        try:
+            call(*client)
+        except Exception as e:  # noqa: BLE001  whatever it is
+            answer.send(f"{type(e).__name__}: {e}")
+        else:
+            answer.send("done")
+
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(target=run, args=(theirs,))
+    child.start()
+    try:
+        return str(ours.recv()) if ours.poll(CHILD_SECONDS) else "hangs"
+    finally:
+        child.kill()
+        child.join()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_forked_process_is_told_to_connect_itself(client: Client, name: str) -> None:
+    answer = forked(client, CALLS[name])
+    assert answer.startswith(f"{ClientForked.__name__}: the c"), answer
+    assert answer.endswith("which was forked from it. Call DelayedTopic.connect in each process, after the fork")
+
+
+def test_a_forked_process_can_leave_the_blocks_of_the_one_that_connected(client: Client) -> None:
+    def leave(orders: DelayedTopic, records: Records) -> None:
+        with orders, records:
+            pass
+
+    assert forked(client, leave) == "done"

@@ -1,0 +1,171 @@
+"""A consumer whose user lacks a right says which one, and what it could not settle is handed out again."""
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from delayed_topics import DelayedTopic, Record, Records, Reject, settling
+from delayed_topics_client_testing import Served, serve
+from delayed_topics_core.names import TopicNames
+from delayed_topics_devcluster.broker import PATIENT, Broker
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import NotAuthorized
+from delayed_topics_kafka_testing.rights import AUTHORIZER, deny_only, lift
+
+ACLS = Path(__file__).resolve().parents[2] / "docs" / "kafka-acls.md"
+TARGET = "invoices"
+PATIENCE_SECONDS = 15
+"""For how long a consumer may stand still before it is stopped."""
+
+Handler = Callable[[Record], object]
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Served]:
+    """With two records that each group gets."""
+    with Broker(settings={**AUTHORIZER, **PATIENT}) as broker:
+        served = serve(Connection(bootstrap_servers=broker.bootstrap), "orders")
+        served.make(TARGET, 1)
+        for value in (b"bad", b"last"):
+            served.release(value)
+            served.produce(TARGET, value, headers=[])
+        yield served
+
+
+@contextmanager
+def patience(stop: Callable[[], None], seconds: float = PATIENCE_SECONDS) -> Iterator[None]:
+    timer = threading.Timer(seconds, stop)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def handle(served: Served, handler: Handler, *, group: str, stop: bool = True, ready_topic: str | None = None) -> None:
+    """The first record by the handler. `stop`: after the last one, which is done."""
+
+    def handled(record: Record) -> None:
+        if record.value == b"bad":
+            handler(record)
+        elif stop:
+            consumer.stop()
+
+    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
+        consumer = orders.consumer(group, handled, member="pod-0", ready_topic=ready_topic)
+        with patience(consumer.stop):
+            consumer.run()
+
+
+def fail(_: Record) -> None:
+    raise RuntimeError("not now")
+
+
+def reject(_: Record) -> None:
+    raise Reject("never")
+
+
+class Forbidden:
+    """A producer whose user may not use its transactional id."""
+
+    def __init__(self, config: dict[str, object]) -> None:
+        pass
+
+    def init_transactions(self, timeout_seconds: float) -> None:
+        raise KafkaException(KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+
+
+def test_whoever_asks_for_records_or_closes_is_told_what_kafka_does_not_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "Producer", Forbidden)
+    nowhere = Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": "0"})
+    records = Records(nowhere, TopicNames.of("orders"), "shipping", member="pod-0")
+    record = Record(
+        key=None,
+        value=b"bad",
+        due_at_ms=1,
+        released_at_ms=1,
+        appended_at_ms=1,
+        topic="orders.ready",
+        partition=0,
+        offset=7,
+    )
+    records.retry(record, RuntimeError("not now"))
+    said = "committing offsets of orders.ready and writing to orders as transactional id delayedtopics.orders.shipping.pod-0"
+    with patience(records.stop, 3), pytest.raises(NotAuthorized, match=f"{said} failed .* Either grant this"):
+        next(iter(records))
+    with pytest.raises(NotAuthorized, match=said):
+        records.close()
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("group", "kind", "name", "handler", "stop"),
+    [
+        ("shipping", ResourceType.TRANSACTIONAL_ID, "delayedtopics.orders.shipping.pod-0", fail, False),
+        ("billing", ResourceType.TOPIC, "orders", fail, False),
+        ("books", ResourceType.TOPIC, "orders.dead", reject, True),
+    ],
+)
+def test_a_right_that_is_missing_ends_the_consumer_and_nothing_is_lost(
+    guarded: Served, group: str, kind: ResourceType, name: str, handler: Handler, stop: bool
+) -> None:
+    target = guarded.names.front if handler is fail else guarded.names.dead_letter
+    before = len(guarded.read(target))
+    deny_only(guarded.connection, kind, name, AclOperation.WRITE)
+    with pytest.raises(NotAuthorized, match=rf"{re.escape(name)}\b.* failed .*{kind.name}_AUTHORIZATION_FAILED"):
+        handle(guarded, handler, group=group, stop=stop)
+    assert guarded.committed(group) == {}
+    lift(guarded.connection, kind, name)
+    handle(guarded, handler, group=group)
+    assert [c.value for c in guarded.read(target)[before:]] == [b"bad"]
+    assert guarded.committed(group) == {0: 2}
+
+
+@contextmanager
+def only(connection: Connection, transactional_id: str) -> Iterator[None]:
+    """Those that begin so may be used, and no others."""
+    kind, client = ResourceType.TRANSACTIONAL_ID, AdminClient(connection.client_config())
+    of_others = ("*", ResourcePatternType.LITERAL, "User:nobody", "*", AclOperation.ALL, AclPermissionType.ALLOW)
+    rules = [AclBinding(kind, *of_others)]
+    for operation in (AclOperation.WRITE, AclOperation.DESCRIBE):
+        everybody = ("User:*", "*", operation, AclPermissionType.ALLOW)
+        rules.append(AclBinding(kind, transactional_id, ResourcePatternType.PREFIXED, *everybody))
+    for made in client.create_acls(rules).values():
+        made.result(60)
+    yield
+    filters = [
+        AclBindingFilter(kind, r.name, r.resource_pattern_type, r.principal, r.host, r.operation, r.permission_type)
+        for r in rules
+    ]
+    for removed in client.delete_acls(filters).values():
+        removed.result(60)
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+@pytest.mark.parametrize(("group", "ready_topic"), [("sales", None), ("taxes", TARGET)])
+def test_the_transactional_ids_of_the_page_on_acls_are_all_that_a_consumer_needs(
+    guarded: Served, group: str, ready_topic: str | None
+) -> None:
+    own, others = re.findall(r"`(delayedtopics\.T\.[^`]*<group>\.)\*` \(prefixed\)", ACLS.read_text())
+    page = own if ready_topic is None else others
+    before = len(guarded.read(guarded.names.front))
+    with only(
+        guarded.connection, page.replace(".T.", ".orders.").replace("<ready topic>", TARGET).replace("<group>", group)
+    ):
+        handle(guarded, fail, group=group, ready_topic=ready_topic)
+    assert [c.value for c in guarded.read(guarded.names.front)[before:]] == [b"bad"]

@@ -1,0 +1,186 @@
+"""A resource that asks for what is refused: its workers go on, and what can't wait reaches them all the same."""
+
+import base64
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_crds import Grant
+from delayed_topics_crds.pods import LabelSelector
+from delayed_topics_operator.eventlog import RaisedAlarm, WorkerNews
+from delayed_topics_operator.observation import Usable
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
+from delayed_topics_operator_testing.simulation import Simulation, resource, usable
+
+NOT_GRANTED = {"labels": {"policy": "open"}}
+
+
+def asks_for_a_label() -> Simulation:
+    grant = Grant(namespace_selector=LabelSelector(), topic_prefixes=("",))
+    simulation = Simulation(resource(workers={"replicas": 3}), connection=usable(grant)).serve()
+    simulation.edit(workers={"replicas": 3, "template": NOT_GRANTED})
+    simulation.settle()
+    assert simulation.condition(Condition.READY).reason == Reason.NOT_ALLOWED
+    return simulation
+
+
+def lost_its_grant() -> Simulation:
+    simulation = asks_for_a_label()
+    simulation.connection = usable(Grant(namespace_selector=LabelSelector(), topic_prefixes=("elsewhere",)))
+    simulation.settle()
+    return simulation
+
+
+def needs_a_refused_setting() -> Simulation:
+    simulation = Simulation(resource(workers={"replicas": 3})).serve()
+    simulation.kafka.refuses = frozenset({"retention.ms"})
+    simulation.edit(delaySeconds=[0, 864_000], workers={"replicas": 3, "template": NOT_GRANTED})
+    simulation.settle()
+    assert simulation.condition(Condition.READY).reason == Reason.SETTING_REFUSED
+    return simulation
+
+
+REFUSED = pytest.mark.parametrize("refused", [asks_for_a_label, lost_its_grant, needs_a_refused_setting])
+
+
+def stateful_set(simulation: Simulation) -> dict[str, Any]:
+    return copy.deepcopy(simulation.children["StatefulSet", simulation.name]["spec"])
+
+
+@REFUSED
+def test_nothing_is_done_while_nothing_is_asked_for(refused: Callable[[], Simulation]) -> None:
+    simulation = refused()
+    before = len(simulation.done)
+    simulation.settle()
+    assert len(simulation.done) == before
+    assert "policy" not in stateful_set(simulation)["template"]["metadata"]["labels"]
+
+
+@REFUSED
+def test_it_can_be_paused_and_resumed(refused: Callable[[], Simulation]) -> None:
+    simulation = refused()
+    for paused in (True, False):
+        simulation.edit(paused=paused)
+        simulation.settle()
+        served = simulation.kafka.registry.layouts["orders"].served
+        assert served is not None
+        assert (served.paused, served.layout.delay_seconds) == (paused, (0, 10, 60))
+
+
+@pytest.mark.parametrize("refused", [asks_for_a_label, needs_a_refused_setting])
+def test_it_can_be_scaled_down_to_nothing_and_up_again(refused: Callable[[], Simulation]) -> None:
+    simulation = refused()
+    for replicas in (2, 0, 4):
+        simulation.edit(workers={"replicas": replicas, "template": NOT_GRANTED})
+        simulation.settle()
+        assert stateful_set(simulation)["replicas"] == replicas
+        served = simulation.kafka.registry.layouts["orders"].served
+        assert served is not None
+        assert served.workers == replicas
+        stopped = simulation.condition(Condition.WORKERS_READY).reason == Reason.SCALED_TO_ZERO
+        assert stopped == (replicas == 0)
+
+
+def test_what_no_entry_covers_any_more_keeps_its_workers_and_gets_no_further_ones() -> None:
+    simulation = lost_its_grant()
+    for asked, have in ((5, 3), (2, 2), (3, 2), (0, 0), (3, 0)):
+        simulation.edit(workers={"replicas": asked, "template": NOT_GRANTED})
+        simulation.settle()
+        simulation.workers_come_up()
+        simulation.settle()
+        assert stateful_set(simulation)["replicas"] == have
+        said = simulation.condition(Condition.WORKERS_READY)
+        assert (said.reason == Reason.GRANT_EXCEEDED) == (asked > have), said.message
+
+
+def test_a_secret_that_somebody_else_made_is_left_alone() -> None:
+    simulation = asks_for_a_label()
+    key = ("Secret", f"{simulation.name}-connection")
+    simulation.children[key]["metadata"].update(labels={}, managedFields=[])
+    simulation.children[key]["data"] = {"theirs": "eA=="}
+    simulation.settle()
+    assert simulation.children[key]["data"] == {"theirs": "eA=="}
+    assert "already exists" in simulation.condition(Condition.WORKERS_READY).message
+
+
+@REFUSED
+def test_new_credentials_reach_its_workers_and_nothing_else_of_them_changes(refused: Callable[[], Simulation]) -> None:
+    simulation = refused()
+    before = stateful_set(simulation)
+    assert isinstance(simulation.connection, Usable)
+    files = {"bootstrap-servers": "k:9092", "password": "new"}
+    simulation.connection = replace(simulation.connection, files=files)
+    simulation.may_roll = False
+    simulation.edit(workers={"replicas": 2, "template": NOT_GRANTED})
+    secret = ("Secret", f"{simulation.name}-connection")
+    simulation.settle()
+    assert stateful_set(simulation) == {**before, "replicas": 2}, "its workers wait for their turn"
+    simulation.may_roll = True
+    simulation.settle()
+    assert base64.b64decode(simulation.children[secret]["data"]["password"]) == b"new"
+    after = stateful_set(simulation)
+    (mounted,) = (s["secret"] for s in after["template"]["spec"]["volumes"][0]["projected"]["sources"] if "secret" in s)
+    assert [item["key"] for item in mounted["items"]] == ["bootstrap-servers", "password"]
+    kept, live = (spec["template"]["metadata"]["annotations"] for spec in (before, after))
+    assert {key for key in live if live[key] != kept.get(key)} == {"delayedtopics.io/connection-hash"}
+    assert after["template"]["metadata"]["labels"] == before["template"]["metadata"]["labels"]
+    assert after["template"]["spec"]["containers"] == before["template"]["spec"]["containers"]
+
+
+@REFUSED
+def test_its_alarms_are_shown(refused: Callable[[], Simulation]) -> None:
+    simulation = refused()
+    alarm = RaisedAlarm(member=f"{simulation.name}-0", reason="RetentionAtRisk", message="too late")
+    simulation.news = WorkerNews(alarms=(alarm,))
+    simulation.settle()
+    assert simulation.condition(Condition.ALARM).reason == Reason.RETENTION_AT_RISK
+
+
+@REFUSED
+def test_once_it_is_granted_all_of_it_is_as_declared(refused: Callable[[], Simulation]) -> None:
+    simulation = refused()
+    simulation.edit(paused=True, workers={"replicas": 2, "template": NOT_GRANTED})
+    simulation.settle()
+    simulation.connection, simulation.kafka.refuses, simulation.kafka.refused = usable(), frozenset(), {}
+    simulation.edit(paused=False, workers={"replicas": 4, "template": NOT_GRANTED})
+    simulation.settle()
+    simulation.workers_come_up()
+    simulation.settle()
+    assert simulation.condition(Condition.READY).status == "True"
+    found = stateful_set(simulation)
+    assert (found["replicas"], found["template"]["metadata"]["labels"]["policy"]) == (4, "open")
+    assert not simulation.kafka.registry.layouts["orders"].paused
+
+
+@pytest.mark.slow
+@pytest.mark.api
+def test_a_resource_that_asks_for_too_much_is_paused_and_gets_new_credentials(harness: OperatorHarness) -> None:
+    grant = {"namespaceSelector": {}, "topicPrefixes": [harness.topic]}
+    connection = harness.cluster_connection(allow=[grant])
+    harness.api.apply(connection)
+    harness.apply(workers={"replicas": 2})
+    harness.wait_until_served()
+    before = (harness.stateful_set() or {})["spec"]["template"]
+    harness.apply(workers={"replicas": 1, "template": NOT_GRANTED}, paused=True)
+    harness.wait_for("Claimed", "False", "NotAllowed")
+    harness.wait(lambda: (harness.stateful_set() or {})["spec"]["replicas"] == 1, "it has fewer workers")
+    harness.wait(lambda: harness.registry().layouts[harness.topic].paused, "it is paused")
+    assert (harness.stateful_set() or {})["spec"]["template"] == before
+
+    servers = connection["spec"]["bootstrapServers"]
+    connection["spec"]["bootstrapServers"] = [servers[0].replace("127.0.0.1", "localhost")]
+    harness.api.apply(connection)
+
+    def template() -> dict[str, Any]:
+        return copy.deepcopy((harness.stateful_set() or {})["spec"]["template"])
+
+    harness.wait(lambda: template() != before, "its workers are replaced")
+    after = template()
+    after["metadata"]["annotations"].pop("delayedtopics.io/connection-hash")
+    before["metadata"]["annotations"].pop("delayedtopics.io/connection-hash")
+    assert after == before
+    harness.apply(workers={"replicas": 1}, paused=True)
+    harness.wait_for("Claimed", "True")

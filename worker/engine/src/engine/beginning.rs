@@ -1,0 +1,126 @@
+//! Where a partition begins, and whether it may yet.
+
+use super::partition::Partition;
+use super::state::State;
+use crate::record::Side;
+use crate::window::Window;
+
+/// Where a partition begins.
+#[derive(Clone, Debug)]
+pub struct Beginning {
+    /// Of the Kafka topic.
+    pub topic: String,
+    /// In that topic.
+    pub partition: i32,
+    /// Of the topic.
+    pub topic_id: String,
+    /// Front, or delays with its delay.
+    pub side: Side,
+    /// The lowest unfinished offset.
+    pub offset: i64,
+    /// Those above it that are finished, ascending.
+    pub finished: Vec<i64>,
+    /// It has to be committed, though nothing was done.
+    pub commit: bool,
+}
+
+impl Partition {
+    /// Takes over where it begins; false: it doesn't, since it has begun, or what it should begin at was asked too early.
+    pub(super) fn begin(&mut self, at: Beginning) -> bool {
+        let may_begin = match self.state {
+            State::Unplaced => true,
+            // its topic was made again, since Kafka has a commit of it already: whatever is committed now is taken back
+            State::Undecided { .. } => at.commit && self.has_commit,
+            _ => false,
+        };
+        if !may_begin {
+            return false;
+        }
+        if *self.topic_id != *at.topic_id {
+            self.alone.clear(); // which are offsets of the former topic
+        }
+        self.topic_id = at.topic_id.into();
+        self.side = at.side;
+        self.window = Window::new(at.offset, at.finished);
+        self.begun = true;
+        self.has_commit = !at.commit;
+        self.dirty = at.commit;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::partition::Alone;
+    use super::super::state::Step;
+    use super::*;
+    use crate::writing::Extent;
+
+    fn at(offset: i64, commit: bool) -> Beginning {
+        Beginning {
+            topic: "orders".to_owned(),
+            partition: 3,
+            topic_id: "AAAAAAAAAAAAAAAAAAAAAA".to_owned(),
+            side: Side::Front,
+            offset,
+            finished: Vec::new(),
+            commit,
+        }
+    }
+
+    /// It has a part in a transaction.
+    fn begun(at: Beginning) -> Partition {
+        let mut partition = Partition::new(1, 0, "orders".to_owned(), 3);
+        assert!(partition.begin(at));
+        partition.step(Step::Place);
+        partition
+    }
+
+    #[test]
+    fn what_was_asked_before_a_failed_transaction_is_decided_does_not_count() {
+        for first in [at(7, false), at(0, true)] {
+            let mut partition = begun(first.clone());
+            partition.step(Step::Fail);
+            for step in [Step::Forget, Step::Stop, Step::GoOn, Step::Decide] {
+                assert!(!partition.begin(first.clone()), "before {step:?}");
+                partition.step(step);
+            }
+            assert!(!partition.begin(first), "it was asked before, and comes later");
+            partition.step(Step::Forget);
+            assert!(partition.begin(at(9, false)));
+            assert_eq!(partition.window.position(), 9);
+        }
+    }
+
+    #[test]
+    fn one_whose_topic_was_made_again_begins_whatever_becomes_of_the_transaction() {
+        let mut partition = begun(at(7, false));
+        partition.step(Step::Fail);
+        assert!(partition.begin(at(0, true)));
+        partition.step(Step::Place);
+        partition.step(Step::Decide);
+        assert!(partition.may_commit() && partition.dirty);
+    }
+
+    #[test]
+    fn a_record_that_was_too_large_says_nothing_of_one_that_has_its_offset_in_a_topic_made_again() {
+        let mut partition = begun(at(7, false));
+        partition.alone.insert(8, Alone::AsDeadLetter(Extent::WithoutValue));
+        for (topic_id, left) in [("AAAAAAAAAAAAAAAAAAAAAA", 1), ("BBBBBBBBBBBBBBBBBBBBBB", 0)] {
+            partition.step(Step::Forget);
+            assert!(partition.begin(Beginning { topic_id: topic_id.to_owned(), ..at(0, true) }));
+            assert_eq!(partition.alone.len(), left);
+        }
+    }
+
+    #[test]
+    fn one_that_leaves_is_not_waited_for() {
+        let mut partition = begun(at(7, false));
+        partition.step(Step::Fail);
+        partition.step(Step::Revoke);
+        partition.step(Step::Decide);
+        partition.step(Step::Settled);
+        assert_eq!(partition.state, State::Leaving);
+        assert!(!partition.may_commit());
+    }
+}

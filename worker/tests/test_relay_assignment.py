@@ -1,0 +1,221 @@
+"""What becomes of partitions while the registry, or a broker, says something of their topics."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from delayed_topics_core.layout import LayoutSpec, evolve, initial
+from delayed_topics_core.registry import LayoutRecord, TopicsRecord, encode
+from delayed_topics_core.registry_state import RegistryState
+from delayed_topics_core_testing.served import serving
+from delayed_topics_engine import Engine
+from delayed_topics_kafka.model import TopicInfo
+from delayed_topics_worker.assignment import GONE_SECONDS, Assignment
+from delayed_topics_worker.committed import CommittedReader
+from delayed_topics_worker.config import WorkerConfig
+from delayed_topics_worker.happenings import Assigned, Fault, Removed
+from delayed_topics_worker.known_offsets import KnownOffsets, Offsets
+from delayed_topics_worker.served import ServedTopics
+from delayed_topics_worker.topic_watch import TopicsSnapshot
+
+LAYOUT = initial(LayoutSpec(delay_seconds=(0, 10), partitions=2, lanes_per_delay=1))
+GROWN = evolve(LAYOUT, LayoutSpec(delay_seconds=(0, 10, 60), partitions=3, lanes_per_delay=1))
+SERVING = serving("orders", LAYOUT, partitions=1)
+IDS = {name: name for name in ("orders", "orders.delays", "orders.ready", "orders.dead")}
+FRONT = ("orders", 0)
+PLACES = [FRONT, ("orders.delays", 0), ("orders.delays", 1)]
+COMMITTED = 7
+
+
+class Asked:
+    """An engine that notes what it is asked to do with partitions. Kafka has committed `COMMITTED` of those that had a start."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def committed(self, places: Sequence[tuple[str, int]], timeout_ms: int) -> list[tuple[str, int, int, str]]:
+        return [(*place, COMMITTED if place in PLACES else -1001, "") for place in places]
+
+    def assign(self, places: object) -> None:
+        pass
+
+    def is_finished(self, *_: object) -> None:
+        return None
+
+    def begin(self, topic: str, partition: int, *, offset: int, **_: object) -> None:
+        self.calls.append(("begin", topic, partition, offset))
+
+    def stop(self, *place: object) -> None:
+        self.calls.append(("stop", *place))
+
+    def go_on(self, *place: object) -> None:
+        self.calls.append(("go_on", *place))
+
+    def forget(self, *place: object) -> None:
+        self.calls.append(("forget", *place))
+
+
+class Kafka:
+    """One worker's assignment, on a clock of its own, and what registry and brokers say."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.engine = Asked()
+        self.ids: dict[str, str | None] = {**IDS}
+        self._state = RegistryState()
+        self._served = ServedTopics(WorkerConfig(topics=("orders",)))
+        self.assignment = Assignment(
+            cast(Engine, self.engine),
+            self._served,
+            seconds=lambda: self.now,
+            reader=cast(CommittedReader, SimpleNamespace(take=list, want=lambda wanted: None)),
+            known=cast(KnownOffsets, SimpleNamespace(look=lambda places: None, found={FRONT: Offsets(0, COMMITTED)})),
+        )
+        self.notes(SERVING)
+        self.accepts(IDS)
+
+    def notes(self, record: LayoutRecord | TopicsRecord) -> None:
+        self._state.apply(self._state.next_offset, record.key, encode(record))
+        self._served.follow(self._state)
+
+    def accepts(self, ids: Mapping[str, str]) -> None:
+        """What an operator notes of topics that are the right ones."""
+        self.notes(
+            TopicsRecord(
+                topic="orders",
+                ids=ids,
+                start_offsets={"orders": (0,), "orders.delays": (0, 0)},
+                begun={"orders": 1, "orders.delays": 2},
+            )
+        )
+
+    def assigns(self, *places: tuple[str, int]) -> None:
+        self.assignment.on_assigned(Assigned(list(places), 1))
+
+    def is_ready(self) -> bool:
+        return self.assignment.settled
+
+    def turns(self, seconds: float = 2.0) -> list[tuple[Any, ...]]:
+        """As many turns of the loop. Returns what the engine was asked for."""
+        self.engine.calls.clear()
+        until = self.now + seconds
+        while self.now < until:
+            self.now += 0.5
+            topics = {
+                name: None
+                if id_ is None
+                else TopicInfo(name=name, id=id_, partitions=3, replication_factor=1, leaders_known=True)
+                for name, id_ in self.ids.items()
+            }
+            snapshot = TopicsSnapshot(self.now, topics)
+            self.assignment.check_topics(snapshot)
+            self.assignment.tell_removed()
+            self.assignment.begin(snapshot)
+        return self.engine.calls
+
+
+@pytest.fixture
+def kafka() -> Kafka:
+    """With a worker that serves `orders`."""
+    made = Kafka()
+    made.assigns(*PLACES)
+    made.turns()
+    assert made.is_ready()
+    return made
+
+
+@pytest.mark.parametrize("foreign", [("orders.delays", 2), ("orders", 1)])
+def test_a_partition_beyond_the_layout_is_waited_for_by_nobody(foreign: tuple[str, int]) -> None:
+    kafka = Kafka()
+    kafka.assigns(*PLACES, foreign)
+
+    assert not kafka.is_ready()
+    assert foreign not in [call[1:3] for call in kafka.turns()]
+    assert kafka.is_ready()
+    assert [(change.kind, change.partitions) for change in kafka.assignment.changes] == [("assigned", 4), ("served", 3)]
+
+
+def test_a_worker_is_ready_while_kafka_refuses_what_is_planned_and_serves_it_afterwards() -> None:
+    """Its partitions may be there for weeks before the layout is served."""
+    kafka, planned = Kafka(), ("orders.delays", 2)
+    kafka.notes(replace(SERVING, layout=GROWN, state="planned", before=SERVING))
+    kafka.assigns(*PLACES, planned)
+    kafka.turns()
+    assert kafka.is_ready()
+
+    starts = {"orders": (0,), "orders.delays": (0, 0, 0)}
+    kafka.notes(TopicsRecord(topic="orders", ids=IDS, start_offsets=starts, begun={"orders": 1, "orders.delays": 2}))
+    kafka.notes(replace(SERVING, layout=GROWN))
+
+    assert not kafka.is_ready()
+    assert kafka.turns() == [("begin", *planned, 0)]
+    assert kafka.is_ready()
+
+
+def test_partitions_that_come_alone_are_told_as_served_once_the_layout_has_them(kafka: Kafka) -> None:
+    """With the protocol `consumer` Kafka assigns them as soon as they are there."""
+    kafka.assignment.changes.clear()
+    kafka.assigns(("orders.delays", 2))
+    kafka.turns()
+    assert [change.kind for change in kafka.assignment.changes] == ["assigned"]
+
+    starts = {"orders": (0,), "orders.delays": (0, 0, 0)}
+    kafka.notes(TopicsRecord(topic="orders", ids=IDS, start_offsets=starts, begun={"orders": 1, "orders.delays": 2}))
+    kafka.notes(replace(SERVING, layout=GROWN))
+    kafka.turns()
+
+    assert [(change.kind, change.places) for change in kafka.assignment.changes] == [
+        ("assigned", ["orders.delays[2]"]),
+        ("served", ["orders.delays[2]"]),
+    ]
+
+
+def test_a_topic_that_one_answer_lacks_costs_nothing_that_was_done(kafka: Kafka) -> None:
+    """A broker lags behind. What is on its way is settled and committed, and not sent again."""
+    kafka.ids["orders"] = None
+    assert kafka.turns() == [("stop", *FRONT)]
+
+    kafka.ids["orders"] = "orders"
+
+    assert kafka.turns() == [("go_on", *FRONT)]
+
+
+def test_an_offset_that_kafka_refuses_and_has_costs_nothing_that_was_done(kafka: Kafka) -> None:
+    kafka.assignment.take(Removed(*FRONT, COMMITTED, Fault(-140, "_AUTO_OFFSET_RESET", "out of range")))
+
+    assert kafka.turns() == [("go_on", *FRONT)]
+
+
+def test_a_topic_that_is_away_for_long_holds_up_no_rebalance_with_commits_that_kafka_refuses(kafka: Kafka) -> None:
+    kafka.ids["orders"] = None
+    assert kafka.turns(GONE_SECONDS + 2) == [("stop", *FRONT), ("forget", *FRONT)]
+    assert kafka.turns(60) == []
+
+    kafka.ids["orders"] = "orders"
+
+    assert kafka.turns() == [("begin", *FRONT, COMMITTED)]
+
+
+@pytest.mark.parametrize("missing_seconds", [0, 2])
+def test_what_was_committed_of_a_topic_that_was_made_again_is_taken_back(kafka: Kafka, missing_seconds: float) -> None:
+    """A worker that is started later would begin there."""
+    kafka.ids["orders"] = None
+    kafka.turns(missing_seconds)
+    kafka.ids["orders"] = "again"
+
+    assert kafka.turns() == [("forget", *FRONT), ("begin", *FRONT, 0), ("stop", *FRONT)]
+
+    kafka.accepts({**IDS, "orders": "again"})
+    assert kafka.turns() == [("forget", *FRONT), ("begin", *FRONT, 0)]
+
+
+def test_a_topic_that_is_accepted_before_anybody_has_seen_it_begins_at_its_start(kafka: Kafka) -> None:
+    kafka.ids["orders"] = None
+    kafka.turns()
+    kafka.accepts({**IDS, "orders": "again"})
+    assert ("begin", *FRONT, COMMITTED) not in kafka.turns()
+    kafka.ids["orders"] = "again"
+
+    assert kafka.turns() == [("begin", *FRONT, 0)]

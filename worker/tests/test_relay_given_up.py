@@ -1,0 +1,69 @@
+"""Transactions that are given up in the middle: what becomes of them is known when the next producer has begun, and not before."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
+from delayed_topics_worker_testing.harness import WorkerHarness
+from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
+from delayed_topics_worker_testing.running import running_relay
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+
+@pytest.fixture
+def harness(wire: SlowWire, tmp_path: Path) -> Iterator[WorkerHarness]:
+    with WorkerHarness(Connection(bootstrap_servers=wire.bootstrap), tmp_path) as made:
+        yield made
+
+
+def test_a_partition_that_begins_before_a_transaction_is_decided_begins_again(
+    harness: WorkerHarness, wire: SlowWire
+) -> None:
+    """What is committed is asked while the call to commit the transaction is on its way."""
+    orders = harness.declare((0, 1))
+    place = (orders.names.front, 0)
+    with running_relay(orders, "ExactlyOnce") as (relay, published):
+        wait_until(lambda: published.ready, what="the relay serves")
+        engine = relay._engine
+        assert engine is not None
+        wire.hold_back_requests(Api.ADD_OFFSETS_TO_TXN, 0.4)
+        wire.hold_back_requests(Api.INIT_PRODUCER_ID, 0.8)
+        with steady_load(orders, levels=2) as sent:
+            for n in range(4):
+                time.sleep(1.5 + n * 0.13)  # each time at another moment of a transaction
+                engine.forget(*place)
+                ((*_, offset, metadata),) = engine.committed([place], 1000)
+                topic_id = orders.topics.ids[orders.names.front]
+                engine.begin(
+                    *place, topic_id=topic_id, delay_seconds=None, offset=offset, metadata=metadata, commit=False
+                )
+        ready = all_ready(orders, sent)
+
+    assert doubled(ready) == 0
+
+
+def test_a_producer_that_is_given_up_while_it_begins_shuts_out_no_later_one(
+    harness: WorkerHarness, wire: SlowWire
+) -> None:
+    """Its call to begin arrives after that of the next producer of its id, if they are called at the same time."""
+    orders = harness.declare((0,))
+    worker = harness.start(orders, guarantee="ExactlyOnce")
+    orders.produce()
+    orders.flush()
+    orders.ready(1)
+    wire.hold_back_requests(Api.INIT_PRODUCER_ID, 1.5)
+    orders.change(compression="zstd")
+    time.sleep(1)
+    wire._request_seconds.clear()  # for the next one: what is held back stays held back
+    orders.change(compression="gzip")
+    time.sleep(2)
+    orders.produce()
+    orders.flush()
+
+    assert len(orders.ready(2)) == 2
+    assert "fenced" not in worker.log_path.read_text()

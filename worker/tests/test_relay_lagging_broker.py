@@ -1,0 +1,85 @@
+"""A topic that a broker doesn't know: for a moment, since the broker lags behind the others, or since the topic was deleted."""
+
+import time
+from typing import Any, cast
+
+import pytest
+from delayed_topics_core.reasons import Reason
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_engine import encode_metadata
+from delayed_topics_kafka.model import CommittedOffset
+from delayed_topics_worker.config import Guarantee
+from delayed_topics_worker.topic_watch import TopicsSnapshot, TopicWatch
+from delayed_topics_worker_testing.harness import WorkerHarness
+from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
+from delayed_topics_worker_testing.running import running_relay
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+
+class Lagging:
+    """What a worker knows of the topics, from a broker that lags behind for a moment: it doesn't know one of them yet."""
+
+    def __init__(self, watch: TopicWatch) -> None:
+        self.unknown: str | None = None
+        self._watch = watch
+
+    @property
+    def snapshot(self) -> TopicsSnapshot:
+        seen = self._watch.snapshot
+        unknown = {} if self.unknown is None else {self.unknown: None}
+        return seen._replace(topics={**seen.topics, **unknown})
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._watch, name)
+
+
+@pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
+def test_a_broker_that_does_not_know_a_topic_for_a_moment_makes_nothing_come_twice(
+    harness: WorkerHarness, guarantee: Guarantee
+) -> None:
+    """No broker can be made to lag behind at will. What is on its way then is neither sent again, nor left out of what is committed."""
+    orders = harness.declare((0, 1, 2))
+    with running_relay(orders, guarantee) as (relay, published):
+        wait_until(lambda: published.ready, what="the relay serves")
+        lagging = Lagging(relay._watch)
+        relay._watch = cast(TopicWatch, lagging)
+        with steady_load(orders) as sent:
+            for topic in (orders.names.front, orders.names.delays) * 2:
+                time.sleep(1.5)  # in the middle of the flow
+                lagging.unknown = topic
+                wait_until(lambda: published.status["alarms"], what="the worker has noticed")
+                lagging.unknown = None
+                wait_until(lambda: not published.status["alarms"], what="the relay serves again")
+        ready = all_ready(orders, sent)
+
+    assert doubled(ready) == 0
+
+
+@pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
+@pytest.mark.parametrize("begun", [0, 1])
+def test_one_that_was_deleted_is_served_from_its_start_once_it_is_made_again_and_accepted(
+    harness: WorkerHarness, guarantee: Guarantee, begun: int
+) -> None:
+    """Until then the worker keeps what it has done of the former one, and may commit that when the name is taken again."""
+    orders = harness.declare((0, 1), front_partitions=1)
+    worker = harness.start(orders, guarantee=guarantee)
+    for n in range(500):
+        orders.produce(b"old%d" % n)
+    orders.flush()
+    harness.admin.delete_topics([orders.names.front])
+    wait_until(lambda: Reason.TOPIC_MISSING in worker.alarm_reasons(), what="the alarm")
+    info = orders.make("front", 1)
+    new = {b"new%d" % n for n in range(600)}
+    for value in sorted(new):
+        orders.produce(value)
+    orders.flush()
+    time.sleep(2)
+
+    orders.accept(info, begun=begun)
+
+    with harness.reader(orders.names.ready) as read:
+        wait_until(lambda: {r.value for r in read()} >= new, what="every record of the new topic is released")
+    expected = CommittedOffset(600, encode_metadata(600, (), info.id))
+    wait_until(lambda: orders.committed().get((orders.names.front, 0)) == expected, what="the commit follows")
+    wait_until(lambda: not worker.alarm_reasons(), what="no alarm")

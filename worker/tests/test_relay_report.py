@@ -1,0 +1,172 @@
+"""What a worker shows of delayed topics that come and go, and which of its alarms it tells again."""
+
+from dataclasses import replace
+
+import pytest
+from delayed_topics_core.layout import LayoutSpec, initial
+from delayed_topics_core.names import CLOCK_TOPIC
+from delayed_topics_core.reasons import DeadLetterReason, Reason
+from delayed_topics_core.registry import LayoutRecord, encode
+from delayed_topics_core.registry_state import RegistryState
+from delayed_topics_core_testing.served import serving
+from delayed_topics_engine import Engine
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.clock import boot_seconds
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_worker.alarms import LOST_TOLD_AGAIN_SECONDS, TOLD_AGAIN_SECONDS, Alarm, Alarms, StallTimes
+from delayed_topics_worker.assignment import Assignment
+from delayed_topics_worker.clients import ASIDE, clock_properties, librdkafka, producer_properties
+from delayed_topics_worker.committed import CommittedReader
+from delayed_topics_worker.config import WorkerConfig
+from delayed_topics_worker.control import Controls
+from delayed_topics_worker.happenings import Assigned, Revoked
+from delayed_topics_worker.known_offsets import KnownOffsets
+from delayed_topics_worker.metrics import Metrics
+from delayed_topics_worker.report import Reporter
+from delayed_topics_worker.served import ServedTopics
+from delayed_topics_worker.topic_watch import TopicsSnapshot
+
+NOBODY = Connection(bootstrap_servers="127.0.0.1:1", further=ASIDE)
+LAYOUT = initial(LayoutSpec(delay_seconds=(0, 10), partitions=2, lanes_per_delay=1))
+MINE = serving("orders", LAYOUT, group="shared")
+
+
+class SharedWorker:
+    """One of the group `shared`, without its loop, and without Kafka."""
+
+    def __init__(self) -> None:
+        self._state = RegistryState()
+        self._served = ServedTopics(WorkerConfig(group="shared"))
+        self.metrics = Metrics()
+        self._admin = KafkaAdmin(NOBODY, timeout_seconds=1)
+        self._engine = Engine(
+            library=librdkafka(),
+            producer=producer_properties(NOBODY, member="shared-0", transactional_id=None),
+            clock=clock_properties(NOBODY, member="shared-0"),
+            clock_topic=CLOCK_TOPIC,
+            window_bytes=1 << 20,
+            commit_interval_ms=100,
+            exactly_once=False,
+        )
+        self.assignment = Assignment(
+            self._engine,
+            self._served,
+            seconds=boot_seconds,
+            reader=CommittedReader(lambda: pytest.fail("nobody asks")),
+            known=KnownOffsets(self._admin),
+        )
+        self._controls = Controls(NOBODY, self._served, member="shared-0")
+        self._reporter = Reporter(
+            NOBODY,
+            self._admin,
+            member="shared-0",
+            served=self._served,
+            controls=self._controls,
+            metrics=self.metrics,
+            session_timeout_ms=None,
+        )
+        self._numbered = 0
+
+    def follows(self, record: LayoutRecord | None) -> None:
+        """What the registry says of `orders`."""
+        value = encode(record) if record is not None else None
+        self._state.apply(self._state.next_offset, MINE.key, value)
+        self._served.follow(self._state)
+        for served in list(self._served)[self._numbered :]:
+            names = served.names
+            self._engine.add_topic(names.front, names.delays, names.ready, names.dead_letter)
+            self._numbered += 1
+
+    def is_shown(self) -> bool:
+        """In the metrics and in the status, which agree."""
+        status = self._reporter.report(
+            self._engine, self.assignment, refused="forbidden", snapshot=TopicsSnapshot(0, {}), unassigned={}
+        )
+        shown = "orders" in status["topics"]
+        assert ('"orders"' in self.metrics.exposition().decode()) == shown
+        assert [alarm["topic"] for alarm in status["alarms"]] == ["orders"] * shown
+        return shown
+
+
+@pytest.fixture
+def worker() -> SharedWorker:
+    return SharedWorker()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("left", [None, replace(MINE, group="others"), replace(MINE, state="retired")])
+def test_a_topic_that_has_left_the_workers_is_named_by_no_metric_and_no_alarm(
+    worker: SharedWorker, left: LayoutRecord | None
+) -> None:
+    assert not worker.is_shown()
+    worker.follows(MINE)
+    assert worker.is_shown()
+    worker.assignment.on_assigned(Assigned([("orders", 0)], 1))
+    assert worker.is_shown()
+
+    worker.follows(left)
+    assert worker.is_shown(), "as long as it has partitions of it"
+    worker.assignment.take(Revoked([("orders", 0)], False, [0]))
+    assert not worker.is_shown()
+    assert not worker.is_shown()
+
+    worker.follows(MINE)
+    assert worker.is_shown()
+
+
+@pytest.mark.process
+def test_a_topic_that_is_paused_or_planned_anew_stays(worker: SharedWorker) -> None:
+    worker.follows(MINE)
+    for record in (replace(MINE, paused=True), replace(MINE, state="planned", before=MINE), MINE):
+        worker.follows(record)
+        assert worker.is_shown()
+
+
+def test_a_topic_that_comes_back_has_not_stood_still_meanwhile() -> None:
+    standstill = StallTimes()
+    standstill.seconds("orders", done=0, lag=5, now=0.0)
+    standstill.forget("orders")
+
+    assert standstill.seconds("orders", done=0, lag=5, now=60.0) == 0
+
+
+@pytest.mark.process
+def test_only_clients_reject_records_and_no_metric_of_a_worker_says_how_many(worker: SharedWorker) -> None:
+    worker.follows(MINE)
+    worker.is_shown()
+
+    told = worker.metrics.exposition().decode()
+
+    assert [reason for reason in DeadLetterReason if f'reason="{reason.value}"' not in told] == [
+        DeadLetterReason.REJECTED
+    ]
+
+
+STANDING = Alarm("orders", Reason.RECORDS_REMOVED, "records were removed")
+OVER = Alarm("orders", Reason.NOT_RELEASING, "nothing has been released")
+
+
+def told_alarms() -> Alarms:
+    """One is raised, and one was."""
+    alarms = Alarms(lambda alarm, raised: None, now=0.0)
+    alarms.update([STANDING, OVER])
+    alarms.update([STANDING])
+    return alarms
+
+
+def test_an_alarm_that_stands_is_told_again_every_day() -> None:
+    alarms = told_alarms()
+    assert alarms.to_tell_again(lost=0, now=TOLD_AGAIN_SECONDS - 1) == []
+    for day in (1, 2):
+        assert alarms.to_tell_again(lost=0, now=day * TOLD_AGAIN_SECONDS) == [(STANDING, True)]
+        assert alarms.to_tell_again(lost=0, now=day * TOLD_AGAIN_SECONDS + 1) == []
+
+
+def test_alarms_are_told_again_after_events_could_not_be_written() -> None:
+    """Nobody knows which, so that one may be shown that is over."""
+    alarms, later = told_alarms(), LOST_TOLD_AGAIN_SECONDS
+    assert alarms.to_tell_again(lost=1, now=later) == [(OVER, False), (STANDING, True)]
+    assert alarms.to_tell_again(lost=1, now=2 * later) == []
+    assert alarms.to_tell_again(lost=2, now=2 * later) == [(OVER, False), (STANDING, True)]
+    assert alarms.to_tell_again(lost=3, now=3 * later - 1) == [], "a topic that is missing refuses these at once, too"
+    assert alarms.to_tell_again(lost=3, now=3 * later) == [(OVER, False), (STANDING, True)]
