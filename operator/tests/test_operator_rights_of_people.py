@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.api, pytest.mark.slow]
 
 NAMESPACE = "people"
 SPECS: Mapping[str, dict[str, Any]] = {
-    "DelayedTopic": {"delaySeconds": [0, 10]},
+    "DelayedTopic": {"delaySeconds": [0, 10], "workers": {"replicas": 1}},
     "DelayedTopicAudit": {"delayedTopicRef": {"name": "orders"}},
     "KafkaConnection": {"bootstrapServers": ["127.0.0.1:1"]},
 }

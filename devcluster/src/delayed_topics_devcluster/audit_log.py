@@ -26,7 +26,9 @@ def used(log: Path, user: str, *, begin: int = 0) -> Iterator[Right]:
         about = answered.get("objectRef", {})
         resource = "/".join(part for part in (about.get("resource"), about.get("subresource")) if part)
         code = answered["responseStatus"]["code"]
-        if resource and code != 403:
+        ended_watch = answered["verb"] == "watch" and answered["stage"] == "ResponseComplete"
+        # the end of a watch may be that of a client which was killed before `begin`
+        if resource and code != 403 and not ended_watch:
             right = Right(about.get("apiGroup", ""), resource, answered["verb"])
             yield right
             if right.verb == "patch" and code == 201:
