@@ -59,6 +59,13 @@ def test_a_double_that_a_crash_explains_is_told_and_any_other_violates() -> None
     assert beyond.message.startswith("1 copy was doubled: the same root and attempt came out before")
 
 
+def test_doubles_of_which_nobody_knows_the_reason_make_it_unknown() -> None:
+    for unsure in ("unexplained", "set_back"):
+        result = judge(replace(CLEAN, flaws=replace(ON_TIME, doubled=4, **{unsure: 4})))
+        assert (result.verdict, "within the promise because" in result.message) == ("Unknown", False)
+        assert result.message.startswith("4 copies were doubled")
+
+
 def test_what_has_been_due_for_minutes_makes_no_clean_audit() -> None:
     overdue = replace(CLEAN, flaws=replace(ON_TIME, overdue=4), offenders={"overdue": ["f:3:94"]}, overdue_ms=600_000)
     shortly, long = judge(overdue), judge(replace(overdue, overdue_ms=259_200_000))

@@ -131,15 +131,13 @@ def test_a_control_topic_tells_all_only_if_it_is_the_first_and_nothing_of_it_is_
         return stable == admin.list_offsets([(name, 0)], "latest")
 
     wait_until(is_over, what="the transaction is over for readers, too")
-    assert (
-        cancelled.unknown(spark)
-        == f"records of topic {name} are missing because of retention, compaction or a transaction"
-    )
+    missing = f"records of topic {name} are missing because of retention, compaction or a transaction"
+    assert cancelled.unknown(spark) == missing
 
     kafka = AdminClient(cancelled.connection.client_config())
     for future in kafka.delete_records([TopicPartition(name, 0, 1)]).values():
         future.result()
-    assert cancelled.unknown(spark) == f"records of topic {name} are missing because of retention"
+    assert cancelled.unknown(spark) == missing
 
 
 def test_a_control_topic_into_which_nobody_wrote_is_read_too(spark: SparkSession, cancelled: Cancelled) -> None:

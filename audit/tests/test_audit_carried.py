@@ -28,7 +28,10 @@ from pyspark.sql import functions as sf
 
 pytestmark = pytest.mark.spark
 
-TOLD = WorkerEvents(takeovers=[Takeover(lines=None, from_ms=AT_MS + 7 * HOUR_MS, to_ms=AT_MS + 7 * HOUR_MS + 1000)])
+TOLD = WorkerEvents(
+    takeovers=[Takeover(lines=None, from_ms=AT_MS + 7 * HOUR_MS, to_ms=AT_MS + 7 * HOUR_MS + 1000)],
+    known=[(AT_MS, AT_MS + 24 * HOUR_MS)],
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +64,9 @@ def noted(spark: SparkSession, once: Link, folder: Path, hour: int, found: Findi
     """What the registry has of it afterwards."""
     assert once.blocks is not None
     output, since_ms = output_of(folder, hour), found.counted.pending_since_ms
-    bounds = bounds_of(once.window, visibility_of(once.window))
-    sha256 = carried.written(spark, output, once.window, once.blocks, bounds, since_ms)
+    seen = visibility_of(once.window)
+    bounds = bounds_of(once.window, seen)
+    sha256 = carried.written(spark, output, once.window, once.blocks, bounds, starts=seen.starts, since_ms=since_ms)
     return ended(once.window, since_ms, Carried(folder=output.name, sha256=sha256))
 
 
@@ -167,6 +171,11 @@ def test_a_table_that_is_not_the_one_that_was_noted_is_not_used(
         newer.setattr(carried, "VERSION", carried.VERSION + 1)
         with pytest.raises(Unusable, match="another version"):
             carried.opened(spark, output, window)
+    made_again = replace(window, topic_ids={**window.topic_ids, NAMES.ready: "another"})
+    opened = carried.opened(spark, output, made_again)
+    assert opened is not None
+    assert opened.covers(NAMES.ready, (0, 0), (9, 9)) == (0, 0), "these rows are of another topic"
+    assert opened.covers(NAMES.front, (0, 0), (9, 9)) == (9, 9)
     shorter = {**window.end_offsets, NAMES.ready: (0, 0)}
     with pytest.raises(Unusable, match=r"topic orders.ready ends below"):
         carried.opened(spark, output, replace(window, end_offsets=shorter))

@@ -6,6 +6,7 @@ from random import Random
 
 import delayed_topics_engine as engine
 import pytest
+from delayed_topics_audit import refusals
 from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.place import MAX_OFFSET
 from delayed_topics_audit_testing.rows import Row, Window, dead_letter, flaws
@@ -96,9 +97,7 @@ def test_no_other_reason_than_the_engines_is_right(spark: SparkSession) -> None:
     print("seed", seed)
     random = Random(seed)
     others = [
-        reason
-        for reason in WORKERS_REASONS
-        if reason not in (DeadLetterReason.TOO_LARGE, DeadLetterReason.RETRY_CAP_EXCEEDED)
+        reason for reason in WORKERS_REASONS if reason not in (*refusals.NOT_TAKEN, DeadLetterReason.RETRY_CAP_EXCEEDED)
     ]
     front: list[Row] = []
     dead: list[Row] = []

@@ -11,6 +11,7 @@ from delayed_topics_audit_testing.rows import (
     Window,
     flaws,
     hop,
+    judged,
     level,
     release,
 )
@@ -56,11 +57,26 @@ def test_where_nobody_could_ask_no_release_is_excused(spark: SparkSession) -> No
 
 
 @pytest.mark.slow
-def test_where_it_is_not_known_what_was_asked_for_a_release_is_held_against_what_it_says_itself(
+def test_where_requests_are_missing_what_is_left_of_them_is_believed_and_other_times_are_counted(
     spark: SparkSession,
 ) -> None:
-    unknown = replace(window_of(spark), control_unknown="records of it are missing")
-    assert flaws(unknown) == {"early": ["f:0:6"]}
+    some = replace(window_of(spark), control_unknown="records of it are missing")
+    assert flaws(some) == {"early": ["f:0:6"], "perhaps_unasked": ["f:0:2"]}, "of the fifth the answer is left"
+    every = [f"f:0:{at}" for at in (0, 1, 2, 4, 5, 6)]
+    assert flaws(replace(some, control=None)) == {"early": ["f:0:6"], "perhaps_unasked": every}
+
+
+def test_a_release_at_another_time_that_perhaps_nobody_asked_for_is_no_clean_audit(spark: SparkSession) -> None:
+    """It was `Verified`, in each audit of a topic from whose control topic one record had been removed."""
+    front: list[Row] = [(0, at, 0, level(2)) for at in range(2)]
+    in_time: list[Row] = [(0, 1, 10_001, release(("f", 0, 1), 10_000))]
+    window = Window(spark=spark, front=front[1:], ready=in_time, control_unknown="records of it are missing")
+    assert judged(window).verdict == "Verified"
+
+    early = replace(window, front=front, ready=[(0, 0, 3_001, release(("f", 0, 0), 3_000)), *in_time])
+    result = judged(early)
+    assert (result.verdict, result.offenders) == ("Unknown", {"perhaps_unasked": ["f:0:0 r:0:0"]})
+    assert "It is unknown whether anyone had asked for that time: records of it are missing" in result.message
 
 
 @pytest.mark.slow

@@ -140,7 +140,24 @@ def test_pending_by_due_time_and_the_timeline(spark: SparkSession) -> None:
         for row in checks.timeline(window.places, step_ms=1000).collect()
     ]
     assert steps == [(0, 3, 0, 0), (1_000, 1, 0, 0), (2_000, 0, 1, 1)]
-    assert totals(window)["pending_since_ms"] == AT_MS - 49_500
+    assert totals(window)["pending_since_ms"] == AT_MS
+
+
+@pytest.mark.slow
+def test_what_waits_goes_back_to_its_root_however_often_it_hopped_and_however_long_a_record_may_wait(
+    spark: SparkSession,
+) -> None:
+    """The next link of a chain has to read that, and nothing before: one read back by the longest delay, from when the record is due."""
+    front = [(0, 0, 0, level(2)), (0, 1, 7_000, level(2)), (0, 2, 9_000, level(2))]
+    hops = [(1, at, ms + 1, hop(("f", 0, at), ms + 10_000)) for at, ms in enumerate((0, 7_000, 9_000))]
+    on = [(2, 0, 17_000, hop(("d", 1, 1), 70_000, root=("f", 0, 1)))]  # to another time, which somebody had asked for
+    ready = [(0, 0, 10_000, release(("d", 1, 0), 10_000, root=("f", 0, 0)))]
+    bounds = replace(BOUNDS, delays_committed=(0, 2, 0))
+    window = Window(spark=spark, front=front, delays=[*hops, *on], ready=ready, bounds=bounds)
+    (roots,) = checks.pending_roots(window.places).collect()
+    assert roots.since_ms == AT_MS + 7_000
+    nothing_waits = replace(window, delays=hops[:1], bounds=BOUNDS)
+    assert [row.since_ms for row in checks.pending_roots(nothing_waits.places).collect()] == [None]
 
 
 @pytest.mark.slow

@@ -4,12 +4,14 @@ import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from delayed_topics_audit.account import Result
 from delayed_topics_audit.job import audit
-from delayed_topics_audit_testing.declared import register, whole_window
+from delayed_topics_audit_testing.declared import chained, register, whole_window
 from delayed_topics_core.headers import Header
 from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
@@ -24,16 +26,26 @@ def judged(orders: DeclaredTopic, spark: SparkSession) -> Result:
     return audit(whole_window(orders), orders.harness.connection, lambda: spark, lambda _: None).result
 
 
+def with_another_ready_topic(harness: WorkerHarness) -> tuple[DeclaredTopic, str]:
+    """And the name of that topic, which has three partitions."""
+    orders = harness.declare((0, 1))
+    invoices = f"{orders.names.front}.invoices"
+    harness.create([of_invoices(invoices)])
+    register(orders)
+    orders.change(ready_topics=(AllowedTopic(invoices, int(time.time() * 1000)),))
+    return orders, invoices
+
+
+def of_invoices(topic: str) -> NewTopicSpec:
+    config = {"message.timestamp.type": "LogAppendTime"}
+    return NewTopicSpec(name=topic, partitions=3, replication_factor=1, config=config)
+
+
 def test_what_came_out_in_another_ready_topic_is_accounted_for_and_what_is_wrong_there_is_named(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     with WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness:
-        orders = harness.declare((0, 1))
-        invoices = f"{orders.names.front}.invoices"
-        config = {"message.timestamp.type": "LogAppendTime"}
-        harness.create([NewTopicSpec(name=invoices, partitions=3, replication_factor=1, config=config)])
-        register(orders)
-        orders.change(ready_topics=(AllowedTopic(invoices, int(time.time() * 1000)),))
+        orders, invoices = with_another_ready_topic(harness)
         asks: list[Header] = [("dt-target", invoices.encode())]
         orders.produce(b"of somebody", topic=invoices)
         worker = harness.start(orders)
@@ -65,3 +77,47 @@ def test_what_came_out_in_another_ready_topic_is_accounted_for_and_what_is_wrong
         root = (once.header("dt-root") or b"").decode().rpartition(":")[0]
         assert doubled.startswith(f"{root} {invoices}:{once.partition}:{once.offset} {invoices}:{once.partition}:")
         assert lost == f"f:0:{end - 1}"
+
+
+def test_a_ready_topic_that_its_owners_create_again_takes_its_records_along_and_nobody_is_blamed(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """The audit called them lost. And it took what it had kept of the former topic for records of the new one, which is longer."""
+    with WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness:
+        orders, invoices = with_another_ready_topic(harness)
+        asks: list[Header] = [("dt-target", invoices.encode())]
+
+        def fill(count: int) -> None:
+            somebody = Producer(harness.connection.client_config())
+            for n in range(count):
+                somebody.produce(invoices, b"of somebody", partition=n % 3)
+            assert somebody.flush(60) == 0
+
+        def release(so_far: int) -> None:
+            for n in range(20):
+                orders.produce(b"%d" % n, headers=asks, partition=n % 2)
+            orders.flush()
+            harness.read(invoices, 300 + so_far)
+
+        fill(300)
+        worker = harness.start(orders)
+        release(20)
+        _, first = chained(orders, spark, tmp_path / "accounts" / "first")
+        _, second = chained(orders, spark, tmp_path / "accounts" / "second")
+        assert (first.verdict, second.verdict) == ("Verified", "Verified"), (first.message, second.message)
+        assert second.account is not None
+        assert second.account.offsets_read < 20, "what is somebody else's is read once, too"
+
+        release(40)
+        assert worker.terminate() == 0
+        harness.admin.delete_topics([invoices])
+        wait_until(lambda: harness.admin.describe_topics([invoices])[invoices] is None, what="the topic is gone")
+        harness.create([of_invoices(invoices)])
+        fill(600)
+        _, third = chained(orders, spark, tmp_path / "accounts" / "third")
+        assert third.account is not None
+        assert (third.account.lost, third.account.doubled) == (20, 0)
+        assert third.verdict == "Unknown", third.message
+        assert f"topic {invoices} was deleted and created again" in third.message.lower()
+        whole = judged(orders, spark)
+        assert whole.verdict == "Unknown", whole.message

@@ -56,11 +56,12 @@ PARTS: dict[str, dict[str, Any]] = {
 BODY = {
     "parts": {
         part: {
-            key: [{"commit": "abc", "others": 0.01, "slowed": 0.0, "figures": figures}] for key, figures in by.items()
+            key: [{"commit": "abc", "cpu": "a CPU", "others": 0.01, "slowed": 0.0, "figures": figures}]
+            for key, figures in by.items()
         }
         for part, by in PARTS.items()
     },
-    "machine": {"cpu": "a CPU", "cores": 2, "memory_gib": 23.4},
+    "machine": {"cores": 2, "memory_gib": 23.4},
 }
 
 

@@ -21,7 +21,7 @@ ALERTS = FILES / "alerts.yaml"
 CONDITION = 'delayed_topics_operator_condition{kind="DelayedTopic", type="%s", status="%s", reason="%s"}'
 DEAD_LETTERS = 'delayedtopics_dead_lettered_total{topic="orders", reason="%s"}'
 LATENESS = 'delayedtopics_lateness_seconds_bucket{topic="orders", le="%s"}'
-OVERDUE = 'delayed_topics_operator_overdue_seconds{kind="DelayedTopic"}'
+NOT_READY = 'delayed_topics_operator_not_ready{resource_namespace="shop", resource_name="%s", reason="%s"}'
 AUDITED = 'delayed_topics_operator_audit_verdict{resource_namespace="shop", resource_name="orders", verdict="%s"}'
 EXPECTED = 'delayed_topics_operator_audit_expected_timestamp_seconds{resource_namespace="shop", resource_name="orders"}'
 
@@ -31,10 +31,14 @@ HEALTHY = {
     LATENESS % "+Inf": "0+6000x60",
     DEAD_LETTERS % DeadLetterReason.RETRY_CAP_EXCEEDED: "7x60",
     DEAD_LETTERS % DeadLetterReason.CANCELLED: "7+1x60",
-    CONDITION % ("Ready", "True", "Serving"): "3x60",
-    CONDITION % ("Ready", "False", "ScaledToZero"): "1x60",
+    NOT_READY % ("stopped", "ScaledToZero"): "1x60",
+    NOT_READY % ("upgraded", "RolloutWaiting"): "1x49 stale",
+    NOT_READY % ("upgraded", "WorkersStarting"): "_x50 1x10",
+    # at every moment one of them is not Ready, and none for ten minutes
+    **{NOT_READY % (f"edited-{n}", "WorkersStarting"): f"_x{8 * n} 1x8 stale" for n in range(1, 8)},
     CONDITION % ("DeliveryVerified", "True", "EveryRecordAccounted"): "3x60",
     'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="failed"}': "4x60",
+    "delayedtopics_events_failed": "3x60",
     "delayed_topics_operator_holds_lease": "1x60",
     AUDITED % "Verified": "1x60",
     AUDITED % "Unknown": "0x60",
@@ -45,10 +49,14 @@ TROUBLE: dict[str, dict[str, str]] = {
     "DelayedTopicAlarm": {'delayedtopics_alarms{topic="orders", reason="TopicMissing"}': "1x60"},
     "DelayedTopicLate": {LATENESS % "0.01": "0+10x60", LATENESS % "5.0": "0+6000x60"},
     "DelayedTopicDeadLetters": {DEAD_LETTERS % DeadLetterReason.RETRY_CAP_EXCEEDED: "7+1x60"},
-    "DelayedTopicNotReady": {CONDITION % ("Ready", "False", "KafkaUnreachable"): "1x60"},
+    "DelayedTopicNotReady": {
+        NOT_READY % ("orders", "KafkaUnreachable"): " ".join(["1x2 stale _x2"] * 12),
+        NOT_READY % ("orders", "WorkersFailing"): " ".join(["stale _x2 1x2"] * 12),
+    },
     "DelayedTopicDeliveryViolated": {CONDITION % ("DeliveryVerified", "False", "PromiseBroken"): "1x60"},
     "DelayedTopicAuditUnknown": {AUDITED % "Verified": "0x60", AUDITED % "Unknown": "1x60"},
     "DelayedTopicAuditMissing": {EXPECTED: "600x60"},
+    "DelayedTopicEventsLost": {"delayedtopics_events_failed": "3x30 5x30"},
     "DelayedTopicsOperatorFails": {
         'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="failed"}': "4+1x60"
     },

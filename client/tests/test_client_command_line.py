@@ -130,8 +130,7 @@ def test_what_comes_next_is_shown_soonest_first_and_without_its_content(served: 
 
 
 @pytest.mark.broker
-def test_the_marks_of_transactions_are_no_backlog(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("delayed_topics.status.LOOK_SECONDS", 120)
+def test_the_marks_of_transactions_are_no_backlog(served: Served) -> None:
     front = served.names.front
     served.release(b"v")
     with DelayedTopic.connect(served.bootstrap, front) as topic, topic.records("shipping") as records:
@@ -155,6 +154,16 @@ def test_properties_come_from_a_file(served: Served, tmp_path: Path) -> None:
     assert run("--config", str(file), "send", served.names.front, "x").exit_code == 0
     file.write_text("bootstrap.servers\n")
     assert "'bootstrap.servers' must be name=value" in run("--config", str(file), "status", "x").output
+
+
+@pytest.mark.broker
+def test_a_property_that_the_client_can_not_have_is_said_in_one_line(served: Served, tmp_path: Path) -> None:
+    """A file that is shared with other applications."""
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers={served.bootstrap}\nacks=1\n")
+    shown = run("--config", str(file), "send", served.names.front, "x")
+    assert shown.exit_code == 1
+    assert re.fullmatch(r"Error: the connection to Kafka at .* can't be used: .*`acks`.* properties\n", shown.output)
 
 
 @pytest.mark.broker

@@ -147,6 +147,7 @@ def test_reject_means_dead_letter_with_its_ready_record_as_origin(served: Served
         "trace": b"1",
         "dt-id": b"f:2:9:topic-id",
         "dt-attempt": b"1",
+        "dt-group": b"shipping",
         "dt-created-at": b"%d" % (DUE_AT_MS - 5000),
         "dt-root": b"f:2:9:topic-id",
         "dt-origin": b"r:2:1",
@@ -183,6 +184,7 @@ def test_a_header_name_that_is_not_utf8_is_a_dead_letter_and_neighbours_are_hand
     assert [r.value for r in handle_all(served, 1, nothing)] == [b"good"]
     (copy,) = served.read(served.names.dead_letter)
     assert (copy.value, copy.said["dt-reason"], copy.said["dt-origin"]) == (b"bad", b"HeaderUnreadable", b"r:0:0")
+    assert copy.said["dt-group"] == b"shipping"
     assert served.committed("shipping") == {0: 2}
 
 
@@ -209,6 +211,7 @@ def test_a_retry_too_large_for_the_front_topic_is_a_dead_letter_and_neighbours_a
     assert [c.value for c in served.read(served.names.front)] == [b"before", b"after"]
     (dead,) = served.read(served.names.dead_letter)
     assert (dead.value, dead.said["dt-reason"], dead.said["dt-origin"]) == (large, b"TooLarge", b"r:0:1")
+    assert dead.said["dt-group"] == b"shipping"
     assert dead.said["dt-error"] == b"RuntimeError: not now"
     assert served.committed("shipping") == {0: 3}
 

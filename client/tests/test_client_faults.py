@@ -103,6 +103,21 @@ def test_sigkill_between_copy_and_commit_leaves_both_or_none(served: Served, ste
     assert [c.value for c in served.read(served.names.dead_letter)] == [b"5"]
 
 
+def test_ctrl_c_that_arrives_while_a_transaction_is_committed_doubles_no_copy(served: Served) -> None:
+    """CPython handles it right after the call, and before anybody has noted that it returned."""
+    count = 60
+    release(served, count)
+    with Child(served, "--member", "pod-0", "--die-before", "more", "--by", "SIGINT") as child:
+        assert child.wait() == 1
+    assert child.handled, "it ended by the signal"
+    assert 0 < done(served) < count
+    with Child(served, "--member", "pod-0") as restarted:
+        wait_until(lambda: done(served) == count, what="all are done", timeout_seconds=WAIT_SECONDS)
+        restarted.send(signal.SIGTERM)
+        assert restarted.wait() == 0
+    assert_each_once(served, count)
+
+
 @pytest.mark.slow
 def test_sigkill_at_any_moment(served: Served) -> None:
     seed = random.randrange(10**6)

@@ -1,6 +1,7 @@
 """The registry, out of Kafka into a file and back: there, and where the topics were mirrored to."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +9,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AclOperation, AclPermissionType, AdminClient, ResourceType
 from delayed_topics.cli import main
 from delayed_topics_core.handover import Handover, Position
 from delayed_topics_core.layout import LayoutSpec, initial
-from delayed_topics_core.names import REGISTRY_TOPIC
+from delayed_topics_core.names import CLOCK_TOPIC, EVENTS_TOPIC, REGISTRY_TOPIC
 from delayed_topics_core.registry import AuditedRecord, Claim, Owner, RegistryRecord, TopicsRecord
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core_testing.served import serving
@@ -22,9 +23,11 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
+from delayed_topics_kafka_testing.rights import AUTHORIZER, lift, rule
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "restore.md"
 NAMES = ("orders", "orders.delays", "orders.ready", "orders.dead")
 SHOP, ATTIC = Owner("cluster-1", "shop", "orders"), Owner("cluster-1", "attic", "orders")
 
@@ -173,3 +176,44 @@ def test_a_file_that_is_no_export_is_refused_with_its_line_and_makes_nothing(kaf
         assert refused.exit_code == 1, wrong
         assert "line 2" in refused.stderr, wrong
     assert admin(kafka).describe_topics([REGISTRY_TOPIC]) == {REGISTRY_TOPIC: None}
+
+
+def operations(words: str) -> list[AclOperation]:
+    """As pages spell them: DescribeConfigs."""
+    return [
+        AclOperation[re.sub("(?<=[a-z])(?=[A-Z])", "_", word).upper()] for word in re.findall("[A-Z][A-Za-z]+", words)
+    ]
+
+
+def test_the_rights_of_the_page_are_all_that_an_export_and_an_import_need(tmp_path: Path) -> None:
+    page = " ".join(PAGE.read_text().split())
+    said = re.search(
+        "exports the registry needs (.*?) on it.* also needs (.*?) on the registry, and (.*?) on the topics", page
+    )
+    assert said is not None
+    to_export, further, of_topics = map(operations, said.groups())
+    file = tmp_path / "registry.json"
+    with Broker(settings={**AUTHORIZER, **PATIENT}) as broker:
+        served(broker)
+        connection = Connection(bootstrap_servers=broker.bootstrap)
+
+        def only(name: str, allowed: list[AclOperation]) -> None:
+            rule(connection, ResourceType.TOPIC, name, allowed, AclPermissionType.ALLOW)
+
+        # what the broker itself needs, and the rules of this test
+        of_cluster = [AclOperation.CLUSTER_ACTION, AclOperation.ALTER, AclOperation.DESCRIBE]
+        rule(connection, ResourceType.BROKER, "kafka-cluster", of_cluster, AclPermissionType.ALLOW)
+        only(REGISTRY_TOPIC, to_export)
+        exported = run(broker, "export")
+        assert exported.exit_code == 0, exported.output
+        file.write_text(exported.stdout)
+        lift(connection, ResourceType.TOPIC, REGISTRY_TOPIC)
+        admin(broker).delete_topics([REGISTRY_TOPIC])
+        only(REGISTRY_TOPIC, [*to_export, *further])
+        for name in NAMES:
+            only(name, of_topics)
+        for name in (EVENTS_TOPIC, CLOCK_TOPIC):
+            rule(connection, ResourceType.TOPIC, name, [AclOperation.ALL])
+        for done in ("5 records imported\n", "0 records imported\n"):
+            imported = run(broker, "import", str(file))
+            assert (imported.exit_code, imported.stderr) == (0, done), imported.output

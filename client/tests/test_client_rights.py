@@ -18,11 +18,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from delayed_topics import DelayedTopic, Record, Records, Reject, settling
-from delayed_topics_client_testing import Served, serve
+from delayed_topics_client_testing import Served, received, serve
 from delayed_topics_core.names import TopicNames
 from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import NotAuthorized
+from delayed_topics_kafka.errors import ConnectionInvalid, NotAuthorized
 from delayed_topics_kafka_testing.rights import AUTHORIZER, deny_only, lift
 
 ACLS = Path(__file__).resolve().parents[2] / "docs" / "kafka-acls.md"
@@ -92,21 +92,22 @@ def test_whoever_asks_for_records_or_closes_is_told_what_kafka_does_not_allow(mo
     monkeypatch.setattr(settling, "Producer", Forbidden)
     nowhere = Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": "0"})
     records = Records(nowhere, TopicNames.of("orders"), "shipping", member="pod-0")
-    record = Record(
-        key=None,
-        value=b"bad",
-        due_at_ms=1,
-        released_at_ms=1,
-        appended_at_ms=1,
-        topic="orders.ready",
-        partition=0,
-        offset=7,
-    )
-    records.retry(record, RuntimeError("not now"))
+    records.retry(received(b"bad"), RuntimeError("not now"))
     said = "committing offsets of orders.ready and writing to orders as transactional id delayedtopics.orders.shipping.pod-0"
     with patience(records.stop, 3), pytest.raises(NotAuthorized, match=f"{said} failed .* Either grant this"):
         next(iter(records))
     with pytest.raises(NotAuthorized, match=said):
+        records.close()
+
+
+def test_a_property_that_the_producer_of_copies_can_not_have_ends_the_consumer() -> None:
+    """Kafka's default, but a transaction's timeout has to be longer."""
+    nowhere = Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": "0", "socket.timeout.ms": "60000"})
+    records = Records(nowhere, TopicNames.of("orders"), "shipping")
+    records.retry(received(b"bad"), RuntimeError("not now"))
+    with patience(records.stop, 3), pytest.raises(ConnectionInvalid, match=r"socket\.timeout\.ms"):
+        next(iter(records))
+    with pytest.raises(ConnectionInvalid):
         records.close()
 
 

@@ -1,10 +1,12 @@
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
+from confluent_kafka import KafkaError, Message
 from delayed_topics import DelayedTopic, NotDelayedTopic, SendFailed
 from delayed_topics_client_testing import FRONT_PARTITIONS, Served, serve
 from delayed_topics_core.errors import IllegalTopicName
@@ -12,6 +14,7 @@ from delayed_topics_core.layout import LayoutSpec, evolve
 from delayed_topics_core.partitioner import partition_for_key
 from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.settings import FRONT_MAX_MESSAGE_BYTES
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import KafkaUnreachable
@@ -82,6 +85,69 @@ def test_flush_says_what_did_not_arrive(served: Served) -> None:
     orders.send(b"small")
     orders.close()
     assert [c.value for c in served.read(served.names.front)] == [b"small"]
+
+
+def test_each_thread_is_told_of_what_it_sent_itself_and_the_rest_at_the_end(served: Served) -> None:
+    """As in a web server, where each request sends and flushes."""
+    orders = DelayedTopic.connect(served.bootstrap, served.names.front)
+    too_large = os.urandom(FRONT_MAX_MESSAGE_BYTES)
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other, ThreadPoolExecutor(1) as careless:
+        one.submit(orders.send, too_large).result()
+        careless.submit(orders.send, too_large).result()
+        other.submit(orders.send, b"small").result()
+        other.submit(orders.flush).result()
+        with pytest.raises(SendFailed, match="1 record did not arrive"):
+            one.submit(orders.flush).result()
+        one.submit(orders.flush).result()
+    with pytest.raises(SendFailed, match=f"1 record did not arrive in {served.names.front}.*MSG_SIZE_TOO_LARGE"):
+        orders.close()
+    assert [c.value for c in served.read(served.names.front)] == [b"small"]
+
+
+def test_a_flush_does_not_wait_for_what_another_thread_goes_on_sending() -> None:
+    """Something is always on its way to a broker that answers slowly."""
+    enough = threading.Event()
+    with slow_broker() as wire:
+        served = serve(Connection(bootstrap_servers=wire.bootstrap), "orders")
+        with DelayedTopic.connect(wire.bootstrap, served.names.front) as orders, ThreadPoolExecutor(1) as other:
+            wire.hold_back(0.2)
+
+            def send_on() -> None:
+                while not enough.wait(0.01):
+                    orders.send(b"x")
+
+            sending = other.submit(send_on)
+            try:
+                orders.send(b"y")
+                orders.flush(10)
+            finally:
+                enough.set()
+            sending.result()
+            wire.hold_back(0)
+
+
+def test_whoever_has_to_know_which_record_failed_is_called_with_each(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: dict[bytes, str | None] = {}
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        told[message.key() or b""] = error.name() if error is not None else None
+
+    def send_again(_: KafkaError | None, message: Message) -> None:
+        orders.send(message.value(), key=b"again")
+
+    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
+        orders.send(os.urandom(FRONT_MAX_MESSAGE_BYTES), key=b"large", on_delivery=on_delivery)
+        orders.send(b"small", key=b"small", on_delivery=on_delivery)
+        with pytest.raises(SendFailed, match="1 record did not arrive"):
+            orders.flush()
+        assert told == {b"large": "MSG_SIZE_TOO_LARGE", b"small": None}
+        for _ in range(5):  # the client library crashes if it is used in a callback, and another follows
+            orders.send(b"x", on_delivery=send_again)
+        orders.flush()
+    assert caplog.text.count("on_delivery can't send or flush") == 5
+    assert {c.key for c in served.read(served.names.front)} == {b"small", None}
 
 
 def test_headers_and_levels_that_are_not_the_senders_to_give_are_refused(served: Served) -> None:
@@ -165,3 +231,21 @@ def test_the_registry_is_followed(served: Served) -> None:
         served.remove_layout()
         with pytest.raises(NotDelayedTopic):
             send_until(deadline, orders)
+
+
+def test_once_a_topic_was_removed_each_send_says_so_until_it_is_there_again(served: Served) -> None:
+    def sends() -> bool:
+        try:
+            orders.send(b"x")
+        except NotDelayedTopic:
+            return False
+        return True
+
+    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
+        served.remove_layout()
+        wait_until(lambda: not sends(), what="the client has read that the topic was removed")
+        for _ in range(30):
+            assert not sends()
+            time.sleep(0.1)
+        served.write_layout(served.layout)
+        wait_until(sends, what="the client has read that the topic is there again")

@@ -6,6 +6,7 @@ import yaml
 from delayed_topics import DelayedTopicsError, GroupInvalid, Record, Reject, delayed_topic
 from delayed_topics.copies import retry
 from delayed_topics.records import Records
+from delayed_topics_client_testing import received
 from delayed_topics_core.errors import IllegalTopicName
 from delayed_topics_core.names import TopicNames
 from delayed_topics_kafka.connection import Connection
@@ -32,17 +33,7 @@ def test_a_group_that_retries_could_not_carry_is_refused_at_once(group: str) -> 
 
 
 def test_a_dead_letter_gets_smaller_until_it_fits() -> None:
-    record = Record(
-        key=b"k" * 100,
-        value=b"v" * 100,
-        headers=(("h" * 100, b"x"),),
-        due_at_ms=1,
-        released_at_ms=1,
-        appended_at_ms=1,
-        topic="orders.ready",
-        partition=0,
-        offset=7,
-    )
+    record = received(b"v" * 100, key=b"k" * 100, headers=(("h" * 100, b"x"),))
 
     _, whole, without_value, bare = retry(
         record, TopicNames.of("orders"), group="g", error=ValueError("no"), done_at_ms=1
@@ -80,16 +71,7 @@ def test_a_topic_that_can_be_a_name_is_not_said_twice() -> None:
 
 
 def test_a_declared_handler_is_still_a_function() -> None:
-    record = Record(
-        key=None,
-        value=b"x",
-        due_at_ms=1,
-        released_at_ms=1,
-        appended_at_ms=3,
-        topic="orders.ready",
-        partition=0,
-        offset=0,
-    )
+    record = received(b"x")
     assert ship(record) == "shipped b'x'"
     assert ship.__doc__ == "Ships."
     assert record.late_ms == 2

@@ -149,6 +149,15 @@ def test_a_way_that_has_not_ended_says_until_when(served: Served) -> None:
 
 
 @pytest.mark.broker
+def test_a_retry_is_not_due_when_the_attempt_before_was(served: Served) -> None:
+    """It has all headers of the released record, of which the front topic drops those of workers."""
+    headers: list[Header] = [("dt-due-at", b"1"), ("dt-deliver-at", b"%d" % FAR_MS)]
+    served.produce(served.names.front, b"v", headers=headers)
+    (waits,) = attempts(served, "0@0")
+    assert waits["due_at_ms"] == FAR_MS
+
+
+@pytest.mark.broker
 def test_a_record_that_came_out_in_another_ready_topic_is_found_there(served: Served) -> None:
     invoices = f"{served.names.front}.invoices"
     served.make(invoices, 4)

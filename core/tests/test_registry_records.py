@@ -119,7 +119,6 @@ def state(*records: RegistryRecord) -> RegistryState:
             ids={"orders": "abc"},
             start_offsets={"orders": (0, 7)},
             begun={"orders": 1},
-            final_offsets={"orders": (9,)},
             made_again=("orders.ready",),
         ),
     ],

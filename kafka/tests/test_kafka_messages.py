@@ -2,17 +2,20 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.messages import headers_of
+from delayed_topics_kafka.model import NewTopicSpec
 from delayed_topics_worker_testing.foreign_client import produce_with_raw_header_key
 
 
 @pytest.mark.broker
 def test_a_hot_loop_survives_header_names_that_are_not_utf8(
-    connection: Connection, fresh: Callable[[str], str]
+    connection: Connection, admin: KafkaAdmin, fresh: Callable[[str], str]
 ) -> None:
     """A hundred good ones first, so that CPython has specialized the loop."""
     topic = fresh("headers")
+    admin.create_topics([NewTopicSpec(name=topic, partitions=1, replication_factor=1)])
     producer = Producer(connection.client_config())
     for _ in range(100):
         producer.produce(topic, b"good", headers=[("name", b"1"), ("name", None)])

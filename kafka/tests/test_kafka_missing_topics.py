@@ -1,13 +1,15 @@
 """A Kafka whose system topics are gone: said, and nobody who writes to them ends by it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from delayed_topics_core.events import Event
 from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.events import EventWriter
+from delayed_topics_kafka.outbox import Outbox
 
 pytestmark = pytest.mark.broker
 
@@ -29,3 +31,15 @@ def test_without_the_events_topic_events_are_counted_as_failed(strict_broker: Br
 
     wait_until(failed, what="events fail")
     events.close()
+
+
+def test_no_client_makes_a_topic_that_is_missing(
+    connection: Connection, admin: KafkaAdmin, fresh: Callable[[str], str]
+) -> None:
+    """The brokers would, as they do by default: with their settings, and it would be nobody's."""
+    topic = fresh("gone")
+    outbox = Outbox(connection, client_id="w-0")
+    outbox.write(topic, key=b"o-1", value=b"cancelled")
+    outbox.close(20)
+    assert admin.describe_topics([topic]) == {topic: None}
+    assert outbox.failed == 1

@@ -1,12 +1,17 @@
+from dataclasses import replace
+from functools import partial
+
 import pytest
+from confluent_kafka import Producer
 from delayed_topics_core.names import CLOCK_TOPIC, EVENTS_TOPIC, REGISTRY_TOPIC
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline, until_true
 from delayed_topics_kafka.errors import KafkaRefused, RegistryLost
-from delayed_topics_kafka.model import NewTopicSpec
-from delayed_topics_kafka.system_topics import ensure_system_topics, system_topic_settings
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
+from delayed_topics_kafka.system_topics import drifted_settings, ensure_system_topics, system_topic_settings
 
 pytestmark = pytest.mark.broker
 ALL = [REGISTRY_TOPIC, EVENTS_TOPIC, CLOCK_TOPIC]
@@ -41,7 +46,7 @@ def test_they_are_made_repaired_and_left_alone(own_broker: Broker) -> None:
 def test_an_auto_created_clock_is_repaired_and_a_registry_of_three_partitions_refused(own_broker: Broker) -> None:
     admin = KafkaAdmin(Connection(bootstrap_servers=own_broker.bootstrap))
     admin.delete_topics(ALL)
-    admin.create_topics([NewTopicSpec(name=CLOCK_TOPIC, partitions=1, replication_factor=1)])
+    admin.create_topics([NewTopicSpec(name=CLOCK_TOPIC, partitions=3, replication_factor=1)])
     ensure_system_topics(admin, replication_factor=1)
     assert until_true(
         lambda: settings_of(admin, CLOCK_TOPIC)["message.timestamp.type"] == "LogAppendTime", Deadline(120)
@@ -66,5 +71,41 @@ def test_a_registry_that_was_used_before_is_neither_made_anew_nor_taken_for_anot
         ensure_system_topics(admin, replication_factor=1, registry_id=first)
 
 
-def test_with_three_replicas_one_may_be_missing() -> None:
-    assert system_topic_settings(REGISTRY_TOPIC, replication_factor=3)["min.insync.replicas"] == "2"
+@pytest.mark.slow
+def test_a_registry_whose_cleanup_policy_was_changed_loses_nothing_until_it_is_repaired() -> None:
+    """Whatever retention the brokers have for topics that name none."""
+    settings = {
+        "log.retention.check.interval.ms": "500",
+        "log.initial.task.delay.ms": "500",
+        "log.retention.ms": "1000",
+    }
+    with Broker(settings=settings) as broker:
+        admin = KafkaAdmin(Connection(bootstrap_servers=broker.bootstrap), timeout_seconds=60)
+        ensure_system_topics(admin, replication_factor=1)
+        admin.create_topics([NewTopicSpec(name="plain", partitions=1, replication_factor=1)])
+        admin.alter_topic_configs({REGISTRY_TOPIC: {"cleanup.policy": "delete"}})
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+
+        def first(topic: str) -> object:
+            return admin.list_offsets([(topic, 0)], "earliest")[topic, 0]
+
+        def removed(records: int) -> bool:
+            return first("plain") == records
+
+        for written in (1, 2):  # after the first round Kafka has looked at all topics
+            for topic in ("plain", REGISTRY_TOPIC):
+                producer.produce(topic, b"{}", key=b"claim/orders", partition=0)
+            assert producer.flush(60) == 0
+            wait_until(partial(removed, written), what="retention has removed the record of another topic")
+        assert settings_of(admin, REGISTRY_TOPIC)["cleanup.policy"] == "delete"
+        assert first(REGISTRY_TOPIC) == 0
+
+
+def test_with_three_replicas_one_may_be_missing_as_soon_as_they_are_in_sync() -> None:
+    info = TopicInfo(name=REGISTRY_TOPIC, id="i", partitions=1, replication_factor=3, leaders_known=True)
+    of_one = system_topic_settings(REGISTRY_TOPIC, replication_factor=1)
+    assert drifted_settings(info, of_one, replication_factor=3) == {"min.insync.replicas": "2"}
+    joining = replace(info, lagging=(0,))
+    assert drifted_settings(joining, of_one, replication_factor=3) == {}, "nobody could write"
+    too_many = {**of_one, "min.insync.replicas": "3"}
+    assert drifted_settings(joining, too_many, replication_factor=3) == {"min.insync.replicas": "2"}

@@ -2,9 +2,11 @@
 
 import json
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import pytest
+from delayed_topics_core.carried import Carried
 from delayed_topics_crds import Grant, parse
 from delayed_topics_crds.schedule import Spark
 from delayed_topics_operator.audits.access import Place, most_local_disk_mebibytes, refused
@@ -14,6 +16,7 @@ from delayed_topics_operator_testing.audit_simulation import AUDIT_NAMESPACE, WI
 
 DISK = "ephemeral-storage"
 LARGE = replace(WINDOW, end_offsets={"orders": (10**9,)})
+CARRIED = Carried(folder="orders-audit-0a1b2c3d", sha256="ab")
 GIVEN_MIB = 76_294
 """80 bytes for each of 10^9 offsets."""
 EVERY_TOPIC = {"namespaceSelector": {}, "topicPrefixes": [""]}
@@ -65,6 +68,27 @@ def test_a_sample_needs_as_much_less_as_it_looks_at() -> None:
     simulation.settle()
     assert simulation.job is not None
     assert disk(simulation.job["spec"]["template"]["spec"])[1] == "7630Mi"
+
+
+@pytest.mark.parametrize(
+    ("output", "carried", "bytes_each"),
+    [
+        (None, CARRIED, 80),
+        ({"claimName": "audits"}, None, 80 + 180),
+        ({"claimName": "audits"}, CARRIED, 80 + 180 + 180),
+    ],
+    ids=["without an output", "first link", "next link"],
+)
+def test_a_link_of_a_chain_needs_room_for_its_tables(
+    output: dict[str, Any] | None, carried: Carried | None, bytes_each: int
+) -> None:
+    further: dict[str, Any] = {} if output is None else {"output": output}
+    raw = audit_resource(window={"sinceLast": True}, **further)
+    simulation = AuditSimulation(raw=raw, frozen=replace(LARGE, carries=True, carried=carried))
+    simulation.settle()
+    assert simulation.job is not None
+    asked = disk(simulation.job["spec"]["template"]["spec"])[1]
+    assert asked == f"{ceil(bytes_each * 10**9 / 2**20)}Mi"
 
 
 def test_executors_share_it_and_the_pod_that_leads_them_needs_none() -> None:

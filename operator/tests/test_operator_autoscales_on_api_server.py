@@ -123,3 +123,17 @@ def test_workers_that_do_not_catch_up_with_what_is_due_become_more_and_what_wait
         harness.wait(lambda: due_lag(harness) == 0, "all that is due is released", seen=lambda: due_lag(harness))
     told = (harness.resource() or {})["status"]["workers"]
     assert (told["wantedReplicas"], told["lastScaled"]["toReplicas"]) == (3, 3)
+
+
+def test_a_ready_topic_that_was_deleted_is_made_again_though_the_load_can_not_be_looked_at(
+    harness: OperatorHarness,
+) -> None:
+    harness.apply(workers={"autoscale": {"min": 1, "max": 3}})
+    harness.wait_until_served()
+    ready = TopicNames.of(harness.topic).ready
+    former = harness.topic_ids()[ready]
+    harness.operator.kill()
+    harness.kafka.delete_topics([ready])
+    harness.operator.start()
+    harness.wait(lambda: harness.topic_ids().get(ready, former) != former, "there is another ready topic", seconds=60)
+    harness.wait_for("TopicsReady", "True")

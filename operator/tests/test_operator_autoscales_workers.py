@@ -8,7 +8,7 @@ from delayed_topics_crds import DelayedTopicStatus, parse
 from delayed_topics_operator.load import LOOK_SECONDS, Load, Look
 from delayed_topics_operator.reconcile.transitions import autoscaled
 from delayed_topics_operator_testing.namespace_simulation import grant
-from delayed_topics_operator_testing.simulation import Simulation, resource, usable
+from delayed_topics_operator_testing.simulation import Simulation, Stopped, resource, usable
 
 KEY = ("orders", 0)
 
@@ -144,3 +144,18 @@ def test_without_autoscale_replicas_decide_again() -> None:
         2,
         set(),
     )
+
+
+@pytest.mark.parametrize("boundary", [1, 2])
+def test_an_operator_killed_while_it_scales_goes_on_with_the_number_that_it_decided(boundary: int) -> None:
+    simulation = running({"max": 8})
+    simulation.load = load(1, due=25_000, released=10_000)
+    with pytest.raises(Stopped):
+        simulation.settle(actions=boundary)
+    simulation.load = Load()  # the next one has yet to look
+    simulation.settle()
+    assert replicas(simulation) == 4
+    decision = status(simulation).workers
+    assert decision is not None
+    assert decision.last_scaled is not None
+    assert (decision.last_scaled.from_replicas, decision.last_scaled.to_replicas) == (1, 4)

@@ -18,8 +18,9 @@ from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core_testing.served import OWNER, serving
 from delayed_topics_crds.audit import Window as Asked
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
-from delayed_topics_operator.audits.freeze import CLOCKS_MS, ended, freeze
+from delayed_topics_operator.audits.freeze import ended, freeze
 from delayed_topics_operator.audits.observation import Unauditable, Waiting
+from delayed_topics_operator.audits.targets import CLOCKS_MS
 from delayed_topics_operator.gateways.kafka import KafkaLink
 
 NAMES = TopicNames.of("orders")
@@ -348,6 +349,29 @@ def test_a_chain_knows_what_has_come_there_since_the_last_one_and_begins_anew_in
     assert of_ready_topics(Asked(since_last=True), before).new_from_offsets["invoices"] == (0, 0)
     without = replace(last, ends={name: end for name, end in last.ends.items() if name != "invoices"})
     assert "invoices" not in of_ready_topics(Asked(since_last=True), without).new_from_offsets
+
+
+def test_one_that_was_made_again_may_hide_a_loss_and_audits_of_everything_say_so_ever_after() -> None:
+    """One that was missing at a link and is there again is another one, too."""
+    said = "topic invoices was deleted and created again. Records may have been released into the former one"
+    last = ended(of_ready_topics(Asked(since_last=True)), AUDITED.since_ms)
+    missing = of_ready_topics(Asked(since_last=True), last, missing=["invoices"])
+    link = of_ready_topics(Asked(since_last=True), replace(last, ids={**last.ids, "invoices": "another"}))
+    assert (of_ready_topics(Asked(), last).perhaps_unseen, link.perhaps_unseen) == ((), (said,))
+    for after in (ended(missing, None), ended(AuditWindow.decode(link.encode()), None)):
+        assert of_ready_topics(Asked(since_last=True), after).perhaps_unseen == (), "that link has accounted for it"
+        assert of_ready_topics(Asked(), after).perhaps_unseen == (said,)
+
+
+@pytest.mark.parametrize("asked", [Asked(since_last=True), Asked(from_=NOW - timedelta(hours=1))], ids=str)
+def test_those_that_are_not_noted_any_more_may_hide_a_loss(asked: Asked) -> None:
+    def said(until_ms: int) -> int:
+        frozen, _ = freeze_it(asked, AUDITED, ready_topics_forgotten_ms=until_ms)
+        assert isinstance(frozen, AuditWindow), frozen
+        return sum("there were too many to note them all" in sentence for sentence in frozen.perhaps_unseen)
+
+    begin_ms = int(asked.from_.timestamp() * 1000) if asked.from_ else AUDITED.since_ms
+    assert (said(0), said(begin_ms - CLOCKS_MS), said(begin_ms - CLOCKS_MS + 1)) == (0, 0, 1)
 
 
 def test_one_that_is_missing_may_hide_a_loss_and_the_others_are_read() -> None:

@@ -101,6 +101,26 @@ def test_what_is_changed_by_hand_is_repaired() -> None:
     )
 
 
+def test_one_that_an_older_version_made_is_compacted_as_often_and_in_as_small_pieces_from_now_on() -> None:
+    simulation = made()
+    wanted = dict(simulation.kafka.topics[CONTROL].config)
+    for setting in ("max.compaction.lag.ms", "segment.bytes"):
+        del simulation.kafka.topics[CONTROL].config[setting]
+    simulation.settle()
+    (repaired,) = (action for action in simulation.done if isinstance(action, AlterSettings))
+    assert repaired.topic == CONTROL
+    assert repaired.settings == {"max.compaction.lag.ms": "3600000", "segment.bytes": "16777216"}
+    assert simulation.kafka.topics[CONTROL].config == wanted
+
+
+def test_where_kafka_refuses_that_it_is_compacted_often_it_is_said_and_it_is_read() -> None:
+    simulation = Simulation(resource(control={}), kafka=Kafka(refuses=frozenset({"max.compaction.lag.ms"}))).serve()
+    said = simulation.condition(Condition.TOPICS_READY)
+    assert said.status == "True"
+    assert "Workers take longer to read the control topic when they start" in said.message
+    assert is_read(simulation)
+
+
 def test_where_kafka_refuses_that_it_is_compacted_it_is_said_and_it_is_not_read() -> None:
     simulation = Simulation(resource(), kafka=Kafka(refuses=frozenset({"cleanup.policy"}))).serve()
     simulation.edit(control={})

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import KafkaUnreachable, RegistryTooLarge
 from delayed_topics_kafka.model import BrokerInfo, ClusterInfo
 from delayed_topics_operator.audits.controller import _topic
+from delayed_topics_operator.controllers import delayed_topic
 from delayed_topics_operator.controllers.connection import Connections, _Entry, _now
 from delayed_topics_operator.controllers.delayed_topic import SOON_SECONDS, UNDONE_SECONDS, DelayedTopics
 from delayed_topics_operator.controllers.found import Found, same_cluster
@@ -275,7 +277,7 @@ def test_bootstrap_servers_that_lead_to_another_cluster_stop_the_connection() ->
 ORDERS = Key("DelayedTopic", "shop", "orders")
 
 
-def controller(kind: type[DelayedTopics], kube: Any) -> DelayedTopics:
+def controller(kind: type[DelayedTopics], kube: Any, recorder: Any = None) -> DelayedTopics:
     store = Store()
     store.put(resource())
     settings = Settings(namespace="system", audit_namespace="audits", worker_image="w", audit_image="a")
@@ -283,7 +285,7 @@ def controller(kind: type[DelayedTopics], kube: Any) -> DelayedTopics:
         settings=settings,
         kube=kube,
         store=store,
-        recorder=None,  # type: ignore[arg-type]
+        recorder=recorder,
         connections=connections(store),
         usage=Usage(store=store, settings=settings, cluster="c", changed=lambda _: None),
         tenants=Tenants(settings, store),
@@ -310,6 +312,40 @@ def test_what_somebody_undoes_at_once_is_not_fought_over_in_a_loop() -> None:
 
     assert asyncio.run(controller(Undone, Counting()).reconcile(ORDERS)) == UNDONE_SECONDS
     assert len(written) == 1
+
+
+def test_what_a_webhook_puts_back_is_applied_once_a_resync_and_no_event_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    meta = {"namespace": "system", "name": "x", "uid": "x"}
+    live = {"kind": "StatefulSet", "metadata": {**meta, "resourceVersion": "7"}, "spec": {"image": "mirror/w"}}
+    declared = {"kind": "StatefulSet", "metadata": meta, "spec": {"image": "w"}}
+    written: list[dict[str, Any]] = []
+    told: list[object] = []
+
+    class Mirrored(DelayedTopics):
+        async def _plan(self, key: Key, raw: dict[str, Any]) -> tuple[Plan, KafkaLink | None, Owned | None]:
+            return Plan(actions=(ApplyChild(manifest=declared, change="repaired", rolls=True),)), None, None
+
+    class Webhook(Kubernetes):
+        async def apply(self, body: dict[str, Any], **_: Any) -> dict[str, Any]:
+            written.append(body)
+            return live
+
+    class Recorder:
+        async def record(self, resource: dict[str, Any], notice: object) -> None:
+            told.append(notice)
+
+    now = _now()
+    monkeypatch.setattr(delayed_topic, "_now", lambda: now)
+    looked = controller(Mirrored, Webhook(), Recorder())
+    looked._store.put(live)
+    for _ in range(3):
+        assert asyncio.run(looked.reconcile(ORDERS)) == looked._settings.resync_seconds
+    assert (len(written), told) == (1, [])
+    now += timedelta(seconds=looked._settings.resync_seconds)
+    assert asyncio.run(looked.reconcile(ORDERS)) == looked._settings.resync_seconds
+    assert len(written) == 2
 
 
 def test_an_audit_that_is_deleted_does_not_wait_for_a_delayed_topic_that_can_not_be_read() -> None:

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import pytest
 from delayed_topics_core.names import TopicNames
+from delayed_topics_kafka.errors import KafkaUnreachable
 from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.load import Load
@@ -128,3 +130,21 @@ def test_one_worker_more_helps_where_one_has_several_partitions_that_lag() -> No
         found = look(link, replace(view, group=replace(view.group, state="Stable", members=members))).latest
         assert found is not None
         assert found.shared is shared
+
+
+class Silent(FakeLink):
+    """Kafka does not answer for a partition without a leader, and refuses what is asked of a topic that is missing."""
+
+    async def offsets(self, places: Sequence[TopicPartitionKey], which: str) -> Mapping[TopicPartitionKey, int]:
+        raise KafkaUnreachable("no answer")
+
+
+@pytest.mark.parametrize("topic", [NAMES.front, NAMES.delays, NAMES.ready])
+def test_kafka_is_asked_nothing_that_it_can_not_answer(topic: str) -> None:
+    view = served()
+    info = view.topics[topic]
+    assert info is not None
+    for other in (None, replace(info, leaders_known=False), replace(info, partitions=1)):
+        assert look(Silent(), replace(view, topics={**view.topics, topic: other})) == Load()
+    with pytest.raises(KafkaUnreachable):
+        look(Silent(), view)

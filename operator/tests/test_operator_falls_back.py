@@ -3,8 +3,9 @@
 import json
 from typing import Any
 
+import pytest
 from delayed_topics_core.reasons import Condition
-from delayed_topics_operator_testing.simulation import Simulation, resource
+from delayed_topics_operator_testing.simulation import Simulation, Stopped, resource
 
 UNIFORM = {"protocol": "Consumer"}
 WORDS = "Kafka refuses the rebalance protocol consumer with the assignor uniform (UNSUPPORTED_VERSION)"
@@ -61,6 +62,21 @@ def test_workers_that_kafka_refuses_the_protocol_have_the_older_one_until_the_re
     simulation.settle()
     assert protocol(simulation) == ("classic", "RoundRobin")
     assert "refused" not in simulation.raw["status"]["rebalance"]
+
+
+@pytest.mark.parametrize("boundary", [1, 2])
+def test_an_operator_killed_while_it_falls_back_goes_on_with_that(boundary: int) -> None:
+    """By then the pod that said it may have been replaced."""
+    simulation = running({"protocol": "Classic"})
+    simulation.edit(rebalance=UNIFORM)
+    simulation.settle()
+    simulation.done.clear()
+    simulation.worker_pods = (ended(3, f"INFO subscribed\nError: {WORDS}\n"),)
+    with pytest.raises(Stopped):
+        simulation.settle(actions=boundary)
+    simulation.worker_pods = ()
+    simulation.settle()
+    assert protocol(simulation) == ("classic", "Range")
 
 
 def test_a_resource_that_never_had_workers_has_some_all_the_same() -> None:

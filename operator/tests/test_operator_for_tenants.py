@@ -1,10 +1,12 @@
 """A tenant's own KafkaConnection: everything lives in the tenant's namespace, where the operator is let in."""
 
+import base64
 import json
 from collections.abc import Iterator
 
 import pytest
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_operator_testing.audits import apply_audit, child, status
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
@@ -62,6 +64,27 @@ def test_a_namespace_with_its_own_connection_is_deleted_although_its_credentials
     tenant.api.kubectl("delete", "namespace", tenant.namespace, "--timeout=180s")
     assert tenant.resource() is None
     assert tenant.topics() == {}
+
+
+@pytest.mark.usefixtures("spark_applications")
+@pytest.mark.parametrize("kind", ["Job", "SparkApplication"])
+def test_an_audit_of_a_topic_that_shares_workers_has_the_connection_that_it_mounts(
+    tenant: OperatorHarness, kind: str
+) -> None:
+    tenant.replace_operator("--audit-executors", "--audit-spark-applications", tenants=[tenant.namespace])
+    tenant.api.apply(connection(tenant, sharedWorkers={"replicas": 1}))
+    tenant.apply(connectionRef=OWN)
+    tenant.wait_for("TopicsReady", "True")
+    apply_audit(tenant, spark={"mode": kind, "executors": int(kind != "Job")})
+    tenant.wait(lambda: child(tenant, kind, "jobName") is not None, "the audit has begun", seen=lambda: status(tenant))
+    spec = (child(tenant, kind, "jobName") or {})["spec"]
+    pod = (spec if kind == "Job" else spec["driver"])["template"]["spec"]
+    (mounted,) = [volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume]
+    secret = tenant.api.get("Secret", mounted, tenant.namespace)
+    assert secret is not None, mounted
+    assert base64.b64decode(secret["data"]["bootstrap-servers"]).decode() == tenant.broker.bootstrap
+    tenant.api.kubectl("delete", "dtaudit", "first", f"--namespace={tenant.namespace}", "--timeout=180s")
+    tenant.wait(lambda: tenant.api.get("Secret", mounted, tenant.namespace) is None, "its credentials are gone")
 
 
 def test_a_namespace_that_has_not_let_the_operator_in_is_told_how_to(harness: OperatorHarness) -> None:

@@ -1,10 +1,12 @@
 """Topics that go from their own workers to shared ones, and back: with what the former workers have committed, and without a guess."""
 
 import asyncio
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from delayed_topics_core.handover import NOTHING, Handover, Position
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Condition
@@ -14,11 +16,28 @@ from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, To
 from delayed_topics_operator.eventlog import EventLog
 from delayed_topics_operator.gateways.refusals import Refusals
 from delayed_topics_operator.observe.kafka import kafka_view
+from delayed_topics_operator.plan import ApplyChild, ConditionState
+from delayed_topics_operator.reconcile import reconcile
 from delayed_topics_operator_testing.namespace_simulation import grant
 from delayed_topics_operator_testing.shared import SHARED, sharing
 from delayed_topics_operator_testing.simulation import Simulation, member, resource, usable
 
 OWN = "delayedtopics.orders"
+
+
+NOT_READY = replace(SHARED.said, status="False", message="1 of 2 shared workers are ready")
+WORKERS = {
+    "replicas": 5,
+    "template": {
+        "labels": {"team": "a"},
+        "annotations": {"note": "x"},
+        "resources": {"requests": {"cpu": "500m"}, "limits": {"memory": "2Gi"}},
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "k", "operator": "Exists"}],
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}},
+        "priorityClassName": "high",
+    },
+}
 
 
 def layout(simulation: Simulation) -> LayoutRecord:
@@ -157,6 +176,41 @@ def test_topics_with_many_partitions_keep_their_workers_and_it_is_said_why() -> 
     simulation.settle()
     assert (layout(simulation).state, layout(simulation).group) == ("serving", OWN)
     assert "at most 200 partitions" in simulation.condition(Condition.WORKERS_READY).message
+
+
+@pytest.mark.parametrize(("partitions", "shared"), [(3, NOT_READY), (300, SHARED.said)])
+def test_workers_that_others_can_not_replace_yet_stay_as_many_and_as_they_are(
+    partitions: int, shared: ConditionState
+) -> None:
+    simulation = Simulation.serving(partitions=partitions, workers=WORKERS)
+    before = copy.deepcopy(simulation.children)
+    simulation.connection = sharing(said=shared)
+    del simulation.raw["spec"]["workers"]
+    simulation.edit()
+    plan = simulation.settle()
+    assert (simulation.children, simulation.done) == (before, [])
+    assert (layout(simulation).group, layout(simulation).workers) == (OWN, 5)
+    assert plan.takes is not None
+    assert plan.takes.workers == 5
+    assert simulation.condition(Condition.READY).status == "True"
+
+    o = simulation.observe()
+    (rolled,) = reconcile(replace(o, pods=replace(o.pods, image="worker:2"))).actions
+    assert isinstance(rolled, ApplyChild)
+    pod, former = (m["spec"]["template"] for m in (rolled.manifest, before["StatefulSet", simulation.name]))
+    former["spec"]["containers"][0]["image"] = "worker:2"
+    assert (pod, rolled.manifest["spec"]["replicas"]) == (former, 5)
+
+
+def test_workers_that_somebody_deletes_before_others_have_their_topics_are_as_many_again() -> None:
+    simulation = Simulation.serving(partitions=300, workers=WORKERS)
+    simulation.connection = sharing()
+    del simulation.raw["spec"]["workers"]
+    simulation.edit()
+    simulation.settle()
+    del simulation.children["StatefulSet", simulation.name]
+    simulation.settle()
+    assert simulation.children["StatefulSet", simulation.name]["spec"]["replicas"] == 5
 
 
 def test_topics_of_workers_that_nobody_here_looks_after_go_over_however_many_partitions_they_have() -> None:

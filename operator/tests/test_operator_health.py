@@ -135,7 +135,7 @@ def test_the_check_of_argo_cd_knows_only_reasons_that_there_are() -> None:
     (block,) = [block for block in blocks(GITOPS) if block.file == "argocd-cm.yaml"]
     named = {word.split()[0] for word in block.text.split("under_way = {")[1].split("}")[0].split(",") if word.strip()}
     assert named <= set(Reason)
-    assert len(named) == 6
+    assert len(named) == 7
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -24,6 +24,7 @@ from delayed_topics_operator.queue import MAX_BACKOFF_SECONDS, Key, WakeQueue
 from delayed_topics_operator.runtime import Runtime
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
+from delayed_topics_operator.worker_sets import NAME_LABEL, NAMESPACE_LABEL, label_value, shared_labels
 
 A, B = Key("DelayedTopic", "shop", "a"), Key("DelayedTopic", "shop", "b")
 
@@ -316,14 +317,38 @@ def test_calls_by_a_connection_that_was_closed_meanwhile_are_tried_again_later()
     asyncio.run(story())
 
 
+def a_runtime() -> Runtime:
+    settings = Settings(namespace="system", audit_namespace="audits", worker_image="worker:1", audit_image="audit:1")
+    return Runtime(settings=settings, kube=cast(Kube, None), cluster="cluster", leadership=Leadership.without_end())
+
+
+@pytest.mark.parametrize("kind", ["DelayedTopic", "KafkaConnection", "ClusterKafkaConnection"])
+def test_news_of_workers_wake_whose_they_are_and_nobody_else_however_long_the_names(kind: str) -> None:
+    home = "" if kind == "ClusterKafkaConnection" else "shop"
+
+    def labels(name: str) -> dict[str, str]:
+        if kind == "DelayedTopic":
+            return {NAMESPACE_LABEL: home, NAME_LABEL: label_value(name)}
+        return shared_labels(Key(kind, home, name))
+
+    async def story() -> None:
+        runtime = a_runtime()
+        names = ["o" * 63, "o" * 70, "o" * 71, f"{'o' * 50}-------{'o' * 9}"]
+        for name in names:
+            metadata = {"namespace": home, "name": name, "uid": name, "resourceVersion": "1"}
+            runtime.store.put({"kind": kind, "metadata": metadata, "spec": {}})
+        for name in names:
+            workers = {"namespace": "shop", "name": "workers", "uid": name, "labels": labels(name)}
+            runtime.seen("ADDED", {"kind": "StatefulSet", "metadata": workers})
+            queue = runtime.runners[kind].queue
+            assert [await next_now(queue), await next_now(queue)] == [Key(kind, home, name), None]
+
+    asyncio.run(story())
+
+
 def test_what_the_operator_itself_has_made_is_begun_although_it_was_known_before_the_watch_told() -> None:
     async def story() -> None:
-        settings = Settings(
-            namespace="system", audit_namespace="audits", worker_image="worker:1", audit_image="audit:1"
-        )
-        runtime = Runtime(
-            settings=settings, kube=cast(Kube, None), cluster="cluster", leadership=Leadership.without_end()
-        )
+        runtime = a_runtime()
         metadata = {"namespace": "shop", "name": "orders-1", "uid": "u", "resourceVersion": "7"}
         spec = {"delayedTopicRef": {"name": "orders"}}
         audit = {"kind": "DelayedTopicAudit", "metadata": metadata, "spec": spec}

@@ -94,6 +94,61 @@ def _replaced_by_hand(name: str, image: str) -> dict[str, Any]:
     }
 
 
+def test_a_delayed_topic_that_is_not_ready_has_a_series_of_its_own(harness: OperatorHarness) -> None:
+    def not_ready(**labels: str) -> float:
+        of_it = {"resource_namespace": harness.namespace, "resource_name": harness.topic}
+        return harness.operator.counted("delayed_topics_operator_not_ready", **of_it, **labels)
+
+    harness.apply()
+    harness.wait_for("Ready", "False", "WorkersStarting")
+    harness.wait(lambda: not_ready(reason="WorkersStarting") == not_ready() == 1, "it is counted")
+    harness.wait_until_ready()
+    harness.wait(lambda: not_ready() == 0, "it is counted no more")
+
+
+@pytest.mark.slow
+def test_its_own_workers_stay_as_they_are_until_shared_ones_are_ready(harness: OperatorHarness) -> None:
+    """With all that the API server makes of what was declared."""
+    template = {
+        "labels": {"team": "a"},
+        "annotations": {"note": "x"},
+        "resources": {"requests": {"cpu": "0.5"}, "limits": {"cpu": 1, "memory": "1024Mi"}},
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "k"}],
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}},
+    }
+    granted = {
+        "labels": ["team"],
+        "annotations": ["note"],
+        "nodeSelectors": ["disk"],
+        "tolerations": ["k"],
+        "affinity": True,
+    }
+    connection = harness.cluster_connection(
+        allow=[{"namespaceSelector": {}, "topicPrefixes": [""], "template": granted}]
+    )
+    harness.api.apply(connection)
+    harness.apply(workers={"replicas": 3, "template": template})
+    harness.wait_until_served()
+    before = (harness.stateful_set() or {})["spec"]
+    connection["spec"]["sharedWorkers"] = {"replicas": 1}
+    harness.api.apply(connection)
+    shared = "default-cluster-shared"
+    harness.wait(lambda: harness.api.get("StatefulSet", shared, SYSTEM_NAMESPACE) is not None, "there are shared ones")
+
+    harness.apply()
+
+    def followed() -> bool:
+        found = harness.resource() or {}
+        return bool(found["status"]["observedGeneration"] == found["metadata"]["generation"])
+
+    harness.wait(followed, "the edit is followed")
+    assert "workers" not in (harness.resource() or {})["spec"]
+    assert (harness.stateful_set() or {})["spec"] == before
+    harness.wait_until_ready()
+    harness.wait(lambda: harness.stateful_set() is None, "the shared ones have its topics")
+
+
 @pytest.mark.slow
 def test_a_worker_that_was_scaled_away_holds_no_reader_back(harness: OperatorHarness) -> None:
     """Its transaction would last for 60 seconds here."""

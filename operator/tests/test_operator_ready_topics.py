@@ -38,8 +38,10 @@ def test_of_former_ready_topics_the_newest_are_kept() -> None:
         simulation.edit(ready={"allowedTopics": ["always", f"t{n}"]})
         simulation.settle()
         simulation.now += timedelta(hours=1)
-    noted = simulation.kafka.registry.layouts["orders"].ready_topics
+    layout = simulation.kafka.registry.layouts["orders"]
+    noted = layout.ready_topics
     assert [allowed.topic for allowed in noted] == ["always", *(f"t{n}" for n in range(11, 70))]
+    assert layout.ready_topics_forgotten_ms == noted[1].from_ms, "when t11 took the place of t10"
     assert [allowed.topic for allowed in noted if allowed.until_ms is None] == ["always", "t69"]
 
 

@@ -86,6 +86,19 @@ def test_alarms_of_the_shared_workers_are_those_of_this_topic_and_so_are_partiti
     ]
 
 
+def test_workers_that_were_turned_off_serve_until_the_topics_own_are_ready_and_alarms_of_both_are_shown() -> None:
+    simulation = served()
+    simulation.connection = sharing(leaving=True)
+    pods = ("default-cluster-shared-1", f"{simulation.name}-0")
+    alarms = (RaisedAlarm(member=pod, reason="NotReleasing", message="nothing comes") for pod in pods)
+    simulation.news = WorkerNews(alarms=tuple(alarms))
+    simulation.settle()
+    assert (layout(simulation).state, layout(simulation).group) == ("serving", SHARED.group)
+    assert simulation.raw["status"]["workers"]["shared"]
+    said = simulation.condition(Condition.ALARM).message
+    assert said == ". ".join(f"{pod}: nothing comes" for pod in pods)
+
+
 def test_a_resource_is_deleted_when_the_shared_workers_have_given_its_partitions_up() -> None:
     simulation = served(deletionPolicy="Delete")
     assigned(simulation)

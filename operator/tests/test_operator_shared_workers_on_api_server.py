@@ -1,5 +1,6 @@
 """DelayedTopics that share the workers of their connection, on a real API server and broker, with workers as processes."""
 
+import base64
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from delayed_topics_core.events import Event
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_devcluster.pace import paced
 from delayed_topics_devcluster.ports import free_ports
+from delayed_topics_kafka.events import EventWriter
 from delayed_topics_kafka.idempotence import IDEMPOTENT
-from delayed_topics_operator_testing.operator_harness import OperatorHarness
+from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
 from delayed_topics_worker_testing.process import WorkerProcess
 
@@ -128,3 +131,53 @@ def test_topics_share_workers_until_one_gets_its_own_and_each_record_comes_out_o
     harness.delete(other)
     assert harness.topics(other) == {}
     assert harness.api.get("StatefulSet", SHARED, SYSTEM_NAMESPACE) is not None
+
+
+def test_workers_that_were_turned_off_are_looked_after_until_no_topic_needs_them(harness: OperatorHarness) -> None:
+    """Here the topics may have no workers of their own at first."""
+
+    def allowed(workers: int) -> list[Manifest]:
+        return [{"namespaceSelector": {}, "topicPrefixes": [""], "quota": {"workers": workers}}]
+
+    connection = harness.cluster_connection(allow=allowed(0))
+    limits = {"memory": "1Gi"}
+    connection["spec"]["sharedWorkers"] = {"replicas": 3, "template": {"resources": {"limits": limits}}}
+    harness.api.apply(connection)
+    harness.apply()
+    harness.wait_until_ready()
+
+    host = harness.broker.bootstrap.replace("127.0.0.1", "localhost")
+    harness.api.apply(harness.cluster_connection(bootstrap=host, allow=allowed(0)))
+    harness.wait_for("WorkersReady", "False", "GrantExceeded")
+
+    def read() -> str:
+        secret = harness.api.get("Secret", f"{SHARED}-connection", SYSTEM_NAMESPACE)
+        return base64.b64decode(secret["data"]["bootstrap-servers"]).decode() if secret is not None else ""
+
+    harness.wait(lambda: read() == host, "they have the connection as it is now", seen=read)
+    workers = harness.api.get("StatefulSet", SHARED, SYSTEM_NAMESPACE)
+    assert workers is not None
+    assert workers["spec"]["replicas"] == 3
+    assert workers["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] == limits
+    assert workers["metadata"]["generation"] > 1, "their pods are replaced"
+    said = {c["type"]: c["message"] for c in harness.connection_status()["conditions"]}
+    assert f"These have none yet: {harness.topic}." in said["WorkersReady"]
+
+    writer = EventWriter(harness.connection)
+    raised = {"reason": "NotReleasing", "message": "nothing comes", "raised": True}
+    writer.write(Event(kind="alarm", topic=harness.topic, member=f"{SHARED}-2", at_ms=1, detail=raised))
+    writer.close(60)
+    harness.wait_for("Alarm", "True", "NotReleasing")
+    harness.api.delete("StatefulSet", SHARED, SYSTEM_NAMESPACE)
+
+    def made_again() -> bool:
+        found = harness.api.get("StatefulSet", SHARED, SYSTEM_NAMESPACE)
+        return found is not None and found["metadata"]["uid"] != workers["metadata"]["uid"]
+
+    harness.wait(made_again, "there are shared workers again")
+    harness.api.apply(harness.cluster_connection(bootstrap=host, allow=allowed(1)))
+    harness.wait_until_ready()
+    harness.wait(
+        lambda: harness.api.get("StatefulSet", SHARED, SYSTEM_NAMESPACE) is None, "the shared workers are gone"
+    )
+    assert layout(harness, harness.topic).group == f"delayedtopics.{harness.topic}"

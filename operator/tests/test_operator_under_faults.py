@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.broker import Broker, Brokers
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
@@ -128,3 +129,36 @@ def test_somebody_who_fights_over_the_workers_is_answered_at_most_once_a_second(
         harness.operator.counted("delayed_topics_operator_kube_calls_total", verb="APPLY", kind="StatefulSet") - before
     )
     assert writes <= time.monotonic() - began + 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [{"replicas": 1}, {"autoscale": {"max": 3}}])
+def test_a_topic_some_partitions_of_which_have_no_leader_is_paused_and_resumed(
+    api: KubeApi, workers: dict[str, Any]
+) -> None:
+    with Brokers() as brokers:
+        harness = OperatorHarness(api, brokers.members[0], OperatorProcess(api, "--resync-seconds=3"))
+        try:
+            harness.open()
+            harness.apply(partitions=6, replicationFactor=1, workers=workers)
+            harness.wait_until_served()
+            brokers.members[1].kill()
+            harness.wait(
+                lambda: "no leader" in harness.condition("TopicsReady").get("message", ""),
+                "it is said",
+                seen=lambda: harness.condition("TopicsReady"),
+            )
+            for number, paused in enumerate((True, False)):
+                spec = {"paused": paused, "retryCap": number}
+                harness.apply(partitions=6, replicationFactor=1, workers=workers, **spec)
+                wait_for_layout(harness, paused=paused, retry_cap=number)
+        finally:
+            harness.close()
+
+
+def wait_for_layout(harness: OperatorHarness, *, paused: bool, retry_cap: int) -> None:
+    def followed() -> bool:
+        layout = harness.registry().layouts[harness.topic]
+        return (layout.paused, layout.retry_cap) == (paused, retry_cap)
+
+    harness.wait(followed, "the edit is followed", seen=lambda: harness.condition("Ready"))

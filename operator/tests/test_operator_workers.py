@@ -2,7 +2,6 @@
 
 import copy
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,12 +9,9 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_operator import worker_sets
 from delayed_topics_operator.drift import drifted
 from delayed_topics_operator.eventlog import RaisedAlarm, WorkerNews
-from delayed_topics_operator.execute import STUCK_SECONDS, Executor
-from delayed_topics_operator.observation import Usable
 from delayed_topics_operator.observe.children import PodCounts
 from delayed_topics_operator.plan import ApplyChild, DeleteChild, FenceWorkers
 from delayed_topics_operator.reconcile import reconcile
-from delayed_topics_operator.store import Store
 from delayed_topics_operator_testing.simulation import Simulation, member, resource
 
 
@@ -199,64 +195,6 @@ def test_no_workers_at_all_is_said_and_is_not_ready() -> None:
     simulation.edit(workers={"replicas": 0})
     simulation.settle()
     assert simulation.condition(Condition.READY).reason == Reason.SCALED_TO_ZERO
-
-
-def test_a_new_password_replaces_the_pods_and_waits_its_turn() -> None:
-    simulation = Simulation.serving()
-    assert isinstance(simulation.connection, Usable)
-    simulation.connection = replace(simulation.connection, files={"bootstrap-servers": "k:9092", "password": "new"})
-    simulation.may_roll = False
-    plan = reconcile(simulation.observe())
-    assert plan.actions == ()
-    assert plan.wake_seconds is not None
-    simulation.may_roll = True
-    simulation.settle()
-    assert [a.kind for a in simulation.done if isinstance(a, ApplyChild) and a.rolls] == ["StatefulSet"]
-
-
-def test_a_rollout_that_is_held_back_is_said_and_not_as_declared() -> None:
-    simulation = Simulation.serving()
-    simulation.edit(rebalance={"protocol": "Consumer"})
-    simulation.may_roll = False
-    simulation.settle()
-    said = simulation.condition(Condition.WORKERS_READY)
-    assert said.status == simulation.condition(Condition.READY).status == "False"
-    assert "waits until fewer other resources replace their workers" in said.message
-
-
-@pytest.mark.parametrize("replicas", [0, 1, 5])
-def test_workers_are_scaled_while_a_rollout_waits_its_turn(replicas: int) -> None:
-    simulation = Simulation.serving(workers={"replicas": 3})
-    before = copy.deepcopy(stateful_set(simulation)["spec"])
-    simulation.edit(rebalance={"protocol": "Consumer"}, workers={"replicas": replicas})
-    simulation.may_roll = False
-    simulation.settle()
-    assert stateful_set(simulation)["spec"] == {**before, "replicas": replicas}
-    assert [a for a in simulation.done if isinstance(a, ApplyChild)] == []
-    simulation.may_roll = True
-    simulation.settle()
-    assert [a.kind for a in simulation.done if isinstance(a, ApplyChild) and a.rolls] == ["StatefulSet"]
-    assert stateful_set(simulation)["spec"]["replicas"] == replicas
-
-
-def test_rollouts_that_are_stuck_stop_nobody_elses_however_often_they_are_edited() -> None:
-    store, now = Store(), 0.0
-    executor = Executor(None, store, None, rolling_at_once=2, clock=lambda: now)  # type: ignore[arg-type]
-
-    def roll(name: str, updated: int, *, edit: int = 1) -> None:
-        status = {"observedGeneration": edit, "updatedReplicas": updated, "updateRevision": f"b{edit}"}
-        meta = {"namespace": "system", "name": name, "uid": name, "generation": edit}
-        store.put({"kind": "StatefulSet", "metadata": meta, "spec": {"replicas": 3}, "status": status})
-
-    for name in ("a", "b"):
-        roll(name, 0)
-    assert not executor.may_roll("system", "c")
-    now += STUCK_SECONDS
-    roll("a", 0, edit=2)
-    roll("b", 1)
-    assert executor.may_roll("system", "c")
-    roll("a", 1)
-    assert not executor.may_roll("system", "c")
 
 
 def test_another_protocol_replaces_the_pods() -> None:

@@ -318,6 +318,7 @@ def check_copy(case: Case, copy: engine.Copy, *, now_ms: int) -> None:
             assert copy.due_at_ms <= now_ms, "never early"
             assert found[b"dt-due-at"] == b"%d" % copy.due_at_ms
             assert found[b"dt-released"] == b"%d:%d" % (attempt, now_ms)
+            assert not {b"dt-deliver-at", b"dt-delay-level", b"dt-appended-at"} & found.keys()
             again = copy_of(*((name.decode(), value) for name, value in copy.headers), case=sent_back(case))
             if attempt < 2**31 - 1 and again.reason != "HeadersTooLarge":
                 assert said(again)[b"dt-attempt"] == b"%d" % (attempt + 1), "sent back it is the next attempt"
@@ -333,6 +334,7 @@ def check_copy(case: Case, copy: engine.Copy, *, now_ms: int) -> None:
             assert copy.partition == root.partition
             assert copy.reason in set(DeadLetterReason)
             assert found[b"dt-reason"] == (copy.reason or "").encode()
+            assert found.get(b"dt-due-at") == (None if copy.due_at_ms is None else b"%d" % copy.due_at_ms)
             assert (found[b"dt-error"] or b"").isascii() or case.headers is not None
 
 
@@ -382,7 +384,7 @@ def test_stand_ins_of_other_tests_write_what_the_engine_writes() -> None:
             created_at_ms=5,
         )
     )
-    retry: list[Header] = [("trace", b"1"), ("dt-id", b"order-7"), ("dt-attempt", b"2")]
+    retry: list[Header] = [("trace", b"1"), ("dt-id", b"order-7"), ("dt-attempt", b"2"), ("dt-delay-level", b"3")]
     hop = copies.hop(retry, root=ROOT, origin=b"f:3:17", due_at_ms=NOW_MS + 60_000, attempt=2)
     assert copy_of(*retry).headers == encoded(hop)
     too_large = engine.too_large(replace(FRONT, headers=retry).record(), value_bytes=9, foreign_headers=True)

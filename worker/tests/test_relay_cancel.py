@@ -1,6 +1,7 @@
 """Records that are cancelled before they are due don't come out, and whoever has cancelled them is told."""
 
 import time
+import uuid
 from collections.abc import Iterable
 from typing import Any
 
@@ -194,6 +195,27 @@ def test_a_worker_that_takes_partitions_over_knows_what_was_cancelled_before_it_
     assert ids_of(orders.ready(100)) == ids[1::2]
     assert ids_of(orders.dead(100)) == ids[::2]
     assert set(wait_for_answers(orders, ids[::2]).values()) == {Control(ControlKind.CANCELLED)}
+
+
+def test_what_was_accepted_holds_when_a_worker_starts_that_more_topics_share(harness: WorkerHarness) -> None:
+    orders, beside = harness.declare_many(2, (0, 3), group=f"shared-{uuid.uuid4().hex[:8]}")
+    for declared in (orders, beside):
+        make_control(declared)
+        declared.change(control=True)
+    ask(orders, [b"%d" % n for n in range(60_000)])  # more than half of what a worker takes
+    produce(orders, [b"59999", b"o-1"], level=2)
+    worker = harness.start(orders, beside)
+
+    assert ids_of(orders.dead(1, timeout_seconds=30)) == [b"59999"]
+    assert ids_of(orders.ready(1)) == [b"o-1"]
+    assert "60000 requests are in force" in str(worker.status()["alarms"])
+    ask(orders, [b"o-2"])
+    assert wait_for_answers(orders, [b"59999", b"o-2"]) == {
+        b"59999": Control(ControlKind.CANCELLED),
+        b"o-2": Control(ControlKind.NO_ROOM),
+    }
+    said = harness.read(orders.names.control, 60_003)  # all requests, and these two answers
+    assert [seen.key for seen in said if seen.value == b"no-room"] == [b"o-2"]
 
 
 def test_nothing_is_served_before_the_control_topic_is_read_and_an_alarm_says_why(harness: WorkerHarness) -> None:

@@ -7,6 +7,7 @@ import pytest
 from delayed_topics_core.headers import Header
 from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.reasons import Reason
+from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
@@ -33,6 +34,13 @@ def declare(harness: WorkerHarness, *topics: str, **further: Any) -> tuple[Decla
 
 def allow(orders: DeclaredTopic, *topics: str) -> None:
     orders.change(ready_topics=tuple(AllowedTopic(topic, 0) for topic in topics))
+
+
+def delete(harness: WorkerHarness, broker: Broker, topic: str) -> None:
+    """Returns when the broker takes no more records for it, which is a moment after Kafka has answered."""
+    assert harness.admin.delete_topics([topic]) == {topic: None}
+    data = broker.directory / "data"
+    wait_until(lambda: not any(data.glob(f"{topic}-[0-9]")), what=f"the broker has given up {topic}")
 
 
 def asks(topic: str, *, level: int = 1) -> list[Header]:
@@ -143,17 +151,44 @@ def _is_released(orders: DeclaredTopic, topic: str) -> bool:
 
 
 @GUARANTEES
-def test_a_topic_that_goes_away_and_comes_back_loses_nothing(harness: WorkerHarness, guarantee: str) -> None:
+def test_a_topic_that_goes_away_and_comes_back_loses_nothing(
+    harness: WorkerHarness, broker: Broker, guarantee: str
+) -> None:
     orders, (invoices,) = declare(harness, "invoices", front_partitions=1)
     make(harness, invoices)
     worker = harness.start(orders, guarantee=guarantee)
     orders.produce(b"0", headers=asks(invoices))
     orders.flush()
     harness.read(invoices, 1)
-    assert harness.admin.delete_topics([invoices]) == {invoices: None}
+    delete(harness, broker, invoices)
     for n in range(1, 20):
         orders.produce(b"%d" % n, headers=asks(invoices, level=n % 2 + 1))
     orders.flush()
     wait_until(lambda: bool(worker.status()["alarms"]), what="an alarm tells that the topic is missing")
     make(harness, invoices)
     assert {r.value for r in harness.read(invoices, 19)} == {b"%d" % n for n in range(1, 20)}
+
+
+@GUARANTEES
+def test_while_a_topic_that_was_there_is_missing_other_records_come_out(
+    harness: WorkerHarness, broker: Broker, guarantee: str
+) -> None:
+    orders, (invoices,) = declare(harness, "invoices", front_partitions=1)
+    orders.change(outage_budget_seconds=3)
+    make(harness, invoices)
+    worker = harness.start(orders, guarantee=guarantee)
+    orders.produce(b"0", headers=asks(invoices))
+    orders.flush()
+    harness.read(invoices, 1)
+    delete(harness, broker, invoices)
+    for n in range(1, 20):
+        orders.produce(b"%d" % n, headers=asks(invoices, level=n % 2 + 1))
+    orders.flush()
+    wait_until(lambda: bool(worker.status()["alarms"]), what="an alarm tells that the topic is missing")
+    for n in range(20, 30):
+        orders.produce(b"%d" % n)
+    orders.flush()
+
+    assert {r.value for r in orders.ready(10, timeout_seconds=30)} == {b"%d" % n for n in range(20, 30)}
+    dead = orders.dead(19, timeout_seconds=30)
+    assert {(r.value, r.header("dt-reason")) for r in dead} == {(b"%d" % n, b"TargetUnavailable") for n in range(1, 20)}

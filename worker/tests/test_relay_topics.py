@@ -127,6 +127,27 @@ def test_a_missing_dead_letter_topic_stops_only_the_partition_that_needs_it(harn
     calm(worker)
 
 
+def test_a_dead_letter_topic_that_somebody_else_made_again_is_one_alarm_until_it_is_noted(
+    harness: WorkerHarness,
+) -> None:
+    orders = harness.declare((0,), front_partitions=1)
+    worker = harness.start(orders)
+    harness.admin.delete_topics([orders.names.dead_letter])
+    orders.produce(b"0", headers=[("dt-attempt", b"x")])
+    orders.flush()
+    alarmed(worker, Reason.TARGET_UNAVAILABLE)
+    again = orders.make("dead-letter", 2)
+    alarmed(worker, Reason.TOPIC_RECREATED)
+    for _ in range(40):
+        assert worker.alarm_reasons() == {Reason.TOPIC_RECREATED}
+        time.sleep(0.1)
+
+    orders.note_id(again)
+
+    assert [r.value for r in orders.dead(1)] == [b"0"]
+    calm(worker)
+
+
 @pytest.mark.slow
 def test_pausing_stops_releases_and_not_hops(harness: WorkerHarness) -> None:
     orders = harness.declare((0, 10), front_partitions=1)

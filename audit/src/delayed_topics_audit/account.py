@@ -46,11 +46,13 @@ class Flaws:
     doubled         copies beyond the first
     doubled_beyond_promise   those of them that promise 3 doesn't cover
     unexplained     those of them of which nobody knows, since the workers' events of that time can't be read
+    set_back        those of them of which nobody knows, since one takeover repeated what had come out over a long time
     out_of_order    neighbours that came out in the other order
     max_late_ms     None if nothing was released
     untimed         releases that the broker did not stamp
     ended           attempts that were judged by their ends; unread_roots: of these, whose beginning was not read, or has no time
     overdue         pending though they were due, by more than a release may be late
+    perhaps_unasked came out at another time than they were to, and it is not known whether anyone had asked for that
     rejected        dead letters of consumers
     """
 
@@ -66,6 +68,7 @@ class Flaws:
     doubled: int = 0
     doubled_beyond_promise: int = 0
     unexplained: int = 0
+    set_back: int = 0
     out_of_order: int = 0
     max_late_ms: int | None = None
     untimed: int = 0
@@ -73,6 +76,7 @@ class Flaws:
     unread_roots: int = 0
     overdue: int = 0
     wrongly_dead_lettered: int = 0
+    perhaps_unasked: int = 0
     rejected: int = 0
 
 
@@ -89,7 +93,8 @@ class BlindSpot:
 @dataclass(frozen=True, kw_only=True)
 class Counted:
     """Everything that was counted over one window. `percentiles_ms`: of lateness, by name. `one_in`: of so many records one.
-    `overdue_ms`: for how long what is overdue has been due, at the most. `offsets_read`: of all topics."""
+    `overdue_ms`: for how long what is overdue has been due, at the most. `offsets_read`: of all topics. `requests_unknown`: why it is not
+    known what was asked for in the control topic; None: it is."""
 
     topic: str
     partitions: Sequence[PartitionAccount]
@@ -99,6 +104,7 @@ class Counted:
     pending_since_ms: int | None = None
     overdue_ms: int = 0
     offsets_read: int = 0
+    requests_unknown: str | None = None
     offenders: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -172,10 +178,11 @@ def judge(counted: Counted, blind_spots: Sequence[BlindSpot] = ()) -> Result:
     certain = any(getattr(account, term) for term in _CERTAIN) or (unclear and not hidden)
     verdict: Verdict = "Violated" if certain else "Unknown" if spots else "Verified"
     sentences = [
-        *_findings(account, counted.flaws.unexplained, counted.offenders),
+        *_findings(account, counted.flaws, counted.offenders),
         *broken[:MAX_OFFENDERS],
         *(spot.sentence for spot in spots),
         _summary(counted, account),
+        *_unjudged(counted, account),
     ]
     return Result(
         verdict=verdict,
@@ -241,7 +248,7 @@ def _total(counted: Counted) -> Account:
     )
 
 
-def _findings(account: Account, unexplained: int, offenders: Mapping[str, Sequence[str]]) -> list[str]:
+def _findings(account: Account, flaws: Flaws, offenders: Mapping[str, Sequence[str]]) -> list[str]:
     said = []
     for term, (what, why) in _SAID.items():
         count = getattr(account, term)
@@ -251,7 +258,7 @@ def _findings(account: Account, unexplained: int, offenders: Mapping[str, Sequen
             said.append(
                 f"{_were(count, 'copy' if term in _COPIES else 'record')} {what}{first}" + (f": {why}" if why else "")
             )
-    within = account.doubled - account.doubled_beyond_promise - unexplained
+    within = flaws.doubled - flaws.doubled_beyond_promise - flaws.unexplained - flaws.set_back
     if within:
         doubled = f"{_were(within, 'copy')} doubled within the promise"
         said.append(f"{doubled} because a worker crashed before it could commit")
@@ -274,7 +281,22 @@ def _spots_in_records(counted: Counted) -> list[BlindSpot]:
     if flaws.unexplained:
         sentence = (
             f"{_were(flaws.unexplained, 'copy')} doubled at a time for which there are no events of the workers. It is unknown "
-            f"whether a worker ended just then. Allow the audit to read topic {EVENTS_TOPIC}, which keeps events for seven days"
+            f"whether a worker ended just then. Allow the workers to write to topic {EVENTS_TOPIC} and the audit to read it. It keeps "
+            "events for seven days"
+        )
+        spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
+    if flaws.set_back:
+        sentence = (
+            f"{_were(flaws.set_back, 'copy')} doubled after a worker took over, though the first copies came out over more than a minute. "
+            "It is unknown whether Kafka had refused the commits of their partition since, which is within the promise, or someone set "
+            "the offsets of the consumer group back"
+        )
+        spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
+    if flaws.perhaps_unasked:
+        names = ", ".join(counted.offenders.get("perhaps_unasked", ())[:3])
+        sentence = (
+            f"{words.counted(flaws.perhaps_unasked, 'record')} came out at another time than the delay list or dt-deliver-at says "
+            f"({names}). It is unknown whether anyone had asked for that time: {counted.requests_unknown}"
         )
         spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
     if flaws.unread_roots * UNREAD_ROOTS_ONE_IN > flaws.ended:
@@ -313,6 +335,14 @@ def _summary(counted: Counted, account: Account) -> str:
         f"{sample}{account.produced:,} records in {counted.topic} and {counted.topic}.delays: {account.released:,} released, "
         f"{account.hopped:,} hopped, {account.dead_lettered:,} dead-lettered,{cancelled} {account.pending:,} pending{overdue}{lateness}"
     )
+
+
+def _unjudged(counted: Counted, account: Account) -> list[str]:
+    if counted.requests_unknown is None or not account.cancelled:
+        return []
+    return [
+        f"it is unknown whether anyone had asked to cancel the {account.cancelled:,} cancelled records: {counted.requests_unknown}"
+    ]
 
 
 def _name(topic: str, partition: PartitionAccount) -> str:

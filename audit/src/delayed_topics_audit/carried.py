@@ -36,7 +36,7 @@ from delayed_topics_audit.place import (
 )
 from delayed_topics_audit.places import CLOCKS_MS
 
-VERSION: Final = 6
+VERSION: Final = 7
 """Of what a row says. Whoever changes `facts.parse_…` so that a row says something else raises it."""
 
 _ROW: Final = {
@@ -63,14 +63,14 @@ class Table:
     from_offsets: Offsets
     end_offsets: Offsets
 
-    def covers(self, topic: str, starts: Sequence[int], ends: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What it has of `starts` to `ends`, by partition: from where, and up to where."""
-        from_, to = list(starts), list(starts)
+    def covers(self, topic: str, starts: Sequence[int], ends: Sequence[int]) -> tuple[int, ...]:
+        """Up to where it has all rows from `starts` on, by partition; of those that it has not, their start."""
+        to = list(starts)
         known = zip(self.from_offsets.get(topic, ()), self.end_offsets.get(topic, ()), strict=True)
         for p, ((first, end), start) in enumerate(zip(known, starts, strict=False)):
-            if max(first, start) < end:
-                from_[p], to[p] = max(first, start), min(end, ends[p])
-        return tuple(from_), tuple(to)
+            if first <= start < end:
+                to[p] = min(end, ends[p])
+        return tuple(to)
 
 
 def blocks_of(parsed: Sequence[DataFrame]) -> DataFrame:
@@ -116,29 +116,41 @@ def opened(spark: SparkSession, output: Output, window: AuditWindow) -> Table | 
 
 
 def written(
-    spark: SparkSession, output: Output, window: AuditWindow, blocks: DataFrame, bounds: Bounds, since_ms: int | None
+    spark: SparkSession,
+    output: Output,
+    window: AuditWindow,
+    blocks: DataFrame,
+    bounds: Bounds,
+    *,
+    starts: Offsets,
+    since_ms: int | None,
 ) -> str:
-    """The hash of the table that was written for the next link. `since_ms`: when what is pending began, at the earliest.
+    """The hash of the table that was written for the next link. `starts`: from where on `blocks` have the rows. `since_ms`: when what is
+    pending began, at the earliest.
 
     Older tables of these topics are removed, but for that of the link before: should this link come to nothing, the next one
     begins where it began. Raises AuditFailed."""
     began_ms = min(window.frozen_at_ms, since_ms or window.frozen_at_ms) - CLOCKS_MS
-    first = _first_needed(blocks, bounds, began_ms)
+    last_over = _last_over(blocks, bounds, began_ms)
+    from_offsets = {
+        name: [
+            last_over.get((topic_number << PARTITION_BITS) + p, start - 1) + 1 for p, start in enumerate(starts[name])
+        ]
+        for topic_number, name in enumerate(window.topics)
+    }
     said = json.dumps(
         {
             "version": VERSION,
-            "from_offsets": {
-                name: [
-                    first.get((topic_number << PARTITION_BITS) + p, end)
-                    for p, end in enumerate(window.end_offsets[name])
-                ]
-                for topic_number, name in enumerate(window.topics)
-            },
-            "topics": window.topics,
+            "from_offsets": from_offsets,
+            "topics": {name: window.topic_ids[name] for name in window.topics},
             "end_offsets": window.end_offsets,
         }
     )
-    lines = [{"line": line, "needed": offset} for line, offset in first.items()]
+    lines = [
+        {"line": (topic_number << PARTITION_BITS) + p, "needed": first}
+        for topic_number, name in enumerate(window.topics)
+        for p, first in enumerate(from_offsets[name])
+    ]
     known = sf.broadcast(session.table(spark, lines, "line: int, needed: long"))
     in_line = (line_of(_first()) == sf.col("line")) & (offset_of(_last()) >= sf.col("needed"))
     needed = blocks.join(known, in_line).select("rows")
@@ -152,10 +164,12 @@ def written(
 def _table(said: Mapping[str, Any], blocks: DataFrame, window: AuditWindow) -> Table:
     if said["version"] != VERSION:
         raise Unusable("an audit of another version wrote it")
-    if list(window.topics[: len(said["topics"])]) != said["topics"]:
+    if window.topics[: len(said["topics"])] != tuple(said["topics"]):
         raise Unusable("the previous audit read other ready topics")
+    # of one that was made again since nothing is known
+    same = [topic for topic, topic_id in said["topics"].items() if window.topic_ids[topic] == topic_id]
     from_offsets, end_offsets = (
-        {topic: tuple(offsets) for topic, offsets in said[name].items()} for name in ("from_offsets", "end_offsets")
+        {topic: tuple(said[name][topic]) for topic in same} for name in ("from_offsets", "end_offsets")
     )
     for topic, known in end_offsets.items():
         if len(known) > len(window.end_offsets[topic]) or any(map(int.__gt__, known, window.end_offsets[topic])):
@@ -163,14 +177,14 @@ def _table(said: Mapping[str, Any], blocks: DataFrame, window: AuditWindow) -> T
     return Table(blocks=blocks, from_offsets=from_offsets, end_offsets=end_offsets)
 
 
-def _first_needed(blocks: DataFrame, bounds: Bounds, began_ms: int) -> dict[int, int]:
-    """By line, the first offset that the next link reads again: from what waits, and from when the oldest of it began. Of the
-    delays topic it reads what waits, and nothing before."""
+def _last_over(blocks: DataFrame, bounds: Bounds, began_ms: int) -> dict[int, int]:
+    """By line, the last offset that the next link does not read again: it reads from what waits, and from when the oldest of that began.
+    Of the delays topic it reads what waits, and nothing before."""
     at = sf.col("at")
     waits = headers.true(bounds.begun(at) & ~bounds.settled(at))
     recent = (topic_number_of(at) != DELAYS) & (sf.col("at_ms") >= began_ms)
-    found = blocks.select(sf.inline("rows")).where(waits | recent).groupBy(line_of(at).alias("line")).agg(sf.min(at))
-    return {line: first & MAX_OFFSET for line, first in found.collect()}
+    over = blocks.select(sf.inline("rows")).where(~(waits | recent)).groupBy(line_of(at).alias("line")).agg(sf.max(at))
+    return {line: last & MAX_OFFSET for line, last in over.collect()}
 
 
 def uniform(rows: DataFrame) -> DataFrame:

@@ -28,11 +28,8 @@ def accounts(places: DataFrame) -> DataFrame:
     )
 
 
-def totals(places: DataFrame, *, longest_wait_ms: int) -> DataFrame:
+def totals(places: DataFrame) -> DataFrame:
     """One row: how many have each flaw, copies beyond the first, what can't be judged, and how far the records reach."""
-    root_ms = sf.when(has(facts.HOP), sf.least("appended_ms", sf.col("due_ms") - longest_wait_ms)).otherwise(
-        sf.col("appended_ms")
-    )
     ended = (sf.col("judged_ends") > 0) & ~has(facts.AGAIN)
     released = has(facts.END_RELEASED) & (sf.col("judged_ends") > 0)
     return places.agg(
@@ -46,9 +43,16 @@ def totals(places: DataFrame, *, longest_wait_ms: int) -> DataFrame:
         sf.min(sf.when(flawed("overdue"), sf.col("due_ms"))).alias("overdue_since_ms"),
         sf.min("appended_ms").alias("first_ms"),
         sf.greatest(sf.max("appended_ms"), sf.max("last_ms")).alias("last_ms"),
-        # where the next audit has to begin with its reading, so that it sees the roots of what is pending now
-        sf.min(sf.when(_pending(), root_ms)).alias("pending_since_ms"),
+        sf.min(sf.when(_pending(), sf.col("appended_ms"))).alias("pending_since_ms"),
     )
+
+
+def pending_roots(places: DataFrame) -> DataFrame:
+    """One row: `since_ms`, when the first of the records came in that pending hops go back to; null: none is there. Those of one
+    partition came in the order of their places."""
+    waits = places.where(_pending() & has(facts.HOP))
+    first = waits.groupBy(line_of(sf.col("root"))).agg(sf.min("root").alias("place")).select("place")
+    return places.join(sf.broadcast(first), "place").agg(sf.min("appended_ms").alias("since_ms"))
 
 
 def disorder(places: DataFrame) -> DataFrame:

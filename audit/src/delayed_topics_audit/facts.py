@@ -25,7 +25,6 @@ from functools import cache, partial
 from typing import Final
 
 from delayed_topics_core import headers as own
-from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
@@ -56,8 +55,9 @@ LARGE: Final = 1 << 18  # of a record: a topic may have refused its copy as too 
 GARBLED: Final = 1 << 19  # of a record: it is not known which headers it has, see refusals.garbled
 ASKS_TARGET: Final = 1 << 20  # of a record: it asks for another ready topic
 CANCELLED: Final = 1 << 21  # dead-lettered for that reason
-ASKED_TIME: Final = 1 << 22  # its release tells a due time that was asked for, or of which nobody knows
+ASKED_TIME: Final = 1 << 22  # its release tells a due time that was asked for
 HOPPED_ON: Final = 1 << 23  # of an end: it had hopped more than once
+PERHAPS_ASKED: Final = 1 << 24  # of an end: it is not known whether its due time was asked for
 
 OUTCOMES: Final = RELEASED | DEAD_LETTERED | CANCELLED | HOPPED
 
@@ -194,7 +194,7 @@ def ready_facts(parsed: DataFrame, bounds: Bounds, topic_number: int = READY) ->
         sf.lit(END | END_RELEASED)
         + _bit(MISPLACED, sf.coalesce("misplaced", _misplaced(bounds.released_into(topic_number))))
         + _bit(OVER_CAP, sf.col("attempt") > bounds.retry_cap)
-        + _bit(ASKED_TIME, sf.col("asked"))
+        + sf.when(sf.col("asked"), ASKED_TIME).when(sf.col("asked").isNull(), PERHAPS_ASKED).otherwise(0)
         + _bit(HOPPED_ON, sf.col("hops") > 1)
     )
     strange = bounds.new(READY) if topic_number == READY else sf.lit(False)
@@ -205,16 +205,18 @@ def parse_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
     """A consumer's rejection names a ready record as its origin, or none. A forwarder, as Spring's recoverer, keeps the headers of
     the release; a worker never writes `dt-released` there."""
     names = (*headers.IDENTITY, own.ATTEMPT, own.ROOT, own.ORIGIN, own.REASON)
-    return _as_copies(headers.texts(rows, *names), bounds).select(
+    copies = _as_copies(headers.texts(rows, *names), bounds).withColumn("reason", refusals.told())
+    content = headers.content(headers.text(own.ROOT), unread=refusals.is_unread())
+    return copies.select(
         *_itself(DEAD_LETTER),
         "origin",
         "root",
         headers.small(headers.text(own.ATTEMPT)).alias("attempt"),
         *(sf.lit(None).alias(name) for name in ("due_ms", "wrote_ms")),
-        sf.when(~_may_be_cut(), headers.content(headers.text(own.ROOT))).alias("content"),
+        sf.when(~_may_be_cut(), content).alias("content"),
         _chain().alias("chain"),
         _is_workers().alias("workers"),
-        refusals.told().alias("reason"),
+        "reason",
         _id().alias("id"),
     )
 
@@ -352,10 +354,9 @@ def _misplaced(ready_partitions: tuple[int, int]) -> Column:
     """A direct write's partition is its key's, by a hash that Spark doesn't have. Partitions grow: any count that there was is right."""
     least, most = ready_partitions
     at, root = partition_of(sf.col("at")), partition_of(sf.col("root"))
-    if least < most:
-        any_of_them = sf.exists(sf.sequence(sf.lit(least), sf.lit(most)), lambda count: root % count == at)
-        return _from_front(sf.col("root")) & ~any_of_them
-    return _from_front(sf.col("root")) & (at != root % most)
+    counts = sf.sequence(sf.lit(least), sf.lit(most))
+    fits = sf.exists(counts, lambda count: root % count == at) if least < most else root % most == at
+    return _from_front(sf.col("root")) & ~fits
 
 
 def _from_front(place: Column) -> Column:
@@ -381,14 +382,13 @@ def _chain() -> Column:
 def _content(topic_letter: str, topic_id: str) -> Column:
     """Of a record that is its own root."""
     root = sf.concat_ws(":", sf.lit(topic_letter), "partition", "offset", sf.lit(topic_id))
-    unread = headers.true(refusals.one_of("reason", refusals.UNREADABLE))
-    return sf.when(~refusals.garbled(), headers.content(root, unread=unread))
+    return sf.when(~refusals.garbled(), headers.content(root, unread=refusals.is_unread()))
 
 
 @cache
 def _may_be_cut() -> Column:
-    """What is too large for the dead-letter topic too goes there without its value, or without anything but our headers."""
-    return headers.true(headers.text(own.REASON) == DeadLetterReason.TOO_LARGE.value) & sf.col("value").isNull()
+    """What the dead-letter topic does not take either goes there without its value, or without anything but our headers."""
+    return headers.true(refusals.one_of("reason", refusals.NOT_TAKEN)) & sf.col("value").isNull()
 
 
 @cache

@@ -1,12 +1,10 @@
 """Counts the places of a window, and says what was found in small tables."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from delayed_topics_core.audit_window import AuditWindow
-from delayed_topics_core.events import KEPT_MS
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
@@ -27,15 +25,16 @@ TIMELINE_STEPS: Final = 120
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerEvents:
-    """What the workers told in the events topic. `takeovers` None: it could not be read."""
+    """What the workers told in the events topic. `known`: from when until when they told what happened, see `repeats.told`."""
 
     causes: Sequence[Cause] = ()
-    takeovers: Sequence[Takeover] | None = None
+    takeovers: Sequence[Takeover] = ()
+    known: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What was counted, and small tables of it for the report: rows as `checks` names their columns."""
+    """What was counted, and small tables of it for the report, see `with_tables`: rows as `checks` names their columns."""
 
     counted: Counted
     lateness: Sequence[Row] = ()
@@ -48,13 +47,19 @@ class Findings:
 
 
 def count(
-    spark: SparkSession, places: DataFrame, window: AuditWindow, told: WorkerEvents, say: Progress, *, offsets_read: int
+    spark: SparkSession,
+    places: DataFrame,
+    window: AuditWindow,
+    told: WorkerEvents,
+    say: Progress,
+    *,
+    offsets_read: int,
+    requests_unknown: str | None = None,
 ) -> Findings:
-    """`places` is gone over several times, it should be persisted."""
-    events = told.causes
+    """`places` is gone over several times, it should be persisted. `offsets_read`, `requests_unknown`: as Counted has them."""
     partitions = [_partition(row.asDict()) for row in checks.accounts(places).collect()]
     say(f"{sum(p.produced for p in partitions):,} records accounted for")
-    totals = checks.totals(places, longest_wait_ms=1000 * window.longest_wait_seconds).collect()[0].asDict()
+    totals = checks.totals(places).collect()[0].asDict()
     say(", ".join(f"{totals[flaw]:,} {flaw}" for flaw in FLAWS if totals[flaw]) or "no record has a flaw")
     breaks = checks.disorder(places).persist(StorageLevel.MEMORY_AND_DISK)
     out_of_order = breaks.count()
@@ -65,7 +70,6 @@ def count(
     if out_of_order:
         offenders["out_of_order"] = _names(checks.disordered_names(breaks, window.targets))
     breaks.unpersist()
-    step_ms = _step(totals["first_ms"], totals["last_ms"])
     flaws = {name: value for name, value in totals.items() if name in Flaws.__dataclass_fields__}
     flaws["doubled"] = totals["extra"]  # `doubled` of the totals counts records
     counted = Counted(
@@ -76,35 +80,44 @@ def count(
             **flaws,
             doubled_beyond_promise=sum(row["beyond"] for row in repeated),
             unexplained=sum(row["unexplained"] for row in repeated),
+            set_back=sum(row["set_back"] for row in repeated),
             out_of_order=out_of_order,
         ),
         percentiles_ms=percentiles((row["bucket_ms"], row["count"]) for row in lateness),
-        pending_since_ms=totals["pending_since_ms"],
+        pending_since_ms=_pending_since_ms(places, totals) if window.carries else None,
         overdue_ms=max(0, window.frozen_at_ms - (totals["overdue_since_ms"] or window.frozen_at_ms)),
         offenders=offenders,
         offsets_read=offsets_read,
+        requests_unknown=requests_unknown,
     )
-    return Findings(
-        counted=counted,
-        lateness=lateness,
+    step_ms = _step(totals["first_ms"], totals["last_ms"])
+    return Findings(counted=counted, lateness=lateness, causes=told.causes, step_ms=step_ms)
+
+
+def with_tables(spark: SparkSession, places: DataFrame, found: Findings) -> Findings:
+    """With what the report shows and no verdict needs."""
+    step_ms = found.step_ms
+    # of a sample: each attempt has a root of its own
+    whole = checks.chains(places).groupBy("attempts", "end", "forks").count() if found.counted.one_in == 1 else None
+    return replace(
+        found,
         pending=_rows(checks.pending(places, step_ms=step_ms)),
         timeline=_rows(checks.timeline(places, step_ms=step_ms)),
-        chains=_rows(checks.chains(places).groupBy("attempts", "end", "forks").count())
-        if window.sample_one_in == 1
-        else (),  # each attempt has a root of its own
-        causes=events,
-        blamed=_blamed(spark, places, events) if totals["late"] else {},
-        step_ms=step_ms,
+        chains=_rows(whole) if whole is not None else (),
+        blamed=_blamed(spark, places, found.causes) if found.counted.flaws.late else {},
     )
+
+
+def _pending_since_ms(places: DataFrame, totals: Row) -> int | None:
+    """When the attempts of what is pending began, at the earliest, so that the next link sees their roots."""
+    (roots,) = checks.pending_roots(places).collect()
+    began_ms = [ms for ms in (totals["pending_since_ms"], roots.since_ms) if ms is not None]
+    return min(began_ms, default=None)
 
 
 def _repeats(spark: SparkSession, places: DataFrame, window: AuditWindow, told: WorkerEvents) -> list[Row]:
-    known = told.takeovers is not None
-    found = table(spark, repeats.rows(told.takeovers or ()), repeats.TAKEOVERS)
-    known_from_ms = window.frozen_at_ms - KEPT_MS if known else sys.maxsize
-    return _rows(
-        repeats.repeats(places, found, known_from_ms=known_from_ms, exactly_once_from_ms=window.exactly_once_from_ms)
-    )
+    found = table(spark, repeats.rows(told.takeovers), repeats.TAKEOVERS)
+    return _rows(repeats.repeats(places, found, known=told.known, exactly_once_from_ms=window.exactly_once_from_ms))
 
 
 def _blamed(spark: SparkSession, places: DataFrame, events: Sequence[Cause]) -> dict[int | None, int]:

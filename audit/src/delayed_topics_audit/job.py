@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from itertools import zip_longest
 from typing import Final
 
@@ -19,16 +19,15 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from delayed_topics_audit import blame, carried, facts, session, sources
+from delayed_topics_audit import blame, carried, facts, repeats, session, sources
 from delayed_topics_audit.account import BlindSpot, Result, judge, unseen
 from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.carried import Table, Unusable
 from delayed_topics_audit.errors import AuditFailed
-from delayed_topics_audit.findings import Findings, Progress, WorkerEvents, count
+from delayed_topics_audit.findings import Findings, Progress, WorkerEvents, count, with_tables
 from delayed_topics_audit.output import Output
 from delayed_topics_audit.place import MAX_OFFSET, TOPIC_LETTERS
 from delayed_topics_audit.places import Declared, Promise, places_of
-from delayed_topics_audit.repeats import takeovers
 from delayed_topics_audit.requests import Requests, requests
 from delayed_topics_audit.sources import Read
 from delayed_topics_audit.visibility import WindowVisibility, look
@@ -77,10 +76,13 @@ def audit(
         asked = requests(admin, read, window)
         places, blocks = places_and_blocks(spark, read, reading, asked, carries=window.carries and output is not None)
         told = _told(connection, window.topic, say)
-        findings = count(spark, places, window, told, say, offsets_read=reading.offsets + asked.offsets)
+        offsets_read = reading.offsets + asked.offsets
+        findings = count(spark, places, window, told, say, offsets_read=offsets_read, requests_unknown=asked.unknown)
+        if output is not None:
+            findings = with_tables(spark, places, findings)
         if output is not None and blocks is not None:
-            since_ms = findings.counted.pending_since_ms
-            sha256 = carried.written(spark, output, window, blocks, bounds_of(window, before), since_ms)
+            since_ms, bounds = findings.counted.pending_since_ms, bounds_of(window, before)
+            sha256 = carried.written(spark, output, window, blocks, bounds, starts=before.starts, since_ms=since_ms)
             say("wrote the records that the next audit would otherwise read again")
         if output is not None and output.parquet:
             output.write_places(places)
@@ -97,7 +99,7 @@ def audit(
     spots = list({spot.sentence: spot for spot in (*_frozen_blind(window), *before.spots, *after.spots)}.values())
     result = judge(findings.counted, spots)
     return Audited(
-        result=replace(result, message=result.message + _unjudged(result, asked) + unused, carried_sha256=sha256),
+        result=replace(result, message=result.message + unused, carried_sha256=sha256),
         findings=findings,
     )
 
@@ -107,12 +109,6 @@ def _frozen_blind(window: AuditWindow) -> list[BlindSpot]:
         *(BlindSpot(sentence=sentence, hides_outcomes=True) for sentence in window.unseen),
         *(BlindSpot(sentence=sentence, hides_outcomes=True, only_losses=True) for sentence in window.perhaps_unseen),
     ]
-
-
-def _unjudged(result: Result, asked: Requests) -> str:
-    if asked.unknown is None or result.account is None or not result.account.cancelled:
-        return ""
-    return f". It is unknown whether anyone had asked to cancel the {result.account.cancelled:,} cancelled records: {asked.unknown}"
 
 
 def _table(spark: SparkSession, output: Output | None, window: AuditWindow) -> tuple[Table | None, str]:
@@ -133,32 +129,28 @@ class Reading:
     visibility: WindowVisibility
     table: Table | None = None
 
-    def spans(self, topic: str) -> tuple[Span, Span, Span]:
-        """By partition, from where up to where: of Kafka what is older than the table, what the table has, and of Kafka the rest."""
+    def spans(self, topic: str) -> tuple[Span, Span]:
+        """By partition, from where up to where: what the table has, and of Kafka the rest."""
         starts, ends = self.visibility.starts[topic], self.window.end_offsets[topic]
-        first, last = self.table.covers(topic, starts, ends) if self.table else (starts, starts)
-        return (starts, first), (first, last), (last, ends)
+        last = self.table.covers(topic, starts, ends) if self.table else starts
+        return (starts, last), (last, ends)
 
     @property
     def offsets(self) -> int:
         """Of Kafka."""
-        spans = [span for topic in self.visibility.starts for span in self.spans(topic)[::2]]
+        spans = [self.spans(topic)[1] for topic in self.visibility.starts]
         return sum(sum(to) - sum(from_) for from_, to in spans)
 
     def parsed(self, read: Read, bounds: Bounds) -> list[DataFrame]:
         """The rows of each topic, as `facts.parse_…` makes them."""
         made = []
         for topic_number, topic in enumerate(self.window.topics):
-            older, known, newer = self.spans(topic)
-            of_kafka = [span for span in (older, newer) if span == newer or span[0] != span[1]]
-            parse = facts.parser(topic_number, topic)
-            rows = [parse(read(topic, *span), bounds) for span in of_kafka]
+            known, newer = self.spans(topic)
+            rows = facts.parser(topic_number, topic)(read(topic, *newer), bounds)
             if self.table is not None:
-                rows = [
-                    *map(carried.uniform, rows),
-                    carried.between(carried.rows_of(self.table.blocks, topic_number), *known),
-                ]
-            made.append(reduce(DataFrame.unionAll, rows))
+                kept = carried.between(carried.rows_of(self.table.blocks, topic_number), *known)
+                rows = carried.uniform(rows).unionAll(kept)
+            made.append(rows)
         return made
 
 
@@ -248,4 +240,8 @@ def _told(connection: Connection, topic: str, say: Progress) -> WorkerEvents:
     except KafkaCallError as e:
         say(f"could not read the events of the workers: {e}")
         return WorkerEvents()
-    return WorkerEvents(causes=blame.causes(events, topic), takeovers=takeovers(events, topic))
+    return WorkerEvents(
+        causes=blame.causes(events, topic),
+        takeovers=repeats.takeovers(events, topic),
+        known=repeats.told(events, topic),
+    )

@@ -4,6 +4,7 @@ One shuffle by integers, one aggregation of integers. Neighbours stay together, 
 need not move them again. The columns of a place:
 
 place, bits            all facts' bits together; see facts
+root                   of a hop: where the attempt began
 appended_ms, due_ms    of the record: the broker's time, and when it is due
 delay_ms               that it had to wait; null if its root was not read, of a hop, and of a record that asks for a due time
 attempt, chain         of the record
@@ -53,6 +54,7 @@ FLAWS: Final = (
     "foreign",
     "overdue",
     "wrongly_dead_lettered",
+    "perhaps_unasked",
 )
 """The bit of a flaw is 1 << its index."""
 
@@ -108,12 +110,12 @@ def places_of(
     timed = known.withColumn("delay_ms", _delay(promise))
     timed = _rescheduled(timed.withColumn("due_ms", _due())).withColumn("late_ms", _late())
     timed = timed.withColumn("way", line_of(sf.col("origin"))).withColumn("in_time", _in_time(promise))
-    fated = timed.withColumn("fate", _fate(bounds))
+    fated = timed.withColumn("fate", _fate(bounds)).withColumn("root", sf.when(has(facts.HOP), sf.col("record_root")))
     return fated.withColumn("extra", _extra()).withColumn("flaws", _flaws(promise)).select(*COLUMNS)
 
 
 COLUMNS: Final = (
-    "place", "bits", "appended_ms", "due_ms", "delay_ms", "attempt", "chain", "ends", "judged_ends", "extra",
+    "place", "bits", "root", "appended_ms", "due_ms", "delay_ms", "attempt", "chain", "ends", "judged_ends", "extra",
     "first_at", "last_at", "first_ms", "last_ms", "again_ms", "way", "in_time", "two_ways", "late_ms",
     "wrote_ms", "again_wrote_ms", "wrote_apart", "fate", "flaws",
 )  # fmt: skip
@@ -224,10 +226,10 @@ def _within_cap(promise: Promise) -> Column:
 
 @cache
 def _attempt() -> Column:
-    """That the worker makes of it; null: it is not known. Of a record that is refused since its own headers can't be read, 0."""
+    """That the worker makes of it; null: it is not known."""
     unread = sf.col("least_reason").isNotNull() & refusals.one_of("record_reason", refusals.UNREADABLE)
     perhaps = sf.col("least_reason").isNotNull() & has(facts.GARBLED)
-    return sf.when(headers.true(unread), 0).when(~headers.true(perhaps), sf.col("attempt"))
+    return sf.when(~headers.true(unread | perhaps), sf.col("attempt"))
 
 
 def _without_reason(said: str, promise: Promise) -> Column:
@@ -236,6 +238,7 @@ def _without_reason(said: str, promise: Promise) -> Column:
     allowed = sf.col("record_reason").isNotNull() | headers.true(_within_cap(promise))
     wrong = (
         sf.when(refusals.one_of(said, [DeadLetterReason.TOO_LARGE]), ~has(facts.LARGE))
+        .when(refusals.one_of(said, [DeadLetterReason.INVALID_RECORD]), sf.lit(False))  # the topic decides that
         .when(refusals.one_of(said, [DeadLetterReason.RETRY_CAP_EXCEEDED]), allowed)
         .when(refusals.one_of(said, [DeadLetterReason.CANCELLED]), sf.col("record_reason").isNotNull())
         .when(refusals.one_of(said, [DeadLetterReason.HEADER_UNREADABLE]), ~refused & ~has(facts.GARBLED))
@@ -286,10 +289,10 @@ def _due() -> Column:
 
 
 def _rescheduled(timed: DataFrame) -> DataFrame:
-    """What came out at another time, which somebody had asked for, is due then, and has no delay."""
-    moved = headers.true(has(facts.ASKED_TIME) & (sf.col("least_due_ms") != sf.col("due_ms")))
+    """What came out at another time, which somebody had asked for, or nobody knows, is due then, and has no delay."""
+    moved = headers.true(has(facts.ASKED_TIME | facts.PERHAPS_ASKED) & (sf.col("least_due_ms") != sf.col("due_ms")))
     due_ms = sf.when(moved, sf.col("least_due_ms")).otherwise(sf.col("due_ms"))
-    return timed.withColumns({"due_ms": due_ms, "delay_ms": sf.when(~moved, sf.col("delay_ms"))})
+    return timed.withColumns({"moved": moved, "due_ms": due_ms, "delay_ms": sf.when(~moved, sf.col("delay_ms"))})
 
 
 @cache
@@ -352,6 +355,7 @@ def _flaws(promise: Promise) -> Column:
         "wrongly_dead_lettered": seen
         & (_without_reason("least_reason", promise) | _without_reason("most_reason", promise)),
         "overdue": waits & (sf.col("due_ms") < sf.lit(promise.overdue_before_ms)),
+        "perhaps_unasked": judged & sf.col("moved") & ~has(facts.ASKED_TIME),
     }
     bits = [sf.when(conditions[flaw], 1 << at).otherwise(0) for at, flaw in enumerate(FLAWS)]
     return reduce(Column.bitwiseOR, bits)

@@ -33,6 +33,8 @@ UNREADABLE: Final = (
     DeadLetterReason.HEADER_UNREADABLE,
 )
 """Nothing that the own headers say is believed then."""
+NOT_TAKEN: Final = (DeadLetterReason.TOO_LARGE, DeadLetterReason.INVALID_RECORD)
+"""A topic did not take the copy."""
 _NOT_ONE: Final = len(_REASONS)
 """A word that no worker writes."""
 UNASKED: Final = _NOT_ONE + 1
@@ -64,6 +66,12 @@ def told() -> Column:
 def is_cancelled() -> Column:
     """Whether that is the reason that a dead letter tells."""
     return sf.col("reason").isin(number(DeadLetterReason.CANCELLED), UNASKED)
+
+
+@cache
+def is_unread() -> Column:
+    """Whether the `reason` is one for which nothing is believed that the own headers say; a dead letter has what of it can be read."""
+    return headers.true(one_of("reason", UNREADABLE))
 
 
 @cache

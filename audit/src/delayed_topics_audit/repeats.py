@@ -2,25 +2,27 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Final
 
-from delayed_topics_core.events import Event, parse_places
+from delayed_topics_core.events import TOLD_AGAIN_MS, Event, parse_places
 from delayed_topics_core.names import TopicNames
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit.place import DELAYS, FRONT, MAX_PARTITION, PARTITION_BITS
 from delayed_topics_audit.places import flawed
 
-COMMIT_INTERVAL_MS: Final = 100
-"""What a worker releases between two commits, and a crash may repeat."""
-ACKNOWLEDGED_MS: Final = 900
-"""For so long a worker goes on sending while the broker takes its time to accept a commit."""
 MAX_REPEATED: Final = 5000
+"""Records of a partition, between two commits of it, however long Kafka takes to accept the second."""
+UNCOMMITTED_MS: Final = 60_000
+"""Kafka seldom takes longer to acknowledge copies, or to accept what finishes them."""
 REACH_MS: Final = 5000
 """An event is told up to that long after what it tells of, by a worker that is busy; its time is the worker's estimate."""
 UNREAD_MS: Final = 60_000
 """Where the first copy is not read: a copy that was on its way when its worker ended arrives within that time."""
+SILENT_MS: Final = TOLD_AGAIN_MS + 3_600_000
+"""Workers that tell nothing for longer can't write events, or there are none."""
 TAKEOVERS: Final = "nr: int, line: int, from_ms: long, to_ms: long"
 
 
@@ -45,6 +47,15 @@ def takeovers(events: Iterable[Event], topic: str) -> list[Takeover]:
     return sorted(found, key=lambda takeover: takeover.to_ms)
 
 
+def told(events: Iterable[Event], topic: str) -> list[tuple[int, int]]:
+    """From when until when the events tell what happened to the workers of one delayed topic, oldest first; in milliseconds."""
+    spans: list[tuple[int, int]] = []
+    for at_ms in sorted(event.at_ms for event in events if event.topic == topic):
+        begin_ms = spans.pop()[0] if spans and at_ms <= spans[-1][1] else at_ms
+        spans.append((begin_ms, at_ms + SILENT_MS))
+    return spans
+
+
 def rows(found: Sequence[Takeover]) -> list[dict[str, Any]]:
     return [
         {"nr": nr, "line": line, "from_ms": takeover.from_ms, "to_ms": takeover.to_ms}
@@ -54,20 +65,21 @@ def rows(found: Sequence[Takeover]) -> list[dict[str, Any]]:
 
 
 def repeats(
-    places: DataFrame, table: DataFrame, *, known_from_ms: int, exactly_once_from_ms: int | None = None
+    places: DataFrame, table: DataFrame, *, known: Sequence[tuple[int, int]], exactly_once_from_ms: int | None = None
 ) -> DataFrame:
-    """Per takeover (`nr`; null: nothing explains them) and way: extra copies, how many of them are beyond promise 3, and of how
-    many nobody knows, since they came before `known_from_ms`, from when on there are events. Of what came out from
-    `exactly_once_from_ms` on any is beyond the promise.
+    """Per takeover (`nr`; null: nothing explains them) and way: extra copies; how many of them are beyond promise 3; of how many
+    nobody knows, since they came when no events were told (`unexplained`); and of how many nobody knows, since their first copies came
+    out over too long a time (`set_back`). Of what came out from `exactly_once_from_ms` on any is beyond the promise.
 
-    `table`: rows of TAKEOVERS. Within the promise are at most MAX_REPEATED records of one partition, first written between two
-    commits, of which a takeover of that partition lies between the first copy and the last, and which were written anew by the
-    worker that came after: not a copy that is the same to the last byte. Of what was hopped twice, before a crash and after it,
-    one worker may release both copies in one turn, and the releases of several lie as far apart as the records came in: only
-    their number counts, and the takeover lies between their coming in and their last copy. Of several takeovers between two
-    copies it was the first that ended the worker of the first copy; if none lies between them, it is the one that is nearest.
-    Where the first copy is not read, it is the last before the other one. Those that it is only near to are counted by themselves,
-    and so are those of a worker that was frozen, whose copies come when the new owner has released the same.
+    `table`: rows of TAKEOVERS. `known`: see `told`.
+
+    Within the promise are at most MAX_REPEATED records of one partition, of which a takeover of that partition lies between the first
+    copy and the last, and which were written anew by the worker that came after: not a copy that is the same to the last byte. How
+    long they were not committed Kafka decides, but what is repeated when somebody sets the group back looks the same. Of what was
+    hopped twice, before a crash and after it, the releases lie as far apart as the records came in, and the takeover lies
+    between their coming in and their last copy. Of several takeovers between two copies it was the first that ended the worker of the
+    first copy; if none lies between them, it is the one that is nearest. Where the first copy is not read, it is the last before the
+    other one.
     """
     last_ms = sf.greatest("last_ms", "again_ms")
     known_first = sf.when(sf.col("two_ways"), sf.least("appended_ms", "first_ms")).otherwise(sf.col("first_ms"))
@@ -95,15 +107,12 @@ def repeats(
     there = sf.col("line").isNull() | (sf.col("line") == sf.col("way")) | sf.coalesce("two_ways", sf.lit(False))
     apart_ms = sf.greatest(sf.col("from_ms") - sf.col("until_ms"), sf.col("since_ms") - sf.col("to_ms"), sf.lit(0))
     in_turn = sf.when(sf.col("settled"), -sf.col("nr")).otherwise(sf.col("nr"))
-    taken = sf.struct(
-        "nr", (sf.col("apart_ms") > 0).alias("beside"), (sf.col("since_ms") >= sf.col("from_ms")).alias("stale")
-    )
     explained = (
         doubled.join(sf.broadcast(table), between & there, "left")
         .withColumn("apart_ms", apart_ms)
         .groupBy("place")
         .agg(
-            sf.min_by(taken, sf.struct("apart_ms", in_turn)).alias("taken"),
+            sf.min_by("nr", sf.struct("apart_ms", in_turn)).alias("nr"),
             *(
                 sf.first(name).alias(name)
                 for name in ("way", "extra", "copied", "once_hopped_ms", "out_ms", "until_ms")
@@ -112,24 +121,30 @@ def repeats(
     )
     span_ms = sf.max("once_hopped_ms") - sf.min("once_hopped_ms")
     at_once = sf.lit(False) if exactly_once_from_ms is None else sf.col("out_ms") >= exactly_once_from_ms
-    unknown = sf.col("until_ms") < known_from_ms
-    kinds = ("taken.nr", "taken.beside", "taken.stale")
-    episodes = explained.groupBy("way", *kinds, unknown.alias("unknown"), at_once.alias("exactly_once")).agg(
+    spans = [sf.col("until_ms").between(*span) for span in known]
+    unknown = sf.col("nr").isNull() & ~reduce(Column.__or__, spans, sf.lit(False))
+    episodes = explained.groupBy("way", "nr", unknown.alias("unknown"), at_once.alias("exactly_once")).agg(
         sf.sum("extra").alias("extra"),
         sf.sum(sf.when(sf.col("copied"), sf.col("extra")).otherwise(0)).alias("copied"),
         sf.count("*").alias("records"),
         sf.coalesce(span_ms, sf.lit(0)).alias("span_ms"),
     )
-    too_many = (sf.col("records") > MAX_REPEATED) | (sf.col("span_ms") > COMMIT_INTERVAL_MS + ACKNOWLEDGED_MS)
     beyond = (
         sf.when(sf.col("exactly_once"), sf.col("extra"))
         .when(sf.col("unknown"), sf.col("copied"))
-        .when(sf.col("nr").isNull() | too_many, sf.col("extra"))
+        .when(sf.col("nr").isNull() | (sf.col("records") > MAX_REPEATED), sf.col("extra"))
         .otherwise(sf.col("copied"))
     )
-    judged = episodes.withColumn("beyond", beyond)
-    unexplained = sf.when(sf.col("unknown"), sf.col("extra") - sf.col("beyond")).otherwise(0)
-    return judged.select("way", "nr", "extra", "beyond", unexplained.alias("unexplained"))
+    left = sf.col("extra") - sf.col("beyond")
+    set_back = ~sf.col("unknown") & (sf.col("span_ms") > UNCOMMITTED_MS)
+    return episodes.withColumn("beyond", beyond).select(
+        "way",
+        "nr",
+        "extra",
+        "beyond",
+        sf.when(sf.col("unknown"), left).otherwise(0).alias("unexplained"),
+        sf.when(set_back, left).otherwise(0).alias("set_back"),
+    )
 
 
 def _began_again(event: Event) -> bool:

@@ -1,5 +1,6 @@
-"""Who had asked for what was cancelled: the control topic, as long as nothing was removed from it, tells of every id when it was first
-named there. Where it can't be read as a whole, dead letters of that reason are not held against it.
+"""Who had asked for what was cancelled or rescheduled: the control topic, as long as nothing was removed from it, tells of every id when
+it was first named there. Where it can't be read as a whole, dead letters of that reason are not held against it, and whether somebody had
+asked for a due time is known only if what is left says so.
 """
 
 from collections.abc import Sequence
@@ -37,8 +38,8 @@ class _Unknown(Exception):
 class Requests:
     """What is known of them.
 
-    `by_id`: a row for each id that was named, see `of_rows`; None: there is no control topic, so that none was.
-    `unknown`: why not all requests can be seen; then `by_id` counts for nothing. `offsets`: how many were read for it.
+    `by_id`: a row for each id that was named, see `of_rows`; None: none was, as far as can be seen.
+    `unknown`: why not all requests can be seen. `offsets`: how many were read for it.
     """
 
     by_id: DataFrame | None = None
@@ -47,7 +48,7 @@ class Requests:
 
     def held_against(self, parsed: Sequence[DataFrame], *, skew_ms: int) -> list[DataFrame]:
         """`parsed`: as `facts.parser` makes them, by topic number. What was cancelled without a request gets the reason UNASKED.
-        Releases get the column `asked`: the due time that they tell was asked for, or it is not known whether it was."""
+        Releases get the column `asked`: the due time that they tell was asked for; null: it is not known whether it was."""
         return [
             rows
             if topic_number in (FRONT, DELAYS)
@@ -68,15 +69,20 @@ class Requests:
         return letters.withColumn("reason", sf.when(unasked, refusals.UNASKED).otherwise(sf.col("reason")))
 
     def _released(self, releases: DataFrame, skew_ms: int) -> DataFrame:
-        if self.by_id is None or self.unknown is not None:
-            return releases.withColumn("asked", sf.lit(self.unknown is not None))
+        otherwise = sf.lit(False if self.unknown is None else None).cast("boolean")
+        if self.by_id is None:
+            return releases.withColumn("asked", otherwise)
         joined = releases.join(sf.broadcast(self.by_id), "id", "left")
         stamped, at_ms, due_ms = sf.col("log_append"), sf.col("at_ms"), sf.col("due_ms")
 
         def names_it(time: Column) -> Column:
-            return (time["due_ms"] == due_ms) & (~stamped | (time["from_ms"] <= at_ms + skew_ms))
+            came_first = ~stamped | (time["from_ms"] <= at_ms + skew_ms)
+            # of a request that compaction has removed its answer is left
+            return (time["due_ms"] == due_ms) & (came_first if self.unknown is None else sf.lit(True))
 
-        return joined.withColumn("asked", headers.true(sf.exists("times", names_it))).drop("times")
+        return joined.withColumn("asked", sf.when(sf.exists("times", names_it), True).otherwise(otherwise)).drop(
+            "times"
+        )
 
 
 def requests(admin: KafkaAdmin, read: Read, window: AuditWindow) -> Requests:
@@ -86,15 +92,15 @@ def requests(admin: KafkaAdmin, read: Read, window: AuditWindow) -> Requests:
     if window.control_id == "":
         return Requests()
     try:
-        end = _end(admin, name, window.control_id)
-        by_id = of_rows(read(name, [0], [end])).localCheckpoint()
-        if by_id.agg(sf.sum("records")).collect()[0][0] != (end or None):
-            raise _Unknown(f"records of topic {name} are missing because of retention, compaction or a transaction")
+        begin, end = _offsets(admin, name, window.control_id)
+        by_id = of_rows(read(name, [begin], [end])).localCheckpoint()
+        records = by_id.agg(sf.sum("records")).collect()[0][0] or 0
     except _Unknown as e:
         return Requests(unknown=str(e))
     except (PySparkException, Py4JError) as e:
         return Requests(unknown=f"topic {name} can't be read: {session.reason(e, WHAT_TO_DO)}")
-    return Requests(by_id=by_id, offsets=end)
+    missing = f"records of topic {name} are missing because of retention, compaction or a transaction"
+    return Requests(by_id=by_id, unknown=missing if records < end else None, offsets=end - begin)
 
 
 def of_rows(rows: DataFrame) -> DataFrame:
@@ -113,14 +119,13 @@ def of_rows(rows: DataFrame) -> DataFrame:
     )
 
 
-def _end(admin: KafkaAdmin, name: str, topic_id: str | None) -> int:
-    """Of what is committed in the partition that workers read. Raises _Unknown."""
+def _offsets(admin: KafkaAdmin, name: str, topic_id: str | None) -> tuple[int, int]:
+    """From where up to where the partition that workers read has what is committed. Raises _Unknown."""
     info = _known(admin.describe_topics([name])[name])
     if info is None or info.id != topic_id:
         raise _Unknown(f"topic {name} was deleted or created again, or its id was not noted")
-    if _known(admin.list_offsets([(name, 0)], "earliest")[name, 0]) > 0:
-        raise _Unknown(f"records of topic {name} are missing because of retention")
-    return _known(admin.list_offsets([(name, 0)], "latest", isolation="read_committed")[name, 0])
+    begin = _known(admin.list_offsets([(name, 0)], "earliest")[name, 0])
+    return begin, _known(admin.list_offsets([(name, 0)], "latest", isolation="read_committed")[name, 0])
 
 
 def _known(found: T | KafkaCallError) -> T:

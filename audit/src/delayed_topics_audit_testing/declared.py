@@ -9,13 +9,16 @@ from typing import Final
 from delayed_topics_audit import session
 from delayed_topics_audit.account import Result
 from delayed_topics_audit.job import audit
+from delayed_topics_audit.output import Output
 from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.carried import Carried
 from delayed_topics_core.registry import Claim
 from delayed_topics_crds.audit import Window
-from delayed_topics_operator.audits.freeze import freeze
+from delayed_topics_operator.audits.freeze import ended, freeze
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.leadership import Leadership
 from delayed_topics_worker_testing.harness import DeclaredTopic
+from pyspark.sql import SparkSession
 
 LATE_MS: Final = 600_000
 
@@ -32,16 +35,26 @@ def audited(orders: DeclaredTopic, jars: Path) -> Result:
 
 def whole_window(orders: DeclaredTopic) -> AuditWindow:
     """Of everything that has come in."""
+    return asyncio.run(_window(orders, Window()))
 
-    async def window() -> AuditWindow:
-        link = link_to(orders)
-        await link.open(brokers=1, registry_id=None)
-        try:
-            return await frozen(link, orders, asked=Window(), now=datetime.now(UTC))
-        finally:
-            await link.close()
 
-    return asyncio.run(window())
+def chained(orders: DeclaredTopic, spark: SparkSession, folder: Path) -> tuple[AuditWindow, Result]:
+    """The next link of a chain of audits. It reads what the link before has written into the folder beside `folder`. Raises AuditFailed."""
+    window, output = asyncio.run(_window(orders, Window(since_last=True))), Output(folder=str(folder), parquet=False)
+    result = audit(window, orders.harness.connection, lambda: spark, lambda _: None, output).result
+    assert result.carried_sha256 is not None, result
+    written = Carried(folder=output.name, sha256=result.carried_sha256)
+    orders.harness.write(ended(window, result.pending_since_ms, written))
+    return window, result
+
+
+async def _window(orders: DeclaredTopic, asked: Window) -> AuditWindow:
+    link = link_to(orders)
+    await link.open(brokers=1, registry_id=None)
+    try:
+        return await frozen(link, orders, asked=asked, now=datetime.now(UTC))
+    finally:
+        await link.close()
 
 
 def register(orders: DeclaredTopic) -> None:

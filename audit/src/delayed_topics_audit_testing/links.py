@@ -3,33 +3,25 @@
 python -m delayed_topics_audit_testing.links --links 24 --jars "$(make --silent spark-jars)"
 """
 
-import asyncio
 import json
 import os
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import click
 from delayed_topics_audit import session
-from delayed_topics_audit.job import audit
-from delayed_topics_audit.output import Output
-from delayed_topics_core.audit_window import AuditWindow
-from delayed_topics_core.carried import Carried
-from delayed_topics_crds.audit import Window
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.revision import revision
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_operator.audits.freeze import ended
-from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
+from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.load import steady_load
 from pyspark.sql import SparkSession
 
-from delayed_topics_audit_testing.declared import frozen, link_to, register
+from delayed_topics_audit_testing.declared import chained, register
 
 AIM: Final = 2.6
 """Rows for each record of the front topic, half of which hop: 2.5 are each row once."""
@@ -70,13 +62,8 @@ def chain(
         harness.start(orders)
         with steady_load(orders, per_second=per_second, levels=2):
             for nth in range(links):
-                output = Output(folder=f"{directory}/output/link-{nth}", parquet=False)
-                window = asyncio.run(_window(orders))
-                result = audit(window, connection, lambda: spark, lambda _: None, output).result
+                window, result = chained(orders, spark, directory / "output" / f"link-{nth}")
                 assert result.account is not None, result
-                assert result.carried_sha256 is not None, result
-                written = Carried(folder=output.name, sha256=result.carried_sha256)
-                harness.write(ended(window, result.pending_since_ms, written))
                 tally.links += 1
                 tally.records = sum(window.end_offsets[orders.names.front])
                 tally.offsets_read += result.account.offsets_read
@@ -89,15 +76,6 @@ def chain(
                     tally.faults.append(result.message)
                 say(json.dumps(asdict(tally)))
     return tally
-
-
-async def _window(orders: DeclaredTopic) -> AuditWindow:
-    link = link_to(orders)
-    await link.open(brokers=1, registry_id=None)
-    try:
-        return await frozen(link, orders, asked=Window(since_last=True), now=datetime.now(UTC))
-    finally:
-        await link.close()
 
 
 @click.command()

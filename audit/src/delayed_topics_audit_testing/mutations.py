@@ -89,13 +89,14 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class Mutated:
-    """The topics, and what is to be found."""
+    """The topics, and what is to be found. `moved`: what came out at another time, asked for or not."""
 
     front: DataFrame
     ready: DataFrame
     dead: DataFrame
     asked: Requests
     expected: Found
+    moved: frozenset[str]
 
 
 def mutate(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed: int) -> Mutated:
@@ -210,6 +211,7 @@ def mutate(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
             "overdue": frozenset({waiting.root}),
             UNBALANCED: frozenset({f"f:{made.partitions}"}),  # that nowhere is
         },
+        moved=frozenset(victims[name].root for name in RESCHEDULED),
     )
 
 
@@ -347,14 +349,10 @@ def run(spark: SparkSession, *, records: int, seeds: range, say: Callable[[str],
         clean = found(made, **kept, asked=NOBODY)
         right["clean"] += not clean
         mutated = mutate(made, kept["front"], kept["ready"], kept["dead"], seed)
-        said = found(
-            made,
-            front=mutated.front,
-            delays=kept["delays"],
-            ready=mutated.ready,
-            dead=mutated.dead,
-            asked=mutated.asked,
-        )
+        altered = {"front": mutated.front, "delays": kept["delays"], "ready": mutated.ready, "dead": mutated.dead}
+        said = found(made, **altered, asked=mutated.asked)
+        unread = found(made, **altered, asked=Requests(unknown="nobody can read them"))
+        right["perhaps_unasked"] += unread.get("perhaps_unasked") == mutated.moved
         for flaw in mutated.expected:
             right[flaw] += said.get(flaw) == mutated.expected[flaw]
         wrong = {flaw: sorted(names) for flaw, names in said.items() if names != mutated.expected.get(flaw)}

@@ -8,16 +8,21 @@ from types import MappingProxyType
 from typing import Any
 
 from delayed_topics_audit import checks, facts
+from delayed_topics_audit.account import Result, judge
 from delayed_topics_audit.bounds import Bounds
+from delayed_topics_audit.findings import WorkerEvents, count
 from delayed_topics_audit.place import PARTITION_BITS, TOPIC_LETTERS, name_of
 from delayed_topics_audit.places import FATES, FLAWS, Promise, flawed, places_of
 from delayed_topics_audit.requests import Requests, of_rows
 from delayed_topics_audit.session import table
 from delayed_topics_core.headers import Header, Root, origin
+from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_core_testing import copies
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+
+from delayed_topics_audit_testing.topics import whole_window
 
 AT_MS = 1_700_000_000_000
 KAFKA = (
@@ -194,8 +199,32 @@ def flaws(window: Window) -> dict[str, list[str]]:
 
 
 def totals(window: Window) -> dict[str, Any]:
-    found: dict[str, Any] = checks.totals(window.places, longest_wait_ms=60_000).collect()[0].asDict()
+    found: dict[str, Any] = checks.totals(window.places).collect()[0].asDict()
     return found
+
+
+def judged(window: Window, told: WorkerEvents | None = None) -> Result:
+    """What an audit says of it. `told`: by its workers; None: nothing."""
+    names = TopicNames.of("orders")
+    frozen = whole_window(
+        names,
+        topic_ids={},
+        delay_seconds=(0,),
+        retry_cap=5,
+        max_lateness_ms=1000,
+        committed_offsets={},
+        end_offsets=dict.fromkeys(names.topics, (0,)),
+    )
+    found = count(
+        window.spark,
+        window.places,
+        frozen,
+        told or WorkerEvents(),
+        lambda _: None,
+        offsets_read=0,
+        requests_unknown=window.control_unknown,
+    )
+    return judge(found.counted)
 
 
 def named(window: Window, flaw: str) -> list[str]:

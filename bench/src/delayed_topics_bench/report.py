@@ -114,11 +114,11 @@ def _notes(body: Body) -> Iterator[str]:
         yield _followed(checked)
     who = "broker, workers, load and receivers" if checked else "API server, etcd, broker, operator and load"
     slowed = [run["slowed"] for run in runs]
-    commits = sorted({run["commit"] for run in runs})
+    commits, cpus = sorted({run["commit"] for run in runs}), sorted({run["cpu"] for run in runs})
     yield (
         f"Figures are medians of {_few_or_many({len(r) for part in body['parts'].values() for r in part.values()})} runs, "
         "with the lowest and the highest run in brackets. "
-        f"The machine has {machine['cores']} cores ({machine['cpu']}) and {machine['memory_gib']} GiB of memory. "
+        f"The machine has {machine['cores']} cores ({' or '.join(cpus)}) and {machine['memory_gib']} GiB of memory. "
         f"The {who} all run on it. Other programs took at most {max(r['others'] for r in runs):.1%} of the processors. "
         f"The host of the machine slowed the processors for {min(slowed):.0%} to {max(slowed):.0%} of the time. "
         f"The runs were made at {'commit' if len(commits) == 1 else 'commits'} {', '.join(commits)}."
@@ -132,9 +132,9 @@ def _followed(checked: Sequence[Mapping[str, int]]) -> str:
     names = ("records", "early", "lost", "doubled", "disordered", "order_exempt")
     counts = {name: sum(verdict.get(name, 0) for verdict in checked) for name in names}
     return (
-        f"The checker followed {counts['records']:,} records. Of these, {counts['early']} were early, {counts['lost']} lost, "
-        f"{counts['doubled']} doubled and {counts['disordered']} out of order."
-        + (f" No order is promised for {counts['order_exempt']} of the latter." if counts["order_exempt"] else "")
+        f"The checker followed {counts['records']:,} records. Of these, {counts['early']:,} were early, {counts['lost']:,} lost, "
+        f"{counts['doubled']:,} doubled and {counts['disordered']:,} out of order."
+        + (f" No order is promised for {counts['order_exempt']:,} of the latter." if counts["order_exempt"] else "")
     )
 
 

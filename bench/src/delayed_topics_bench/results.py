@@ -47,6 +47,7 @@ class Results:
         note: dict[str, Any] = {
             "at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ"),
             "commit": revision(),
+            "cpu": _cpu(),
             "others": round(others, 3),
             "slowed": round(slowed, 3),
             "figures": dict(entry.figures),
@@ -91,11 +92,14 @@ def runs_of(body: Mapping[str, Any]) -> Iterator[tuple[str, Run]]:
                 yield f"{part} {key}", one
 
 
-def _machine() -> dict[str, Any]:
+def _cpu() -> str:
     model = [line.partition(": ")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    return model[0] if model else platform.machine()
+
+
+def _machine() -> dict[str, Any]:
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
-        "cpu": model[0] if model else platform.machine(),
         "cores": os.cpu_count(),
         "memory_gib": round(gib, 1),
         "kernel": platform.release(),

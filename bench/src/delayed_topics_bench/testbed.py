@@ -72,7 +72,9 @@ class Testbed:
         with ExitStack() as stack:
             stack.enter_context(self.broker)
             self.directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delayed-topics-bench-")))
-            harness = WorkerHarness(Connection(bootstrap_servers=self.broker.bootstrap), self.directory)
+            # a broker that is killed is no news here
+            connection = Connection(bootstrap_servers=self.broker.bootstrap, further={"log_level": "2"})
+            harness = WorkerHarness(connection, self.directory)
             self.harness = stack.enter_context(harness)
             self._stack = stack.pop_all()
         return self

@@ -1,8 +1,10 @@
 """What callers of `send`, `cancel` and `reschedule` give. Raises ValueError for what can't be."""
 
+import time
 from collections.abc import Iterable
 
-from delayed_topics_core.headers import MAX_ID_BYTES, MAX_NUMBER, OWN_HEADERS, Header
+from delayed_topics_core.headers import MAX_ID_BYTES, MAX_NUMBER, OWN_HEADERS, Header, Target
+from delayed_topics_core.registry import LayoutRecord
 
 
 def foreign_headers(headers: Iterable[Header]) -> list[Header]:
@@ -31,3 +33,30 @@ def record_id(text: str) -> bytes:
     if not text.isascii() or not 0 < len(text) <= MAX_ID_BYTES:
         raise ValueError(f"id must be 1 to {MAX_ID_BYTES} ASCII characters, but it is {text[:32]!r}")
     return text.encode()
+
+
+def due_time_ms(layout: LayoutRecord, deliver_at_ms: int) -> int:
+    """Checks the time by the clock of this machine. The worker may still find it too far ahead by the broker's clock."""
+    if not layout.layout.ladder_seconds:
+        raise ValueError(
+            f"{layout.topic} does not take records with their own due time. Set spec.ladder of its DelayedTopic"
+        )
+    ahead_seconds = (time_ms("deliver_at_ms", deliver_at_ms) - time.time() * 1000) / 1000
+    if ahead_seconds > layout.max_delay_seconds:
+        raise ValueError(
+            f"deliver_at_ms must be at most {layout.max_delay_seconds} s ahead (spec.maxDelaySeconds), "
+            f"but it is {ahead_seconds:.0f} s ahead"
+        )
+    return deliver_at_ms
+
+
+def target_header(layout: LayoutRecord, target: str) -> bytes:
+    try:
+        topic = Target.decode(target.encode()).topic
+    except ValueError:
+        raise ValueError(f"target must be a topic or topic:partition, but it is {target!r}") from None
+    if topic not in layout.targets:
+        allowed_by = f"allowed by spec.ready.allowedTopics of the DelayedTopic {layout.topic}"
+        which = f". The allowed topics are {', '.join(layout.targets)}" if layout.targets else ""
+        raise ValueError(f"target must be {allowed_by}, but it is {topic!r}{which}")
+    return target.encode()

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from delayed_topics.cli_changes import cancel, reschedule
-from delayed_topics.cli_options import Moment, one_line, reachable, read_properties
+from delayed_topics.cli_options import JSON, Moment, one_line, reachable, read_properties
 from delayed_topics.declaration import DeclaredHandler
 from delayed_topics.moments import shown_moment
 from delayed_topics.peek import partitions_of, peek, peek_as_json, peek_lines
@@ -55,13 +55,13 @@ def main(context: click.Context, bootstrap: str | None, properties_file: Path | 
 
 @main.command()
 @click.argument("topic")
-@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object.")
+@JSON
 @click.pass_obj
 @one_line
 def status(properties: dict[str, Any], topic: str, json_wanted: bool) -> None:
     """Show the layout of TOPIC, how many records are where, and when they are due.
 
-    The command reads offsets, but no records.
+    The command reads offsets, and of each partition no more than ten records.
     """
     connection = Connection.from_properties(reachable(properties))
     with DelayedTopic.connect(connection, topic) as delayed:
@@ -162,7 +162,7 @@ def consume(properties: dict[str, Any], topic: str, group: str, count: int | Non
     "--delay", "delay_seconds", type=click.IntRange(min=0), help="Show only records with this delay, in seconds."
 )
 @click.option("--show-value", is_flag=True, help="Show keys and values too.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON list.")
+@JSON
 @click.pass_obj
 @one_line
 def peek_command(
@@ -208,7 +208,7 @@ def peek_command(
     "--all-copies", is_flag=True, help="Read on to the end after the first copy. Shows records that came out twice."
 )
 @click.option("--show-value", is_flag=True, help="Show keys and values too.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object.")
+@JSON
 @click.pass_obj
 @one_line
 def why(

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from delayed_topics.cli_options import Moment, one_line, reachable
+from delayed_topics.cli_options import JSON, Moment, one_line, reachable
 from delayed_topics.control import ChangeOutcome
 from delayed_topics.control_shown import NOT_CHANGED, change_as_json, change_line, withdrawn_line
 from delayed_topics.topic import DelayedTopic
@@ -22,7 +22,6 @@ _WAIT = click.option(
 _WITHDRAW = click.option(
     "--withdraw", is_flag=True, help="Withdraw the request. Records with this id are then released when they are due."
 )
-_JSON = click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object.")
 
 
 @click.command()
@@ -30,7 +29,7 @@ _JSON = click.option("--json", "json_wanted", is_flag=True, help="Print one JSON
 @click.argument("record_id", metavar="DT-ID")
 @_WAIT
 @_WITHDRAW
-@_JSON
+@JSON
 @click.pass_obj
 @one_line
 def cancel(
@@ -63,7 +62,7 @@ def cancel(
     help="The new due time, such as 2026-11-25T04:00:00Z, or the time until then, such as 2h or 0s.",
 )
 @_WAIT
-@_JSON
+@JSON
 @click.pass_obj
 @one_line
 def reschedule(

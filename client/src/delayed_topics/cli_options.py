@@ -14,6 +14,8 @@ from delayed_topics.moments import parse_moment
 P = ParamSpec("P")
 R = TypeVar("R")
 
+JSON = click.option("--json", "json_wanted", is_flag=True, help="Print JSON, for programs.")
+
 
 def one_line(command: Callable[P, R]) -> Callable[P, R]:
     """Shows an error of this project as one line, and not as a traceback."""

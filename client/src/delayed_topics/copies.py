@@ -37,10 +37,11 @@ class Copy(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What becomes of a record, as copies to try in this order: each is the answer to "too large" for the one before."""
+    """What becomes of a record, as copies to try in this order: each is the answer to "too large" for the one before. None: nothing is to
+    be written."""
 
     record: Record
-    copies: tuple[Copy, ...]
+    copies: tuple[Copy, ...] = ()
 
 
 def retry(record: Record, names: TopicNames, *, group: str, error: BaseException, done_at_ms: int) -> Outcome:
@@ -50,32 +51,33 @@ def retry(record: Record, names: TopicNames, *, group: str, error: BaseException
     partition = record.root.partition if record.root is not None and record.root.topic_letter == "f" else BY_KEY
     headers = [
         *record.headers,
-        *_identity(record, attempt=record.attempt + 1),
-        (GROUP, group.encode()),
+        *_identity(record, group, attempt=record.attempt + 1),
         (DONE_AT, b"%d" % done_at_ms),
         (ERROR, said),
     ]
     copy = Copy(names.front, partition, record.key, record.value, headers)
-    return Outcome(record, (copy, *_too_large(record, names, said)))
+    return Outcome(record, (copy, *_too_large(record, names, group, said)))
 
 
-def rejected(record: Record, names: TopicNames, *, reason: DeadLetterReason, error: str) -> Outcome:
+def rejected(record: Record, names: TopicNames, *, group: str, reason: DeadLetterReason, error: str) -> Outcome:
     """A dead letter that names its ready record as origin, so that an audit counts it once."""
     said = _ascii(error)
-    return Outcome(record, (_dead_letter(record, names, reason, said), *_too_large(record, names, said)[1:]))
+    return Outcome(
+        record, (_dead_letter(record, names, group, reason, said), *_too_large(record, names, group, said)[1:])
+    )
 
 
-def _too_large(record: Record, names: TopicNames, said: bytes) -> tuple[Copy, ...]:
+def _too_large(record: Record, names: TopicNames, group: str, said: bytes) -> tuple[Copy, ...]:
     """Whole, without the value, and without key and foreign headers either: one of them always fits."""
-    whole = _dead_letter(record, names, DeadLetterReason.TOO_LARGE, said)
+    whole = _dead_letter(record, names, group, DeadLetterReason.TOO_LARGE, said)
     bare = whole._replace(key=None, value=None, headers=whole.headers[len(record.headers) :])
     return whole, whole._replace(value=None), bare
 
 
-def _dead_letter(record: Record, names: TopicNames, reason: DeadLetterReason, said: bytes) -> Copy:
+def _dead_letter(record: Record, names: TopicNames, group: str, reason: DeadLetterReason, said: bytes) -> Copy:
     headers = [
         *record.headers,
-        *_identity(record, attempt=record.attempt),
+        *_identity(record, group, attempt=record.attempt),
         *([(ROOT, record.root.encode())] if record.root is not None else []),
         (ORIGIN, origin("r", record.partition, record.offset)),
         (REASON, reason.value.encode()),
@@ -85,8 +87,8 @@ def _dead_letter(record: Record, names: TopicNames, reason: DeadLetterReason, sa
     return Copy(names.dead_letter, partition, record.key, record.value, headers)
 
 
-def _identity(record: Record, *, attempt: int) -> list[Header]:
-    identity: list[Header] = [(ATTEMPT, b"%d" % attempt)]
+def _identity(record: Record, group: str, *, attempt: int) -> list[Header]:
+    identity: list[Header] = [(ATTEMPT, b"%d" % attempt), (GROUP, group.encode())]
     if record.id is not None:
         identity.append((ID, record.id.encode()))
     if record.target is not None:

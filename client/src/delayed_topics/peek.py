@@ -7,19 +7,19 @@ from typing import Final
 
 from delayed_topics_core.commit_metadata import decode_metadata
 from delayed_topics_core.errors import DelayedTopicsError
-from delayed_topics_core.headers import ATTEMPT, DELIVER_AT, DUE_AT, ID
+from delayed_topics_core.headers import ATTEMPT, ID
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_core.words import counted
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import values_of
 from delayed_topics_kafka.model import TopicPartitionKey
 
 from delayed_topics.moments import shown_moment
 from delayed_topics.record import number_in
 from delayed_topics.scan import Found, Range, Scanner
-from delayed_topics.status import values_of
 from delayed_topics.way_shown import record_as_dict, shown
 
 LEAST_READ: Final = 100
@@ -119,8 +119,4 @@ def peek_as_json(waiting: Sequence[Next], *, show_value: bool) -> str:
 
 def _next(record: Found, layout: LayoutRecord) -> Next:
     delay_seconds = layout.layout.partition_delays[record.partition]
-    said, asked = number_in(record.own.get(DUE_AT)), number_in(record.own.get(DELIVER_AT))
-    if said is None and asked is not None:
-        said = max(asked, record.at_ms)  # a client wrote it there
-    due_at_ms = record.at_ms + delay_seconds * 1000 if said is None else said
-    return Next(record=record, delay_seconds=delay_seconds, due_at_ms=due_at_ms)
+    return Next(record=record, delay_seconds=delay_seconds, due_at_ms=record.due_at_ms(delay_seconds))

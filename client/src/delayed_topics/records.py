@@ -15,7 +15,7 @@ from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import PASSING, KafkaUnreachable, call_error
+from delayed_topics_kafka.errors import PASSING, KafkaUnreachable, call_error, making_client
 from delayed_topics_kafka.messages import headers_of
 from delayed_topics_kafka.stranded import when_stranded
 
@@ -57,7 +57,7 @@ class Records(Closing):
 
         `member` is a name that stays the same over restarts and that no other member has, such as the pod's: a restart after
         a SIGKILL then ends at once a transaction that was left open, which else holds readers back for ten seconds.
-        Raises GroupInvalid for a group that a retry's header couldn't carry.
+        Raises GroupInvalid for a group that a retry's header couldn't carry, and ConnectionInvalid.
         """
         if not group.isascii() or not 0 < len(group) <= MAX_GROUP_BYTES:
             raise GroupInvalid(
@@ -90,7 +90,8 @@ class Records(Closing):
             "allow.auto.create.topics": False,
             **when_stranded(self._stranded.set),
         }
-        self._consumer = Consumer(self._config)
+        with making_client(connection.bootstrap_servers):
+            self._consumer = Consumer(self._config)
         of_topic = names.front if self._ready == names.ready else f"{names.front}.{self._ready}"
         transactional_id = f"delayedtopics.{of_topic}.{group}.{member or uuid.uuid4()}"
         self._settling = Settling(connection, self._consumer, self._ready, transactional_id=transactional_id)
@@ -118,7 +119,7 @@ class Records(Closing):
     def retry(self, record: Record, error: BaseException) -> None:
         """The record comes back after its next delay, or becomes a dead letter if it was retried often enough."""
         done_at_ms = int(time.time() * 1000)
-        self._done(record, retry(record, self._names, group=self._group, error=error, done_at_ms=done_at_ms))
+        self._done(retry(record, self._names, group=self._group, error=error, done_at_ms=done_at_ms))
 
     def reject(self, record: Record, reason: str) -> None:
         """The record goes to the dead-letter topic. `reason` is for people."""
@@ -159,7 +160,7 @@ class Records(Closing):
     def _come_back(self, record: Record | None) -> None:
         """The user's code asks for the next record."""
         if record is not None:
-            self._done(record)
+            self._done(Outcome(record))
         problem = self._place.come_back()
         self._at_hand = self._taken_away = None
         if self._resting:
@@ -183,8 +184,9 @@ class Records(Closing):
         elif message is not None:  # of a partition that was assigned just now
             self._early.append(message)
 
-    def _done(self, record: Record, outcome: Outcome | None = None) -> None:
+    def _done(self, outcome: Outcome) -> None:
         self._process.check()
+        record = outcome.record
         with self._place.turn:
             if record is self._taken_away:
                 what = (
@@ -192,7 +194,7 @@ class Records(Closing):
                 )
                 log.warning(what, record.topic, record.partition, record.offset)
             else:
-                self._settling.done(record, outcome)
+                self._settling.done(outcome)
 
     def _join_again(self) -> None:
         what = "the Kafka client of group %s has lost the addresses of all brokers. The consumer joins again with a new client"
@@ -216,14 +218,14 @@ class Records(Closing):
             return None
         record = read_record(message, headers)
         if record.group is not None and record.group != self._group:
-            self._done(record)
+            self._done(Outcome(record))
             return None
         if record.target is None and self._ready != self._names.ready:
             return replace(record, target=self._ready)
         return record
 
     def _reject(self, record: Record, reason: DeadLetterReason, error: str) -> None:
-        self._done(record, rejected(record, self._names, reason=reason, error=error))
+        self._done(rejected(record, self._names, group=self._group, reason=reason, error=error))
 
     def _judge(self, error: KafkaError) -> None:
         found = call_error(error, doing=f"reading {self._ready}", bootstrap_servers=self._bootstrap_servers)

@@ -4,22 +4,19 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from delayed_topics_core.errors import UnreadableRecord
-from delayed_topics_core.names import TopicNames
+from delayed_topics_core.names import REGISTRY_TOPIC, TopicNames
 from delayed_topics_core.registry import AuditedRecord, LayoutRecord, RegistryRecord, TopicsRecord, decode, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import KafkaCallError
+from delayed_topics_kafka.errors import values_of
 from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
 
 from delayed_topics.errors import RegistryInUse
-
-T = TypeVar("T")
 
 CLUSTER = "kafka_cluster_id"
 _HEAD = re.compile(rf'{{"{CLUSTER}": "([^"]*)"}}')
@@ -56,7 +53,10 @@ def import_registry(connection: Connection, text: str) -> Imported:
     cluster = admin.describe_cluster()
     mirrored = exported_from is not None and exported_from != cluster.cluster_id
     wanted = {record.key: record for record in _here(admin, records, mirrored=mirrored)}
-    ensure_system_topics(admin, replication_factor=min(SYSTEM_REPLICATION, len(cluster.brokers)))
+    # the operator makes the others
+    ensure_system_topics(
+        admin, replication_factor=min(SYSTEM_REPLICATION, len(cluster.brokers)), topics=[REGISTRY_TOPIC]
+    )
     with RegistryFollower(connection) as follower:
         follower.catch_up(TIMEOUT_SECONDS)
         present = {record.key: record for record in _records(follower.state)}
@@ -112,12 +112,12 @@ def _here(admin: KafkaAdmin, records: Iterable[RegistryRecord], *, mirrored: boo
     they come from another cluster."""
     records = list(records)
     names = sorted({name for record in records if isinstance(record, TopicsRecord) for name in record.ids})
-    topics = {name: _value(info) for name, info in admin.describe_topics(names).items()}
+    topics = values_of(admin.describe_topics(names))
     sources = sorted({name for r in records if isinstance(r, TopicsRecord) for name in r.start_offsets})
     partitions = [
         (name, p) for name in sources if (info := topics.get(name)) is not None for p in range(info.partitions)
     ]
-    earliest = {key: _value(offset) for key, offset in admin.list_offsets(partitions, "earliest").items()}
+    earliest = values_of(admin.list_offsets(partitions, "earliest"))
     here: list[RegistryRecord] = []
     for record in records:
         match record:
@@ -157,16 +157,9 @@ def _rebased(
         start_offsets={**record.start_offsets, **starts},
         begun={**record.begun, **{name: len(offsets) for name, offsets in starts.items()}},
         made_again=tuple(sorted({*record.made_again, *others})),
-        final_offsets={name: offsets for name, offsets in record.final_offsets.items() if name not in others},
         handover=record.handover.without(set(others)) if record.handover else None,
         mirrored_from={name: record.ids[name] for name in starts} if mirrored else kept,
     )
-
-
-def _value(outcome: T | KafkaCallError) -> T:
-    if isinstance(outcome, KafkaCallError):
-        raise outcome
-    return outcome
 
 
 def _other(ids: Mapping[str, str], name: str, topics: Mapping[str, TopicInfo | None]) -> bool:

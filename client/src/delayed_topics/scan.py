@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-from delayed_topics_core.headers import OWN_HEADERS
+from delayed_topics_core.headers import DELIVER_AT, DUE_AT, OWN_HEADERS
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
@@ -13,6 +13,8 @@ from delayed_topics_kafka.errors import KafkaUnreachable, call_error, making_cli
 from delayed_topics_kafka.messages import headers_of
 from delayed_topics_kafka.model import TopicPartitionKey
 from delayed_topics_kafka.reader import FETCHED_AHEAD, MOST_AT_ONCE
+
+from delayed_topics.record import number_in
 
 SILENT_SECONDS = 30.0
 """Without a word of Kafka; how much there is to read says nothing about it."""
@@ -44,6 +46,16 @@ class Found:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}@{self.offset}"
+
+    def due_at_ms(self, delay_seconds: int) -> int:
+        """In the delays topic: what the worker says that copied it there, or else as it asked itself."""
+        said = number_in(self.own.get(DUE_AT))
+        return self.asked_at_ms(delay_seconds) if said is None else said
+
+    def asked_at_ms(self, delay_seconds: int) -> int:
+        """At a time of its own, or after that delay."""
+        asked = number_in(self.own.get(DELIVER_AT))
+        return self.at_ms + delay_seconds * 1000 if asked is None else max(asked, self.at_ms)
 
 
 Take = Callable[[Found], bool]

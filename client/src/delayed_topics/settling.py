@@ -13,12 +13,18 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
-from delayed_topics_kafka.errors import RAISED, NotAuthorized, call_error, kafka_error
+from delayed_topics_kafka.errors import (
+    RAISED,
+    ConnectionInvalid,
+    NotAuthorized,
+    call_error,
+    kafka_error,
+    making_client,
+)
 from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.transactions import send_offsets
 
 from delayed_topics.copies import BY_KEY, Copy, Outcome
-from delayed_topics.record import Record
 
 log = logging.getLogger(__name__)
 
@@ -40,14 +46,15 @@ class Settling:
         self._transactional_id = transactional_id
         self._consumer = consumer
         self._ready = ready
-        self._next_offsets: dict[int, int] = {}
-        self._outcomes: list[Outcome] = []
-        self.refusal: NotAuthorized | None = None
-        """Why the last try failed, if another one will as well until somebody grants a right."""
+        self._done: list[Outcome] = []
+        """One list, so that a signal handler that raises finds a record either with what becomes of it, or not at all."""
+        self.refusal: NotAuthorized | ConnectionInvalid | None = None
+        """Why the last try failed, if another one will as well until somebody grants a right or corrects the properties."""
         self._undelivered: list[KafkaError] = []
         self._producer: Producer | None = None
         self._partitions: dict[str, int] = {}
         self._in_doubt = False
+        """A transaction was about to be committed, and it is not known whether it was."""
         self._producer_config: dict[str, Any] = {
             **connection.client_config(),
             **IDEMPOTENT,
@@ -64,26 +71,22 @@ class Settling:
 
     @property
     def clean(self) -> bool:
-        return not self._next_offsets
+        return not self._done
 
-    def done(self, record: Record, outcome: Outcome | None = None) -> None:
-        """The record needs no more handling: `outcome` has what is to be written for it, None: nothing."""
-        self._next_offsets[record.partition] = record.offset + 1
-        if outcome is not None:
-            self._outcomes.append(outcome)
+    def done(self, outcome: Outcome) -> None:
+        """The record needs no more handling."""
+        self._done.append(outcome)
 
     def forget(self, partitions: Iterable[int]) -> None:
         """They belong to another consumer now, which will do again what was not settled."""
         gone = set(partitions)
-        self._next_offsets = {p: offset for p, offset in self._next_offsets.items() if p not in gone}
-        self._outcomes = [outcome for outcome in self._outcomes if outcome.record.partition not in gone]
+        self._done = [outcome for outcome in self._done if outcome.record.partition not in gone]
         self.refusal = None
 
     def rejoined(self, consumer: Consumer) -> None:
         """The member is another one now, and nothing that was not settled is its own."""
         self._consumer = consumer
-        self._next_offsets.clear()
-        self._outcomes.clear()
+        self._done.clear()
         self.refusal = None
 
     def settle(self) -> bool:
@@ -92,11 +95,15 @@ class Settling:
         try:
             if self._in_doubt:
                 self._resolve_doubt()
-            if not self._outcomes:
+            outcomes = self._outcomes
+            if not outcomes:
                 self._commit(self._next_offsets)
-            elif not self._transact(self._outcomes, self._next_offsets):
+            elif not self._transact(outcomes, self._next_offsets):
                 # a batch with one record that is too large is refused whole
                 self._settle_one_by_one()
+        except ConnectionInvalid as e:
+            self.refusal = e
+            return False
         except RAISED as e:
             error = kafka_error(e)
             found = call_error(error, doing=self._doing, bootstrap_servers=self._bootstrap_servers)
@@ -109,8 +116,16 @@ class Settling:
         return self.clean
 
     @property
+    def _outcomes(self) -> list[Outcome]:
+        return [outcome for outcome in self._done if outcome.copies]
+
+    @property
+    def _next_offsets(self) -> dict[int, int]:
+        return {record.partition: record.offset + 1 for record, _ in self._done}
+
+    @property
     def _doing(self) -> str:
-        topics = sorted({copy.topic for outcome in self._outcomes for copy in outcome.copies[:1]})
+        topics = sorted({copy.topic for outcome in self._done for copy in outcome.copies[:1]})
         copies = (
             f" and writing to {' and '.join(topics)} as transactional id {self._transactional_id}" if topics else ""
         )
@@ -122,7 +137,7 @@ class Settling:
             self._settled({tp.partition: tp.offset for tp in committed if tp.error is None})
 
     def _settle_one_by_one(self) -> None:
-        for record, copies in list(self._outcomes):
+        for record, copies in self._outcomes:
             offsets = {record.partition: record.offset + 1}
             if not any(self._transact([Outcome(record, (copy,))], offsets) for copy in copies):
                 raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
@@ -131,6 +146,7 @@ class Settling:
     def _transact(self, outcomes: Sequence[Outcome], offsets: dict[int, int]) -> bool:
         """False: a copy is too large. Raises KafkaException for any other failure."""
         producer = self._producer or self._new_producer()
+        self._producer = None  # one that failed once, or was interrupted, is not used again
         self._undelivered.clear()
         try:
             producer.begin_transaction()
@@ -141,11 +157,13 @@ class Settling:
                 raise KafkaException(self._why_undelivered(producer))
             group = self._consumer.consumer_group_metadata()  # of this moment: an older generation is refused
             send_offsets(producer, self._positions(offsets), group, TIMEOUT_SECONDS)
+            self._in_doubt = True
             producer.commit_transaction(TIMEOUT_SECONDS)
         except RAISED as e:
             error = kafka_error(e)
         else:
             self._settled(offsets)
+            self._producer, self._in_doubt = producer, False
             return True
         # where the client library raises while an exception is in hand, it keeps that, and what it came through: the producer
         self._end(producer)
@@ -165,13 +183,11 @@ class Settling:
 
     def _end(self, producer: Producer) -> None:
         """After a failure a new producer is made: the old one may be fatally ill, or have a gap in its sequence numbers."""
-        self._producer = None
         try:
             producer.abort_transaction(TIMEOUT_SECONDS)
             return
         except RAISED as e:
             log.debug("a transaction is left to the next producer to end: %s", kafka_error(e))
-        self._in_doubt = True
         producer.purge()
         try:
             producer.flush(PURGE_SECONDS)
@@ -179,7 +195,8 @@ class Settling:
             log.debug("a producer ended with %s", kafka_error(e))
 
     def _new_producer(self) -> Producer:
-        producer = Producer(self._producer_config)
+        with making_client(self._bootstrap_servers):
+            producer = Producer(self._producer_config)
         producer.init_transactions(TIMEOUT_SECONDS)
         self._partitions.clear()
         self._producer = producer
@@ -188,15 +205,16 @@ class Settling:
     def _resolve_doubt(self) -> None:
         self._producer or self._new_producer()
         committed: list[TopicPartition] = []
-        if self._next_offsets:  # a group that is being left doesn't even answer that it was asked for nothing
+        if self._done:  # a group that is being left doesn't even answer that it was asked for nothing
             committed = self._consumer.committed(self._positions(self._next_offsets), TIMEOUT_SECONDS)
-        self._in_doubt = False
         self._settled({tp.partition: tp.offset for tp in committed if tp.error is None and tp.offset >= 0})
+        self._in_doubt = False
 
     def _settled(self, offsets: dict[int, int]) -> None:
         """Everything below these is done and known to Kafka."""
-        self._next_offsets = {p: n for p, n in self._next_offsets.items() if n > offsets.get(p, -1)}
-        self._outcomes = [o for o in self._outcomes if o.record.offset >= offsets.get(o.record.partition, -1)]
+        self._done = [
+            outcome for outcome in self._done if outcome.record.offset >= offsets.get(outcome.record.partition, -1)
+        ]
 
     def _positions(self, offsets: dict[int, int]) -> list[TopicPartition]:
         return [TopicPartition(self._ready, partition, offset) for partition, offset in offsets.items()]

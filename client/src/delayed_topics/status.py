@@ -1,12 +1,11 @@
 """Where the records of a delayed topic are, by the offsets that Kafka has."""
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from operator import add
-from typing import Final, TypeVar
+from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 from delayed_topics_core.commit_metadata import decode_metadata
 from delayed_topics_core.layout import Role, format_ranges
 from delayed_topics_core.names import TopicNames
@@ -14,15 +13,14 @@ from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.due import DUE_WITHIN_SECONDS, offsets_due_within
-from delayed_topics_kafka.errors import KafkaCallError
+from delayed_topics_kafka.errors import values_of
 from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
-LOOK_SECONDS = 5
+from delayed_topics.scan import Found, Range, Ranges, Scanner
 
-K = TypeVar("K")
-V = TypeVar("V")
+FEW: Final = 10
+"""Offsets. If no more are left in a partition, they may all be marks of transactions."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +65,7 @@ def read_status(connection: Connection, layout: LayoutRecord) -> TopicStatus:
     """Raises KafkaCallError.
 
     Counts are differences of offsets, so the marks that transactions leave are among them: a retry's copy and its mark
-    count as two. Partitions with nothing but marks count as empty.
+    count as two. Partitions with nothing but marks count as empty, for which their last offsets are read.
     """
     admin = KafkaAdmin(connection, client_id="delayed-topics-client")
     names = TopicNames.of(layout.topic)
@@ -80,8 +78,8 @@ def read_status(connection: Connection, layout: LayoutRecord) -> TopicStatus:
         lambda times_ms: values_of(admin.offsets_for_times(times_ms)), waits_ms, ends, now_ms=now_ms
     )
     backlogs = {key: _backlog(at, ends[key], due_within[key]) for key, at in committed.items()}
-    starts = {key: at.offset for key, at in committed.items() if backlogs[key].waiting}
-    backlogs |= dict.fromkeys(_without_records(connection, starts), NOTHING)
+    few = {key: Range(at.offset, ends[key]) for key, at in committed.items() if 0 < ends[key] - at.offset <= FEW}
+    backlogs |= dict.fromkeys(_without_records(connection, few), NOTHING)
 
     def backlog(places: Iterable[TopicPartitionKey]) -> Backlog | None:
         begun = [backlogs[place] for place in places if place in backlogs]
@@ -118,33 +116,17 @@ def _backlog(committed: CommittedOffset, end: int, due_within: tuple[int, ...]) 
     return Backlog(waiting=below(end), due_within=tuple(map(below, due_within)))
 
 
-def _without_records(connection: Connection, starts: Mapping[TopicPartitionKey, int]) -> set[TopicPartitionKey]:
-    """Those of the partitions where nothing can be read from the offset on: what is there are marks of transactions."""
-    if not starts:
-        return set()
-    consumer = Consumer(
-        {
-            **connection.client_config(),
-            "group.id": "delayedtopics.readers",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "fetch.message.max.bytes": 1,
-        }
-    )
-    consumer.assign([TopicPartition(*key, offset) for key, offset in starts.items()])
-    unanswered, empty = set(starts), set[TopicPartitionKey]()
-    deadline = Deadline(LOOK_SECONDS)
-    while unanswered and not deadline.over:
-        message = consumer.poll(deadline.remaining_seconds)
-        if message is None:
-            break
-        key, error = (message.topic() or "", message.partition() or 0), message.error()
-        if key in unanswered and (error is None or error.code() == KafkaError._PARTITION_EOF):
-            unanswered.remove(key)
-            if error is not None:
-                empty.add(key)
-    consumer.close()
-    return empty
+def _without_records(connection: Connection, ranges: Ranges) -> set[TopicPartitionKey]:
+    """Those of the partitions where all that is there are marks of transactions."""
+    found: set[TopicPartitionKey] = set()
+
+    def take(record: Found) -> bool:
+        found.add((record.topic, record.partition))
+        return False
+
+    with Scanner(connection, lambda *_: None) as scanner:
+        scanner.read(ranges, take)
+    return ranges.keys() - found
 
 
 def _held(admin: KafkaAdmin, partitions: list[TopicPartitionKey]) -> int:
@@ -163,12 +145,3 @@ def _workers(admin: KafkaAdmin, group: str, sources: Collection[str]) -> str:
     info = values_of(admin.describe_groups([group]))[group]
     serving = [member for member in info.members if any(topic in sources for topic, _ in member.assignment)]
     return f"{len(serving)} in group {group}, {info.state}"
-
-
-def values_of(outcomes: Mapping[K, V | KafkaCallError]) -> dict[K, V]:
-    values: dict[K, V] = {}
-    for item, outcome in outcomes.items():
-        if isinstance(outcome, KafkaCallError):
-            raise outcome
-        values[item] = outcome
-    return values

@@ -3,46 +3,38 @@
 import logging
 import signal
 import threading
-import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from delayed_topics_core.control import Control, ControlKind
-from delayed_topics_core.headers import (
-    CREATED_AT,
-    DELAY_LEVEL,
-    DELIVER_AT,
-    ID,
-    TARGET,
-    Header,
-    Target,
-)
-from delayed_topics_core.names import REGISTRY_TOPIC, TopicNames
+from delayed_topics_core.headers import CREATED_AT, DELAY_LEVEL, DELIVER_AT, ID, TARGET, Header
+from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_core.words import counted
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
-from delayed_topics_kafka.errors import RAISED, kafka_error
+from delayed_topics_kafka.errors import RAISED, kafka_error, making_client
 from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.registry import RegistryFollower
 
-from delayed_topics.arguments import foreign_headers, level, record_id, time_ms
+from delayed_topics.arguments import due_time_ms, foreign_headers, level, record_id, target_header, time_ms
 from delayed_topics.control import ChangeOutcome, ControlTopic
 from delayed_topics.errors import NotDelayedTopic, Reject, SendFailed
+from delayed_topics.followed import FollowedLayout, not_there, registry_follower
 from delayed_topics.process import ProcessOf
 from delayed_topics.record import Record
 from delayed_topics.records import Records
+from delayed_topics.reports import OnDelivery, Reports
 
 log = logging.getLogger(__name__)
 
 Handler = Callable[[Record], object]
 FOLLOW_SECONDS = 1.0
+FLUSH_SECONDS = 60.0
 LARGEST_RECORD_BYTES = 100_000_000
 SERVE_SECONDS = 0.1
 """At most for one call that serves callbacks. From 0.2 s on the client library (2.16) serves them several times in one call, also
@@ -51,7 +43,8 @@ lock taken."""
 
 
 class DelayedTopic(Closing):
-    """Made by `connect`; use it as a context. `send`, `cancel` and `withdraw` may be called from many threads.
+    """Made by `connect`; use it as a context. `send`, `flush`, `cancel`, `reschedule` and `withdraw` may be called from many
+    threads.
 
     Belongs to the process that connected: in one that is forked from it, everything but `close` raises ClientForked.
     """
@@ -62,28 +55,21 @@ class DelayedTopic(Closing):
         self._process = ProcessOf(f"the client of topic {names.front}")
         self._connection = connection
         self._names = names
-        self._follower = follower
-        self._following = threading.Lock()
-        self._followed_at = time.monotonic()
-        self._layout = layout
+        self._followed = FollowedLayout(connection, follower, layout)
         self._control = ControlTopic(connection, names.control)
-        self._failing = threading.Lock()
-        self._failures: Counter[str] = Counter()
-        """By reason: many records may fail before anybody flushes."""
+        self._reports = Reports()
         self._ended: KafkaError | None = None
         """Why the producer sends nothing any more; for the records it is said to have been purged."""
-        self._producer = Producer(
-            {
-                "compression.type": "lz4",
-                **connection.client_config(),
-                **IDEMPOTENT,
-                # Java's default partitioner, so that a key finds the same partition from either language
-                "partitioner": "murmur2_random",
-                "message.max.bytes": LARGEST_RECORD_BYTES,
-                "delivery.report.only.error": True,
-                "on_delivery": self._undelivered,
-            }
-        )
+        config: dict[str, Any] = {
+            "compression.type": "lz4",
+            **connection.client_config(),
+            **IDEMPOTENT,
+            # Java's default partitioner, so that a key finds the same partition from either language
+            "partitioner": "murmur2_random",
+            "message.max.bytes": LARGEST_RECORD_BYTES,
+        }
+        with making_client(connection.bootstrap_servers):
+            self._producer = Producer(config)
 
     @classmethod
     def connect(
@@ -96,25 +82,22 @@ class DelayedTopic(Closing):
         names = TopicNames.of(topic)
         connection = _connection(bootstrap)
         deadline = Deadline(timeout_seconds)
-        # polled only by who sends: nobody would take the statistics of an application that doesn't
-        seldom_asked = replace(connection, further={**connection.further, "statistics.interval.ms": "0"})
-        follower = RegistryFollower(seldom_asked, client_id="delayed-topics-client")
+        follower = registry_follower(connection)
         try:
             follower.catch_up(deadline.remaining_seconds)
-            while (record := follower.state.layouts.get(topic)) is not None and record.served is None:
+            while (record := follower.state.layouts.get(topic)) is not None:
+                if record.served is not None:
+                    return cls(connection, names, follower, record.served)
                 if deadline.over:
                     raise NotDelayedTopic(
                         f"topic {topic} is not served after {timeout_seconds:g} s, because its layout is {record.state}. "
                         f"See `kubectl describe dtopic {record.owner.name} -n {record.owner.namespace}`"
                     )
                 follower.poll(0.1)
-            layout = record.served if record is not None else None
-            if layout is None:
-                raise _not_there(topic, connection)
+            raise not_there(topic, connection)
         except BaseException:
             follower.close()
             raise
-        return cls(connection, names, follower, layout)
 
     @property
     def names(self) -> TopicNames:
@@ -122,9 +105,10 @@ class DelayedTopic(Closing):
 
     @property
     def layout(self) -> LayoutRecord:
-        """What the registry says now: delays, retry cap, partitions. Raises NotDelayedTopic once the topic was removed."""
-        self._follow()
-        return self._layout
+        """Delays, retry cap, partitions: what the registry says now, or if it can't be read, what it said last. Raises NotDelayedTopic once
+        the topic was removed."""
+        self._process.check()
+        return self._followed.get()
 
     def send(
         self,
@@ -137,6 +121,7 @@ class DelayedTopic(Closing):
         target: str | None = None,
         id: str | None = None,  # noqa: A002  the header's name
         created_at_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
     ) -> None:
         """To the front topic, without waiting: `flush` waits, and says what failed.
 
@@ -145,13 +130,15 @@ class DelayedTopic(Closing):
         target        the topic that it comes out in, or topic:partition, also when it is retried; without: the ready topic
         id            stays with the record over all attempts; the worker gives it one if you don't
         created_at_ms when it was made, for whoever handles it to read; stays over all attempts, too
+        on_delivery   is called when Kafka has the record, with (None, Message), or when it failed, with (KafkaError, Message), as by
+                      confluent_kafka: in whichever thread sends or flushes then. It can't do that itself. What it raises is logged
 
         Raises ValueError for headers that are not yours to give, for a due time where the DelayedTopic has no ladder or that is
-        further ahead than it allows, and for a target that it does not allow; SendFailed for a record that no broker would take.
+        further ahead than it allows, and for a target that it does not allow; SendFailed for a record that no broker would take;
+        NotDelayedTopic once the topic was removed. Trouble with the registry is logged.
         """
-        self._process.check()
-        if time.monotonic() > self._followed_at + FOLLOW_SECONDS:
-            self._follow()
+        self._check()
+        layout = self._followed.get(age_seconds=FOLLOW_SECONDS)
         all_headers = foreign_headers(headers)
         if delay_level is not None:
             all_headers.append((DELAY_LEVEL, b"%d" % level(delay_level)))
@@ -160,16 +147,17 @@ class DelayedTopic(Closing):
                 raise ValueError(
                     "delay_level and deliver_at_ms can't be given together, because a record has one due time"
                 )
-            all_headers.append((DELIVER_AT, b"%d" % self._due_time(deliver_at_ms)))
+            all_headers.append((DELIVER_AT, b"%d" % due_time_ms(layout, deliver_at_ms)))
         if target is not None:
-            all_headers.append((TARGET, self._target(target)))
+            all_headers.append((TARGET, target_header(layout, target)))
         if id is not None:
             all_headers.append((ID, record_id(id)))
         if created_at_ms is not None:
             all_headers.append((CREATED_AT, b"%d" % time_ms("created_at_ms", created_at_ms)))
+        told = self._reports.callback(on_delivery)
         while True:
             try:
-                self._producer.produce(self._names.front, value, key, headers=[*all_headers])
+                self._producer.produce(self._names.front, value, key, headers=[*all_headers], on_delivery=told)
                 break
             except BufferError:
                 # the queue is full: wait for room, as Java's producer does
@@ -177,20 +165,24 @@ class DelayedTopic(Closing):
             except KafkaException as e:
                 why = self._ended or kafka_error(e)
                 raise SendFailed(f"a record for {self._names.front} was not sent: {why}", failed=1) from e
+        self._reports.sent()
         self._serve(self._producer.poll, 0)
 
-    def flush(self, timeout_seconds: float = 60) -> None:
-        """Returns when all that was sent has arrived. Raises SendFailed if something did not, or not yet."""
-        self._process.check()
+    def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> None:
+        """Returns when all that this thread has sent has arrived. Raises SendFailed if some of it did not, or not yet. What other threads
+        have sent is for their own `flush` to tell, or for `close`."""
+        self._flush(threading.current_thread(), timeout_seconds)
+
+    def _flush(self, sender: threading.Thread | None, timeout_seconds: float) -> None:
+        """`sender` None: what all threads have sent."""
+        self._check()
         deadline = Deadline(timeout_seconds)
         while True:
             self._serve(self._producer.flush, min(SERVE_SECONDS, deadline.remaining_seconds))
-            waiting = len(self._producer)
+            waiting = min(len(self._producer), self._reports.waiting(sender))
             if not waiting or deadline.over:
                 break
-        with self._failing:
-            failures, self._failures = self._failures, Counter()
-        if failures:
+        if failures := self._reports.take_failures(sender):
             why = self._ended or next(iter(failures))
             raise SendFailed(
                 f"{counted(failures.total(), 'record')} did not arrive in {self._names.front}. The first failed with: {why}",
@@ -217,12 +209,13 @@ class DelayedTopic(Closing):
 
     def reschedule(self, id: str, deliver_at_ms: int, *, wait_seconds: float = 0) -> ChangeOutcome:  # noqa: A002
         """Has records with this id that have come in before that time come out then, in milliseconds since the epoch, instead of when
-        they are due; a time in the past: as soon as their turn comes. Attempts that come in after that time are not meant.
+        they are due. If it is over when a worker reads the request, they come out as soon as their turn comes: to have a record come out
+        now, ask for the present time, and not for 0. What comes in after that time is not meant.
 
         Returns, waits and raises as `cancel`, and ValueError for a time as `send` does.
         """
         control = self._controlled()
-        wanted = Control(ControlKind.DELIVER_AT, self._due_time(deliver_at_ms))
+        wanted = Control(ControlKind.DELIVER_AT, due_time_ms(self.layout, deliver_at_ms))
         return control.request(record_id(id), wanted, wait_seconds=wait_seconds)
 
     def withdraw(self, id: str) -> None:  # noqa: A002  the header's name
@@ -249,27 +242,18 @@ class DelayedTopic(Closing):
         self.consumer(group, handler, member=member, ready_topic=ready_topic).run_until_signal()
 
     def close(self) -> None:
-        """Flushes. Raises SendFailed. Does nothing in a process that was forked from the one that connected."""
+        """Flushes what all threads have sent. Raises SendFailed, also for what failed earlier, if no `flush` told of it. Does nothing in a
+        process that was forked from the one that connected."""
         if not self._process.is_here:
             return
         try:
-            self.flush()
+            self._flush(None, FLUSH_SECONDS)
         finally:
-            self._follower.close()
+            self._followed.close()
 
-    def _follow(self) -> None:
+    def _check(self) -> None:
         self._process.check()
-        if not self._following.acquire(blocking=False):
-            return  # another thread does
-        try:
-            self._follower.poll(0)
-            self._followed_at = time.monotonic()
-            record = self._follower.state.layouts.get(self._names.front)
-            if record is None:
-                raise _not_there(self._names.front, self._connection)
-            self._layout = record.served or self._layout
-        finally:
-            self._following.release()
+        self._reports.check()
 
     def _controlled(self) -> ControlTopic:
         if not self.layout.control:
@@ -282,38 +266,6 @@ class DelayedTopic(Closing):
             call(timeout_seconds)
         except RAISED as e:
             self._ended = kafka_error(e)
-
-    def _due_time(self, deliver_at_ms: int) -> int:
-        """Checks the time by the clock of this machine. The worker may still find it too far ahead by the broker's clock."""
-        layout = self._layout
-        if not layout.layout.ladder_seconds:
-            raise ValueError(
-                f"{layout.topic} does not take records with their own due time. Set spec.ladder of its DelayedTopic"
-            )
-        ahead_seconds = (time_ms("deliver_at_ms", deliver_at_ms) - time.time() * 1000) / 1000
-        if ahead_seconds > layout.max_delay_seconds:
-            raise ValueError(
-                f"deliver_at_ms must be at most {layout.max_delay_seconds} s ahead (spec.maxDelaySeconds), "
-                f"but it is {ahead_seconds:.0f} s ahead"
-            )
-        return deliver_at_ms
-
-    def _target(self, target: str) -> bytes:
-        try:
-            topic = Target.decode(target.encode()).topic
-        except ValueError:
-            raise ValueError(f"target must be a topic or topic:partition, but it is {target!r}") from None
-        layout = self._layout
-        if topic not in layout.targets:
-            allowed_by = f"allowed by spec.ready.allowedTopics of the DelayedTopic {layout.topic}"
-            which = f". The allowed topics are {', '.join(layout.targets)}" if layout.targets else ""
-            raise ValueError(f"target must be {allowed_by}, but it is {topic!r}{which}")
-        return target.encode()
-
-    def _undelivered(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            with self._failing:
-                self._failures[str(error)] += 1
 
 
 class Consumer:
@@ -368,10 +320,3 @@ def _connection(bootstrap: str | Mapping[str, Any] | Connection) -> Connection:
             return Connection(bootstrap_servers=bootstrap)
         case _:
             return Connection.from_properties(bootstrap)
-
-
-def _not_there(topic: str, connection: Connection) -> NotDelayedTopic:
-    return NotDelayedTopic(
-        f"topic {topic} is not in {REGISTRY_TOPIC} of Kafka at {connection.bootstrap_servers}. "
-        "Either create a DelayedTopic resource for it, or connect to the Kafka cluster that has it"
-    )

@@ -16,8 +16,6 @@ from delayed_topics_core.errors import DelayedTopicsError
 from delayed_topics_core.headers import (
     ATTEMPT,
     DELAY_LEVEL,
-    DELIVER_AT,
-    DUE_AT,
     ID,
     ORIGIN,
     REASON,
@@ -34,11 +32,11 @@ from delayed_topics_core.words import counted
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import values_of
 from delayed_topics_kafka.model import TopicPartitionKey
 
 from delayed_topics.record import number_in
 from delayed_topics.scan import Found, Range, Ranges, Scanner
-from delayed_topics.status import values_of
 
 T = TypeVar("T")
 State = Literal["Released", "DeadLettered", "Cancelled", "Pending", "Missing"]
@@ -279,15 +277,11 @@ class Ways:
 
     def _due_at_ms(self, source: Found) -> int:
         """Of a record in front or delays: what it says, or what the layout of now makes of it."""
-        said, layout = number_in(source.own.get(DUE_AT)), self._layout.layout
-        asked = number_in(source.own.get(DELIVER_AT))
-        if asked is not None and said is None:
-            return max(asked, source.at_ms)
+        layout = self._layout.layout
         if source.topic == self._names.delays:
-            return said or source.at_ms + layout.partition_delays[source.partition] * 1000
+            return source.due_at_ms(layout.partition_delays[source.partition])
         level, attempt = number_in(source.own.get(DELAY_LEVEL)), number_in(source.own.get(ATTEMPT)) or 0
-        delay_seconds = layout.delay_for_level(level) if level else layout.delay_for_attempt(attempt)
-        return source.at_ms + delay_seconds * 1000
+        return source.asked_at_ms(layout.delay_for_level(level) if level else layout.delay_for_attempt(attempt))
 
     def _settled(self, source: Found) -> bool:
         key = (source.topic, source.partition)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from confluent_kafka import Message, Producer
+from delayed_topics import Record
 from delayed_topics_core.headers import Header, Root
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import TopicNames
@@ -21,6 +22,21 @@ from delayed_topics_kafka_testing.reading import read_committed
 FRONT_PARTITIONS = 3
 DELAY_SECONDS = (0, 600, 3600)
 DUE_AT_MS = 1_700_000_000_000
+
+
+def received(value: bytes | None, *, key: bytes | None = None, headers: tuple[Header, ...] = ()) -> Record:
+    """A record of `orders.ready`, as a consumer gets it."""
+    return Record(
+        key=key,
+        value=value,
+        headers=headers,
+        due_at_ms=1,
+        released_at_ms=2,
+        appended_at_ms=3,
+        topic="orders.ready",
+        partition=0,
+        offset=7,
+    )
 
 
 @dataclass(frozen=True)

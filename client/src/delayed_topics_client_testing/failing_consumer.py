@@ -1,7 +1,7 @@
 """A consumer as a process of its own, which can be killed: `python -m delayed_topics_client_testing.failing_consumer …`.
 
 Every value that ends in 0 fails, every value that ends in 5 is rejected. With `--die-before STEP` the process kills itself
-right before that step of its first transaction, when the copies have been acknowledged.
+right before that step of its first transaction, when the copies have been acknowledged. `--by SIGINT`: as Ctrl-C does.
 """
 
 import os
@@ -18,9 +18,10 @@ WORK_SECONDS = 0.005
 
 
 class DyingProducer(Producer):
-    """Ends the process with SIGKILL before `step`."""
+    """Sends the process a signal before `step`, once."""
 
     step = ""
+    number = signal.SIGKILL
 
     def send_offsets_to_transaction(self, *args: Any) -> None:
         self._die_before("offsets")
@@ -32,9 +33,10 @@ class DyingProducer(Producer):
         self._die_before("more")
 
     def _die_before(self, step: str) -> None:
-        if step == self.step:
+        if step == DyingProducer.step:
+            DyingProducer.step = ""
             self.flush(120)
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self.number)
 
 
 def judge(record: Record) -> None:
@@ -53,14 +55,19 @@ def judge(record: Record) -> None:
 @click.option("--member")
 @click.option("--session-ms", default=6000)
 @click.option("--die-before", type=click.Choice(["offsets", "commit", "more"]))
-def main(bootstrap: str, topic: str, member: str | None, session_ms: int, die_before: str | None) -> None:
+@click.option("--by", type=click.Choice(["SIGKILL", "SIGINT"]), default="SIGKILL")
+def main(bootstrap: str, topic: str, member: str | None, session_ms: int, die_before: str | None, by: str) -> None:
     if die_before is not None:
-        DyingProducer.step = die_before
+        DyingProducer.step, DyingProducer.number = die_before, signal.Signals[by]
         module: Any = settling
         module.Producer = DyingProducer
     session = {"session.timeout.ms": session_ms, "heartbeat.interval.ms": 1000}
     with DelayedTopic.connect({"bootstrap.servers": bootstrap, **session}, topic) as delayed:
-        delayed.consume("shipping", judge, member=member)
+        consumer = delayed.consumer("shipping", judge, member=member)
+        if by == "SIGINT":
+            consumer.run()  # so that the signal raises
+        else:
+            consumer.run_until_signal()
 
 
 if __name__ == "__main__":

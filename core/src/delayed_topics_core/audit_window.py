@@ -39,6 +39,7 @@ class AuditWindow:
     beginning_offsets   all topics: above 0 or above `from`: retention has removed records
     carries             of a chain: an audit with an output writes what the next one would read again; carried: what the one before has
                         written, None: nothing
+    made_again          targets that were deleted, and perhaps created again, since the chain of audits first read them
     control_id          of the topic by which records are cancelled; "": there never was one; None: not noted, or it is not the first of
                         its name, so that what was asked for is not known
     unseen              what nobody could see when it was frozen, a sentence each; perhaps_unseen: what can hide a loss, and nothing else
@@ -70,16 +71,12 @@ class AuditWindow:
     carries: bool = False
     carried: Carried | None = None
     control_id: str | None = None
+    made_again: tuple[str, ...] = ()
 
     @property
     def topics(self) -> tuple[str, ...]:
         """All that are read."""
         return (*TopicNames.of(self.topic).topics, *self.targets)
-
-    @property
-    def longest_wait_seconds(self) -> int:
-        """That a record may have from its first append to its due time."""
-        return max(*self.partition_delays, *(declared.max_delay_seconds or 0 for declared in self.delay_lists), 0)
 
     @property
     def offsets(self) -> int:
@@ -104,7 +101,7 @@ class AuditWindow:
             body["targets"] = tuple(body.get("targets", ()))
             body["delay_lists"] = tuple(decode_list(entry) for entry in body.get("delay_lists", ()))
             body["carried"] = decode_carried(body.get("carried"))
-            for name in ("unseen", "perhaps_unseen"):
+            for name in ("unseen", "perhaps_unseen", "made_again"):
                 body[name] = tuple(body.get(name, ()))
             return cls(**body)
         except (ValueError, TypeError, KeyError, AttributeError) as e:

@@ -13,6 +13,8 @@ EventKind = Literal["worker-started", "worker-stopped", "assignment", "rebalance
 
 KEPT_MS: Final = 7 * 86_400_000
 """How long Kafka keeps events. Of what was before, nobody knows what happened to the workers."""
+TOLD_AGAIN_MS: Final = 86_400_000
+"""A worker tells at least that often what it has been assigned."""
 MAX_AT_MS: Final = 253_402_300_799_999
 """The end of the year 9999: no later time can be written as a date."""
 MAX_PLACES: Final = 20_000

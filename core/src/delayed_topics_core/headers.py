@@ -26,13 +26,14 @@ ORIGIN: Final = "dt-origin"
 DUE_AT: Final = "dt-due-at"
 RELEASED: Final = "dt-released"
 HOPS: Final = "dt-hops"
+APPENDED_AT: Final = "dt-appended-at"
 REASON: Final = "dt-reason"
 ERROR: Final = "dt-error"
 
 OWN_HEADERS: Final = frozenset(
     {
         *(ID, ATTEMPT, GROUP, DELIVER_AT, DELAY_LEVEL, TARGET, GENERATION, CREATED_AT, DONE_AT),
-        *(ROOT, ORIGIN, DUE_AT, RELEASED, HOPS, REASON, ERROR),
+        *(ROOT, ORIGIN, DUE_AT, APPENDED_AT, RELEASED, HOPS, REASON, ERROR),
     }
 )
 

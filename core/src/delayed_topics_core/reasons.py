@@ -21,6 +21,7 @@ class DeadLetterReason(StrEnum):
     TARGET_UNAVAILABLE = "TargetUnavailable"
     TOO_LARGE = "TooLarge"
     CANCELLED = "Cancelled"
+    INVALID_RECORD = "InvalidRecord"
 
 
 class Condition(StrEnum):
@@ -82,6 +83,7 @@ class Reason(StrEnum):
     # workers
     WORKERS_STARTING = "WorkersStarting"
     WORKERS_FAILING = "WorkersFailing"
+    ROLLOUT_WAITING = "RolloutWaiting"
     SCALED_TO_ZERO = "ScaledToZero"
     PROTOCOL_REFUSED = "ProtocolRefused"
     NOT_RELEASING = "NotReleasing"

@@ -73,7 +73,8 @@ class LayoutRecord:
 
     `highest_retry_cap`, `least_ready_partitions`: that there ever were, for audits of records that were released under them.
     `max_delay_seconds`: how far ahead a due time may lie, where the layout has a ladder. `control`: there is a control topic.
-    `ready_topics`: others that records may ask for, or might. `outage_budget_seconds`: how long they wait for one that is missing.
+    `ready_topics`: others that records may ask for, or might; `ready_topics_forgotten_ms`: until when there were more, of the operator's
+    clock, 0: there were not. `outage_budget_seconds`: how long they wait for one that is missing.
     `lists`: all delay lists and caps that there were, the present one last; what was before the first is not noted.
     `exactly_once_from_ms`: since when all workers keep that guarantee, by the operator's clock; None: they don't, or nobody noted it.
     `workers`: how many there are to be: those with higher numbers leave the group for good when they end. None: not noted.
@@ -98,6 +99,7 @@ class LayoutRecord:
     workers: int | None = None
     max_delay_seconds: int = 0
     ready_topics: tuple[AllowedTopic, ...] = ()
+    ready_topics_forgotten_ms: int = 0
     outage_budget_seconds: int = 0
     control: bool = False
     before: "LayoutRecord | None" = None
@@ -131,7 +133,7 @@ class LayoutRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicsRecord:
-    """`ids`, `start_offsets` and `final_offsets` by topic name; offsets by partition.
+    """`ids` and `start_offsets` by topic name; offsets by partition.
 
     A topic is the owner's if its id is in `ids`. Nothing is done with another one, but to note its id if it has the claim's
     mark, or is the adopted one.
@@ -146,7 +148,6 @@ class TopicsRecord:
     ids: Mapping[str, str] = field(default_factory=dict)
     start_offsets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     begun: Mapping[str, int] = field(default_factory=dict)
-    final_offsets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     made_again: tuple[str, ...] = ()
     handover: Handover | None = None
     mirrored_from: Mapping[str, str] = field(default_factory=dict)
@@ -160,11 +161,12 @@ class TopicsRecord:
 class AuditedRecord:
     """Where the chain of audits of a topic stands. Every offset below is accounted for, none above.
 
-    ids               of the four topics; others of the same names have no part in the chain
+    ids               of the topics; others of the same names have no part in the chain
     offsets           of front and delays, by topic name and partition: as they were committed
     since_ms          broker time: the attempts whose records were pending then began at or after it
     ready_partitions  there were then
     ends              of delays, ready and dead-letter: what is above has come since; empty: not noted, by an older version
+    made_again        other ready topics that were deleted, and perhaps created again, since the chain first read them
     carried           what the audit has written for the next one; None: it had no output
     """
 
@@ -174,6 +176,7 @@ class AuditedRecord:
     since_ms: int
     ready_partitions: int
     ends: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    made_again: tuple[str, ...] = ()
     carried: Carried | None = None
 
     @property
@@ -208,7 +211,9 @@ def encode(record: RegistryRecord) -> bytes:
             }
         case LayoutRecord():
             body = _layout_body(record)
-        case TopicsRecord() | AuditedRecord():
+        case TopicsRecord():
+            body = asdict(record) | {"final_offsets": {}}  # empty, but older versions can't do without it
+        case AuditedRecord():
             body = asdict(record)
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
 
@@ -252,7 +257,6 @@ def decode(key: str, value: bytes) -> RegistryRecord:
                     ids=body["ids"],
                     start_offsets={t: tuple(o) for t, o in body["start_offsets"].items()},
                     begun=body["begun"],
-                    final_offsets={t: tuple(o) for t, o in body["final_offsets"].items()},
                     made_again=tuple(body.get("made_again", ())),
                     handover=decode_handover(body.get("handover")),
                     mirrored_from=body.get("mirrored_from", {}),
@@ -265,6 +269,7 @@ def decode(key: str, value: bytes) -> RegistryRecord:
                     since_ms=body["since_ms"],
                     ready_partitions=body["ready_partitions"],
                     ends={t: tuple(o) for t, o in body.get("ends", {}).items()},
+                    made_again=tuple(body.get("made_again", ())),
                     carried=decode_carried(body.get("carried")),
                 )
             case _:
@@ -302,6 +307,7 @@ def _decode_layout(body: Mapping[str, Any]) -> LayoutRecord:
         max_delay_seconds=body.get("max_delay_seconds", 0),
         control=body.get("control", False),
         ready_topics=tuple(AllowedTopic(*entry) for entry in body.get("ready_topics", ())),
+        ready_topics_forgotten_ms=body.get("ready_topics_forgotten_ms", 0),
         outage_budget_seconds=body.get("outage_budget_seconds", 0),
         before=_decode_layout(body["before"]) if body.get("before") else None,
     )

@@ -26,6 +26,12 @@ COPY_MAX_MESSAGE_BYTES = 8 * 1_048_576
 """A copy has our headers too, and may compress worse than the original: the source's codec is not known to a consumer. A retry, which
 goes to the front topic, is such a copy as well. It is the most that several managed services allow."""
 
+CONTROL_MAX_COMPACTION_LAG_MS = 3_600_000
+"""Kafka begins another segment as often, since it does not compact the one that it writes to."""
+CONTROL_SEGMENT_BYTES = 16 * 1_048_576
+"""At most, and at least what a batch may have. Kafka compacts several segments into one, up to this size, and removes that one when its
+latest record is old enough. In a larger one, records that are over would stay for years."""
+
 NEEDED = {
     "message.timestamp.type": "workers release records by the time at which the broker received them",
     "cleanup.policy": "compaction would remove waiting records (only a control topic must be compacted, and also deleted by time)",
@@ -35,6 +41,12 @@ NEEDED = {
 """Settings without which a promise can't be kept, and why. If Kafka refuses one of them and has another value, nothing is served."""
 DURABLE = (MIN_ISR, UNCLEAN_ELECTION)
 """Settings that decide how many lost disks lose a record."""
+LESSER = {
+    "max.message.bytes": "A copy that does not fit becomes a dead letter",
+    "max.compaction.lag.ms": "Workers take longer to read the control topic when they start",
+    "segment.bytes": "Workers take longer to read the control topic when they start",
+}
+"""Other settings, and what follows if Kafka refuses one of them."""
 
 
 def creation_mark(uid: str) -> int:
@@ -72,6 +84,10 @@ def topic_settings(
     retention_seconds = least_retention_seconds(delay_seconds) + outage_budget_seconds
     if role == "dead-letter":
         retention_seconds = max(retention_seconds, dead_letter_retention_seconds)
+    compacted = {
+        "max.compaction.lag.ms": str(CONTROL_MAX_COMPACTION_LAG_MS),
+        "segment.bytes": str(CONTROL_SEGMENT_BYTES),
+    }
     return {
         "cleanup.policy": "compact,delete" if role == "control" else "delete",
         "message.timestamp.type": "LogAppendTime",
@@ -80,4 +96,5 @@ def topic_settings(
         MIN_ISR: str(least_in_sync(replication_factor)),
         UNCLEAN_ELECTION: "false",
         "max.message.bytes": str(FRONT_MAX_MESSAGE_BYTES if role == "front" else COPY_MAX_MESSAGE_BYTES),
+        **(compacted if role == "control" else {}),
     }

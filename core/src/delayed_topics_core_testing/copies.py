@@ -1,10 +1,12 @@
 """Headers of copies, for tests that stand in for a worker. Tests of the engine compare them with its own."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from delayed_topics_core.headers import (
     ATTEMPT,
     CREATED_AT,
+    DELAY_LEVEL,
+    DELIVER_AT,
     DUE_AT,
     ERROR,
     GROUP,
@@ -23,11 +25,11 @@ from delayed_topics_core.reasons import DeadLetterReason
 
 
 def hop(
-    headers: Iterable[Header], *, root: Root, origin: bytes, due_at_ms: int, attempt: int = 0, hops: int = 1
+    headers: Sequence[Header], *, root: Root, origin: bytes, due_at_ms: int, attempt: int = 0, hops: int = 1
 ) -> list[Header]:
     """Of the copy in a delays partition."""
     due: Header = (DUE_AT, b"%d" % due_at_ms)
-    return [*_copied(headers, root, origin, attempt=attempt), due, (HOPS, b"%d" % hops)]
+    return [*_copied(headers, root, origin, attempt=attempt), due, *_asked(headers), (HOPS, b"%d" % hops)]
 
 
 def release(
@@ -52,7 +54,7 @@ def release(
 
 
 def dead_letter(
-    headers: Iterable[Header],
+    headers: Sequence[Header],
     *,
     root: Root,
     origin: bytes,
@@ -63,7 +65,7 @@ def dead_letter(
 ) -> list[Header]:
     """Of the copy in the dead-letter topic."""
     why: list[Header] = [(REASON, reason.value.encode()), (ERROR, error), (HOPS, b"%d" % hops)]
-    return [*_copied(headers, root, origin, attempt=attempt), *why]
+    return [*_copied(headers, root, origin, attempt=attempt), *_asked(headers), *why]
 
 
 def _copied(
@@ -85,3 +87,9 @@ def _copied(
     if created_at_ms is not None:
         said.append((CREATED_AT, b"%d" % created_at_ms))
     return [*foreign(headers), *said, (ROOT, root.encode()), (ORIGIN, origin)]
+
+
+def _asked(headers: Sequence[Header]) -> list[Header]:
+    """What a record said of when it is to come out."""
+    said = dict(headers)
+    return [(name, said[name]) for name in (DELIVER_AT, DELAY_LEVEL) if name in said]

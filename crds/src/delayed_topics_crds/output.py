@@ -60,8 +60,8 @@ class Output(Spec):
     )
 
     claim_name: ObjectName | None = None
-    """A PersistentVolumeClaim in the same namespace. With executors and `parquet`, all executors write to it. It must then be
-    ReadWriteMany, unless the executors share a node."""
+    """A PersistentVolumeClaim in the same namespace. Executors write to it if `parquet` is set, and in audits with `sinceLast`. It must
+    then be ReadWriteMany, unless the executors share a node."""
     s3: S3 | None = None
     """A bucket in S3, or in a storage that speaks the S3 protocol."""
     parquet: Annotated[bool, Strict()] = False

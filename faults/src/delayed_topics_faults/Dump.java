@@ -29,7 +29,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 public class Dump {
     static final Set<String> OWN = Set.of(
             "dt-id", "dt-attempt", "dt-group", "dt-deliver-at", "dt-delay-level", "dt-target", "dt-generation",
-            "dt-created-at", "dt-done-at", "dt-root", "dt-origin", "dt-due-at", "dt-released", "dt-hops", "dt-reason",
+            "dt-created-at", "dt-done-at", "dt-root", "dt-origin", "dt-due-at", "dt-appended-at", "dt-released", "dt-hops", "dt-reason",
             "dt-error");
     static final String EXPECTED = "faults-expect";
     static final int SHOWN_BYTES = 200;

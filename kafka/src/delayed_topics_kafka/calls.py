@@ -46,7 +46,7 @@ class AdminCalls:
         self._unreachable = False
         self._knows_brokers = False  # more than the bootstrap servers
         self._former: list[tuple[AdminClient, float]] = []
-        further: dict[str, Any] = {"client.id": client_id, "error_cb": partial(_note_shut_out, self._shut_out)}
+        further: dict[str, Any] = {"client.id": client_id, "error_cb": partial(note_shut_out, self._shut_out)}
         self._config = {**connection.client_config(), **further}
         with making_client(connection.bootstrap_servers):
             self._client, self._made_at = AdminClient(self._config), time.monotonic()
@@ -102,10 +102,11 @@ class AdminCalls:
         )
 
 
-def _note_shut_out(told: list[KafkaError], error: KafkaError) -> None:
-    """Of no object: a client that its own owner's method is told to would only go when Python looks for cycles."""
+def note_shut_out(told: list[KafkaError], error: KafkaError) -> None:
+    """An `error_cb`. Of no object: a client that its own owner's method is told to would only go when Python looks for cycles."""
     if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
         told.append(error)
+        del told[:-10]  # a client may be shut out for days, and nobody ask for anything
 
 
 def settle(items: Sequence[K], send: Send[K], deadline: Deadline) -> dict[K, Any | KafkaError]:

@@ -55,9 +55,13 @@ _AUTHORITIES: Final = (
     "/etc/ssl/ca-bundle.pem",  # SUSE
 )
 
-CONNECTING: Final = {"socket.connection.setup.timeout.ms": 5000}
-"""Of one attempt. The kernel tries 1, 3, 7, 15 s after the first time: with the default of 30 s a network that has healed is
-found up to 16 s later, with this one 3 s."""
+OF_ALL_CLIENTS: Final = {
+    # Of one attempt. The kernel tries 1, 3, 7, 15 s after the first time: with the default of 30 s a network that has healed is
+    # found up to 16 s later, with this one 3 s.
+    "socket.connection.setup.timeout.ms": 5000,
+    # Producers have true by default: a topic that was just deleted would be made again, with the brokers' settings, as a foreign one.
+    "allow.auto.create.topics": False,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +113,7 @@ class Connection:
         fields = {name: getattr(self, attribute) for attribute, name in _PROPERTIES.items()}
         oidc = self._oidc() if self.token_endpoint_url is not None else {}
         return {
-            **CONNECTING,
+            **OF_ALL_CLIENTS,
             **oidc,
             **{name: value for name, value in fields.items() if value is not None},
             **self.further,

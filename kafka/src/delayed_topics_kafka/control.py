@@ -37,9 +37,9 @@ class ControlReader(Closing):
     def __init__(self, connection: Connection, *, client_id: str) -> None:
         self._bootstrap_servers = connection.bootstrap_servers
         self._stranded = Event()
-        self._no_token: list[KafkaError] = []
+        self._shut_out: list[KafkaError] = []
         self._config = {
-            **reader_config(connection, client_id, stranded=self._stranded, no_token=self._no_token),
+            **reader_config(connection, client_id, stranded=self._stranded, shut_out=self._shut_out),
             # retention and compaction remove what is over
             "auto.offset.reset": "earliest",
         }
@@ -75,10 +75,10 @@ class ControlReader(Closing):
         messages = [] if first is None else [first, *self._consumer.consume(MOST_AT_ONCE, 0)]
         reads = [read for message in messages if (read := self._take(message)) is not None]
         self._look_again()
-        if self._no_token:
-            no_token = self._error(self._no_token.pop(), "control topics")
-            self.problems.update(dict.fromkeys(self._positions.keys() - self.read, no_token))
-            self._no_token.clear()
+        if self._shut_out:
+            shut_out = self._error(self._shut_out.pop(), "control topics")
+            self.problems.update(dict.fromkeys(self._positions.keys() - self.read, shut_out))
+            self._shut_out.clear()
         return reads
 
     def close(self) -> None:

@@ -19,10 +19,13 @@ DelayedTopicsError (core)
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from delayed_topics_core.errors import DelayedTopicsError
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class KafkaCallError(DelayedTopicsError):
@@ -203,13 +206,25 @@ def call_error(error: KafkaError, *, doing: str, bootstrap_servers: str) -> Kafk
     )
 
 
+def value_of(outcome: V | KafkaCallError) -> V:
+    """Raises the error, if it is one."""
+    if isinstance(outcome, KafkaCallError):
+        raise outcome
+    return outcome
+
+
+def values_of(outcomes: Mapping[K, V | KafkaCallError]) -> dict[K, V]:
+    """Raises the first error, if any is one."""
+    return {item: value_of(outcome) for item, outcome in outcomes.items()}
+
+
 @contextmanager
 def making_client(bootstrap_servers: str) -> Iterator[None]:
-    """Around the constructor of a client, which parses certificates and keys. Raises ConnectionInvalid."""
+    """Around the constructor of a client, which looks at all properties. Raises ConnectionInvalid."""
     try:
         yield
     except KafkaException as e:
         raise ConnectionInvalid(
             f"the connection to Kafka at {bootstrap_servers} can't be used: {kafka_error(e).str()}. "
-            "Correct its certificates, key or credentials"
+            "Correct its certificates, key, credentials or other properties"
         ) from e

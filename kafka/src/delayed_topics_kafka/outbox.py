@@ -48,7 +48,8 @@ class Outbox:
     def close(self, timeout_seconds: float = 1.0) -> None:
         """Gives what is under way that long to arrive. Never raises."""
         try:
-            self.failed += self._producer.flush(timeout_seconds)
+            left = self._producer.flush(timeout_seconds)  # first: it reports on others, which counts them
+            self.failed += left
         except RAISED as e:
             self._end(e)
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from delayed_topics_kafka.calls import note_shut_out
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline, until_true
@@ -82,13 +83,15 @@ class PartitionReader(Closing):
         self._bootstrap_servers = connection.bootstrap_servers
         self._topic = topic
         self._stranded = Event()
-        self._no_token: list[KafkaError] = []
+        self._shut_out: list[KafkaError] = []
         self._config = {
-            **reader_config(connection, client_id, stranded=self._stranded, no_token=self._no_token),
+            **reader_config(connection, client_id, stranded=self._stranded, shut_out=self._shut_out),
             "auto.offset.reset": "error",
         }
         self.position = start
         """The next offset: everything below was returned, will be with the next call that succeeds, or isn't there any more."""
+        self.at_end = False
+        """All was read once that was there then."""
         self._reads: list[Read] = []
         with making_client(connection.bootstrap_servers):
             self._consumer = self._new_consumer()
@@ -102,6 +105,7 @@ class PartitionReader(Closing):
         """Everything up to the end as it is now. Raises KafkaCallError; see read_to."""
         deadline = Deadline(timeout_seconds)
         self.read_to(self._end(deadline), deadline, take)
+        self.at_end = True
 
     def read_to(self, end: int, deadline: Deadline, take: Take) -> None:
         """Everything below the offset `end`, which has to be there already. Raises KafkaCallError, and what `take` raises.
@@ -137,12 +141,14 @@ class PartitionReader(Closing):
             answers.append(self._ask_end(deadline.remaining_seconds))
             return isinstance(answers[-1], int) or answers[-1].code() not in _ASK_AGAIN
 
+        # of a token endpoint that fails the client library tells once, until it fails in other words
+        self._shut_out[:] = filter(is_token_failure, self._shut_out)
         until_true(answered, deadline)
-        if isinstance(answers[-1], KafkaError):
-            self._read(0)  # the client tells of a token endpoint that failed only then
-            raise self._error(self._no_token[-1] if self._no_token else answers[-1])
-        self._no_token.clear()
-        return answers[-1]
+        if isinstance(error := answers[-1], KafkaError):
+            self._read(0)  # the client tells only then that it was shut out: with a wrong password it just tries on
+            raise self._error(self._shut_out[-1] if self._shut_out and error.code() in _ASK_AGAIN else error)
+        self._shut_out.clear()
+        return error
 
     def _ask_end(self, timeout_seconds: float) -> int | KafkaError:
         # the question for the end answers "unknown partition" also when no broker is there: whether the topic exists is
@@ -184,6 +190,7 @@ class PartitionReader(Closing):
             self._reads.append(Read(offset, message.key(), message.value(), message.timestamp()[1]))
         elif error.code() == KafkaError._PARTITION_EOF and offset is not None:
             self.position = max(self.position, offset)
+            self.at_end = True
         elif error.code() not in PASSED_OVER:
             return error
         return None
@@ -205,16 +212,16 @@ class PartitionReader(Closing):
 
 
 def reader_config(
-    connection: Connection, client_id: str, *, stranded: Event, no_token: list[KafkaError]
+    connection: Connection, client_id: str, *, stranded: Event, shut_out: list[KafkaError]
 ) -> dict[str, Any]:
-    """Of a consumer of whole topics, without a group. `stranded` is set once the client is, and `no_token` gets what a token endpoint
-    that fails is told as: of no topic, and so not where errors of reading are."""
+    """Of a consumer of whole topics, without a group. `stranded` is set once the client is, and `shut_out` gets why Kafka, or a token
+    endpoint, does not let it in: that is told of no topic, and so not where errors of reading are."""
     return {
         **when_stranded(stranded.set),  # which a connection can turn off
         **FETCHED_AHEAD,
         **connection.client_config(),
         "client.id": client_id,
-        "error_cb": partial(_note_no_token, no_token),
+        "error_cb": partial(note_shut_out, shut_out),
         "group.id": "delayedtopics.readers",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
@@ -224,9 +231,3 @@ def reader_config(
         "fetch.wait.max.ms": 100,
         "fetch.queue.backoff.ms": 50,
     }
-
-
-def _note_no_token(told: list[KafkaError], error: KafkaError) -> None:
-    """Of no object, as in calls.py."""
-    if is_token_failure(error):
-        told.append(error)

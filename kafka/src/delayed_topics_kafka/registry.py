@@ -79,6 +79,11 @@ class RegistryFollower(Closing):
         self._held_bytes = 0
         self.state = RegistryState()
 
+    @property
+    def at_end(self) -> bool:
+        """`state` is not on its way any more: all was read once that was there then."""
+        return self._reader.at_end
+
     def poll(self, timeout_seconds: float) -> list[RegistryChange]:
         """The next changes, waiting at most that long for the first. Raises KafkaCallError."""
         with _lost():

@@ -1,5 +1,6 @@
-"""The three topics of the system itself, one partition each: made by the operator, and repaired when somebody changed them."""
+"""The three topics of the system itself: made by the operator, and repaired when somebody changed them. Only partition 0 is used."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -8,14 +9,14 @@ from delayed_topics_core.names import CLOCK_TOPIC, EVENTS_TOPIC, REGISTRY_TOPIC
 from delayed_topics_core.settings import MIN_ISR, least_in_sync
 
 from delayed_topics_kafka.admin import KafkaAdmin
-from delayed_topics_kafka.calls import V
 from delayed_topics_kafka.errors import (
-    KafkaCallError,
     KafkaRefused,
     KafkaUnreachable,
     RegistryLost,
     SettingsRefused,
     TopicExists,
+    value_of,
+    values_of,
 )
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 
@@ -24,12 +25,17 @@ _DAY_MS: Final = 86_400_000
 _SETTINGS: Final[dict[str, dict[str, str]]] = {
     REGISTRY_TOPIC: {
         "cleanup.policy": "compact",
+        # should somebody change the policy, Kafka removes nothing until the operator has repaired it
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
         # how long a follower may be cut off and still learn of a removal
         "delete.retention.ms": str(7 * _DAY_MS),
     },
     EVENTS_TOPIC: {"cleanup.policy": "delete", "retention.ms": str(KEPT_MS), "retention.bytes": "-1"},
     CLOCK_TOPIC: {"cleanup.policy": "delete", "retention.ms": "600000", "segment.ms": "600000"},
 }
+
+SYSTEM_TOPICS: Final = tuple(_SETTINGS)
 
 _NEEDED: Final[dict[str, tuple[str, str]]] = {
     REGISTRY_TOPIC: ("cleanup.policy", "Kafka would otherwise remove its records when they are old"),
@@ -51,6 +57,18 @@ def system_topic_settings(topic: str, *, replication_factor: int) -> dict[str, s
     }
 
 
+def drifted_settings(info: TopicInfo, settings: Mapping[str, str], *, replication_factor: int) -> dict[str, str]:
+    """The enforced settings that a system topic has otherwise, with their wanted values.
+
+    `replication_factor`: the most replicas that are believed. While replicas move, Kafka counts the old and the new ones, and until they
+    are in sync, no more of them may have to have a record.
+    """
+    wanted = system_topic_settings(info.name, replication_factor=min(replication_factor, info.replication_factor))
+    if info.lagging and int(settings.get(MIN_ISR, 1)) < int(wanted[MIN_ISR]):
+        del wanted[MIN_ISR]
+    return {name: value for name, value in wanted.items() if settings.get(name) != value}
+
+
 def same_registry(known_id: str | None, found: TopicInfo | None) -> None:
     """`known_id`: of the registry that was used before, None if there was none. Raises RegistryLost.
 
@@ -66,14 +84,18 @@ def same_registry(known_id: str | None, found: TopicInfo | None) -> None:
 
 
 def ensure_system_topics(
-    admin: KafkaAdmin, *, replication_factor: int, registry_id: str | None = None
+    admin: KafkaAdmin,
+    *,
+    replication_factor: int,
+    registry_id: str | None = None,
+    topics: Sequence[str] = SYSTEM_TOPICS,
 ) -> dict[str, TopicInfo]:
     """Makes what is missing and repairs the settings of what is there. Safe to repeat, also by two at once. Raises KafkaCallError.
 
     `registry_id`: of the registry that was used before; see `same_registry`. `left_out` of each: settings that Kafka
-    refuses, and has otherwise.
+    refuses, and has otherwise. `topics`: the registry, or it and others.
     """
-    known = {topic: _value(info) for topic, info in admin.describe_topics(list(_SETTINGS)).items()}
+    known = values_of(admin.describe_topics(topics))
     same_registry(registry_id, known[REGISTRY_TOPIC])
     missing = [
         NewTopicSpec(
@@ -91,32 +113,35 @@ def ensure_system_topics(
         if isinstance(outcome, TopicExists):
             others.append(topic)
         else:
-            found[topic] = _value(outcome)
+            found[topic] = value_of(outcome)
     # only those that another maker was faster with: the broker that is asked may not know yet what was just made
     for topic, info in admin.describe_topics(others).items():
-        if (told := _value(info)) is None:
+        if (told := value_of(info)) is None:
             raise KafkaUnreachable(f"topic {topic} was created a moment ago, and the broker does not know it yet")
         found[topic] = told
+    # clock and events may have more, if a broker made them because a worker wrote to partition 0
+    if (partitions := found[REGISTRY_TOPIC].partitions) != 1:
+        raise KafkaRefused(
+            f"topic {REGISTRY_TOPIC} must have one partition, but has {partitions}, so somebody else created it. "
+            "Delete it if it has no records that you need",
+            code="INVALID_PARTITIONS",
+        )
     incomplete = {topic: info for topic, info in found.items() if info.left_out}
     refused = _repair(admin, {**existing, **incomplete}, replication_factor)
-    return {
-        topic: replace(_of_one_partition(topic, info), left_out=refused.get(topic, ())) for topic, info in found.items()
-    }
+    return {topic: replace(info, left_out=refused.get(topic, ())) for topic, info in found.items()}
 
 
-def _repair(admin: KafkaAdmin, existing: dict[str, TopicInfo], most_replicas: int) -> dict[str, tuple[str, ...]]:
-    """What Kafka refused of each. `most_replicas`: that are believed. While replicas move, Kafka counts the old and the new ones."""
+def _repair(admin: KafkaAdmin, existing: dict[str, TopicInfo], replication_factor: int) -> dict[str, tuple[str, ...]]:
+    """What Kafka refused of each."""
     drift: dict[str, dict[str, str]] = {}
     for topic, settings in admin.topic_configs(list(existing)).items():
-        wanted = system_topic_settings(topic, replication_factor=min(most_replicas, existing[topic].replication_factor))
-        actual = _value(settings)
-        drifted = {name: value for name, value in wanted.items() if actual.get(name) != value}
+        drifted = drifted_settings(existing[topic], value_of(settings), replication_factor=replication_factor)
         if drifted:
             drift[topic] = drifted
     refused: dict[str, tuple[str, ...]] = {}
     for topic, outcome in admin.alter_topic_configs(drift).items():
         if not isinstance(outcome, SettingsRefused):
-            _value(outcome)
+            value_of(outcome)
             continue
         refused[topic] = tuple(sorted(outcome.words_of))
         if topic in _NEEDED and (words := outcome.words_of.get(_NEEDED[topic][0])) is not None:
@@ -127,19 +152,3 @@ def _repair(admin: KafkaAdmin, existing: dict[str, TopicInfo], most_replicas: in
                 code=outcome.code,
             )
     return refused
-
-
-def _of_one_partition(topic: str, info: TopicInfo) -> TopicInfo:
-    if info.partitions != 1:
-        raise KafkaRefused(
-            f"topic {topic} must have one partition, but has {info.partitions}, so somebody else created it. "
-            "Delete it if it has no records that you need",
-            code="INVALID_PARTITIONS",
-        )
-    return info
-
-
-def _value(outcome: V | KafkaCallError) -> V:
-    if isinstance(outcome, KafkaCallError):
-        raise outcome
-    return outcome

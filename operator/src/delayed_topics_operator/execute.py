@@ -69,9 +69,11 @@ class Owned:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """`done`: actions that were executed. `failures`: at most one at Kafka and one at Kubernetes."""
+    """`done`: actions that were executed. `changed`: whether anything is other than before by them, as far as that is known. `failures`: at
+    most one at Kafka and one at Kubernetes."""
 
     done: int
+    changed: bool = False
     failures: tuple[Failure, ...] = ()
 
 
@@ -103,14 +105,14 @@ class Executor:
         After a failure at Kafka the actions in Kubernetes still go on, and the other way round. They don't depend on each other within one
         plan. The only exception is that no finalizer is added or removed after a failure.
         """
-        done, failures = 0, dict[bool, Failure]()
+        done, any_changed, failures = 0, False, dict[bool, Failure]()
         for action in actions:
             at_kube = isinstance(action, (ApplyChild, ScaleWorkers, DeleteChild))
             if at_kube in failures or (failures and isinstance(action, (AddFinalizer, RemoveFinalizer))):
                 continue
             name = type(action).__name__
             try:
-                await self._one(key, action, link, owned)
+                changed = await self._one(key, action, link, owned)
             except (KafkaCallError, KubeError, NotYet) as e:
                 metrics.ACTIONS.labels(name, "failed").inc()
                 failures[at_kube] = Failure(action=action, error=e)
@@ -119,8 +121,10 @@ class Executor:
                 continue
             done += 1
             metrics.ACTIONS.labels(name, "done").inc()
-            await self._tell(key, action)
-        return Outcome(done=done, failures=tuple(failures.values()))
+            if changed:
+                any_changed = True
+                await self._tell(key, action)
+        return Outcome(done=done, changed=any_changed, failures=tuple(failures.values()))
 
     def may_roll(self, namespace: str, name: str) -> bool:
         """Whether few enough others are rolling their pods."""
@@ -142,12 +146,15 @@ class Executor:
         if said is not None and resource is not None:
             await self._recorder.record(resource, said)
 
-    async def _one(self, key: Key, action: Action, link: KafkaLink | None, owned: Owned | None) -> None:
+    async def _one(self, key: Key, action: Action, link: KafkaLink | None, owned: Owned | None) -> bool:
+        """Whether it changed anything."""
         match action:
-            case AddFinalizer() | RemoveFinalizer():
-                await set_finalizer(self._kube, self._store, key, present=isinstance(action, AddFinalizer))
+            case AddFinalizer():
+                await set_finalizer(self._kube, self._store, key, present=True, uid=action.uid)
+            case RemoveFinalizer():
+                await set_finalizer(self._kube, self._store, key, present=False)
             case ApplyChild():
-                await self._apply(action)
+                return await self._apply(action)
             case ScaleWorkers():
                 patch = {"metadata": {"uid": action.uid}, "spec": {"replicas": action.replicas}}
                 self._store.put(await self._kube.merge("StatefulSet", action.namespace, action.name, patch))
@@ -158,8 +165,10 @@ class Executor:
                 if owned is not None and not _about_claims(action) and not owned.is_so(await link.registry()):
                     raise NotYet(f"another resource took over the topics of {key} meanwhile")
                 await _at_kafka(action, link)
+        return True
 
-    async def _apply(self, action: ApplyChild) -> None:
+    async def _apply(self, action: ApplyChild) -> bool:
+        """Whether it changed anything. It does not if a webhook of the cluster puts back what there was."""
         meta = action.manifest["metadata"]
         name = (meta["namespace"], meta["name"])
         if action.change == "created" and await refresh(self._kube, self._store, action.kind, *name) is not None:
@@ -169,10 +178,13 @@ class Executor:
             if not self.may_roll(*name):
                 raise NotYet(f"{self._rolling_at_once} other resources are replacing their workers")
             self._about_to_roll.add(name)
+        before = self._store.get(action.kind, *name)
         try:
-            self._store.put(await self._kube.apply(action.manifest))
+            live = await self._kube.apply(action.manifest)
         finally:
             self._about_to_roll.discard(name)
+        self._store.put(live)
+        return before is None or live["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
 
     async def _delete(self, action: DeleteChild) -> None:
         propagation = "Orphan" if action.orphan else "Foreground" if action.kind == "StatefulSet" else "Background"

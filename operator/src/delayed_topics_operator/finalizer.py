@@ -7,10 +7,17 @@ from delayed_topics_operator.store import Store
 from delayed_topics_operator.translate import FINALIZER
 
 
-async def set_finalizer(kube: Kube, store: Store, key: Key, *, present: bool) -> None:
-    """Raises KubeError, NotYet if somebody else changed the resource meanwhile: the watch tells how it is now."""
+async def set_finalizer(kube: Kube, store: Store, key: Key, *, present: bool, uid: str | None = None) -> None:
+    """`uid`: of the resource that it is for; None: of whichever has that name.
+
+    Raises KubeError, NotYet if somebody else changed the resource meanwhile: the watch tells how it is now. The same if it was to get the
+    finalizer and is gone, since nothing may be made for it.
+    """
     resource = store.get(*key)
-    if resource is None:
+    gone = NotYet(f"{key} was deleted meanwhile")
+    if resource is None or uid not in (None, resource["metadata"]["uid"]):
+        if present:
+            raise gone
         return
     meta = resource["metadata"]
     others = [name for name in meta.get("finalizers", ()) if name != FINALIZER]
@@ -24,5 +31,7 @@ async def set_finalizer(kube: Kube, store: Store, key: Key, *, present: bool) ->
         store.put(await kube.merge(*key, patch))
     except Conflict as e:
         raise NotYet(f"{key} was changed meanwhile") from e
-    except NotFound:
+    except NotFound as e:
         store.gone(resource)
+        if present:
+            raise gone from e

@@ -69,9 +69,9 @@ def connection_secret(workers: WorkerSet) -> Manifest:
     return _object("v1", "Secret", f"{workers.name}-connection", workers, type="Opaque", data=encoded(workers.files))
 
 
-def reconnected(live: Manifest, workers: WorkerSet) -> tuple[Manifest, ...]:
-    """The StatefulSet that there is, with the number of replicas and the files of the connection that `workers` has, and else as it is;
-    nothing if it has them."""
+def reconnected(live: Manifest, workers: WorkerSet) -> Manifest | None:
+    """The StatefulSet that there is, with the number of replicas and the files of the connection that `workers` has, and else as it is.
+    None if it has them."""
     spec = copy.deepcopy(live["spec"])
     spec["replicas"] = workers.replicas
     pod = spec["template"]
@@ -80,7 +80,27 @@ def reconnected(live: Manifest, workers: WorkerSet) -> tuple[Manifest, ...]:
         for source in volume.get("projected", {}).get("sources", ()):
             if volume["name"] == "settings" and "secret" in source:
                 source["secret"] = _connection_files(workers)
-    return (_object("apps/v1", "StatefulSet", workers.name, workers, spec=spec),) if spec != live["spec"] else ()
+    return _object("apps/v1", "StatefulSet", workers.name, workers, spec=spec) if spec != live["spec"] else None
+
+
+def template_of(live: Manifest, workers: WorkerSet) -> WorkerTemplate:
+    """What the StatefulSet that there is was given by the template of its resource. `workers`: what it has beside that."""
+    pod = live["spec"]["template"]
+    labels, annotations = (pod["metadata"].get(field) or {} for field in ("labels", "annotations"))
+    no_label = workers.pods.labels.keys() | workers.labels.keys()
+    no_annotation = {*workers.pods.annotations, CONFIG_HASH, CONNECTION_HASH}
+    container: Manifest = next((c for c in pod["spec"]["containers"] if c["name"] == "worker"), {})
+    given = ("nodeSelector", "tolerations", "affinity", "priorityClassName")
+    return WorkerTemplate.model_validate(
+        {
+            "labels": {key: value for key, value in labels.items() if key not in no_label},
+            "annotations": {key: value for key, value in annotations.items() if key not in no_annotation},
+            "resources": container.get("resources"),
+            **{field: pod["spec"].get(field) for field in given},
+        },
+        by_alias=True,
+        by_name=False,
+    )
 
 
 def layout_config_map(workers: WorkerSet, record: LayoutRecord) -> Manifest:

@@ -22,6 +22,11 @@ CONDITIONS = Gauge(
 )
 _RESOURCE = ["resource_namespace", "resource_name"]
 """Not `namespace`, which Prometheus gives the namespace of the operator's pod."""
+NOT_READY = Gauge(
+    "delayed_topics_operator_not_ready",
+    "1 for each DelayedTopic whose condition Ready is not True, by the reason of the condition",
+    [*_RESOURCE, "reason"],
+)
 AUDIT_VERDICT = Gauge(
     "delayed_topics_operator_audit_verdict",
     "1 for the verdict of the last audit of all records of a DelayedTopic, 0 for the others",

@@ -22,7 +22,7 @@ from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, To
 from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.eventlog import WorkerNews
 from delayed_topics_operator.load import Load
-from delayed_topics_operator.plan import ConditionState
+from delayed_topics_operator.plan import Action, ConditionState
 from delayed_topics_operator.queue import Key
 
 Manifest = dict[str, Any]
@@ -88,7 +88,7 @@ class Subject:
 @dataclass(frozen=True, kw_only=True)
 class Shared:
     """The workers that DelayedTopics of a connection share. `name`: of their StatefulSet; `selector`: of their pods; `said`: whether they
-    are ready."""
+    are ready. `leaving`: they are asked for no more, and only serve topics that have no other workers yet."""
 
     group: str
     name: str
@@ -96,6 +96,7 @@ class Shared:
     replicas: int
     ready_replicas: int
     said: ConditionState
+    leaving: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,6 +194,7 @@ class Observation:
     `others`: what the rest of its namespace has by its connection. `own`: what it was let have before. `beyond`: see `reconcile.quota`.
     `refused_protocol`: see `reconcile.protocol`.
     `autoscaled`, `scaled`: how many workers that wants, and the decision if it is a new one; see `reconcile.autoscale`.
+    `in_vain`: what changed nothing when it was done the last time, as where a webhook puts back what there was.
     `audits`: those that were made for its schedule. `vanished`: names of pods beyond the wanted replicas that there were at the
     last look and are no more.
     """
@@ -206,6 +208,7 @@ class Observation:
     pods: PodSettings
     children: Mapping[tuple[str, str], Manifest]
     may_roll: bool = True
+    in_vain: tuple[Action, ...] = ()
     others: Amount = field(default_factory=Amount)
     own: Amount = field(default_factory=Amount)
     beyond: GrantExceeded = GrantExceeded()
@@ -225,9 +228,9 @@ class Observation:
 
     @property
     def shared_group(self) -> str | None:
-        """That of the workers that DelayedTopics of the connection share, if there are any."""
+        """That of the workers that DelayedTopics of the connection are to share, if there are any."""
         shared = self.connection.shared if isinstance(self.connection, Usable) else None
-        return shared.group if shared is not None else None
+        return shared.group if shared is not None and not shared.leaving else None
 
     @property
     def group(self) -> str:
@@ -243,3 +246,8 @@ class Observation:
     def has_own_workers(self) -> bool:
         """Or is to have them, and others serve its topics until they are ready."""
         return self.wanted.names.group in (self.group, self.wanted_group)
+
+    @property
+    def leaves_own_workers(self) -> bool:
+        """Shared workers are to have its topics, and its own serve them until those can. The spec says nothing of its own any more."""
+        return self.group == self.wanted.names.group != self.wanted_group

@@ -1,6 +1,6 @@
 """What is to be done: values that `execute` walks and `explain` prints."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,7 +16,9 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class AddFinalizer:
-    """Before anything is made."""
+    """Before anything is made. `uid`: of the resource; one that was made under the same name since does not get it."""
+
+    uid: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,13 +182,26 @@ class Finding:
     wake_seconds: float | None = None
 
 
+def merged(findings: Sequence[Finding]) -> Finding:
+    """What all of them found. Of a condition that several have, the last one counts."""
+    return Finding(
+        actions=tuple(action for finding in findings for action in finding.actions),
+        conditions={kind: said for finding in findings for kind, said in finding.conditions.items()},
+        notices=tuple(notice for finding in findings for notice in finding.notices),
+        proceed=all(finding.proceed for finding in findings),
+        wake_seconds=min((f.wake_seconds for f in findings if f.wake_seconds is not None), default=None),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """Executed in order; the first failure ends it. `wake_seconds`: when to look again, beside the resync. `status` None: leave it.
-    `takes`: what the resource has of its namespace's quota from now on; None: as before."""
+    `takes`: what the resource has of its namespace's quota from now on; None: as before. `decided`: a status that is written before the
+    actions, since the passes that follow go by what it decides; None: they decide nothing new."""
 
     actions: tuple[Action, ...] = ()
     status: DelayedTopicStatus | None = None
     notices: tuple[Notice, ...] = ()
     wake_seconds: float | None = None
     takes: Amount | None = None
+    decided: DelayedTopicStatus | None = None

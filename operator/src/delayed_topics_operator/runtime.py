@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable
 from contextlib import suppress
 
@@ -33,6 +32,7 @@ from delayed_topics_operator.worker_sets import (
     NAME_LABEL,
     NAMESPACE_LABEL,
     SELECTOR_LABELS,
+    label_value,
 )
 
 log = logging.getLogger(__name__)
@@ -154,32 +154,28 @@ class Runtime:
             yield from self._owner(meta["namespace"], meta.get("labels") or {})
 
     def _owner(self, home: str, labels: dict[str, str]) -> Iterable[Key]:
-        """Of a child; of those whose name is too long for a label all of the namespace are woken."""
-        if connection := labels.get(CONNECTION_LABEL):
-            kind = labels.get(CONNECTION_KIND_LABEL, "")
-            yield Key(kind, home if kind == "KafkaConnection" else "", connection)
-        namespace, name = labels.get(NAMESPACE_LABEL, ""), labels.get(NAME_LABEL, "")
-        if self.store.get("DelayedTopic", namespace, name) is not None:
-            yield Key("DelayedTopic", namespace, name)
-        elif len(name) == MAX_LABEL:
-            yield from self._topics(namespaces, namespace)
+        """Of a child. A label has a long name cut."""
+        kind = labels.get(CONNECTION_KIND_LABEL)
+        if kind in CONNECTION_KINDS:
+            namespace = home if kind == "KafkaConnection" else ""
+            yield from self._keys(kind, _label, (namespace, labels.get(CONNECTION_LABEL)))
+        yield from self._keys("DelayedTopic", _label, (labels.get(NAMESPACE_LABEL), labels.get(NAME_LABEL)))
 
-    def _topics(self, indexer: Indexer, value: Hashable) -> Iterable[Key]:
-        for manifest in self.store.by_index("DelayedTopic", indexer, value):
-            yield Key("DelayedTopic", manifest["metadata"]["namespace"], manifest["metadata"]["name"])
+    def _keys(self, kind: str, indexer: Indexer, value: Hashable) -> Iterable[Key]:
+        for manifest in self.store.by_index(kind, indexer, value):
+            yield Key(kind, manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"])
 
     def _resources_in(self, namespace: str) -> Iterable[Key]:
         for kind in ("KafkaConnection", "DelayedTopic", "DelayedTopicAudit"):
-            for manifest in self.store.by_index(kind, namespaces, namespace):
-                yield Key(kind, namespace, manifest["metadata"]["name"])
+            yield from self._keys(kind, namespaces, namespace)
 
     def _connection_changed(self, connection: Key) -> None:
-        for key in self._topics(connections, connection):
+        for key in self._keys("DelayedTopic", connections, connection):
             self.wake(key)
 
     def _connection_news(self, connection: Key, topics: set[str]) -> None:
         for topic in topics:
-            for key in self._topics(_front_topics, (connection, topic)):
+            for key in self._keys("DelayedTopic", _front_topics, (connection, topic)):
                 self.wake(key)
 
     async def _resync_for_ever(self) -> None:
@@ -243,14 +239,14 @@ class Runtime:
 
     def _count(self) -> None:
         metrics.CONDITIONS.clear()
-        counts = Counter(
-            (kind, c["type"], c["status"], c["reason"])
-            for kind in (*CONNECTION_KINDS, "DelayedTopic", "DelayedTopicAudit")
-            for manifest in self.store.all(kind)
-            for c in (manifest.get("status") or {}).get("conditions", ())
-        )
-        for labels, count in counts.items():
-            metrics.CONDITIONS.labels(*labels).set(count)
+        metrics.NOT_READY.clear()
+        for kind in (*CONNECTION_KINDS, "DelayedTopic", "DelayedTopicAudit"):
+            for manifest in self.store.all(kind):
+                meta = manifest["metadata"]
+                for c in (manifest.get("status") or {}).get("conditions", ()):
+                    metrics.CONDITIONS.labels(kind, c["type"], c["status"], c["reason"]).inc()
+                    if kind == "DelayedTopic" and c["type"] == "Ready" and c["status"] != "True":
+                        metrics.NOT_READY.labels(meta["namespace"], meta["name"], c["reason"]).set(1)
         last_audits.expose(self.store)
 
 
@@ -259,4 +255,7 @@ def _front_topics(topic: Manifest) -> tuple[tuple[Key, str]]:
     return ((connection_of(topic), front_topic(topic)),)
 
 
-MAX_LABEL = 63
+def _label(resource: Manifest) -> tuple[tuple[str, str]]:
+    """For Store.by_index: namespace and name, as the labels of its children have them."""
+    meta = resource["metadata"]
+    return ((meta.get("namespace", ""), label_value(meta["name"])),)

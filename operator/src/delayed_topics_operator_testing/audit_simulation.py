@@ -11,7 +11,7 @@ from delayed_topics_core.reasons import Condition
 from delayed_topics_core.registry import AuditedRecord
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import DelayedTopic, parse, to_dict
-from delayed_topics_operator.audits.manifests import job_name, secret_name, window_name
+from delayed_topics_operator.audits.manifests import job_name, window_name
 from delayed_topics_operator.audits.observation import AuditObservation, JobSettings, Refused, Unauditable, Waiting
 from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
 from delayed_topics_operator.audits.reconcile import reconcile
@@ -101,7 +101,6 @@ class AuditSimulation:
     def observe(self) -> AuditObservation:
         audit = parse("DelayedTopicAudit", copy.deepcopy(self.raw))
         seen = FINALIZER in audit.metadata.finalizers
-        copied = self.home != self.raw["metadata"]["namespace"]
         return AuditObservation(
             now=self.now,
             job_name=self.job_name,
@@ -111,8 +110,7 @@ class AuditSimulation:
                 image="audit:1",
                 image_pull_policy="Never",
                 home=self.home,
-                secret=secret_name(self.job_name) if copied else "orders-delay-connection",
-                files=self.files if copied else None,
+                files=self.files,
                 spark_applications=self.spark_applications,
                 most_local_disk_mebibytes=self.most_local_disk_mebibytes,
                 fs_group=self.fs_group,

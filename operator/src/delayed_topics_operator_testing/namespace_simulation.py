@@ -3,7 +3,7 @@
 from typing import Any
 
 from delayed_topics_core.reasons import Condition
-from delayed_topics_crds import Grant, to_dict
+from delayed_topics_crds import Grant
 from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.installation import connection_of, front_topic
 from delayed_topics_operator.observation import Usable
@@ -93,8 +93,7 @@ class NamespaceSimulation:
     def do(self, name: str, plan: Plan) -> None:
         simulation = self.simulations[name]
         before = live_workers(simulation)
-        if plan.status is not None:
-            simulation.raw["status"] = to_dict(plan.status)
+        simulation.say(plan.decided if plan.actions else plan.status)
         for action in plan.actions:
             simulation.execute(action)
         if plan.takes is not None:

@@ -15,7 +15,7 @@ from delayed_topics_core.registry import Owner, TopicsRecord, claim_key, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core.settings import MARK_SETTING
 from delayed_topics_crds import Condition as StatusCondition
-from delayed_topics_crds import Grant, parse, to_dict
+from delayed_topics_crds import DelayedTopicStatus, Grant, parse, to_dict
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, GroupMember, TopicInfo
 from delayed_topics_operator import worker_sets
 from delayed_topics_operator.amount import Amount
@@ -66,6 +66,8 @@ KAFKAS_OWN = {
     "unclean.leader.election.enable": "false",
     "max.message.bytes": "1048588",
     "delete.retention.ms": "86400000",
+    "max.compaction.lag.ms": "9223372036854775807",
+    "segment.bytes": "1073741824",
 }
 """Kafka's defaults."""
 
@@ -95,6 +97,8 @@ class Kafka:
     assignors: dict[str, str] = field(default_factory=dict)
     rebalancing: set[str] = field(default_factory=set)
     """Groups of which Kafka tells no assignments now."""
+    leaderless: set[str] = field(default_factory=set)
+    """Topics of which some partition has no leader."""
     registry: RegistryState = field(default_factory=RegistryState)
     brokers: int = 3
     made: int = 0
@@ -219,20 +223,29 @@ class Simulation:
         )
 
     def settle(self, *, actions: int | None = None, passes: int = 30) -> Plan:
-        """Passes until nothing is to be done. Raises Stopped after that many actions, as if killed just then."""
+        """Passes until nothing is to be done. Raises Stopped after that many actions, as if killed just then. A status is written when
+        the controller writes it: what is decided before it is done, and all of it at the end."""
         for _ in range(passes):
             plan = reconcile(self.observe())
-            if plan.status is not None:
-                theirs = {name: self.raw["status"][name] for name in OF_AUDITS if name in self.raw["status"]}
-                self.raw["status"] = {**theirs, **to_dict(plan.status)}
-            if not plan.actions or self.gone:
+            self._stop_after(actions)
+            self.say(plan.decided if plan.actions else plan.status)
+            if not plan.actions:
                 return plan
             for action in plan.actions:
-                if actions is not None and len(self.done) >= actions:
-                    raise Stopped
+                self._stop_after(actions)
                 self.execute(action)
                 self.done.append(action)
         raise AssertionError(f"still something to do after {passes} passes: {plan.actions}")
+
+    def _stop_after(self, actions: int | None) -> None:
+        if actions is not None and len(self.done) >= actions:
+            raise Stopped
+
+    def say(self, status: DelayedTopicStatus | None) -> None:
+        """Writes it, without what the controller of audits writes. None: leaves it."""
+        if status is not None:
+            theirs = {name: self.raw["status"][name] for name in OF_AUDITS if name in self.raw["status"]}
+            self.raw["status"] = {**to_dict(status), **theirs}
 
     def serve(self) -> "Simulation":
         """Settles with workers that come up, and forgets what was done for it. Returns itself."""
@@ -375,7 +388,7 @@ class Simulation:
             id=topic.id,
             partitions=topic.partitions,
             replication_factor=topic.replication_factor,
-            leaders_known=True,
+            leaders_known=name not in self.kafka.leaderless,
         )
 
 
@@ -383,6 +396,3 @@ def member(name: str, *assignment: tuple[str, int]) -> GroupMember:
     return GroupMember(
         member_id=f"{name}-1", instance_id=name, client_id=name, host="/10.0.0.1", assignment=assignment, target=None
     )
-
-
-__all__ = ["Kafka", "Simulation", "Stopped", "Topic", "member", "resource", "usable"]

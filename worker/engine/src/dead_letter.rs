@@ -76,8 +76,10 @@ pub enum Cause<'a> {
         /// The last attempt that is made.
         retry_cap: u32,
     },
-    /// Kafka refused its copy. The length of its value, in bytes.
+    /// Kafka refused its copy for its size. The length of its value, in bytes.
     TooLarge(usize),
+    /// Kafka refused its copy for what is in it.
+    Invalid,
     /// Somebody has asked for that, by its id, in the control topic.
     Cancelled,
 }
@@ -96,6 +98,7 @@ impl Cause<'_> {
             Cause::TargetUnavailable { .. } => "TargetUnavailable",
             Cause::RetryCap { .. } => "RetryCapExceeded",
             Cause::TooLarge(_) => "TooLarge",
+            Cause::Invalid => "InvalidRecord",
             Cause::Cancelled => "Cancelled",
         }
     }
@@ -134,6 +137,9 @@ impl Display for Cause<'_> {
                 write!(f, "attempt {attempt} is above the retry cap of {retry_cap}")
             }
             Cause::TooLarge(bytes) => write!(f, "the copy of {bytes} bytes was refused as too large"),
+            Cause::Invalid => f.write_str(
+                "the copy was refused as an invalid record; for example, a compacted topic takes none without a key",
+            ),
             Cause::Cancelled => f.write_str("its id was cancelled in the control topic before it was released"),
         }
     }

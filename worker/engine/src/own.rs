@@ -20,11 +20,12 @@ pub enum Own {
     Released,
     Hops,
     Reason,
+    AppendedAt,
 }
 
 impl Own {
     /// How many there are.
-    pub const COUNT: usize = 16;
+    pub const COUNT: usize = 17;
 
     /// The header of this name; `None`: it is foreign.
     #[must_use]
@@ -47,6 +48,7 @@ impl Own {
             b"released" => Own::Released,
             b"hops" => Own::Hops,
             b"reason" => Own::Reason,
+            b"appended-at" => Own::AppendedAt,
             _ => return None,
         })
     }
@@ -71,6 +73,7 @@ impl Own {
             Own::Released => "dt-released",
             Own::Hops => "dt-hops",
             Own::Reason => "dt-reason",
+            Own::AppendedAt => "dt-appended-at",
         }
     }
 

@@ -92,6 +92,8 @@ pub struct HopHeaders<'a> {
     pub root: Place<'a>,
     /// Fixed there.
     pub due_at_ms: i64,
+    /// When the record came in, if a worker has noted it.
+    pub appended_at_ms: Option<i64>,
     /// How often it has hopped.
     pub hops: u64,
 }
@@ -101,6 +103,12 @@ impl OwnHeaders<'_> {
     #[must_use]
     pub fn hops(&self) -> u64 {
         self.hop.map_or(0, |hop| hop.hops)
+    }
+
+    /// When the record came in, as far as is known. `appended_at_ms`: when it was appended where it was read.
+    #[must_use]
+    pub fn came_in_at_ms(&self, appended_at_ms: Option<i64>) -> Option<i64> {
+        self.hop.and_then(|hop| hop.appended_at_ms).or(appended_at_ms)
     }
 }
 
@@ -129,6 +137,12 @@ pub fn read_delays<'a>(headers: impl Headers<'a>) -> Result<OwnHeaders<'a>, Unre
     }
 }
 
+/// What can be read of the own headers of a record that is refused for others. Not its `dt-error`: that of a dead letter says why it
+/// is one.
+pub fn legible<'a>(headers: impl Headers<'a>) -> OwnHeaders<'a> {
+    Found::of(headers).legible()
+}
+
 /// The own headers by name, not judged yet.
 struct Found<'a> {
     /// By name; of one that is there twice the first.
@@ -136,6 +150,7 @@ struct Found<'a> {
     /// Bits by name.
     present: u32,
     null: u32,
+    twice: u32,
     /// The first that a client may say once and said twice.
     twice_of_client: Option<Own>,
     /// The first that a worker writes once into a hop and that is there twice.
@@ -152,6 +167,7 @@ impl<'a> Found<'a> {
             values: [&[]; Own::COUNT],
             present: 0,
             null: 0,
+            twice: 0,
             twice_of_client: None,
             twice_of_hop: None,
             clients_bytes: 0,
@@ -170,6 +186,7 @@ impl<'a> Found<'a> {
             self.least_attempt = self.least_attempt.max(released_attempt(value).map_or(0, |attempt| attempt + 1));
         }
         if self.has(name) {
+            self.twice |= bit(name);
             if name.is_clients() {
                 self.twice_of_client = self.twice_of_client.or(Some(name));
             } else if matches!(name, Own::Root | Own::DueAt | Own::Hops) {
@@ -214,7 +231,10 @@ impl<'a> Found<'a> {
         let due_at_ms = self.judged_number(Own::DueAt, MAX_NUMBER)?;
         let hops = self.number(Own::Hops, MAX_NUMBER)?.unwrap_or(0);
         let due_at_ms = i64::try_from(due_at_ms).unwrap_or(i64::MAX);
-        Ok(OwnHeaders { hop: Some(HopHeaders { root, due_at_ms, hops }), ..said })
+        // a record is not to be lost for it
+        let appended_at_ms = self.number(Own::AppendedAt, MAX_NUMBER).ok().flatten();
+        let appended_at_ms = appended_at_ms.and_then(|ms| i64::try_from(ms).ok());
+        Ok(OwnHeaders { hop: Some(HopHeaders { root, due_at_ms, appended_at_ms, hops }), ..said })
     }
 
     fn as_client(&self) -> Result<OwnHeaders<'a>, UnreadableHeader<'a>> {
@@ -242,6 +262,22 @@ impl<'a> Found<'a> {
             error: self.error(),
             hop: None,
         })
+    }
+
+    fn legible(mut self) -> OwnHeaders<'a> {
+        self.present &= !self.twice;
+        let number = |name, most| self.number(name, most).ok().flatten();
+        OwnHeaders {
+            id: self.text(Own::Id, MAX_ID_BYTES).ok().flatten(),
+            attempt: number(Own::Attempt, MAX_ATTEMPT).map_or(0, narrow).max(self.least_attempt),
+            group: self.text(Own::Group, MAX_GROUP_BYTES).ok().flatten(),
+            deliver_at_ms: number(Own::DeliverAt, MAX_NUMBER),
+            delay_level: number(Own::DelayLevel, MAX_NUMBER).filter(|level| *level > 0),
+            target: self.target().ok().flatten(),
+            created_at_ms: number(Own::CreatedAt, MAX_NUMBER),
+            done_at_ms: number(Own::DoneAt, MAX_NUMBER),
+            ..OwnHeaders::default()
+        }
     }
 
     fn number(&self, name: Own, most: u64) -> Result<Option<u64>, UnreadableHeader<'a>> {

@@ -6,7 +6,7 @@ use crate::dead_letter::Cause;
 use crate::layout::{Kind, Layout};
 use crate::partitioner::partition_for_key;
 use crate::place::Place;
-use crate::reading::{Headers, OwnHeaders};
+use crate::reading::{legible, Headers, OwnHeaders};
 use crate::record::{Policy, Record, Side};
 use crate::release::{LowerBoundMs, ReadyPlace, Release};
 
@@ -76,10 +76,12 @@ pub struct Hop<'a> {
 /// A copy into the dead-letter topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter<'a> {
-    /// What its headers say; nothing if they can't be honoured.
+    /// What its headers say, as far as they can be read.
     pub own: OwnHeaders<'a>,
     /// Where it was first seen.
     pub root: Place<'a>,
+    /// When it was to come out; `None`: it never was, or that can't be read.
+    pub due_at_ms: Option<i64>,
     /// Why.
     pub cause: Cause<'a>,
 }
@@ -110,7 +112,7 @@ pub enum Turn<'a> {
 pub fn decide<'a, H: Headers<'a>>(record: &Record<'a, H>, policy: &Policy, now: LowerBoundMs) -> Decision<'a> {
     let (own, root) = match record.read() {
         Ok(read) => read,
-        Err(cause) => return Decision::DeadLetter(unread(record, cause)),
+        Err(cause) => return Decision::DeadLetter(dead_letter(record, None, cause)),
     };
     let appended_at_ms = record.appended_at_ms.unwrap_or(now.0);
     match record.side {
@@ -136,7 +138,7 @@ fn decide_front<'a>(
     now: LowerBoundMs,
 ) -> Decision<'a> {
     if let Some(cause) = refused(&own, appended_at_ms, policy) {
-        return Decision::DeadLetter(DeadLetter { own, root, cause });
+        return Decision::DeadLetter(DeadLetter { own, root, due_at_ms: None, cause });
     }
     let layout = &policy.layout;
     let listed = own.delay_level.map_or_else(|| layout.for_attempt(own.attempt), |level| layout.for_level(level));
@@ -162,7 +164,7 @@ fn decide_delays<'a, H: Headers<'a>>(
         hop.due_at_ms
     } else {
         if let Some(cause) = refused(&own, appended_at_ms, policy) {
-            return Decision::DeadLetter(DeadLetter { own, root, cause });
+            return Decision::DeadLetter(DeadLetter { own, root, due_at_ms: None, cause });
         }
         due_at_ms(&own, appended_at_ms, delay_ms)
     };
@@ -223,7 +225,7 @@ pub fn take_turn<'a, H: Headers<'a>>(
 ) -> Turn<'a> {
     match record.read() {
         Ok((own, root)) => turn_of(record, own, root, waiting, policy, now),
-        Err(cause) => Turn::DeadLetter(unread(record, cause)),
+        Err(cause) => Turn::DeadLetter(dead_letter(record, None, cause)),
     }
 }
 
@@ -241,7 +243,8 @@ pub fn turn_of<'a, H: Headers<'a>>(
         return match ready_place(record, &own, root, policy) {
             Ok(to) => Release::prepare(own, root, due_at_ms, to, now).map_or(Turn::Hold(waiting), Turn::Release),
             Err(NoPlace::NotAllowed(topic)) => {
-                Turn::DeadLetter(DeadLetter { own, root, cause: Cause::TargetNotAllowed(topic) })
+                let cause = Cause::TargetNotAllowed(topic);
+                Turn::DeadLetter(DeadLetter { own, root, due_at_ms: Some(due_at_ms), cause })
             }
             Err(NoPlace::Missing) => wait_for_topic(own, root, waiting, policy, now),
             Err(NoPlace::Unknown) => {
@@ -267,7 +270,7 @@ fn wait_for_topic<'a>(
     let overdue_ms = now.0.saturating_sub(waiting.due_at_ms);
     if let Some(asked) = own.target.filter(|_| overdue_ms >= i64::from(outage_budget_seconds) * 1000) {
         let cause = Cause::TargetUnavailable { topic: asked.topic, outage_budget_seconds };
-        return Turn::DeadLetter(DeadLetter { own, root, cause });
+        return Turn::DeadLetter(DeadLetter { own, root, due_at_ms: Some(waiting.due_at_ms), cause });
     }
     let kind = policy.layout.longest_within(TARGET_WAIT_MS).filter(|kind| kind.delay_ms() <= TARGET_WAIT_MS);
     match kind {
@@ -279,12 +282,19 @@ fn wait_for_topic<'a>(
     }
 }
 
-/// What becomes of a record whose copy Kafka has refused as too large, whatever it was decided before. `value_bytes`: the
-/// length of its value.
+/// A record that is a dead letter whatever else was decided of it: its headers can't be read, or Kafka takes no copy of it where it
+/// should go. `due_at_ms`: when it was to come out.
 #[must_use]
-pub fn too_large<'a, H: Headers<'a>>(record: &Record<'a, H>, value_bytes: usize) -> DeadLetter<'a> {
-    let (own, root) = record.read().unwrap_or_else(|_| (OwnHeaders::default(), record.place()));
-    DeadLetter { own, root, cause: Cause::TooLarge(value_bytes) }
+pub fn dead_letter<'a, H: Headers<'a>>(
+    record: &Record<'a, H>,
+    due_at_ms: Option<i64>,
+    cause: Cause<'a>,
+) -> DeadLetter<'a> {
+    let (own, root) = record.read().unwrap_or_else(|_| {
+        let own = record.headers.clone().map_or_else(OwnHeaders::default, legible);
+        (own, record.place())
+    });
+    DeadLetter { own, root, due_at_ms, cause }
 }
 
 /// The kind that a record with `remaining_ms` to wait hops to; `None`: it is held in the window.
@@ -320,8 +330,4 @@ fn refused<'a>(own: &OwnHeaders<'a>, appended_at_ms: i64, policy: &Policy) -> Op
     }
     let is_too_far = deliver_at_ms.saturating_sub(appended_at_ms) > i64::from(max_delay_seconds) * 1000;
     is_too_far.then_some(Cause::MaxDelay { deliver_at_ms, max_delay_seconds })
-}
-
-fn unread<'a, H: Headers<'a>>(record: &Record<'a, H>, cause: Cause<'a>) -> DeadLetter<'a> {
-    DeadLetter { own: OwnHeaders::default(), root: record.place(), cause }
 }

@@ -64,6 +64,7 @@ impl CopyHeaders {
         self.identity(&hop.own, hop.root, to);
         self.way(hop.root, made_from, to);
         put_number(Own::DueAt, hop.due_at_ms, to);
+        asked(&hop.own, to);
         put_number(Own::Hops, MAX_NUMBER.min(hop.own.hops() + 1), to); // or the copy could not be read
     }
 
@@ -100,8 +101,9 @@ impl CopyHeaders {
         foreign(headers, to);
         self.identity(&OwnHeaders { error: None, ..dead.own.clone() }, dead.root, to);
         self.way(dead.root, made_from, to);
-        if let Some(deliver_at_ms) = dead.own.deliver_at_ms {
-            put_number(Own::DeliverAt, deliver_at_ms, to);
+        asked(&dead.own, to);
+        if let Some(due_at_ms) = dead.due_at_ms {
+            put_number(Own::DueAt, due_at_ms, to);
         }
         put(Own::Reason, dead.cause.reason().as_bytes(), to);
         let start = self.text.len();
@@ -149,7 +151,17 @@ impl CopyHeaders {
     }
 }
 
-fn put_number(name: Own, number: impl itoa::Integer, to: &mut impl HeaderSink) {
+/// When the client asked for it to come out, which decides nothing any more.
+fn asked(own: &OwnHeaders<'_>, to: &mut impl HeaderSink) {
+    if let Some(deliver_at_ms) = own.deliver_at_ms {
+        put_number(Own::DeliverAt, deliver_at_ms, to);
+    }
+    if let Some(delay_level) = own.delay_level {
+        put_number(Own::DelayLevel, delay_level, to);
+    }
+}
+
+pub(crate) fn put_number(name: Own, number: impl itoa::Integer, to: &mut impl HeaderSink) {
     put(name, itoa::Buffer::new().format(number).as_bytes(), to);
 }
 

@@ -2,11 +2,12 @@
 
 use std::num::NonZeroU32;
 
+use delayed_topics_engine::dead_letter::Cause;
 use delayed_topics_engine::layout::Layout;
 use delayed_topics_engine::reading::Header;
 use delayed_topics_engine::record::{Policy, Record, Side};
 use delayed_topics_engine::release::LowerBoundMs;
-use delayed_topics_engine::routing::{decide, take_turn, too_large, Decision, Turn, Waiting};
+use delayed_topics_engine::routing::{dead_letter, decide, take_turn, Decision, Turn, Waiting};
 use delayed_topics_engine::writing::{CopyHeaders, Extent};
 
 const T: i64 = 1_790_000_000_000;
@@ -94,7 +95,7 @@ fn one_that_is_not_due_when_its_partition_is_served_hops_on() {
 fn a_copy_that_is_too_large_gets_smaller_until_nothing_is_left_to_leave_out() {
     let headers: Vec<Header<'_>> = vec![(b"trace", Some(b"1")), (b"dt-id", Some(b"order-7"))];
     let front = record(Side::Front, &headers);
-    let dead = too_large(&front, 1_048_576);
+    let dead = dead_letter(&front, None, Cause::TooLarge(1_048_576));
     let mut written = Owned::new();
     CopyHeaders::default().dead_letter([].into_iter(), front.place(), &dead, &mut written);
     assert_eq!(value(&written, "dt-id"), "order-7");

@@ -201,9 +201,9 @@ def of_unreadable_control(served: Served, problem: str) -> Alarm:
     return Alarm(served.topic, Reason.CONTROL_UNREADABLE, message)
 
 
-def of_many_control_requests(served: Served, most: int) -> Alarm:
+def of_many_control_requests(served: Served, count: int) -> Alarm:
     message = (
-        f"{most} requests are in force in {served.names.control}, and workers accept no more. Either withdraw some by writing records "
+        f"{count} requests are in force in {served.names.control}, and workers accept no more. Either withdraw some by writing records "
         "without a value, or wait until the topic's retention removes them"
     )
     return Alarm(served.topic, Reason.TOO_MANY_CONTROL_REQUESTS, message)

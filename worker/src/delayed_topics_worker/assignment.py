@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
+from confluent_kafka import KafkaError
 from delayed_topics_core.events import format_places
 from delayed_topics_core.reasons import Reason
 from delayed_topics_engine import Engine, Seen
@@ -25,7 +26,7 @@ from delayed_topics_worker.happenings import (
 from delayed_topics_worker.known_offsets import KnownOffsets, Offsets
 from delayed_topics_worker.served import ServedTopics
 from delayed_topics_worker.topic_watch import TopicsSnapshot
-from delayed_topics_worker.unserved import stop_for
+from delayed_topics_worker.unserved import stop_for, stop_of_removed
 
 log = logging.getLogger(__name__)
 
@@ -163,9 +164,11 @@ class Assignment:
         )
 
     def _on_removed(self, happening: Removed) -> None:
-        """The offset that comes next isn't there any more. It is told when Kafka has said what is."""
+        """The offset that comes next isn't there any more. It is told when Kafka has said what is, or at once if Kafka has lost it."""
         owned = self.owned.get((happening.topic, happening.partition))
-        if owned is not None:
+        if owned is not None and happening.error.code == KafkaError._LOG_TRUNCATION:
+            owned.stop = stop_of_removed(owned, happening, None)
+        elif owned is not None:
             owned.removed = happening
 
     def _on_commit_unknown(self, happening: CommitUnknown) -> None:
@@ -207,17 +210,7 @@ class Assignment:
                 owned.removed = None
                 self._engine.go_on(*owned.place)
                 continue
-            offsets = (
-                f"offsets {there.first} to {there.stable_end}"
-                if isinstance(there, Offsets)
-                else f"unknown offsets ({there})"
-            )
-            message = (
-                f"the worker can't continue to read {owned} at offset {owned.removed.offset} ({owned.removed.error.text}). Records "
-                f"were removed before they were released, and the partition now has {offsets}. To accept the loss, stop the "
-                "workers, set the group's offset, and start the workers again"
-            )
-            owned.stop = Stop(reason=Reason.RECORDS_REMOVED, message=message, retry_at=None)
+            owned.stop = stop_of_removed(owned, owned.removed, there)
             owned.removed = None
 
     def begin(self, snapshot: TopicsSnapshot) -> None:

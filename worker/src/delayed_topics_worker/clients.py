@@ -25,7 +25,6 @@ _ALL: dict[str, Any] = {
     "reconnect.backoff.max.ms": 1000,  # 10 s would be how long a healed broker is noticed late
     "topic.metadata.refresh.interval.ms": 5000,  # a grown topic is seen only then
     "statistics.interval.ms": LOOK_SECONDS * 1000,  # only they say that a client knows no broker any more
-    "allow.auto.create.topics": False,
 }
 
 ASIDE: dict[str, Any] = {
@@ -79,7 +78,7 @@ def consumer_properties(
             "fetch.error.backoff.ms": 100,
             # 1 MB would bring thousands of one partition in a row, which use up what it may send before the others' come
             "max.partition.fetch.bytes": 256 << 10,
-            "fetch.max.bytes": 4 << 20,  # compressed; unpacked it is many times that, and not in our window yet
+            "fetch.max.bytes": 4 << 20,  # compressed; unpacked it has no bound, and is not in our window yet
             "queued.max.messages.kbytes": 16 << 10,
             "queued.min.messages": 20_000,  # each has some 450 bytes besides
         }

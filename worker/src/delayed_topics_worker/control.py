@@ -13,7 +13,6 @@ from delayed_topics_engine import Engine
 from delayed_topics_kafka.clock import boot_seconds
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.control import ControlRead, ControlReader
-from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_kafka.outbox import Outbox
 
 from delayed_topics_worker.alarms import Alarm, of_many_control_requests, of_unreadable_control
@@ -22,6 +21,7 @@ from delayed_topics_worker.background import Repeated
 from delayed_topics_worker.happenings import Changed
 from delayed_topics_worker.served import Served, ServedTopics
 from delayed_topics_worker.topic_watch import TopicsSnapshot
+from delayed_topics_worker.unserved import what_is_wrong
 
 MOST_REQUESTS: Final = 100_000
 """In force for all delayed topics of a worker: some 50 MB. Each has its part of them. Those beyond are refused, which is an alarm."""
@@ -60,31 +60,38 @@ class Requests:
     withdrawn: dict[bytes, None] = field(default_factory=dict)
 
     def take(self, read: ControlRead, *, most: int, refused: ControlKind | None = None) -> bool:
-        """Whether it is in force from now on. `most`: so many may be. `refused`: why it isn't, whatever it says."""
+        """Whether it is in force from now on. `most`: so many may be. `refused`: why a request isn't, whatever it says."""
         self._hear(read.id)
         before = self.in_force.pop(read.id, None)
+        has_room = before is not None or len(self.in_force) < most
         control = read.control
         if not read.is_understood:
             self._answer(read.id, Control(ControlKind.NOT_UNDERSTOOD))
         elif control is None:
             self._withdraw(read.id)
         elif control.is_request:
-            self._take_request(read, control, before, most=most, refused=refused)
+            self._take_request(read, control, before, has_room=has_room, refused=refused)
         elif read.id in self.withdrawn:
             self._answer(read.id, None)  # a worker that had not read this has answered what was asked for before
         elif before is not None and before.control.deliver_at_ms != control.deliver_at_ms:
             self.in_force[read.id] = before  # the same, and something else was asked for since
             self._answer(read.id, before.control)
-        elif control.is_in_force:
+        elif control.is_in_force and has_room:
             asked = ControlKind.CANCEL if control.deliver_at_ms is None else ControlKind.DELIVER_AT
             self.in_force[read.id] = Request(control.answered(asked), control.kind, read.at_ms)
         return read.id in self.in_force
 
     def _take_request(
-        self, read: ControlRead, control: Control, before: Request | None, *, most: int, refused: ControlKind | None
+        self,
+        read: ControlRead,
+        control: Control,
+        before: Request | None,
+        *,
+        has_room: bool,
+        refused: ControlKind | None,
     ) -> None:
         self.withdrawn.pop(read.id, None)
-        if refused is None and before is None and len(self.in_force) >= most:
+        if refused is None and not has_room:
             refused = ControlKind.NO_ROOM
         if refused is not None:
             self._answer(read.id, control.answered(refused))
@@ -201,8 +208,13 @@ class Controls:
             served.is_control_known = served.names.control in known
 
     def _take(self, engine: Engine, number: int, served: Served, reads: list[ControlRead]) -> None:
-        requests = self._requests[served.topic]
-        in_force = {read.id: requests.take(read, most=self._most, refused=_refused(served, read)) for read in reads}
+        requests, room = self._requests[served.topic], self._room(served)
+        retention_ms = 1000 * _retention_seconds(served.layout) if served.layout is not None else None
+        in_force: dict[bytes, bool] = {}
+        for read in reads:
+            if retention_ms is not None:  # by the time of the topic: all workers count alike, however late they read it
+                in_force.update(dict.fromkeys(requests.expire(read.at_ms - retention_ms), False))
+            in_force[read.id] = requests.take(read, most=room, refused=_refused(served, read))
         engine.withdraw(number, [of_id for of_id, holds in in_force.items() if not holds])
         wanted = [(of_id, requests.in_force[of_id].control.deliver_at_ms) for of_id, holds in in_force.items() if holds]
         for (of_id, _), was_released in zip(wanted, engine.want(number, wanted), strict=True):
@@ -232,9 +244,16 @@ class Controls:
                     self._write(served, of_id, answer)
 
     @property
-    def _most(self) -> int:
+    def _share(self) -> int:
         """Requests of each delayed topic, so that none takes the room of others."""
-        return MOST_REQUESTS // len(self._requests)
+        return MOST_REQUESTS // max(1, sum(served.has_control_topic for served in self._served))
+
+    def _room(self, served: Served) -> int:
+        """For requests of a delayed topic. Those that were there before this worker were accepted, perhaps when the shares were larger, and
+        have all the room that there is."""
+        if served.is_control_known:
+            return self._share
+        return MOST_REQUESTS - sum(len(r.in_force) for topic, r in self._requests.items() if topic != served.topic)
 
     def in_force(self) -> dict[str, int]:
         """How many requests, by front topic."""
@@ -247,18 +266,15 @@ class Controls:
                 continue
             if problem := self._problem(served, snapshot):
                 raised.append(of_unreadable_control(served, problem))
-            if len(self._requests[served.topic].in_force) >= self._most:
-                raised.append(of_many_control_requests(served, self._most))
+            if (count := len(self._requests[served.topic].in_force)) >= self._share:
+                raised.append(of_many_control_requests(served, count))
         return raised
 
     def _problem(self, served: Served, snapshot: TopicsSnapshot) -> str | None:
         """Returns why the control topic can't be read. The client library does not report that a topic is missing."""
         name = served.names.control
-        info = snapshot.topics.get(name)
-        if info is None and name in snapshot.topics:
-            return f"{name} does not exist. The operator creates it again if it is allowed to"
-        if isinstance(info, TopicInfo) and served.noted_id(name) not in (None, info.id):
-            return f"{name} was deleted and created again (its id is {info.id}, but the registry has {served.noted_id(name)})"
+        if (wrong := what_is_wrong(served, name, snapshot)) is not None:
+            return wrong[1]
         if (problem := self._watch.problems.get(name)) is not None:
             return problem
         if served.is_control_known or boot_seconds() - self._wanted_at[served.topic] < UNREAD_SECONDS:

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -158,8 +159,18 @@ class Relay:
             self._watch.look()
         assignment.tell_removed()
         assignment.begin(snapshot)
-        for told in engine.wait(TURN_SECONDS):
-            self._take(assignment, happening_of(told))
+        self._take_told(engine, assignment, TURN_SECONDS)
+
+    def _take_told(self, engine: Engine, assignment: Assignment, longest_seconds: float) -> None:
+        """Raises the first ClientFatal, when everything is taken."""
+        failed: ClientFatal | None = None
+        for told in engine.wait(longest_seconds):
+            try:
+                self._take(assignment, happening_of(told))
+            except ClientFatal as e:
+                failed = failed or e
+        if failed is not None:
+            raise failed
 
     def _take(self, assignment: Assignment, happening: Happening) -> None:
         match happening:
@@ -334,6 +345,8 @@ class Relay:
 
     def _lose_all(self, engine: Engine, assignment: Assignment) -> None:
         engine.leave_at_once()
+        with suppress(ClientFatal):
+            self._take_told(engine, assignment, 0.0)  # it is of the client that is gone, and not of the next
         assignment.lose_all()
         self._group_watch.left()
         self._subscribed = []
@@ -346,21 +359,20 @@ class Relay:
         engine.leave(for_good)
         deadline = boot_seconds() + LEAVE_SECONDS
         left = False
-        while not left and boot_seconds() < deadline:
-            self._published.turned_at = self._turned_at()
-            left = engine.left  # before what has happened until then is taken
-            for told in engine.wait(0.0 if left else TURN_SECONDS):
-                self._take(assignment, happening_of(told))
+        try:
+            while not left and boot_seconds() < deadline:
+                self._published.turned_at = self._turned_at()
+                left = engine.left  # before what has happened until then is taken
+                self._take_told(engine, assignment, 0.0 if left else TURN_SECONDS)
+        except ClientFatal as e:
+            log.warning("%s. The worker leaves the group at once", e)
         self._lose_all(engine, assignment)
 
     def _leave(self) -> None:
         log.info("stopping")
-        try:
-            if self._engine is not None:
-                self._registry.read(whole=True)  # how many workers there are to be was written a moment ago
-            self._leave_group(for_good=self._is_surplus())
-        except ClientFatal as e:
-            log.warning("%s", e)
+        if self._engine is not None:
+            self._registry.read(whole=True)  # how many workers there are to be was written a moment ago
+        self._leave_group(for_good=self._is_surplus())
         self._watch.close()
         self._group_watch.close()
         self._known.close()

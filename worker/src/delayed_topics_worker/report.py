@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Final
 
-from delayed_topics_core.events import Event, EventKind, format_places
+from delayed_topics_core.events import TOLD_AGAIN_MS, Event, EventKind, format_places
 from delayed_topics_core.names import CLOCK_TOPIC
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.words import counted
@@ -37,7 +37,7 @@ from delayed_topics_worker.served import Served, ServedTopics
 from delayed_topics_worker.topic_watch import TopicsSnapshot
 from delayed_topics_worker.unreadable import unread_span
 
-ASSIGNED_AGAIN_SECONDS: Final = 86_400.0
+ASSIGNED_AGAIN_SECONDS: Final = TOLD_AGAIN_MS / 1000
 """What a worker has is told anew that often: Kafka keeps events for a week."""
 NOT_RELEASING_SECONDS: Final = 10.0
 MISROUTED_SHOWN_SECONDS: Final = 600.0

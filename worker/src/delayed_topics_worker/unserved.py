@@ -1,36 +1,68 @@
 """What Kafka says against serving a partition: its own topic, or one that its records go to, is missing or another one."""
 
 from delayed_topics_core.reasons import Reason
+from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_worker.assigned import AssignedPartition, Stop
+from delayed_topics_worker.happenings import Removed
+from delayed_topics_worker.known_offsets import Offsets
+from delayed_topics_worker.served import Served
 from delayed_topics_worker.topic_watch import TopicsSnapshot
 
 
 def stop_for(owned: AssignedPartition, snapshot: TopicsSnapshot, retry_at: float) -> Stop | None:
-    """Returns why this partition can't be served: its own topic, or one that its records go to, is missing or another one."""
-    names = owned.served.names
-    refused, target = (owned.stop.refused, owned.stop.target) if owned.stop else (None, None)
-    for topic in dict.fromkeys((owned.topic, names.ready, names.delays, target)):
-        if topic is None or topic not in snapshot.topics:
+    """Returns why this partition can't be served: its own topic, or one that its records go to, is missing or another one.
+
+    Other ready topics stop no partition: records that ask for one that is missing hop.
+    """
+    names, before = owned.served.names, owned.stop
+    refused, target = (before.refused, before.target) if before else (None, None)
+    needed = (owned.topic, names.ready, names.delays)
+    for topic in (*needed, names.dead_letter) if target == names.dead_letter else needed:
+        if (wrong := what_is_wrong(owned.served, topic, snapshot)) is None:
             continue
-        info = snapshot.topics[topic]
-        if info is None:
-            reason = Reason.TOPIC_MISSING if topic == owned.topic else Reason.TARGET_UNAVAILABLE
-            message = (
-                f"{owned} can't be served, because topic {topic} does not exist. The operator creates it again if it is allowed to. See "
-                "the conditions of the DelayedTopic for what to do"
-            )
-            gone = topic == owned.topic
-            return Stop(
-                reason=reason, message=message, retry_at=retry_at, topic_gone=gone, refused=refused, target=target
-            )
-        noted = owned.served.noted_id(topic)
-        if isinstance(info, TopicInfo) and noted is not None and info.id != noted:
-            message = (
-                f"{owned} can't be served, because topic {topic} was deleted and created again, so it is not the topic that was served. "
-                f"Its id is {info.id}, but the registry has {noted}. See the conditions of the DelayedTopic for what to do"
-            )
-            gone = topic == owned.topic
-            return Stop(reason=Reason.TOPIC_RECREATED, message=message, retry_at=retry_at, topic_gone=gone)
+        reason, words = wrong
+        gone = topic == owned.topic
+        if reason is Reason.TOPIC_MISSING and not gone:
+            reason = Reason.TARGET_UNAVAILABLE
+        message = f"{owned} can't be served, because {words}. See the conditions of the DelayedTopic for what to do"
+        return Stop(reason=reason, message=message, retry_at=retry_at, topic_gone=gone, refused=refused, target=target)
     return None
+
+
+def what_is_wrong(served: Served, topic: str, snapshot: TopicsSnapshot) -> tuple[Reason, str] | None:
+    """Returns that a topic of a delayed topic is missing, or another one, with words for it."""
+    if topic not in snapshot.topics:
+        return None
+    info, noted = snapshot.topics[topic], served.noted_id(topic)
+    if info is None:
+        return Reason.TOPIC_MISSING, f"topic {topic} does not exist. The operator creates it again if it is allowed to"
+    if isinstance(info, TopicInfo) and noted not in (None, info.id):
+        words = (
+            f"topic {topic} was deleted and created again, so it is not the topic that was served. Its id is {info.id}, but the registry "
+            f"has {noted}"
+        )
+        return Reason.TOPIC_RECREATED, words
+    return None
+
+
+def stop_of_removed(owned: AssignedPartition, removed: Removed, there: Offsets | KafkaCallError | None) -> Stop:
+    """Returns that the next record of this partition is not in Kafka any more. `there`: what is; None: Kafka has lost the end."""
+    if there is None:
+        what = (
+            "Kafka has lost the last records of the partition. From the broker's end offset on it gives their offsets to other records, "
+            "which a worker skips that starts at its committed offset"
+        )
+    else:
+        offsets = (
+            f"offsets {there.first} to {there.stable_end}"
+            if isinstance(there, Offsets)
+            else f"unknown offsets ({there})"
+        )
+        what = f"Records were removed before they were released, and the partition now has {offsets}"
+    message = (
+        f"the worker can't continue to read {owned} at offset {removed.offset} ({removed.error.text}). {what}. To accept the loss, "
+        "stop the workers, set the group's offset, and start the workers again"
+    )
+    return Stop(reason=Reason.RECORDS_REMOVED, message=message, retry_at=None)

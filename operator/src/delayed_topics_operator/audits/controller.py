@@ -10,7 +10,6 @@ from delayed_topics_crds import DelayedTopic, DelayedTopicAudit, parse
 from delayed_topics_kafka.errors import KafkaCallError
 from pydantic import ValidationError
 
-from delayed_topics_operator import worker_sets
 from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.audits import spark_application
 from delayed_topics_operator.audits.access import Place, most_local_disk_mebibytes, no_room
@@ -134,7 +133,7 @@ class Audits:
         gone = home == key.namespace and self._terminating(key.namespace)
         if FINALIZER in audit.metadata.finalizers and self._tenants.may_audit(home) and not gone:
             config_map = await self._kube.find("ConfigMap", home, window_name(name))
-            secret = await self._kube.find("Secret", home, secret_name(name)) if home != key.namespace else None
+            secret = await self._kube.find("Secret", home, secret_name(name))
             if audit.spec.spark.mode != spark_application.KIND or self._settings.audit_spark_applications:
                 job = await self._kube.find(audit.spec.spark.mode, home, name)
             if job is not None:
@@ -147,9 +146,7 @@ class Audits:
             job_name=name,
             audit=audit,
             topic=topic,
-            job_settings=self._job_settings(
-                audit, name, topic, home, beginning=undecided and not ahead and job is None
-            ),
+            job_settings=self._job_settings(audit, topic, home, beginning=undecided and not ahead and job is None),
             frozen=await self._begin(key, audit, topic, home)
             if undecided and topic and not begun and not ahead
             else None,
@@ -162,15 +159,11 @@ class Audits:
         )
 
     def _job_settings(
-        self, audit: DelayedTopicAudit, job: str, topic: DelayedTopic | None, home: str, *, beginning: bool
+        self, audit: DelayedTopicAudit, topic: DelayedTopic | None, home: str, *, beginning: bool
     ) -> JobSettings:
         files: Mapping[str, str] | Waiting | None = None
         most_local_disk: int | None = None
-        secret = secret_name(job)
-        if topic is not None and home == audit.metadata.namespace:
-            workers = worker_sets.object_name(namespace=audit.metadata.namespace, name=topic.metadata.name, home=home)
-            secret = f"{workers}-connection"
-        elif topic is not None and beginning:
+        if topic is not None and beginning:
             state, _ = self._connections.look(connection_key(topic))
             most_local_disk = most_local_disk_mebibytes(self._place(topic, home, state), audit.spec.spark)
             files = Waiting(reason=state.reason, message=state.message) if isinstance(state, Unusable) else state.files
@@ -178,7 +171,6 @@ class Audits:
             image=self._settings.audit_image,
             image_pull_policy=self._settings.image_pull_policy,
             home=home,
-            secret=secret,
             files=files,
             spark_applications=self._settings.audit_spark_applications,
             most_local_disk_mebibytes=most_local_disk,

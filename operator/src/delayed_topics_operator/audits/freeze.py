@@ -22,17 +22,15 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import AuditedRecord, LayoutRecord, Owner, TopicsRecord
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds.audit import Window
-from delayed_topics_kafka.errors import KafkaRefused
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
 
 from delayed_topics_operator.audits.control import control_id
 from delayed_topics_operator.audits.observation import Unauditable, Waiting
+from delayed_topics_operator.audits.targets import CLOCKS_MS, targets
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.reconcile import handover
 
 FIRST_GENERATION = 1
-CLOCKS_MS = 600_000
-"""By how much the brokers' clocks may have been wrong when something was appended. Reading more costs little."""
 
 ENDS: Sequence[tuple[Sequence[int], Literal["latest", "stable"]]] = (
     ((2, 3), "latest"),
@@ -98,7 +96,9 @@ async def freeze(
     blind = unlike(noted, topics, names)
     if blind is not None:
         return blind
-    targets, away = await _targets(link, layout)
+    last = chained(registry, noted, names)
+    others = await targets(link, layout, last, asked)
+    found = others.found
     sources = [(name, p) for name in (names.front, names.delays) for p in range(len(noted.start_offsets[name]))]
     committed = handover.committed(noted, layout.group, await link.committed(layout.group, sources))
     missing = uncommitted(noted, committed)
@@ -109,36 +109,35 @@ async def freeze(
         )
     counts = {name: info.partitions for name, info in topics.items() if info is not None}
     counts.update({name: len(noted.start_offsets[name]) for name in (names.front, names.delays)})
-    counts.update({name: info.partitions for name, info in targets.items()})
+    counts.update({name: info.partitions for name, info in found.items()})
     everything = [(name, p) for name, count in counts.items() for p in range(count)]
     ends: dict[TopicPartitionKey, int] = {}
     for several, which in ENDS:
-        of_these = {names.topics[at] for at in several} | (targets.keys() if 2 in several else set())
+        of_these = {names.topics[at] for at in several} | (found.keys() if 2 in several else set())
         wanted = [place for place in everything if place[0] in of_these]
         ends.update(await link.offsets(wanted, which))
     beginnings = await link.offsets(everything, "earliest")
 
-    if await _grown(link, names, noted, counts, targets):
+    if await _grown(link, names, noted, counts, found):
         message = f"partitions were added to {names.front} or its further topics while the operator read the offsets. It tries again"
         return Waiting(reason=Reason.AUDIT_WAITING, message=message)
     ends.update({place: max(ends[place], at.offset) for place, at in committed.items() if at is not None})
 
-    last = chained(registry, noted, names) if asked.since_last else None
-    begins = await _since_allowed(link, layout, targets, ends)
+    begins = await _since_allowed(link, layout, found, ends)
     perhaps = _perhaps_removed(begins, beginnings, {}, "the topic was allowed")
     extent = replace(_whole(layout, noted, counts, begins), perhaps_unseen=perhaps)
-    if last is not None:
-        extent = await _since(link, last, noted, beginnings, ends, names, targets)
+    if last is not None and asked.since_last:
+        extent = await _since(link, last, noted, beginnings, ends, names, found)
     elif asked.from_ is not None or asked.to is not None:
-        extent = await _between(link, asked, layout, extent, beginnings, ends, names, targets)
+        extent = await _between(link, asked, layout, extent, beginnings, ends, names, found)
 
     def by_topic(offsets: Mapping[TopicPartitionKey, int]) -> dict[str, tuple[int, ...]]:
         return {name: tuple(offsets[name, p] for p in range(count)) for name, count in counts.items()}
 
     return AuditWindow(
         topic=names.front,
-        topic_ids={name: noted.ids[name] for name in names.topics} | {name: info.id for name, info in targets.items()},
-        targets=tuple(targets),
+        topic_ids={name: noted.ids[name] for name in names.topics} | {name: info.id for name, info in found.items()},
+        targets=tuple(found),
         partition_delays=layout.layout.partition_delays[: counts[names.delays]],
         delay_seconds=unedited(layout),
         ready_partitions=counts[names.ready],
@@ -164,30 +163,13 @@ async def freeze(
         end_offsets=by_topic(ends),
         beginning_offsets=by_topic(beginnings),
         unseen=extent.unseen,
-        perhaps_unseen=(*extent.perhaps_unseen, *away),
+        perhaps_unseen=(*extent.perhaps_unseen, *others.perhaps_unseen),
+        made_again=others.made_again,
         sample_one_in=one_in,
         carries=asked.since_last,
-        carried=last.carried if last is not None else None,
+        carried=last.carried if last is not None and asked.since_last else None,
         control_id=await control_id(link, names),
     )
-
-
-async def _targets(link: KafkaLink, layout: LayoutRecord) -> tuple[dict[str, TopicInfo], tuple[str, ...]]:
-    """Other ready topics into which records may have been released, in the order in which they were allowed. The second value has a
-    sentence for each of them that can't be read."""
-    found: dict[str, TopicInfo] = {}
-    away: list[str] = []
-    for name in layout.all_targets:
-        try:
-            info = (await link.topics([name]))[name]
-        except KafkaRefused as e:
-            away.append(f"records may have been released into topic {name}, which can't be read: {e}")
-            continue
-        if info is None:
-            away.append(f"records may have been released into topic {name}, which does not exist")
-        else:
-            found[name] = info
-    return found, tuple(away)
 
 
 async def _since_allowed(
@@ -235,6 +217,7 @@ def ended(window: AuditWindow, pending_since_ms: int | None, carried: Carried | 
         offsets={name: settled(name) for name in (names.front, names.delays)},
         since_ms=min(window.frozen_at_ms, pending_since_ms or window.frozen_at_ms),
         ready_partitions=window.ready_partitions,
+        made_again=window.made_again,
         ends={
             name: window.end_offsets[name] for name in (names.delays, names.ready, names.dead_letter, *window.targets)
         },

@@ -79,7 +79,7 @@ def secret_name(job: str) -> str:
 
 def secret(o: AuditObservation, files: Mapping[str, str]) -> Manifest:
     """The connection, for as long as the Job runs. Should the operator be gone then, it goes with the window."""
-    made = {**_object("v1", "Secret", o.job_settings.secret, o), "type": "Opaque", "data": encoded(files)}
+    made = {**_object("v1", "Secret", secret_name(o.job_name), o), "type": "Opaque", "data": encoded(files)}
     return _goes_with_the_window(made, o)
 
 
@@ -109,7 +109,7 @@ def _pod(o: AuditObservation, disk: LocalDisk, *, indexed: bool) -> Manifest:
         "containers": [_container(o, disk, indexed=indexed)],
         "volumes": [
             {"name": "window", "configMap": {"name": window_name(o.job_name)}},
-            {"name": "connection", "secret": {"secretName": o.job_settings.secret}},
+            {"name": "connection", "secret": {"secretName": secret_name(o.job_name)}},
             {"name": executors.LOCAL_DISK, **disk.volume},
         ],
         **nodes(o.audit.spec.spark),

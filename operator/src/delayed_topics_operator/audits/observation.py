@@ -36,10 +36,8 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class JobSettings:
-    """`home`: the namespace of the Job. `secret`: the name of the Secret there with the connection.
+    """`home`: the namespace of the Job. `files`: the connection, of which it gets a copy; None while no Job is to begin.
 
-    `files`: what that Secret must be given, because it is the Job's own; None in a tenant's namespace, where it is the workers', and while
-    no Job is to begin.
     `spark_applications`: whether this installation has them; without, none of them is looked at.
     `most_local_disk_mebibytes`: what each pod may have of its node's; None: nobody limits it.
     `fs_group`: the group that may write to a volume; None: the cluster chooses it. `labels`, `annotations`: those that every pod
@@ -49,7 +47,6 @@ class JobSettings:
     image: str
     image_pull_policy: str
     home: str
-    secret: str
     files: Mapping[str, str] | Waiting | None
     spark_applications: bool = False
     most_local_disk_mebibytes: int | None = None

@@ -98,7 +98,7 @@ def _begin(o: AuditObservation) -> AuditPlan:
         return AuditPlan(status=_status(o, waiting), wake_seconds=WAIT_SECONDS)
     match o.frozen:
         case AuditWindow() as window:
-            add = () if _has_finalizer(o) else (AddFinalizer(),)
+            add = () if _has_finalizer(o) else (AddFinalizer(uid=o.audit.metadata.uid or ""),)
             made = ApplyChild(manifest=manifests.config_map(o, window), change="created")
             return AuditPlan(actions=(*add, made), wake_seconds=POLL_SECONDS)
         case Unauditable(message=message):
@@ -115,7 +115,7 @@ def _run(o: AuditObservation) -> AuditPlan:
     started = ApplyChild(manifest=manifests.runner(o, _window(o)), change="created")
     match o.job_settings.files:
         case None:
-            return AuditPlan(actions=(started,), wake_seconds=POLL_SECONDS)
+            raise AssertionError("a Job is to begin")
         case Waiting(reason=reason, message=message):
             return AuditPlan(status=_status(o, _not_yet(reason, message)), wake_seconds=WAIT_SECONDS)
         case files:

@@ -22,7 +22,7 @@ BEAT_SECONDS = 1.0
 
 
 class Controller(Protocol):
-    """`kind`: whose keys it is woken with. `watches`: kinds of which it is told by `changed`."""
+    """`kind`: of the resources that it is for, as metrics name it."""
 
     kind: str
 

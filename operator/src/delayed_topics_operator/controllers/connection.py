@@ -28,11 +28,8 @@ from delayed_topics_operator.controllers.found import (
     Found,
     Resource,
     as_usable,
-    brokers_seen,
     find,
-    known_registry,
     refusal,
-    same_cluster,
 )
 from delayed_topics_operator.controllers.shared_workers import SharedWorkersOf
 from delayed_topics_operator.errors import ConnectionNotChecked, ConnectionUnusable, KubeRefused, NotFound
@@ -296,13 +293,12 @@ class Connections:
 
     async def _reach(self, entry: _Entry, key: Key, connection: Connection, resource: Resource) -> Found:
         """Raises ConnectionUnusable."""
-        before, registry_id = resource.status, known_registry(resource)
         if entry.link is not None and (entry.link.connection != connection or entry.link.failure is not None):
             link, entry.link = entry.link, None
             await link.close()
         try:
             if entry.link is not None:
-                return await find(key, before, entry.link)
+                return await find(key, resource, entry.link)
             link = KafkaLink(
                 connection,
                 timeout_seconds=self._settings.kafka_timeout_seconds,
@@ -313,14 +309,12 @@ class Connections:
                 leadership=self._tenure,
             )
             try:
-                cluster = same_cluster(key, before.cluster_id, await link.describe_cluster())
-                await link.open(brokers=brokers_seen(before, cluster), registry_id=registry_id)
-                found = await find(key, before, link)
+                found = await find(key, resource, link)
             except BaseException:
                 await link.close()
                 raise
         except KafkaCallError as e:
-            raise refusal(key, e, before.registry_topic_id) from e
+            raise refusal(key, e, resource.status.registry_topic_id) from e
         entry.link = link
         return found
 

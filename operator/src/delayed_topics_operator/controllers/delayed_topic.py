@@ -82,18 +82,22 @@ class DelayedTopics:
         self._cluster = cluster
         self._executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
         self._failing_since: dict[Key, datetime] = {}
+        self._in_vain: dict[Key, tuple[tuple[Action, ...], datetime]] = {}
+        """What was done and changed nothing, and when that was. It is done again with the next resync."""
         self._pod_counts = PodCounts()
         self._loads = Loads()
         self._elsewhere = ServedElsewhere(kube, store, namespace=settings.namespace)
 
     async def reconcile(self, key: Key) -> float | None:
-        before: tuple[Action, ...] = ()
+        in_vain, at = self._in_vain.get(key, ((), _now()))
+        before = in_vain if (_now() - at).total_seconds() < self._settings.resync_seconds else ()
         for _ in range(STEPS):
             raw = self._store.get(*key)
             if raw is None:
                 self._failing_since.pop(key, None)
                 self._usage.forget(key)
                 self._loads.forget(key)
+                self._in_vain.pop(key, None)
                 return None
             if not serves(self._store, connection_of(raw), namespace=self._settings.namespace):
                 await self._elsewhere.say_if_unserved(raw)
@@ -105,9 +109,20 @@ class DelayedTopics:
             except NotYet:
                 return SOON_SECONDS
             if plan.actions and plan.actions == before:
+                wake_seconds = await self._conclude(key, plan, Outcome(done=0))
+                if before == in_vain:
+                    return wake_seconds
                 log.warning("%s: somebody else undoes what the operator has done: %s", key, explanation(before))
-                return min(await self._conclude(key, plan, Outcome(done=0)), UNDONE_SECONDS)
+                return min(wake_seconds, UNDONE_SECONDS)
+            if plan.decided is not None:
+                await self._say(raw, plan.decided)
             outcome = await self._executor.execute(key, plan.actions, link, owned)
+            if plan.actions and not (outcome.failures or outcome.changed):
+                log.warning(
+                    "%s: nothing changes by this, so somebody else undoes it: %s", key, explanation(plan.actions)
+                )
+                in_vain = plan.actions
+                self._in_vain[key] = (in_vain, _now())
             if link is not None and not outcome.failures:
                 self._failing_since.pop(key, None)
             if outcome.failures or not plan.actions:
@@ -136,6 +151,8 @@ class DelayedTopics:
     async def _conclude(self, key: Key, plan: Plan, outcome: Outcome) -> float:
         """Says how it is. Raises what failed, so that it is tried again later and later."""
         failures = [f for f in outcome.failures if not isinstance(f.error, NotYet)]
+        if outcome.failures and not failures:
+            return SOON_SECONDS  # only the next pass knows how it is: what waits may turn out to be refused
         raw, status = self._store.get(*key), plan.status
         for failure in failures:
             if raw is not None and isinstance(failure.error, KafkaCallError):
@@ -146,8 +163,6 @@ class DelayedTopics:
             await self._say(raw, status)
         if failures:
             raise failures[0].error
-        if outcome.failures:
-            return SOON_SECONDS
         return min(plan.wake_seconds or self._settings.resync_seconds, self._settings.resync_seconds)
 
     async def _say(self, raw: Manifest, status: DelayedTopicStatus) -> None:
@@ -220,6 +235,7 @@ class DelayedTopics:
             pods=pod_settings(self._settings, home=home, allowed=allowed),
             children=live,
             may_roll=self._executor.may_roll(home, name),
+            in_vain=self._in_vain.get(key, ((), None))[0],
             audits=self._scheduled_audits(about),
             worker_pods=pods,
             warnings=warnings,
@@ -283,7 +299,7 @@ def _expected(workers: Manifest | None, asked: Wanted) -> int:
     if workers is None:
         return asked.replicas
     present: int = workers["spec"].get("replicas", 1)
-    return present if asked.autoscale is not None else min(asked.replicas, present)
+    return present if asked.autoscale is not None or not asked.own_workers else min(asked.replicas, present)
 
 
 def _parse(raw: Manifest) -> DelayedTopic:

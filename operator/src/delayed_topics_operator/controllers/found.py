@@ -34,12 +34,17 @@ class Found(NamedTuple):
     registry_id: str
 
 
-async def find(key: Key, before: KafkaConnectionStatus, link: KafkaLink) -> Found:
-    """`before`: what was found the last time. Raises KafkaCallError, ConnectionUnusable."""
+async def find(key: Key, resource: Resource, link: KafkaLink) -> Found:
+    """Opens the link if it is new. Raises KafkaCallError, ConnectionUnusable."""
+    before = resource.status
     cluster = same_cluster(key, before.cluster_id, await link.describe_cluster())
-    replicas = await link.registry_replicas()
+    brokers = brokers_seen(before, cluster)
+    if link.registry_id is None:
+        await link.open(brokers=brokers, registry_id=known_registry(resource))
+    else:
+        await link.repair_system_topics(brokers=brokers)
     assert link.registry_id is not None, "the link is open"
-    return Found(cluster, brokers_seen(before, cluster), replicas, link.registry_id)
+    return Found(cluster, brokers, link.registry_replicas, link.registry_id)
 
 
 def same_cluster(key: Key, before: str | None, cluster: ClusterInfo) -> ClusterInfo:

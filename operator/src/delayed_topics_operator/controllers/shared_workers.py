@@ -1,7 +1,9 @@
 """The workers that the DelayedTopics of a connection share: made, repaired and removed with what the connection says of them."""
 
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from delayed_topics_core.names import shared_group
 from delayed_topics_core.reasons import Condition
@@ -13,6 +15,7 @@ from delayed_topics_operator.errors import KubeError, KubeUnreachable
 from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.manifests import template_of
 from delayed_topics_operator.observation import Shared
 from delayed_topics_operator.observe.children import children
 from delayed_topics_operator.observe.pods import pod_settings, pods_and_warnings
@@ -42,7 +45,7 @@ class SharedWorkersOf:
     async def reconcile(
         self, key: Key, raw: Manifest, asked: SharedWorkers | None, link: KafkaLink, *, before: Shared | None
     ) -> Shared | None:
-        """How they are; None: there are to be none. `before`: how they were. Raises NotYet, KafkaCallError.
+        """How they are; None: there are none, and are to be none. `before`: how they were. Raises NotYet, KafkaCallError.
 
         What the API server does not do for them is no reason to leave the connection itself unchecked: it is tried again with the next
         pass.
@@ -51,8 +54,8 @@ class SharedWorkersOf:
             return await self._reconciled(key, raw, asked, link)
         except KubeError as e:
             log.warning("%s: could not look after the shared workers, and will try again: %s", key, e)
-            if asked is None:
-                return None  # the workers have to be removed, and nobody waits for that
+            if asked is None:  # they go on, or have to be removed, and nobody waits for either
+                return before and replace(before, leaving=True)
             if before is not None and isinstance(e, KubeUnreachable):
                 return before
             said = ConditionState(
@@ -75,26 +78,35 @@ class SharedWorkersOf:
         home, name = self._settings.home(key.kind, key.namespace), shared_name(key)
         resync_seconds = self._settings.resync_seconds
         live = await children(self._kube, self._store, home=home, name=name, resync_seconds=resync_seconds)
+        kept_for: tuple[str, ...] | None = None
         if asked is None:
-            gone = {at: found for at, found in live.items() if ours(found, shared_labels(key))}
-            if gone and not self._serve_any(key, await link.registry()):
-                await self._execute(key, removal(gone))
-            return None
-        workers = live.get(("StatefulSet", name))
-        pods: tuple[Manifest, ...] = ()
-        warnings: tuple[Manifest, ...] = ()
-        if workers is not None and asked.replicas and not all_ready(workers, asked.replicas):
-            pods, warnings = await pods_and_warnings(
-                self._kube, workers, labels=selector(shared_labels(key)), expected=asked.replicas
-            )
-        wanted = shared_worker_set(
+            present = {at: found for at, found in live.items() if ours(found, shared_labels(key))}
+            if not present:
+                return None
+            kept_for = self._served(key, await link.registry())
+            if not kept_for:
+                await self._execute(key, removal(present))
+                return None
+        of_connection = partial(
+            shared_worker_set,
             connection=key,
             uid=raw["metadata"]["uid"],
             group=self._group(key),
-            asked=asked,
             pods=pod_settings(self._settings, home=home, allowed=True),
             files=link.connection.to_files(),
         )
+        wanted, workers = of_connection(asked=asked or SharedWorkers()), live.get(("StatefulSet", name))
+        if (
+            asked is None and workers is not None
+        ):  # nothing else says any more how many there are to be, and what they are like
+            kept = SharedWorkers(template=template_of(workers, wanted))
+            wanted = replace(of_connection(asked=kept), replicas=workers["spec"]["replicas"])
+        pods: tuple[Manifest, ...] = ()
+        warnings: tuple[Manifest, ...] = ()
+        if workers is not None and wanted.replicas and not all_ready(workers, wanted.replicas):
+            pods, warnings = await pods_and_warnings(
+                self._kube, workers, labels=selector(shared_labels(key)), expected=wanted.replicas
+            )
         actions, shared = plan(
             SharedObservation(
                 now=datetime.now(UTC),
@@ -105,15 +117,17 @@ class SharedWorkersOf:
                 warnings=warnings,
                 unready_since=_unready_since(raw),
                 may_roll=self._executor.may_roll(home, name),
+                kept_for=kept_for,
             )
         )
         await self._execute(key, actions)
         return shared
 
-    def _serve_any(self, key: Key, registry: RegistryState) -> bool:
-        """Whether topics have not gone to other workers yet."""
+    def _served(self, key: Key, registry: RegistryState) -> tuple[str, ...]:
+        """The front topics that have not gone to other workers yet."""
         group = self._group(key)
-        return any(layout.group == group and layout.state != "retired" for layout in registry.layouts.values())
+        layouts = registry.layouts.values()
+        return tuple(sorted(found.topic for found in layouts if found.group == group and found.state != "retired"))
 
     async def _execute(self, key: Key, actions: tuple[Action, ...]) -> None:
         outcome = await self._executor.execute(key, actions, None)

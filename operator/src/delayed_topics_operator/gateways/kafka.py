@@ -25,7 +25,7 @@ from delayed_topics_kafka.model import (
     TopicInfo,
     TopicPartitionKey,
 )
-from delayed_topics_kafka.system_topics import ensure_system_topics, same_registry
+from delayed_topics_kafka.system_topics import SYSTEM_TOPICS, drifted_settings, ensure_system_topics, same_registry
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.errors import LeadershipLost
@@ -75,7 +75,7 @@ class KafkaLink:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="kafka")
         self._following: asyncio.Task[None] | None = None
         self._closed = False
-        self._registry_replicas = 0
+        self._replicas = 0
         self.registry_id: str | None = None
         """Of the topic that was found, or made, when the link was opened."""
         self._registry_in_sync = True
@@ -116,46 +116,65 @@ class KafkaLink:
         `registry_id`: of the registry that was used before, None if there was none. Raises RegistryLost instead of making it anew.
         """
         self.registry_id = registry_id
-        await self._ensure_system_topics(min(SYSTEM_REPLICATION, brokers))
+        await self._ensure_system_topics(brokers)
         self._begin("open_registry", 1)
         await self._registry_thread.open()
         self._following = asyncio.get_running_loop().create_task(self._follow())
 
-    async def registry_replicas(self) -> int:
-        """Of the topic as it is now; no more than two where Kafka refuses that more than one has to have a record.
+    async def repair_system_topics(self, *, brokers: int) -> None:
+        """Makes those that are missing again, and repairs the settings of the others. Two calls, if nothing has changed.
+        Raises RegistryLost.
 
-        When somebody has given it more, and they have come in sync, its settings are made to fit.
+        A setting that Kafka has refused is tried again when others are repaired, and as `Refusals` says.
         """
-        info = await self._same_registry()
-        if info.replication_factor != self._registry_replicas and not info.lagging:
-            await self._ensure_system_topics(min(SYSTEM_REPLICATION, info.replication_factor))
-        return self._registry_replicas if self._registry_in_sync else min(2, self._registry_replicas)
+        found = await self._system_topics(SYSTEM_TOPICS)
+        there = {topic: info for topic, info in found.items() if info is not None}
+        settings, most_replicas = await self.configs(there), min(SYSTEM_REPLICATION, brokers)
+        drift = {
+            topic: drifted_settings(info, settings[topic], replication_factor=most_replicas)
+            for topic, info in there.items()
+        }
+        missing = sorted(found.keys() - there.keys())
+        changed = {topic: names for topic in there if (names := sorted(drift[topic].keys() - self.refusals.of(topic)))}
+        if missing or changed:
+            log.warning("repairing the system topics. Missing topics: %s. Changed settings: %s", missing, changed)
+            await self._ensure_system_topics(brokers)
+        elif not there[REGISTRY_TOPIC].lagging:
+            self._replicas = there[REGISTRY_TOPIC].replication_factor
+            self._registry_in_sync = MIN_ISR not in drift[REGISTRY_TOPIC]
 
-    async def _ensure_system_topics(self, replication_factor: int) -> None:
+    @property
+    def registry_replicas(self) -> int:
+        """At the last look; no more than two where Kafka refuses that more than one has to have a record."""
+        return self._replicas if self._registry_in_sync else min(2, self._replicas)
+
+    async def _ensure_system_topics(self, brokers: int) -> None:
         made = await self._blocking(
             "ensure_system_topics",
-            3,
+            len(SYSTEM_TOPICS),
             lambda: ensure_system_topics(
-                self._admin, replication_factor=replication_factor, registry_id=self.registry_id
+                self._admin, replication_factor=min(SYSTEM_REPLICATION, brokers), registry_id=self.registry_id
             ),
         )
         self.registry_id = made[REGISTRY_TOPIC].id
-        self._registry_replicas = made[REGISTRY_TOPIC].replication_factor
+        self._replicas = made[REGISTRY_TOPIC].replication_factor
         self._registry_in_sync = MIN_ISR not in made[REGISTRY_TOPIC].left_out
+        for topic, info in made.items():
+            refused = dict.fromkeys(info.left_out, "")
+            self.refusals.note(topic, refused, refused)
 
-    async def _same_registry(self) -> TopicInfo:
-        """Raises RegistryLost."""
-        info = (await self.topics([REGISTRY_TOPIC]))[REGISTRY_TOPIC]
-        if info is None:  # of several brokers one may learn of a new topic a moment after the others
+    async def _system_topics(self, names: Sequence[str]) -> dict[str, TopicInfo | None]:
+        """`names`: the registry, and others. Raises RegistryLost."""
+        found = await self.topics(names)
+        if None in found.values():  # of several brokers one may learn of a new topic a moment after the others
             await asyncio.sleep(FOLLOW_SECONDS)
-            info = (await self.topics([REGISTRY_TOPIC]))[REGISTRY_TOPIC]
+            found = await self.topics(names)
         try:
-            same_registry(self.registry_id, info)
+            same_registry(self.registry_id, found[REGISTRY_TOPIC])
         except RegistryLost as e:
             self.failure = e
             raise
-        assert info is not None, "one was there when the link was opened"
-        return info
+        return found
 
     async def close(self, *, settle: bool = False) -> None:
         """`settle`: returns when no call is under way any more."""
@@ -175,7 +194,7 @@ class KafkaLink:
     async def registry(self) -> RegistryState:
         """The registry as it is now. A copy: it does not change any more. Raises RegistryLost if it is another topic than before."""
         same, read = await asyncio.gather(
-            self._same_registry(), self._registry.ask({None: None}), return_exceptions=True
+            self._system_topics([REGISTRY_TOPIC]), self._registry.ask({None: None}), return_exceptions=True
         )
         if isinstance(same, BaseException):
             raise same  # says more than that it can't be read

@@ -35,12 +35,14 @@ class Loads:
             metrics.DUE_LAG.remove(key.namespace, key.name)
 
     async def look(self, key: Key, link: KafkaLink, names: TopicNames, kafka: KafkaView, *, ready: int) -> Load:
-        """With a new look if the last is some seconds old. `ready`: workers, 0 unless all are. Raises KafkaCallError."""
-        load, now = self._loads.get(key, Load()), self._clock()
+        """With a new look if the last is some seconds old; empty while Kafka could not answer. `ready`: workers, 0 unless all are. Raises
+        KafkaCallError."""
         registered = kafka.registered.layout
         layout = registered.served if registered is not None else None
-        if layout is None:
+        if layout is None or not _can_be_asked(names, layout, kafka):
+            self.forget(key)
             return Load()
+        load, now = self._loads.get(key, Load()), self._clock()
         if load.latest is None or now - load.latest.at_seconds >= SOON * LOOK_SECONDS:
             look = await self._look(link, names, layout, kafka, ready)
             self._loads[key] = load = load.after(look)
@@ -74,6 +76,20 @@ class Loads:
             workers=ready if group.settled and len(group.members) == ready else 0,
             shared=any(can_be_shared([lag.get(place, 0) for place in member.assignment]) for member in group.members),
         )
+
+
+def _can_be_asked(names: TopicNames, layout: LayoutRecord, kafka: KafkaView) -> bool:
+    """Whether all partitions that a look asks about are there and have a leader. If not, a call would fail, or have no answer for 15 s. The
+    resource would then be taken for one whose Kafka is away, and not even a pause would be followed."""
+    needed = {
+        names.front: layout.front_partitions,
+        names.delays: layout.layout.partition_count,
+        names.ready: layout.ready_partitions,
+    }
+    return all(
+        (info := kafka.topics.get(name)) is not None and info.leaders_known and info.partitions >= partitions
+        for name, partitions in needed.items()
+    )
 
 
 def finished(at: CommittedOffset) -> int:

@@ -10,7 +10,7 @@ from delayed_topics_core.reasons import Condition, Reason
 
 from delayed_topics_operator.explain import explanation
 from delayed_topics_operator.observation import Observation
-from delayed_topics_operator.plan import ConditionState, Finding, Plan
+from delayed_topics_operator.plan import ConditionState, Finding, Plan, merged
 from delayed_topics_operator.reconcile import (
     access,
     alarms,
@@ -57,12 +57,14 @@ def reconcile(o: Observation) -> Plan:
             status="True", reason=Reason.PLAN_ONLY, message=explanation(found.actions) or "nothing has to be done"
         )
         return Plan(status=status.of(o, {**found.conditions, Condition.PLANNED: planned}))
+    now = status.of(o, found.conditions)
     return Plan(
         actions=found.actions,
-        status=status.of(o, found.conditions),
+        status=now,
         notices=found.notices,
         wake_seconds=found.wake_seconds,
         takes=quota.takes(o, found.actions),
+        decided=status.decided(o.subject.status, now) if found.actions else None,
     )
 
 
@@ -73,9 +75,4 @@ def _found(o: Observation) -> Finding:
         if not findings[-1].proceed:
             findings.append(upkeep.check(o, [action for finding in findings for action in finding.actions]))
             break
-    return Finding(
-        actions=tuple(action for finding in findings for action in finding.actions),
-        conditions={kind: said for finding in findings for kind, said in finding.conditions.items()},
-        notices=tuple(notice for finding in findings for notice in finding.notices),
-        wake_seconds=min((f.wake_seconds for f in findings if f.wake_seconds is not None), default=None),
-    )
+    return merged(findings)

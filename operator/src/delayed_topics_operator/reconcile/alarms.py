@@ -41,10 +41,12 @@ def check(o: Observation) -> Finding:
 
 
 def _workers(o: Observation) -> set[str]:
-    """The names of the pods that the spec asks for."""
+    """The names of the pods that serve its topics, or are to."""
     shared = o.connection.shared if isinstance(o.connection, Usable) and o.shares_workers else None
-    name, replicas = (shared.name, shared.replicas) if shared is not None else (workers_name(o), o.wanted.replicas)
-    return {f"{name}-{ordinal}" for ordinal in range(replicas)}
+    pods = {f"{shared.name}-{ordinal}" for ordinal in range(shared.replicas)} if shared is not None else set()
+    if o.has_own_workers:
+        pods |= {f"{workers_name(o)}-{ordinal}" for ordinal in range(o.wanted.replicas)}
+    return pods
 
 
 def _slow_one(record: RebalanceRecord, slow_seconds: int) -> Notice:

@@ -13,7 +13,7 @@ from delayed_topics_operator.reconcile.take_over import held_by_other, taken
 def check(o: Observation) -> Finding:
     assert o.kafka is not None, "access is checked first"
     assert isinstance(o.connection, Usable)
-    finalizer: tuple[Action, ...] = () if o.subject.has_finalizer else (AddFinalizer(),)
+    finalizer: tuple[Action, ...] = () if o.subject.has_finalizer else (AddFinalizer(uid=o.subject.uid),)
     own, holder = o.kafka.registered.own, o.kafka.registered.holder
     if holder is not None and holder.owner != o.subject.owner:
         return held_by_other(o, holder, own)

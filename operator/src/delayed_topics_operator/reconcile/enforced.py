@@ -7,7 +7,7 @@ from delayed_topics_core.settings import MIN_ISR, TopicRole
 from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_operator.observation import KafkaView, Observation
-from delayed_topics_operator.reconcile.target import Target, settings
+from delayed_topics_operator.reconcile.target import Target, is_ours, settings
 
 RETENTION = "retention.ms"
 FLOORS = frozenset({RETENTION, "max.message.bytes", MIN_ISR})
@@ -35,10 +35,10 @@ def enforced(o: Observation, t: Target, role: TopicRole, info: TopicInfo) -> dic
 
 
 def differing(o: Observation, kafka: KafkaView, t: Target, role: TopicRole) -> dict[str, str]:
-    """The settings of a topic that is there and has others: as they are to be."""
+    """The settings of a topic of ours that is there and has others: as they are to be."""
     name = t.names[role]
     info, live = kafka.topics.get(name), kafka.configs.get(name)
-    if info is None or live is None:
+    if info is None or live is None or not is_ours(kafka, name):
         return {}
     wanted = enforced(o, t, role, info)
     return {key: value for key, value in wanted.items() if not _holds(info, key, live.get(key), value)}

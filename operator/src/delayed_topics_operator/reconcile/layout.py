@@ -17,8 +17,7 @@ from delayed_topics_operator.observation import KafkaView, Observation, Usable
 from delayed_topics_operator.plan import Action, CommitOffsets, ConditionState, Finding, WriteRegistry
 from delayed_topics_operator.reconcile import handover
 from delayed_topics_operator.reconcile.enforced import missing
-from delayed_topics_operator.reconcile.target import Target, identified, target, write_layout
-from delayed_topics_operator.reconcile.topics import complete
+from delayed_topics_operator.reconcile.target import Target, complete, identified, target, write_layout
 
 BEGIN_WAKE_SECONDS = 5.0
 
@@ -48,7 +47,7 @@ def check(o: Observation) -> Finding:
         actions.append(
             WriteRegistry(record=begun, why=f"note which partitions of {after.topic} have a committed offset")
         )
-    actions.extend(write_layout(o, o.kafka, t, complete=True))
+    actions.extend(write_layout(o, o.kafka, t))
     waiting = any(begun.begun.get(name, 0) < len(offsets) for name, offsets in begun.start_offsets.items())
     wake_seconds = BEGIN_WAKE_SECONDS if waiting or after.handover is not None else None
     if handover.under_way(o):

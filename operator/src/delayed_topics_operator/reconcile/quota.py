@@ -45,7 +45,7 @@ def limited(o: Observation) -> Observation:
     if not isinstance(o.connection, Usable) or o.kafka is None:
         return o
     topics = _topics_refused(o, o.kafka, o.connection)
-    replicas, why = _workers(o, o.connection.grants) if o.has_own_workers else (0, None)
+    replicas, why = _workers(o, o.kafka, o.connection.grants) if o.has_own_workers else (0, None)
     return replace(o, wanted=replace(o.wanted, replicas=replicas), beyond=GrantExceeded(topics=topics, workers=why))
 
 
@@ -131,30 +131,27 @@ def _too_much(o: Observation, kafka: KafkaView, grants: Iterable[Grant]) -> str 
     return None
 
 
-def _workers(o: Observation, allowed: tuple[Grant, ...] | None) -> tuple[int, str | None]:
+def _workers(o: Observation, kafka: KafkaView, allowed: tuple[Grant, ...] | None) -> tuple[int, str | None]:
     """Returns how many workers are granted, and why no more. Existing workers stay as long as they are asked for. `allowed`: None: all."""
     grants = allowed or ()
-    asked = o.wanted.replicas
+    asked, layout = o.wanted.replicas, kafka.registered.layout
+    if o.leaves_own_workers and layout is not None and layout.workers is not None:
+        asked = layout.workers  # they are to serve until others can as they did before
     live = o.children.get(("StatefulSet", workers_name(o)))
     have = max(live["spec"].get("replicas", 1) if live is not None else 0, o.own.workers)
     limits = [grant.max_workers for grant in roomy(o, grants)]
     uncovered = allowed is not None and not limits
-    most = (
-        0
-        if uncovered
-        else None
-        if not limits or None in limits
-        else max(limit for limit in limits if limit is not None)
-    )
+    most = max((limit for limit in limits if limit is not None), default=0)
+    limit = most if uncovered or (limits and None not in limits) else None
     quota = hard(grants, o.subject.namespace_labels).workers
     room = None if quota is None else max(0, quota - o.others.workers)
-    replicas = min(asked, max(have, min(n for n in (asked, most, room) if n is not None)))
+    replicas = min(asked, max(have, min(n for n in (asked, limit, room) if n is not None)))
     if replicas == asked:
         return asked, None
     if uncovered:
         why = f"No entry of spec.allow of {where(o)} is for this DelayedTopic"
-    elif most is not None and (room is None or most <= room):
-        granted = f"at most {counted(most, 'worker')} for a DelayedTopic (spec.allow[].maxWorkers)"
+    elif limit is not None and (room is None or limit <= room):
+        granted = f"at most {counted(limit, 'worker')} for a DelayedTopic (spec.allow[].maxWorkers)"
         why = f"{where(o)} allows namespace {o.subject.namespace} {granted}"
     else:
         why = (

@@ -1,6 +1,6 @@
 """Checks that the shared workers of a connection exist and are as declared. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -22,12 +22,15 @@ from delayed_topics_operator.worker_sets import WorkerSet
 
 Manifest = dict[str, Any]
 TEMPLATE = "spec.sharedWorkers.template"
+SHOWN_TOPICS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedObservation:
     """`wanted`: what is to be; `group`: of consumers. `live`: their objects. `worker_pods`, `warnings`: while not all are ready, what may
-    say why. `unready_since`: as the connection's condition has it. `may_roll`: few enough others are rolling their pods."""
+    say why. `unready_since`: as the connection's condition has it. `may_roll`: few enough others are rolling their pods.
+
+    `kept_for`: the front topics that they still serve though they are asked for no more; None: they are asked for."""
 
     now: datetime
     wanted: WorkerSet
@@ -37,6 +40,7 @@ class SharedObservation:
     warnings: tuple[Manifest, ...]
     unready_since: datetime | None
     may_roll: bool
+    kept_for: tuple[str, ...] | None = None
 
 
 def plan(o: SharedObservation) -> tuple[tuple[Action, ...], Shared]:
@@ -48,15 +52,28 @@ def plan(o: SharedObservation) -> tuple[tuple[Action, ...], Shared]:
     if not o.may_roll and any(isinstance(action, ApplyChild) and action.rolls for action in actions):
         actions = tuple(action for action in actions if not of_pods(action))
     status = (stateful_set or {}).get("status") or {}
+    said = stranger or _said(o, stateful_set)
+    if o.kept_for is not None:
+        said = replace(said, message=f"{said.message}. {_why_kept(o.kept_for)}")
     shared = Shared(
         group=o.group,
         name=o.wanted.name,
         selector=worker_sets.selector(o.wanted.labels),
         replicas=o.wanted.replicas,
         ready_replicas=status.get("readyReplicas", 0),
-        said=stranger or _said(o, stateful_set),
+        said=said,
+        leaving=o.kept_for is not None,
     )
     return actions, shared
+
+
+def _why_kept(topics: tuple[str, ...]) -> str:
+    shown = ", ".join(topics[:SHOWN_TOPICS])
+    more = f" and {len(topics) - SHOWN_TOPICS} more" if topics[SHOWN_TOPICS:] else ""
+    return (
+        "spec.sharedWorkers was removed from the connection. The shared workers go on until all topics that they serve have other "
+        f"workers. These have none yet: {shown}{more}. See the condition WorkersReady of their DelayedTopics"
+    )
 
 
 def _said(o: SharedObservation, live: Manifest | None) -> ConditionState:

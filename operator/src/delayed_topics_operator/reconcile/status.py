@@ -1,6 +1,7 @@
 """The status of a resource, from what was observed and what the checks said. Nothing in it is a counter or a time of writing."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import groupby
 
 from delayed_topics_core.layout import format_ranges, most_hops
@@ -13,6 +14,7 @@ from delayed_topics_crds import (
     LadderStatus,
     LayoutRange,
     LayoutStatus,
+    RefusedProtocol,
     TopicStatus,
     WorkersStatus,
 )
@@ -63,6 +65,23 @@ def of(o: Observation, said: Conditions) -> DelayedTopicStatus:
     )
 
 
+def decided(before: DelayedTopicStatus, status: DelayedTopicStatus) -> DelayedTopicStatus | None:
+    """The status before, with what `status` decides anew: the passes that follow read it there. What led to it may be gone when that was
+    done, such as the load, or the pod that had said something. None: nothing is decided anew."""
+    if _decisions(before) == _decisions(status):
+        return None
+    return before.model_copy(update={"workers": status.workers, "rebalance": status.rebalance})
+
+
+def _decisions(status: DelayedTopicStatus) -> tuple[int | None, RefusedProtocol | None]:
+    """How many workers autoscaling wants, and the protocol that Kafka refuses."""
+    workers, rebalance = status.workers, status.rebalance
+    return (
+        workers.wanted_replicas if workers is not None else None,
+        rebalance.refused if rebalance is not None else None,
+    )
+
+
 def conditions(o: Observation, said: Conditions) -> tuple[StatusCondition, ...]:
     """Those that nothing was said of stay as they are, with the generation that they were said of."""
     before = o.subject.status.conditions
@@ -105,6 +124,9 @@ def _ready(o: Observation, said: Mapping[Condition, ConditionState]) -> Conditio
     alarm = said.get(Condition.ALARM)
     if alarm is not None and alarm.status == "True" and alarm.reason not in HARMLESS:
         return ConditionState(status="False", reason=alarm.reason, message=alarm.message)
+    workers = said[Condition.WORKERS_READY]
+    if workers.reason == Reason.ROLLOUT_WAITING:
+        return replace(workers, status="False")
     if o.wanted.spec.paused:
         return ConditionState(
             status="True",
@@ -112,7 +134,7 @@ def _ready(o: Observation, said: Mapping[Condition, ConditionState]) -> Conditio
             message="spec.paused is set, so nothing is released and records stay where they are",
         )
     if o.beyond.workers is not None or o.refused_protocol is not None:
-        return said[Condition.WORKERS_READY]
+        return workers
     return ConditionState(
         status="True",
         reason=Reason.AS_DECLARED,

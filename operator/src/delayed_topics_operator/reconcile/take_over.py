@@ -94,7 +94,7 @@ def _take_over(o: Observation, holder: Claim, own: Claim | None) -> Finding:
         taken_from=holder.owner,
         taken_at_ms=int(o.now.timestamp() * 1000),
     )
-    finalizer: tuple[Action, ...] = () if o.subject.has_finalizer else (AddFinalizer(),)
+    finalizer: tuple[Action, ...] = () if o.subject.has_finalizer else (AddFinalizer(uid=o.subject.uid),)
     written = () if own else (WriteRegistry(record=claim, why=f"take over {claim.topic} from {who(holder.owner)}"),)
     removed = RemoveFromRegistry(
         keys=(holder.key,), why=f"remove the claim of {who(holder.owner)}, which was taken over"

@@ -34,7 +34,7 @@ ROLLED_MS = 600_000
 class Target:
     """`layout` and `partitions` (by role) as they are to be; those that are noted if no more are granted.
 
-    `names`: of the topics that there are to be.
+    `names`: of the topics that there are to be, without a control topic that somebody else has made: the others can do without.
     `lost`: front or delays topics that were noted and are gone, or made again. `foreign`: topics that somebody else has made.
     """
 
@@ -50,11 +50,19 @@ class Target:
         """Of the topics that there are to be, in the order in which they are made."""
         return tuple(role for role in ROLES if role in self.names)
 
+    @property
+    def stuck(self) -> bool:
+        """Whether somebody has to decide about one of them first: it is lost, or somebody else's. Until then none is made or grown."""
+        return bool(self.lost) or not set(self.foreign).isdisjoint(self.names.values())
+
 
 def target(o: Observation, kafka: KafkaView) -> Target:
     names = dict(names_of(o))
     # Where more is asked for than is granted, no further topic is made.
     if not o.wanted.control or (o.beyond.topics is not None and not has_control(kafka.registered.topics)):
+        del names["control"]
+    foreign = tuple(name for name in names.values() if _is_foreign(kafka, name))
+    if o.wanted.names.control in foreign:
         del names["control"]
     previous = kafka.registered.layout
     if (kept := _kept(o, previous)) is not None:
@@ -64,7 +72,7 @@ def target(o: Observation, kafka: KafkaView) -> Target:
         front = max(
             o.wanted.front_partitions, _known(o, kafka, names["front"]), served.front_partitions if served else 0
         )
-        ready = max(front, present(kafka, names["ready"]), served.ready_partitions if served else 0)
+        ready = max(front, _present(kafka, names["ready"]), served.ready_partitions if served else 0)
         layout = _layout(previous, o.wanted.layout, _known(o, kafka, names["delays"]))
     brokers = o.connection.brokers if isinstance(o.connection, Usable) else 1
     ids = noted(o, kafka).ids
@@ -84,7 +92,21 @@ def target(o: Observation, kafka: KafkaView) -> Target:
             for name in (names["front"], names["delays"])
             if name in ids and ids[name] != id_of(kafka.topics.get(name)) and ids[name] not in o.subject.accepted_losses
         ),
-        foreign=tuple(name for name in names.values() if kafka.topics.get(name) and not is_ours(kafka, name)),
+        foreign=foreign,
+    )
+
+
+def complete(kafka: KafkaView, t: Target) -> bool:
+    """Kafka has all that the layout needs. Partitions without a leader count too: any of them can lose its leader at any time."""
+    return not t.stuck and _has_others(kafka, t)
+
+
+def _has_others(kafka: KafkaView, t: Target) -> bool:
+    """Kafka has the partitions of all topics but those that are lost, or somebody else's."""
+    return all(
+        present(kafka, name) >= t.partitions[role]
+        for role, name in t.names.items()
+        if name not in (*t.lost, *t.foreign)
     )
 
 
@@ -114,7 +136,7 @@ def _layout(previous: LayoutRecord | None, spec: LayoutSpec, known: int) -> Layo
 
 def _known(o: Observation, kafka: KafkaView, name: str) -> int:
     """Partitions that a front or delays topic has, or once had."""
-    return max(present(kafka, name), len(noted(o, kafka).start_offsets.get(name, ())))
+    return max(_present(kafka, name), len(noted(o, kafka).start_offsets.get(name, ())))
 
 
 def names_of(o: Observation) -> Mapping[TopicRole, str]:
@@ -148,6 +170,11 @@ def is_ours(kafka: KafkaView, name: str) -> bool:
     return info.id == noted_id or bool(made) or (own.adopted and name == own.topic and noted_id is None)
 
 
+def _is_foreign(kafka: KafkaView, name: str) -> bool:
+    """Whether somebody else has made a topic of that name, though the resource has claimed it."""
+    return kafka.registered.own is not None and kafka.topics.get(name) is not None and not is_ours(kafka, name)
+
+
 def identified(o: Observation, kafka: KafkaView) -> TopicsRecord:
     """The record as it was noted, with the ids of all topics that are ours. What it knew of former ones with these names goes."""
     before, own = noted(o, kafka), kafka.registered.own
@@ -179,6 +206,11 @@ def present(kafka: KafkaView, name: str) -> int:
     return info.partitions if info else 0
 
 
+def _present(kafka: KafkaView, name: str) -> int:
+    """Partitions that the topic has unless it is somebody else's, then 0."""
+    return 0 if _is_foreign(kafka, name) else present(kafka, name)
+
+
 def id_of(info: TopicInfo | None) -> str | None:
     return info.id if info else None
 
@@ -192,6 +224,7 @@ def record(
     ready = t.partitions["ready"]
     before = o.kafka.registered.layout if o.kafka is not None else None
     served, planned = before.served if before is not None else None, state == "planned"
+    ready_topics, forgotten_ms = _ready_topics(o, before)
     return LayoutRecord(
         topic=o.wanted.names.front,
         owner=o.subject.owner,
@@ -210,7 +243,8 @@ def record(
         exactly_once_from_ms=served.exactly_once_from_ms if served and planned else _exactly_once_from_ms(o, before),
         lists=served.lists if served and planned else _lists(o, served or before, t.layout),
         max_delay_seconds=o.wanted.spec.max_delay_seconds,
-        ready_topics=_ready_topics(o, before),
+        ready_topics=ready_topics,
+        ready_topics_forgotten_ms=forgotten_ms,
         outage_budget_seconds=o.wanted.spec.outage_budget_seconds,
         workers=o.wanted.replicas if group == o.wanted.names.group else None,
         # one that is still to be made is not read
@@ -220,16 +254,22 @@ def record(
 
 
 def _before(o: Observation, registered: LayoutRecord | None) -> LayoutRecord | None:
-    """What workers go on serving while the next layout is planned. They can be paused meanwhile, and be fewer, and belong to a resource
-    that has just taken the topics over."""
+    """What workers go on serving while the next layout is planned."""
     served = registered.served if registered is not None else None
-    if served is None:
-        return None
+    return kept_serving(o, served) if served is not None else None
+
+
+def kept_serving(o: Observation, served: LayoutRecord) -> LayoutRecord:
+    """A layout that workers go on serving though it is not what the resource asks for. They can be paused and be fewer, read no control
+    topic that somebody else has made, and belong to a resource that has just taken the topics over."""
+    assert o.kafka is not None, "its registry has the layout"
     return replace(
         served,
         owner=o.subject.owner,
         paused=o.wanted.spec.paused,
         workers=o.wanted.replicas if served.workers is not None else None,
+        control=served.control and not _is_foreign(o.kafka, o.wanted.names.control),
+        before=kept_serving(o, served.before) if served.before is not None else None,
     )
 
 
@@ -253,8 +293,8 @@ def _lists(o: Observation, before: LayoutRecord | None, layout: Layout) -> tuple
     return known if replace(known[-1], from_ms=now_ms) == present else (*known, present)[-MAX_LISTS:]
 
 
-def _ready_topics(o: Observation, before: LayoutRecord | None) -> tuple[AllowedTopic, ...]:
-    """Those that are not allowed any more are kept, as far as there is room."""
+def _ready_topics(o: Observation, before: LayoutRecord | None) -> tuple[tuple[AllowedTopic, ...], int]:
+    """Those that are not allowed any more are kept, as far as there is room. The second value: until when there were others, 0: none."""
     now_ms, known = int(o.now.timestamp() * 1000), before.ready_topics if before is not None else ()
     ended = [
         a._replace(until_ms=now_ms) if a.until_ms is None and a.topic not in o.wanted.targets else a for a in known
@@ -264,7 +304,9 @@ def _ready_topics(o: Observation, before: LayoutRecord | None) -> tuple[AllowedT
     surplus = max(0, len(ended) + len(added) - MAX_READY_TOPICS)
     over = [allowed for allowed in ended if allowed.until_ms is not None]
     forgotten = sorted(over, key=lambda allowed: allowed.until_ms or 0)[:surplus]
-    return tuple(allowed for allowed in (*ended, *added) if allowed not in forgotten)
+    forgotten_ms = before.ready_topics_forgotten_ms if before is not None else 0
+    kept = tuple(allowed for allowed in (*ended, *added) if allowed not in forgotten)
+    return kept, max([forgotten_ms, *(allowed.until_ms or 0 for allowed in forgotten)])
 
 
 def _exactly_once_from_ms(o: Observation, before: LayoutRecord | None) -> int | None:
@@ -314,37 +356,29 @@ def unbegun(
     return missing
 
 
-def write_layout(o: Observation, kafka: KafkaView, t: Target, *, complete: bool) -> tuple[WriteRegistry, ...]:
+def write_layout(o: Observation, kafka: KafkaView, t: Target) -> tuple[WriteRegistry, ...]:
     """Writes the layout record if it differs from the registered one.
 
-    The layout serves once Kafka has all partitions (`complete`), or if it already served with the same partitions.
+    The layout serves once Kafka has all of it, or if it can go on as before. It goes over to another group only when Kafka has all of it.
     """
-    previous = kafka.registered.layout
-    planned = record(o, t, "planned")
-    served = previous is not None and previous.state == "serving" and _has_partitions_of(previous, planned)
-    if not (complete or served):
+    planned, whole = record(o, t, "planned"), complete(kafka, t)
+    if not (whole or _can_go_on(kafka, t, planned)):
         wanted, verb = planned, "plan"
-    elif not handover.under_way(o):
+    elif not (whole and handover.under_way(o)):
         wanted, verb = record(o, t, "serving"), "serve"
     elif handover.is_given_up(o):
         wanted, verb = record(o, t, "serving", group=o.wanted_group), f"let group {o.wanted_group} serve"
     else:
         wanted, verb = record(o, t, "retired"), f"let the workers of group {o.group} give up"
-    if previous == wanted:
+    return written(kafka, wanted, verb)
+
+
+def written(kafka: KafkaView, wanted: LayoutRecord, verb: str) -> tuple[WriteRegistry, ...]:
+    """Writes this layout record if it differs from the registered one. `verb`: what is done with the layout, for people."""
+    if kafka.registered.layout == wanted:
         return ()
     what = f"layout generation {wanted.layout.generation} of {wanted.topic}"
     return (WriteRegistry(record=wanted, why=f"{verb} {what} ({summary(wanted)})"),)
-
-
-def without_foreign_control(kafka: KafkaView, names: TopicNames) -> tuple[WriteRegistry, ...]:
-    """Workers must not read a control topic that somebody else has created in place of the operator's."""
-    layout = kafka.registered.layout
-    served = layout.served if layout is not None else None
-    if layout is None or served is None or not served.control or is_ours(kafka, names.control):
-        return ()
-    why = f"stop the workers from reading {names.control}, which somebody else has created"
-    before = replace(layout.before, control=False) if layout.before is not None else None
-    return (WriteRegistry(record=replace(layout, control=False, before=before), why=why),)
 
 
 def summary(wanted: LayoutRecord) -> str:
@@ -354,7 +388,13 @@ def summary(wanted: LayoutRecord) -> str:
     return f"partitions {delays}, retry cap {wanted.retry_cap}{control}{', paused' if wanted.paused else ''}"
 
 
-def _has_partitions_of(previous: LayoutRecord, wanted: LayoutRecord) -> bool:
-    """Whether `wanted` needs no partition that `previous` did not need, so that it can serve whatever Kafka has at the moment."""
+def _can_go_on(kafka: KafkaView, t: Target, planned: LayoutRecord) -> bool:
+    """Whether what was served is served again though Kafka has not all of it: no partition is new, and workers leave topics alone that are
+    missing or have another id than the noted one."""
+    previous = kafka.registered.layout
+    if previous is None or previous.state == "planned":
+        return False
+    if previous.state == "retired":
+        return _has_others(kafka, t)
     needing = ("layout", "front_partitions", "ready_partitions")
-    return all(getattr(previous, name) == getattr(wanted, name) for name in needing)
+    return all(getattr(previous, name) == getattr(planned, name) for name in needing)

@@ -1,7 +1,7 @@
 """Checks that the topics exist, are large enough, and have the settings that the promises need."""
 
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_core.settings import DURABLE, MARK_SETTING, NEEDED, TopicRole
+from delayed_topics_core.settings import LESSER, MARK_SETTING, NEEDED, TopicRole
 from delayed_topics_core.words import counted
 from delayed_topics_kafka.model import NewTopicSpec
 
@@ -25,7 +25,6 @@ from delayed_topics_operator.reconcile.target import (
     present,
     settings,
     target,
-    without_foreign_control,
     write_layout,
 )
 from delayed_topics_operator.translate import ACCEPT_LOSS
@@ -35,28 +34,24 @@ NO_LEADER_WAKE_SECONDS = 2.0
 
 def check(o: Observation) -> Finding:
     assert o.kafka is not None, "access is checked first"
-    t = target(o, o.kafka)
-    if t.lost:
-        return Finding(conditions={Condition.TOPICS_READY: _lost(o, o.kafka, t)})
-    if t.foreign:
-        return Finding(
-            actions=without_foreign_control(o.kafka, o.wanted.names),
-            conditions={Condition.TOPICS_READY: _foreign(t)},
-        )
-    refused = o.beyond.topics
-    if refused is not None and o.kafka.registered.layout is None:
+    t, layout, refused = target(o, o.kafka), o.kafka.registered.layout, o.beyond.topics
+    repaired = tuple(action for role in t.roles if (action := _repaired(o, o.kafka, t, role)))
+    # Before something new is served its topics have what a promise needs: what differs may turn out to be refused.
+    lacking = any(setting in NEEDED for role in t.roles for setting in differing(o, o.kafka, t, role))
+    if t.stuck:
+        followed = write_layout(o, o.kafka, t) if layout is not None and not lacking else ()
+        said = _lost(o, o.kafka, t) if t.lost else _foreign(o, t)
+        return Finding(actions=(*followed, *repaired), conditions={Condition.TOPICS_READY: said}, proceed=not lacking)
+    if refused is not None and layout is None:
         return Finding(conditions={Condition.TOPICS_READY: refused})
     created = tuple(spec for role in t.roles if (spec := _created(o, o.kafka, t, role)))
     grown = tuple(growth for role in t.roles if (growth := _grown(o.kafka, t, role)))
     made = (*((CreateTopics(specs=created, record=identified(o, o.kafka)),) if created else ()), *grown)
-    repaired = tuple(action for role in t.roles if (action := _repaired(o, o.kafka, t, role)))
-    planned = write_layout(o, o.kafka, t, complete=False) if made else ()
+    planned = write_layout(o, o.kafka, t) if made else ()
     leaderless = any(
         (info := o.kafka.topics.get(name)) is not None and not info.leaders_known for name in t.names.values()
     )
     names = (*(spec.name for spec in created), *(action.topic for action in grown))
-    # Before something new is served its topics have what a promise needs: what differs may turn out to be refused.
-    lacking = any(setting in NEEDED for role in t.roles for setting in differing(o, o.kafka, t, role))
     return Finding(
         actions=(*_identified(o, o.kafka), *planned, *made, *repaired),
         conditions={Condition.TOPICS_READY: refused or _said(o, o.kafka, t, names, leaderless)},
@@ -73,16 +68,6 @@ def _identified(o: Observation, kafka: KafkaView) -> tuple[WriteRegistry, ...]:
         return ()
     names = sorted(name for name, id_ in record.ids.items() if before.ids.get(name) != id_)
     return (WriteRegistry(record=record, why=f"note the ids of {', '.join(names)}"),)
-
-
-def complete(kafka: KafkaView, t: Target) -> bool:
-    """Kafka has all that the layout needs."""
-    return not (t.lost or t.foreign) and all(
-        (info := kafka.topics.get(t.names[role])) is not None
-        and info.leaders_known
-        and info.partitions >= t.partitions[role]
-        for role in t.roles
-    )
 
 
 def _created(o: Observation, kafka: KafkaView, t: Target, role: TopicRole) -> NewTopicSpec | None:
@@ -116,6 +101,8 @@ def _repaired(o: Observation, kafka: KafkaView, t: Target, role: TopicRole) -> A
 
 def _said(o: Observation, kafka: KafkaView, t: Target, made: tuple[str, ...], leaderless: bool) -> ConditionState:
     delays = t.names["delays"]
+    if t.foreign:
+        return _foreign(o, t)
     if made:
         return ConditionState(
             status="False",
@@ -162,8 +149,8 @@ def _needed(o: Observation, kafka: KafkaView, t: Target) -> ConditionState | Non
 
 def _without(o: Observation, kafka: KafkaView, t: Target) -> str:
     """Names the settings that Kafka refuses and that make neither TopicsReady False nor DurabilityReduced True."""
-    lacking = missing(o, kafka, t, lambda setting: setting not in (*NEEDED, *DURABLE))
-    return "".join(f". {found}. A copy that does not fit becomes a dead letter" for found in lacking)
+    lacking = missing(o, kafka, t, LESSER.__contains__)
+    return "".join(f". {found}. {LESSER[found.setting]}" for found in lacking)
 
 
 def _replicas(o: Observation, kafka: KafkaView, t: Target) -> ConditionState | None:
@@ -211,11 +198,11 @@ def _lost(o: Observation, kafka: KafkaView, t: Target) -> ConditionState:
     )
 
 
-def _foreign(t: Target) -> ConditionState:
+def _foreign(o: Observation, t: Target) -> ConditionState:
     names = ", ".join(t.foreign)
     without = (
         "remove spec.control"
-        if t.foreign == (t.names.get("control"),)
+        if t.foreign == (o.wanted.names.control,)
         else "choose another spec.topic in a new resource"
     )
     message = (

@@ -1,8 +1,8 @@
 """Keeps what runs in order while something that is asked for is refused.
 
 A resource that asks for what it may not have, or for what Kafka refuses, is not reconciled any further: its workers go on with what they
-had. Three things reach them all the same, because they can't wait: new credentials, a pause, and the number of workers, as far as it is
-granted. Whether the workers are ready, and their alarms, are shown as well.
+had. Some things reach them all the same, because they can't wait: new credentials, a pause, the number of workers, as far as it is
+granted, and that the control topic is somebody else's now. Whether the workers are ready, and their alarms, are shown as well.
 """
 
 from collections.abc import Iterable
@@ -13,8 +13,9 @@ from delayed_topics_core.registry import LayoutRecord
 
 from delayed_topics_operator import manifests, worker_sets
 from delayed_topics_operator.observation import Observation, Usable
-from delayed_topics_operator.plan import Action, Finding, WriteRegistry
+from delayed_topics_operator.plan import Action, Finding, WriteRegistry, merged
 from delayed_topics_operator.reconcile import alarms, workers
+from delayed_topics_operator.reconcile.target import kept_serving, written
 from delayed_topics_operator.reconcile.worker_set import changes, in_the_way, ours
 
 
@@ -25,35 +26,9 @@ def check(o: Observation, planned: Iterable[Action]) -> Finding:
     holder, layout = o.kafka.registered.holder, o.kafka.registered.layout
     if holder is None or holder.owner != o.subject.owner or layout is None or layout.owner != o.subject.owner:
         return Finding()
-    kept, raised = _workers(o, o.connection), alarms.check(o)
     planned_layout = any(isinstance(a, WriteRegistry) and isinstance(a.record, LayoutRecord) for a in planned)
-    return Finding(
-        actions=(*(() if planned_layout else _followed(o, layout)), *kept.actions),
-        conditions={**kept.conditions, **raised.conditions},
-        notices=raised.notices,
-        wake_seconds=min((s for s in (kept.wake_seconds, raised.wake_seconds) if s is not None), default=None),
-    )
-
-
-def _followed(o: Observation, layout: LayoutRecord) -> tuple[WriteRegistry, ...]:
-    """Workers follow the registry."""
-    wanted = _as_asked(o, layout)
-    if wanted == layout:
-        return ()
-    if wanted.paused == layout.paused:
-        why = f"note how many workers {wanted.topic} has"
-    else:
-        why = f"{'pause' if wanted.paused else 'resume'} {wanted.topic}"
-    return (WriteRegistry(record=wanted, why=why),)
-
-
-def _as_asked(o: Observation, layout: LayoutRecord) -> LayoutRecord:
-    return replace(
-        layout,
-        paused=o.wanted.spec.paused,
-        workers=None if layout.workers is None else o.wanted.replicas,
-        before=_as_asked(o, layout.before) if layout.before is not None else None,
-    )
+    kept = () if planned_layout else written(o.kafka, kept_serving(o, layout), "go on with")
+    return merged((Finding(actions=kept), _workers(o, o.connection), alarms.check(o)))
 
 
 def _workers(o: Observation, connection: Usable) -> Finding:
@@ -67,5 +42,7 @@ def _workers(o: Observation, connection: Usable) -> Finding:
         return Finding()
     if (stranger := in_the_way((secret,), o.children, own.labels)) is not None:
         return Finding(conditions={Condition.WORKERS_READY: stranger})
-    found = workers.rolled(o, live, changes((secret, *manifests.reconnected(live, own)), o.children))
+    reconnected = manifests.reconnected(live, own)
+    wanted = (secret,) if reconnected is None else (secret, reconnected)
+    found = workers.rolled(o, live, changes(wanted, o.children))
     return replace(found, actions=(*found.actions, *workers.fences(o)))

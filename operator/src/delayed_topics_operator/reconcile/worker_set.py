@@ -117,7 +117,8 @@ def _change_of(wanted: Manifest, live: Manifest | None) -> Action | None:
             return DeleteChild(
                 kind="StatefulSet", namespace=meta["namespace"], name=meta["name"], uid=meta["uid"], orphan=True
             )
-        rolls = drifted(wanted["spec"]["template"], live["spec"]["template"]) is not None
+        edited = drifted(wanted["spec"]["template"], live["spec"]["template"]) is not None
+        rolls = edited and live["spec"].get("replicas", 1) > 0
     else:
         rolls = False
     return ApplyChild(manifest=wanted, change=_change(wanted, live), rolls=rolls)

@@ -48,6 +48,9 @@ def check(o: Observation) -> Finding:
         return Finding(conditions={Condition.WORKERS_READY: said})
     layout = registered or record(o, target(o, o.kafka), "planned")
     own = worker_sets.worker_set(subject=o.subject, wanted=o.wanted, pods=o.pods, files=o.connection.files)
+    if live is not None and o.leaves_own_workers:
+        present = replace(o.wanted, template=manifests.template_of(live, own))
+        own = worker_sets.worker_set(subject=o.subject, wanted=present, pods=o.pods, files=o.connection.files)
     wanted = (*manifests.children(own), manifests.layout_config_map(own, layout))
     stranger = in_the_way(wanted, o.children, own.labels)
     if stranger is not None:
@@ -65,16 +68,16 @@ def check(o: Observation) -> Finding:
 def rolled(o: Observation, live: Manifest | None, actions: tuple[Action, ...]) -> Finding:
     """Does all of it if it is the turn of these workers to be replaced, or if none are replaced, and what else is to be done otherwise.
     `live`: their StatefulSet."""
-    # If there are no workers yet, none are replaced.
-    starts = live is not None and not live["spec"]["replicas"] and o.wanted.replicas > 0
-    if not any(isinstance(a, ApplyChild) and a.rolls for a in actions) or o.may_roll or starts:
-        said = _said(o, live)
+    said = _said(o, live)
+    rolls = [action for action in actions if isinstance(action, ApplyChild) and action.rolls]
+    if o.may_roll or not rolls:
         wake_seconds = POD_WAKE_SECONDS if said.status == "False" and o.wanted.replicas else None
         return Finding(actions=actions, conditions={Condition.WORKERS_READY: said}, wake_seconds=wake_seconds)
+    waits = any(action not in o.in_vain for action in rolls)
     return Finding(
         actions=(*(a for a in actions if not of_pods(a)), *_scaling(o, live)),
-        conditions={Condition.WORKERS_READY: _waits(o)},
-        wake_seconds=ROLL_WAKE_SECONDS,
+        conditions={Condition.WORKERS_READY: _waiting(o, said) if waits else said},
+        wake_seconds=ROLL_WAKE_SECONDS if waits else None,
     )
 
 
@@ -132,12 +135,14 @@ def workers_name(o: Observation) -> str:
     return worker_sets.object_name(namespace=o.subject.namespace, name=o.subject.name, home=o.pods.home)
 
 
-def _waits(o: Observation) -> ConditionState:
+def _waiting(o: Observation, present: ConditionState) -> ConditionState:
+    """`present`: what is to be said of the workers that there are. That they are to be replaced keeps none of them from serving."""
     message = (
         f"the workers of {o.wanted.names.front} are not as declared yet. Their replacement waits until fewer other resources replace "
-        "their workers. The present workers go on"
+        f"their workers. {present.message}"
     )
-    return ConditionState(status="False", reason=Reason.WORKERS_STARTING, message=message)
+    reason = Reason.ROLLOUT_WAITING if present.status == "True" else present.reason
+    return replace(present, reason=reason, message=message)
 
 
 def _said(o: Observation, live: Manifest | None) -> ConditionState:

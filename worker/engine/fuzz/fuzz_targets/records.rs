@@ -5,12 +5,13 @@
 use std::num::NonZeroU32;
 
 use arbitrary::Arbitrary;
+use delayed_topics_engine::dead_letter::Cause;
 use delayed_topics_engine::layout::Layout;
 use delayed_topics_engine::own::Own;
 use delayed_topics_engine::reading::Header;
 use delayed_topics_engine::record::{Policy, ReadyTopic, Record, Side};
 use delayed_topics_engine::release::LowerBoundMs;
-use delayed_topics_engine::routing::{decide, take_turn, too_large, Decision, Turn};
+use delayed_topics_engine::routing::{dead_letter, decide, take_turn, Decision, Turn};
 use delayed_topics_engine::writing::{CopyHeaders, HeaderSink};
 use libfuzzer_sys::fuzz_target;
 
@@ -38,7 +39,7 @@ enum Name<'a> {
 
 impl<'a> Name<'a> {
     fn bytes(&self) -> &'a [u8] {
-        const OWN: [Own; 16] = [
+        const OWN: [Own; 17] = [
             Own::Id,
             Own::Attempt,
             Own::Group,
@@ -55,6 +56,7 @@ impl<'a> Name<'a> {
             Own::Released,
             Own::Hops,
             Own::Reason,
+            Own::AppendedAt,
         ];
         match self {
             Name::Own(number) => OWN[usize::from(*number) % OWN.len()].name().as_bytes(),
@@ -132,6 +134,6 @@ fuzz_target!(|any: Any<'_>| {
         Decision::Hop(hop) => copies.hop(each.iter().copied(), place, &hop, &mut copied()),
         Decision::DeadLetter(dead) => copies.dead_letter(each.iter().copied(), place, &dead, &mut copied()),
     }
-    let dead = too_large(&record, 7);
+    let dead = dead_letter(&record, None, Cause::TooLarge(7));
     copies.dead_letter(each.iter().copied(), place, &dead, &mut copied());
 });

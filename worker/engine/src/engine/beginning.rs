@@ -43,6 +43,7 @@ impl Partition {
         self.side = at.side;
         self.window = Window::new(at.offset, at.finished);
         self.begun = true;
+        self.committed = self.acknowledged; // or what the former window had sent would count for ever
         self.has_commit = !at.commit;
         self.dirty = at.commit;
         true
@@ -51,7 +52,7 @@ impl Partition {
 
 #[cfg(test)]
 mod tests {
-    use super::super::partition::Alone;
+    use super::super::partition::{Alone, Refused, MAX_UNCOMMITTED};
     use super::super::state::Step;
     use super::*;
     use crate::writing::Extent;
@@ -93,6 +94,16 @@ mod tests {
     }
 
     #[test]
+    fn one_that_begins_again_may_send_as_much_as_any_other() {
+        let mut partition = begun(at(7, false));
+        partition.acknowledged = u64::from(MAX_UNCOMMITTED);
+        assert_eq!(partition.room(), 0, "nothing of it is committed");
+        partition.step(Step::Forget);
+        assert!(partition.begin(at(7, false)));
+        assert_eq!(partition.room(), u64::from(MAX_UNCOMMITTED));
+    }
+
+    #[test]
     fn one_whose_topic_was_made_again_begins_whatever_becomes_of_the_transaction() {
         let mut partition = begun(at(7, false));
         partition.step(Step::Fail);
@@ -105,7 +116,7 @@ mod tests {
     #[test]
     fn a_record_that_was_too_large_says_nothing_of_one_that_has_its_offset_in_a_topic_made_again() {
         let mut partition = begun(at(7, false));
-        partition.alone.insert(8, Alone::AsDeadLetter(Extent::WithoutValue));
+        partition.alone.insert(8, Alone::AsDeadLetter(Extent::WithoutValue, Refused::TooLarge));
         for (topic_id, left) in [("AAAAAAAAAAAAAAAAAAAAAA", 1), ("BBBBBBBBBBBBBBBBBBBBBB", 0)] {
             partition.step(Step::Forget);
             assert!(partition.begin(Beginning { topic_id: topic_id.to_owned(), ..at(0, true) }));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use super::boot_ns;
-use crate::kafka::{Client, Error, Membership, Offset};
+use crate::kafka::{code, Client, Error, Membership, Offset};
 
 /// For Kafka's answer to one call: 3 to 5 ms when all is well.
 const CALL_MS: i32 = 5_000;
@@ -67,7 +67,7 @@ impl Calls {
             Err(TryRecvError::Empty) if boot_ns() - self.asked_at_ns? < HANGING_NS => None,
             Err(_) => {
                 let what = "the coordinator of the group or of the transaction did not answer within 6 s";
-                Some(Err(Error::local(crate::kafka::code::TIMED_OUT, what)))
+                Some(Err(Error { retriable: true, ..Error::local(code::TIMED_OUT, what) }))
             }
         }
     }
@@ -88,5 +88,17 @@ fn made(client: &Client, call: Call) -> Result<(), Error> {
         }
         Call::Look => client.look_at_transaction(),
         Call::Abort => client.abort_transaction(CALL_MS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_without_an_answer_is_an_outage_and_no_refusal() {
+        let ((asks, _asked), (_answer, answers)) = (channel(), channel());
+        let mut calls = Calls { asks, answers, asked_at_ns: Some(boot_ns() - HANGING_NS) };
+        assert!(calls.answer().unwrap().unwrap_err().retriable);
     }
 }

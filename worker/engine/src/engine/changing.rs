@@ -17,7 +17,12 @@ impl<P: Output> Sending<'_, P> {
             None => outcome,
             Some((own, root, Change::Cancel)) => match outcome {
                 Outcome::Hold(_) => outcome,
-                _ => Outcome::DeadLetter(DeadLetter { own, root, cause: Cause::Cancelled }),
+                _ => Outcome::DeadLetter(DeadLetter {
+                    own,
+                    root,
+                    due_at_ms: outcome.due_at_ms(),
+                    cause: Cause::Cancelled,
+                }),
             },
             Some((own, root, Change::DeliverAt(at_ms))) => self.rescheduled(record, own, root, outcome, at_ms),
         }
@@ -50,7 +55,7 @@ impl<P: Output> Sending<'_, P> {
         at_ms: i64,
     ) -> Outcome<'r> {
         let Some(due_at_ms) = outcome.due_at_ms() else { return outcome };
-        let came_in_after = record.appended_at_ms.is_some_and(|appended_at_ms| at_ms < appended_at_ms);
+        let came_in_after = own.came_in_at_ms(record.appended_at_ms).is_some_and(|came_in_at_ms| at_ms < came_in_at_ms);
         let is_too_deep = at_ms < due_at_ms && due_at_ms <= self.now.0;
         // without a ladder it would be held in memory all that time
         let no_way_there = !self.served.policy.layout.has_ladder();
@@ -78,18 +83,19 @@ impl<P: Output> Sending<'_, P> {
 
     fn changed(&self, record: &Record<'_, StoredHeaders<'_>>, outcome: &Outcome<'_>) -> Option<(Box<[u8]>, Changed)> {
         let changes = self.changes.as_ref().filter(|changes| !changes.is_empty())?;
-        let (own, root, is_released) = match outcome {
-            Outcome::DeadLetter(DeadLetter { own, root, cause: Cause::Cancelled }) => (own, *root, false),
-            Outcome::Release(release) => (release.own(), release.root(), true),
-            Outcome::Hop(hop) => (&hop.own, hop.root, false),
+        let (own, root, due_at_ms, is_released) = match outcome {
+            Outcome::DeadLetter(DeadLetter { own, root, cause: Cause::Cancelled, .. }) => (own, *root, None, false),
+            Outcome::Release(release) => (release.own(), release.root(), Some(release.due_at_ms()), true),
+            Outcome::Hop(hop) => (&hop.own, hop.root, Some(hop.due_at_ms), false),
             _ => return None,
         };
+        let came_in_at_ms = own.came_in_at_ms(record.appended_at_ms);
         let (id, change) = changes.of(own, root)?;
-        let became = match (change, outcome.due_at_ms()) {
+        let became = match (change, due_at_ms) {
             (Change::Cancel, None) => Changed::Cancelled,
             (Change::DeliverAt(at_ms), Some(due_at_ms)) if at_ms == due_at_ms => Changed::Rescheduled(at_ms),
             (Change::DeliverAt(at_ms), Some(due_at_ms))
-                if is_released && at_ms < due_at_ms && record.appended_at_ms.map_or(true, |came| came <= at_ms) =>
+                if is_released && at_ms < due_at_ms && came_in_at_ms.map_or(true, |came_in| came_in <= at_ms) =>
             {
                 Changed::TooDeep(at_ms)
             }

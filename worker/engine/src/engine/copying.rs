@@ -6,20 +6,22 @@ use std::sync::Arc;
 use super::changes::Changes;
 use super::clock::boot_ns;
 use super::happening::Happening;
-use super::partition::{Alone, Lone, Partition};
+use super::partition::{Alone, Lone, Partition, Refused};
 use super::producers::{Output, To};
 use super::slots::CopyOf;
 use super::state::Step;
 use super::stored::{Parts, Stored, StoredHeaders};
 use super::topic::{Names, Served, Tally, Target};
+use crate::dead_letter::Cause;
 use crate::kafka::{code, Copy, Error};
+use crate::own::Own;
 use crate::record::{Record, Side};
 use crate::release::{LowerBoundMs, Release};
-use crate::routing::{decide, take_turn, too_large, DeadLetter, Decision, Hop, Turn, Waiting};
+use crate::routing::{dead_letter, decide, take_turn, DeadLetter, Decision, Hop, Turn, Waiting};
 use crate::writing::{self, Extent};
 
 /// Copies of a partition before the fence is looked at again.
-const AT_ONCE: u64 = 500;
+const AT_ONCE: u32 = 500;
 /// For a partition to be known everywhere.
 const UNKNOWN_NS: i64 = 5_000_000_000;
 /// Headers of ours in a copy, about.
@@ -43,13 +45,13 @@ impl Outcome<'_> {
         }
     }
 
-    /// `None`: of a dead letter.
+    /// `None`: of a dead letter that never was to come out.
     pub(super) fn due_at_ms(&self) -> Option<i64> {
         match self {
             Outcome::Release(release) => Some(release.due_at_ms()),
             Outcome::Hop(hop) => Some(hop.due_at_ms),
             Outcome::Hold(waiting) => Some(waiting.due_at_ms),
-            Outcome::DeadLetter(_) => None,
+            Outcome::DeadLetter(dead) => dead.due_at_ms,
         }
     }
 
@@ -126,23 +128,22 @@ pub struct Sending<'e, P> {
 }
 
 impl<P: Output> Sending<'_, P> {
-    /// What has its turn, up to `AT_ONCE`: what waited first, then what has just arrived.
-    pub fn send(&mut self) -> Goes {
-        let limit = self.partition.sent + AT_ONCE;
+    /// What has its turn, up to `AT_ONCE`: what waited first, then what has just arrived. How many copies were queued.
+    pub fn send(&mut self) -> (u32, Goes) {
         let topic_id = Arc::clone(&self.partition.topic_id);
-        let before = self.partition.sent;
         let mut block = std::mem::take(self.block);
-        let goes = self.send_up_to(limit, before, &topic_id, &mut block);
+        let mut queued = 0;
+        let goes = self.send_counted(&mut queued, &topic_id, &mut block);
         *self.block = block;
-        goes
+        (queued, goes)
     }
 
-    fn send_up_to(&mut self, limit: u64, before: u64, topic_id: &str, block: &mut Vec<u8>) -> Goes {
+    fn send_counted(&mut self, queued: &mut u32, topic_id: &str, block: &mut Vec<u8>) -> Goes {
         while self.partition.state.sends() && self.partition.lone.is_none() {
             if !self.partition.has_room(self.most_bytes) {
                 return Goes::Blocked;
             }
-            if self.partition.sent >= limit {
+            if *queued >= AT_ONCE {
                 return Goes::On;
             }
             let Some(taken) = self.partition.held.take(self.now.0, self.served.paused) else {
@@ -150,9 +151,7 @@ impl<P: Output> Sending<'_, P> {
             };
             let (offset, waiting) = (taken.offset, taken.waiting);
             let alone = self.partition.alone.get(&offset).copied();
-            if alone.is_some()
-                && !(self.partition.in_flight() == 0 && self.may_go_alone && self.partition.sent == before)
-            {
+            if alone.is_some() && !(self.partition.in_flight() == 0 && self.may_go_alone && *queued == 0) {
                 self.partition.held.put_back(&taken);
                 return Goes::Alone;
             }
@@ -180,6 +179,7 @@ impl<P: Output> Sending<'_, P> {
                     let lone = alone.map(|alone| Lone { offset, next: next_smaller(alone, &outcome) });
                     let target = outcome.target();
                     self.partition.sent_on(&taken, target, bytes, lone);
+                    *queued += 1;
                 }
                 Err(error) if error.code == code::QUEUE_FULL => {
                     self.partition.held.put_back(&taken);
@@ -215,11 +215,13 @@ impl<P: Output> Sending<'_, P> {
         stored: &Parts<'_, StoredHeaders<'_>>,
         alone: Option<Alone>,
     ) -> Outcome<'r> {
-        if matches!(alone, Some(Alone::AsDeadLetter(_))) {
-            return Outcome::DeadLetter(too_large(record, stored.value.map_or(0, <[u8]>::len)));
-        }
-        let outcome = self.decided(record, waiting);
-        self.as_wanted(record, outcome)
+        let outcome = self.as_wanted(record, self.decided(record, waiting));
+        let Some(Alone::AsDeadLetter(_, refused)) = alone else { return outcome };
+        let cause = match refused {
+            Refused::TooLarge => Cause::TooLarge(stored.value.map_or(0, <[u8]>::len)),
+            Refused::Invalid => Cause::Invalid,
+        };
+        Outcome::DeadLetter(dead_letter(record, outcome.due_at_ms(), cause))
     }
 
     fn decided<'r>(&self, record: &Record<'r, StoredHeaders<'r>>, waiting: Option<Waiting>) -> Outcome<'r> {
@@ -270,7 +272,7 @@ impl<P: Output> Sending<'_, P> {
         let producer = if alone.is_some() { self.alone } else { self.batches };
         let Some(producer) = producer else { return Err(Error::local(code::QUEUE_FULL, "there is no producer")) };
         let extent = match alone {
-            Some(Alone::AsDeadLetter(extent)) => extent,
+            Some(Alone::AsDeadLetter(extent, _)) => extent,
             _ => Extent::Whole,
         };
         let mut headers = producer.headers(OWN_HEADERS);
@@ -308,6 +310,10 @@ impl<P: Output> Sending<'_, P> {
                 }
                 Outcome::Hop(hop) => {
                     self.writer.hop(from, place, hop, headers);
+                    // the copy's own append time is later than many a time that is asked for
+                    if let (Some(_), Some(at_ms)) = (&self.changes, hop.own.came_in_at_ms(record.appended_at_ms)) {
+                        writing::put_number(Own::AppendedAt, at_ms, headers);
+                    }
                     hop.partition
                 }
                 Outcome::DeadLetter(dead) => {
@@ -341,13 +347,12 @@ impl<P: Output> Sending<'_, P> {
     }
 }
 
-/// What is tried next, if the copy of a record is refused as too large though it goes alone; `None`: there is nothing left to
-/// leave out.
-fn next_smaller(alone: Alone, outcome: &Outcome<'_>) -> Option<Alone> {
-    let extent = match (alone, outcome) {
+/// As how much of a dead letter the record goes next, if its copy is refused though it goes alone; `None`: there is nothing left
+/// to leave out.
+fn next_smaller(alone: Alone, outcome: &Outcome<'_>) -> Option<Extent> {
+    match (alone, outcome) {
         (Alone::AsDecided, Outcome::DeadLetter(_)) => Some(Extent::WithoutValue),
         (Alone::AsDecided, _) => Some(Extent::Whole),
-        (Alone::AsDeadLetter(extent), _) => extent.smaller(),
-    };
-    extent.map(Alone::AsDeadLetter)
+        (Alone::AsDeadLetter(extent, _), _) => extent.smaller(),
+    }
 }

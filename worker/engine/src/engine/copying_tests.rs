@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use super::changes::{Change, Changed};
 use super::copying::{Goes, Sending};
 use super::outcomes::refuse;
-use super::partition::Partition;
+use super::partition::{Partition, MAX_UNCOMMITTED};
 use super::producers::{Output, To};
 use super::slots::CopyOf;
 use super::state::{First, State, Step, Then};
@@ -21,6 +21,7 @@ use crate::writing::CopyHeaders;
 
 const START_MS: i64 = 1_790_000_000_000;
 const LARGE: usize = 500;
+const INVALID: usize = 13;
 const DELAYS: [u32; 3] = [0, 1, 2];
 
 /// Random numbers that are the same for the same seed.
@@ -151,7 +152,7 @@ impl Play {
 
     fn append(&mut self) {
         for _ in 0..self.random.below(20) {
-            let bytes = if self.random.one_in(30) { LARGE } else { 10 };
+            let bytes = [LARGE, INVALID].into_iter().find(|_| self.random.one_in(30)).unwrap_or(10);
             let level = usize::try_from(self.random.below(3)).unwrap();
             self.log.push(Record { level, at_ms: self.now_ms, bytes });
         }
@@ -199,26 +200,28 @@ impl Play {
             block: &mut block,
             happenings: &mut self.happenings,
         };
-        assert!(sending.send() != Goes::Refused);
+        assert!(sending.send().1 != Goes::Refused);
     }
 
-    /// Some copies are acknowledged. With one that is too large the rest of its batch is refused.
+    /// Some copies are acknowledged. With one that is too large or invalid the rest of its batch is refused.
     fn answer(&mut self) {
-        let alone = self.partition.lone.is_some();
         for _ in 0..self.random.below(30) {
             let Some(copy) = self.producer.queued.borrow_mut().pop_front() else { return };
-            let too_large = copy.bytes == LARGE && copy.of.target != Target::DeadLetter;
-            if too_large && !alone {
-                let behind = usize::try_from(self.random.below(5)).unwrap();
-                self.refuse(&copy, code::MSG_SIZE_TOO_LARGE);
+            let is_dead = copy.of.target == Target::DeadLetter;
+            let (code, of_others) = match copy.bytes {
+                LARGE if !is_dead => (code::MSG_SIZE_TOO_LARGE, code::MSG_SIZE_TOO_LARGE),
+                INVALID if !is_dead => (code::INVALID_RECORD, code::INVALID_DIFFERENT_RECORD),
+                _ => (0, 0),
+            };
+            if code != 0 {
+                let behind = if self.partition.lone.is_some() { 0 } else { self.random.below(5) };
+                self.refuse(&copy, code);
                 for _ in 0..behind {
                     let next = self.producer.queued.borrow_mut().pop_front();
                     if let Some(copy) = next {
-                        self.refuse(&copy, code::MSG_SIZE_TOO_LARGE);
+                        self.refuse(&copy, of_others);
                     }
                 }
-            } else if too_large {
-                self.refuse(&copy, code::MSG_SIZE_TOO_LARGE);
             } else if self.random.one_in(200) {
                 self.refuse(&copy, code::TOPIC_AUTHORIZATION_FAILED);
             } else {
@@ -286,7 +289,7 @@ fn every_record_comes_out_once_none_early_and_in_order() {
             let record = &play.log[usize::try_from(*offset).unwrap()];
             let due_at_ms = record.at_ms + 1000 * i64::from(DELAYS[record.level]);
             if copy.of.target == Target::DeadLetter {
-                assert_eq!(record.bytes, LARGE, "seed {seed}, offset {offset}");
+                assert_ne!(record.bytes, 10, "seed {seed}, offset {offset}");
                 continue;
             }
             assert_eq!(copy.due_at_ms, Some(due_at_ms), "seed {seed}, offset {offset}");
@@ -320,9 +323,9 @@ fn a_record_that_is_cancelled_comes_out_as_a_dead_letter_and_no_other_one_does()
         play.run();
         assert_eq!((play.arrived.len(), play.doubled), (play.log.len(), 0), "seed {seed}");
         for (offset, copy) in &play.arrived {
-            let large = play.log[usize::try_from(*offset).unwrap()].bytes == LARGE;
+            let refused = play.log[usize::try_from(*offset).unwrap()].bytes != 10;
             let dead = copy.of.target == Target::DeadLetter;
-            assert_eq!(dead, large || cancelled(*offset), "seed {seed}, offset {offset}");
+            assert_eq!(dead, refused || cancelled(*offset), "seed {seed}, offset {offset}");
         }
         let expected: BTreeSet<i64> = play.arrived.keys().copied().filter(|offset| cancelled(*offset)).collect();
         assert_eq!(play.partition.changed.keys().copied().collect::<BTreeSet<_>>(), expected, "seed {seed}");
@@ -382,4 +385,16 @@ fn without_a_ladder_no_record_is_rescheduled() {
         let record = &play.log[usize::try_from(*offset).unwrap()];
         assert_eq!(copy.due_at_ms, Some(record.at_ms + 1000 * i64::from(DELAYS[record.level])));
     }
+}
+
+#[test]
+fn copies_that_are_given_up_take_no_room() {
+    let mut play = Play::new(1);
+    while play.partition.in_flight() == 0 {
+        play.append();
+        play.read();
+        play.send();
+    }
+    play.partition.give_up_copies();
+    assert_eq!(play.partition.room(), u64::from(MAX_UNCOMMITTED));
 }

@@ -49,7 +49,8 @@ pub enum Happening {
         /// What became of it.
         changed: Changed,
     },
-    /// The offset that comes next isn't in the partition any more; it stands still.
+    /// The offset that comes next isn't in the partition any more, or Kafka has lost the end of the partition
+    /// (`LOG_TRUNCATION`); it stands still.
     Removed {
         /// The partition, and the offset.
         at: Offset,

@@ -114,13 +114,15 @@ impl Engine {
                 partition.end = partition.end.max(partition.window.position() + 1);
             }
         }
-        if error.code == code::AUTO_OFFSET_RESET {
+        if matches!(error.code, code::AUTO_OFFSET_RESET | code::LOG_TRUNCATION) {
             let Some(partition) = slot.and_then(|slot| self.slots.get_mut(slot)) else { return };
+            let position = partition.window.position();
             // below the position: of what was read before it was known where to begin
-            let of_now = at.is_some_and(|at| at.offset >= partition.window.position());
-            if of_now && partition.state.takes_in() {
+            let of_now = partition.state.takes_in() && at.is_some_and(|at| at.offset >= position);
+            // of a truncation it may tell no offset
+            if of_now || error.code == code::LOG_TRUNCATION {
                 partition.step(Step::Stop);
-                let at = partition.offset(partition.window.position());
+                let at = partition.offset(position);
                 self.settling.extend(slot);
                 self.happenings.push(Happening::Removed { at, error });
             }

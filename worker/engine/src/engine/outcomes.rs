@@ -1,7 +1,7 @@
 //! What has become of copies: acknowledged, or refused.
 
 use super::happening::Happening;
-use super::partition::{Alone, Lone, Partition, Pause};
+use super::partition::{Alone, Lone, Partition, Pause, Refused};
 use super::slots::CopyOf;
 use super::state::{State, Step, Then};
 use super::topic::Target;
@@ -14,8 +14,15 @@ const TOO_LARGE: [i32; 3] = [code::MSG_SIZE_TOO_LARGE, code::RECORD_LIST_TOO_LAR
 /// Of a batch that could not be decoded.
 const RETRY_READING_NS: i64 = 1_000_000_000;
 const MOST_PATIENCE_NS: i64 = 60_000_000_000;
-/// Whether the copy has arrived is not known.
-const UNKNOWN_OUTCOME: [i32; 3] = [code::PURGE_QUEUE, code::PURGE_INFLIGHT, code::FATAL];
+/// Nothing is wrong with the copy, or nobody knows whether it has arrived.
+const TO_BE_REPEATED: [i32; 6] = [
+    code::PURGE_QUEUE,
+    code::PURGE_INFLIGHT,
+    code::FATAL,
+    code::OUT_OF_ORDER_SEQUENCE_NUMBER,
+    code::UNKNOWN_PRODUCER_ID,
+    code::INVALID_DIFFERENT_RECORD,
+];
 
 impl Engine {
     /// Takes in what the producers have to tell; false: it was nothing.
@@ -25,8 +32,18 @@ impl Engine {
             events.extend(std::iter::from_fn(|| producer.client.poll()));
         }
         let any = !events.is_empty();
+        let mut failed = None;
         for event in events {
-            self.take_outcome(event);
+            match event {
+                // which a producer tells before what becomes of the copies that it still has
+                Event::Failed(error, _) if error.fatal && self.transactions.is_none() => failed = Some(error),
+                event => self.take_outcome(event),
+            }
+        }
+        if let Some(error) = failed {
+            self.happenings
+                .push(Happening::log(format!("a producer failed permanently, and the worker replaces it: {error}")));
+            self.replace_producers();
         }
         any
     }
@@ -66,16 +83,10 @@ impl Engine {
                     }
                 }
             }
-            Event::Failed(error, _) if error.fatal && self.transactions.is_some() => {
+            Event::Failed(error, _) if error.fatal => {
                 if let Some(transactions) = &mut self.transactions {
                     transactions.fail(error);
                 }
-            }
-            Event::Failed(error, _) if error.fatal => {
-                self.happenings.push(Happening::log(format!(
-                    "a producer failed permanently, and the worker replaces it: {error}"
-                )));
-                self.replace_producers();
             }
             Event::Stranded => self.happenings.push(Happening::Stranded("producer")),
             Event::Log(line) => self.happenings.push(Happening::Log(line)),
@@ -90,7 +101,8 @@ impl Engine {
             return;
         }
         self.happenings.push(Happening::ProducersReplaced);
-        for event in self.producers.replace() {
+        let (last, _clients) = self.producers.replace();
+        for event in last {
             if !matches!(event, Event::Failed(..)) {
                 self.take_outcome(event);
             }
@@ -137,9 +149,7 @@ impl Engine {
         let position = partition.window.position();
         partition.step(Step::Place);
         partition.placed_at_ns = boot_ns();
-        if partition.placed_at != Some(position) {
-            partition.placed_at = Some(position);
-        }
+        partition.placed_at = Some(position);
         let target = partition.offset(position);
         if let Some(consumer) = &self.consumer {
             // where it fails the partition gives nothing, and is placed by another way
@@ -194,8 +204,8 @@ impl Engine {
     }
 }
 
-/// A copy was refused. What is too large goes alone; what went alone already is cut; for anything else the partition stands
-/// still.
+/// A copy was refused. What is too large or invalid goes alone; what went alone already becomes a dead letter, and a smaller one
+/// each time; for anything else the partition stands still.
 pub fn refuse(
     partition: &mut Partition,
     offset: i64,
@@ -203,26 +213,34 @@ pub fn refuse(
     bytes: usize,
     refusal: Refusal,
 ) -> Option<Happening> {
-    let lone = partition.refuse(offset, target, bytes);
+    let lone = partition.come_back(offset, target, bytes);
     let code = refusal.error.code;
-    if UNKNOWN_OUTCOME.contains(&code) {
+    if TO_BE_REPEATED.contains(&code) {
         partition.step(Step::ReadAgain);
         return None;
     }
-    if TOO_LARGE.contains(&code) {
-        match lone {
-            None => {
-                partition.alone.entry(offset).or_insert(Alone::AsDecided);
-            }
-            Some(Lone { next: None, .. }) => return stand(partition, offset, refusal),
-            Some(Lone { next: Some(next), .. }) => {
-                partition.alone.insert(offset, next);
-            }
+    let why = if TOO_LARGE.contains(&code) {
+        Refused::TooLarge
+    } else if code == code::INVALID_RECORD {
+        Refused::Invalid
+    } else {
+        return stand(partition, offset, refusal);
+    };
+    match lone {
+        None => {
+            partition.alone.entry(offset).or_insert(Alone::AsDecided);
         }
-        partition.step(Step::ReadAgain);
-        return None;
+        Some(Lone { next: None, .. }) => return stand(partition, offset, refusal),
+        Some(Lone { next: Some(next), .. }) => {
+            let first = match partition.alone.remove(&offset) {
+                Some(Alone::AsDeadLetter(_, first)) => first,
+                _ => why,
+            };
+            partition.alone.insert(offset, Alone::AsDeadLetter(next, first));
+        }
     }
-    stand(partition, offset, refusal)
+    partition.step(Step::ReadAgain);
+    None
 }
 
 /// Told once, though more of its copies may be refused.

@@ -51,8 +51,6 @@ pub struct Partition {
     pub(super) progress_at_ns: i64,
     /// One has come back since somebody looked.
     pub(super) made_progress: bool,
-    /// Copies that were sent, without those that were refused.
-    pub(super) sent: u64,
     /// Copies that were acknowledged.
     pub(super) acknowledged: u64,
     /// How many were acknowledged when the last commit that Kafka accepted was made.
@@ -108,7 +106,6 @@ impl Partition {
             congestion: CongestionWindow::default(),
             progress_at_ns: boot_ns(),
             made_progress: false,
-            sent: 0,
             acknowledged: 0,
             committed: 0,
             has_commit: false,
@@ -169,7 +166,7 @@ impl Partition {
     /// How many copies may still be sent before the next commit is accepted.
     #[must_use]
     pub fn room(&self) -> u64 {
-        u64::from(MAX_UNCOMMITTED).saturating_sub(self.sent - self.committed)
+        u64::from(MAX_UNCOMMITTED).saturating_sub(u64::from(self.in_flight()) + self.acknowledged - self.committed)
     }
 
     /// When there is something to do, in milliseconds of broker time; `None`: nothing, or not now.
@@ -190,7 +187,6 @@ impl Partition {
         let offset = taken.offset;
         self.held.let_go(taken);
         self.first_copies[target as usize].get_or_insert(offset);
-        self.sent += 1;
         self.unknown_since_ns = None;
         if self.in_flight() == 0 {
             self.progress_at_ns = boot_ns();
@@ -211,13 +207,8 @@ impl Partition {
         }
     }
 
-    /// The copy of a record was refused. If it went by itself: as what.
-    pub fn refuse(&mut self, offset: i64, target: Target, bytes: usize) -> Option<Lone> {
-        self.sent -= 1;
-        self.come_back(offset, target, bytes)
-    }
-
-    fn come_back(&mut self, offset: i64, target: Target, bytes: usize) -> Option<Lone> {
+    /// The copy of a record is on its way no more. If it went by itself: as what.
+    pub fn come_back(&mut self, offset: i64, target: Target, bytes: usize) -> Option<Lone> {
         self.on_their_way[target as usize] -= 1;
         self.bytes_on_their_way = self.bytes_on_their_way.saturating_sub(bytes);
         self.congestion.came_back(offset);
@@ -247,7 +238,6 @@ impl Partition {
     pub fn forget_copies(&mut self) {
         self.first_copies = [None; TARGETS.len()];
         self.forget_what_is_on_its_way();
-        self.sent = self.acknowledged;
         self.committed = self.acknowledged;
     }
 
@@ -312,17 +302,26 @@ pub enum Pause {
 pub struct Lone {
     /// Of the record.
     pub offset: i64,
-    /// What is tried next if it is refused as too large; `None`: nothing is left to try.
-    pub next: Option<Alone>,
+    /// As how much of a dead letter it goes next if it is refused; `None`: nothing is left to try.
+    pub next: Option<Extent>,
 }
 
 /// As what a record goes by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alone {
-    /// It may be that only its neighbours were too large.
+    /// It may be that only its neighbours were refused.
     AsDecided,
-    /// It is too large for where it should go.
-    AsDeadLetter(Extent),
+    /// Kafka takes no copy of it where it should go.
+    AsDeadLetter(Extent, Refused),
+}
+
+/// Why Kafka takes no copy of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// See `outcomes`.
+    TooLarge,
+    /// The same.
+    Invalid,
 }
 
 #[cfg(test)]

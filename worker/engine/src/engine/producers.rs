@@ -170,10 +170,11 @@ impl Producers {
         self.made.iter().map(|made| &made.producer)
     }
 
-    /// Gives up all that is on its way, and the clients. Their last events are given back.
-    pub fn replace(&mut self) -> Vec<Event> {
+    /// Gives up all that is on its way. Their last events, and the clients, which have to outlive these.
+    pub fn replace(&mut self) -> (Vec<Event>, impl Sized) {
+        let made = std::mem::take(&mut self.made);
         let mut last = Vec::new();
-        for Made { producer, .. } in self.made.drain(..) {
+        for Made { producer, .. } in &made {
             producer.client.purge();
             let deadline = super::clock::boot_ns() + 1_000_000_000;
             // what is purged is told a moment later
@@ -182,7 +183,7 @@ impl Producers {
             }
             last.extend(std::iter::from_fn(|| producer.client.poll()));
         }
-        last
+        (last, made)
     }
 }
 

@@ -34,13 +34,13 @@ impl Engine {
                 continue; // since then it was registered with an earlier turn
             }
             partition.turn_ms = None;
-            let before = partition.sent;
-            match self.work(slot, now) {
+            let (queued, goes) = self.work(slot, now);
+            sent |= queued > 0;
+            match goes {
                 Goes::On => self.register(slot),
                 Goes::Blocked | Goes::Alone | Goes::Unknown | Goes::Ended => self.blocked.push(slot),
                 Goes::Refused => self.settling.push(slot),
             }
-            sent |= self.slots.get(slot).is_some_and(|partition| partition.sent > before);
         }
         sent
     }
@@ -48,7 +48,7 @@ impl Engine {
     /// The first record of a partition goes as the only one of its transaction.
     fn send_alone(&mut self, slot: usize) {
         if let Some(now) = self.clock.bound() {
-            if self.work(slot, now) == Goes::Refused {
+            if self.work(slot, now).1 == Goes::Refused {
                 self.settling.push(slot);
             }
         }
@@ -71,18 +71,18 @@ impl Engine {
         }
     }
 
-    /// Sends what of a partition has its turn.
-    fn work(&mut self, slot: usize, now: LowerBoundMs) -> Goes {
+    /// Sends what of a partition has its turn: how many copies.
+    fn work(&mut self, slot: usize, now: LowerBoundMs) -> (u32, Goes) {
         let partitions = self.slots.len().max(1);
-        let Some(partition) = self.slots.get_mut(slot) else { return Goes::On };
+        let Some(partition) = self.slots.get_mut(slot) else { return (0, Goes::On) };
         let Topic { names, served, dead_letter_partitions, changes, tally } = &mut self.topics[partition.topic];
-        let Some(served) = &*served else { return Goes::On };
+        let Some(served) = &*served else { return (0, Goes::On) };
         let compression = &served.compression;
         if self.transactions.is_none() {
             let wake = self.wake.as_fd();
             let mut needed = [false, true].into_iter().filter(|alone| !alone || !partition.alone.is_empty());
             if !needed.all(|alone| self.producers.prepare(compression, alone, wake, &mut self.happenings)) {
-                return Goes::Blocked;
+                return (0, Goes::Blocked);
             }
         }
         let (batches, alone) = match &self.transactions {
@@ -91,7 +91,6 @@ impl Engine {
         };
         partition.delayed.serve_from(now.0); // where the time was not known when it began
         let may_go_alone = self.transactions.as_ref().map_or(true, Transactions::is_clean);
-        let before = partition.sent;
         let most_bytes = LEAST_BYTES_ON_THEIR_WAY.max(MOST_BYTES_ON_THEIR_WAY / partitions);
         let mut sending = Sending {
             slot,
@@ -110,12 +109,12 @@ impl Engine {
             block: &mut self.scratch.block,
             happenings: &mut self.happenings,
         };
-        let goes = sending.send();
+        let (queued, goes) = sending.send();
         if goes == Goes::Unknown {
             self.look_at_topics();
         }
         if let Some(transactions) = &mut self.transactions {
-            if self.slots.get(slot).is_some_and(|partition| partition.sent > before) {
+            if queued > 0 {
                 transactions.touch(slot);
             }
             if goes == Goes::Alone || self.slots.get(slot).is_some_and(|partition| partition.lone.is_some()) {
@@ -125,6 +124,6 @@ impl Engine {
                 transactions.end_now();
             }
         }
-        goes
+        (queued, goes)
     }
 }

@@ -30,7 +30,7 @@ pub struct Seen {
     pub waiting: usize,
     /// Those of them that are due, and copies that are not acknowledged.
     pub due: usize,
-    /// The targets of copies that are not acknowledged: ready, delays, dead letter.
+    /// The targets of copies that are not acknowledged, in the order of `TARGETS`.
     pub unacknowledged: [bool; TARGETS.len()],
     /// For how long no copy of it has come back, though some are on their way.
     pub stuck_ns: i64,

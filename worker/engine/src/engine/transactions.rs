@@ -24,10 +24,9 @@ const TRANSACTION_NS: i64 = 10_000_000_000;
 const RETRY_NS: i64 = 1_000_000_000;
 /// Between two looks at whether what is waited for will still come.
 const LOOK_NS: i64 = 100_000_000;
-
 const FENCED: [i32; 3] = [code::FENCED, code::PRODUCER_FENCED, code::INVALID_PRODUCER_EPOCH];
-/// These say that the transaction has failed already, not why.
-const NOT_OF_A_COPY: [i32; 9] = [
+/// These say that the transaction has failed already, or by another copy, not why.
+const NOT_OF_A_COPY: [i32; 10] = [
     code::FENCED,
     code::PRODUCER_FENCED,
     code::INVALID_PRODUCER_EPOCH,
@@ -37,6 +36,7 @@ const NOT_OF_A_COPY: [i32; 9] = [
     code::FATAL,
     code::INVALID_TXN_STATE,
     code::INVALID_PRODUCER_ID_MAPPING,
+    code::INVALID_DIFFERENT_RECORD,
 ];
 /// A partition could not become part of the transaction; which one isn't told.
 const NOT_ADDED: [i32; 3] =

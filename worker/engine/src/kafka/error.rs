@@ -15,6 +15,9 @@ pub mod code {
     pub const PARTITION_EOF: i32 = -191;
     pub const FATAL: i32 = -150;
     pub const AUTO_OFFSET_RESET: i32 = -140;
+    pub const LOG_TRUNCATION: i32 = -139;
+    /// Refused only because another record of its batch is invalid.
+    pub const INVALID_DIFFERENT_RECORD: i32 = -138;
     pub const STATE: i32 = -172;
     pub const PURGE_QUEUE: i32 = -152;
     pub const PURGE_INFLIGHT: i32 = -151;
@@ -29,10 +32,13 @@ pub mod code {
     pub const UNKNOWN_TOPIC_OR_PART: i32 = 3;
     pub const OFFSET_METADATA_TOO_LARGE: i32 = 12;
     pub const INVALID_COMMIT_OFFSET_SIZE: i32 = 28;
+    pub const OUT_OF_ORDER_SEQUENCE_NUMBER: i32 = 45;
     pub const INVALID_PRODUCER_EPOCH: i32 = 47;
     pub const INVALID_TXN_STATE: i32 = 48;
     pub const INVALID_PRODUCER_ID_MAPPING: i32 = 49;
     pub const OPERATION_NOT_ATTEMPTED: i32 = 55;
+    pub const UNKNOWN_PRODUCER_ID: i32 = 59;
+    pub const INVALID_RECORD: i32 = 87;
     pub const PRODUCER_FENCED: i32 = 90;
 }
 

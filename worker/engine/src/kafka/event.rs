@@ -113,7 +113,15 @@ impl Event {
 unsafe fn failed(event: &Owned) -> Event {
     let functions = event.functions;
     let mut error = Error::of(functions, (functions.event_error)(event.pointer));
-    error.text = text((functions.event_error_string)(event.pointer));
+    let told = text((functions.event_error_string)(event.pointer));
+    if error.code == code::AUTO_OFFSET_RESET {
+        // which is the code whatever the reason; that is in the text only
+        let truncation = Error::of(functions, code::LOG_TRUNCATION);
+        if told.contains(&truncation.text) {
+            error = truncation;
+        }
+    }
+    error.text = told;
     error.fatal = (functions.event_error_is_fatal)(event.pointer) != 0 || error.code == code::FATAL;
     let found = (functions.event_topic_partition)(event.pointer);
     let place = found.as_ref().map(|place| Offset {
@@ -295,6 +303,7 @@ impl Delivered {
 /// # Safety
 /// The message belongs to an event that is there, and so does its topic.
 unsafe fn refusal_of(functions: &Functions, message: &Message) -> Option<Refusal> {
+    // not `rd_kafka_message_produce_errstr`, whose text is freed by then (2.16)
     (message.err != ffi::NO_ERROR).then(|| Refusal {
         error: Error::of(functions, message.err),
         topic: text((functions.topic_name)(message.topic)),

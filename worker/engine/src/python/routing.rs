@@ -7,6 +7,7 @@ use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyBytes, PyList};
 
 use super::value_error;
+use crate::dead_letter::Cause;
 use crate::layout::Layout;
 use crate::place::Place;
 use crate::reading::Headers;
@@ -165,7 +166,7 @@ pub fn take_turn(py: Python<'_>, record: &Record, wait: &Wait, policy: &Policy, 
 #[pyo3(signature = (record, *, value_bytes, foreign_headers))]
 pub fn too_large(py: Python<'_>, record: &Record, value_bytes: usize, foreign_headers: bool) -> PyResult<Copy> {
     let borrowed = record.borrowed();
-    let dead = routing::too_large(&borrowed, value_bytes);
+    let dead = routing::dead_letter(&borrowed, None, Cause::TooLarge(value_bytes));
     dead_letter_copy(py, &borrowed, &dead, foreign_headers)
 }
 
@@ -214,7 +215,7 @@ fn dead_letter_copy<'a>(
         target: "dead-letter".to_owned(),
         partition: dead.root.partition,
         root: written(dead.root),
-        due_at_ms: None,
+        due_at_ms: dead.due_at_ms,
         reason: Some(dead.cause.reason()),
         headers: listed(py, &headers)?,
     })

@@ -1,0 +1,58 @@
+"""The registry can't be read, or is lost: what is sent does not depend on it."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from delayed_topics import DelayedTopic
+from delayed_topics.cli import main
+from delayed_topics_client_testing import serve
+from delayed_topics_core.names import REGISTRY_TOPIC
+from delayed_topics_core.ready_topics import AllowedTopic
+from delayed_topics_devcluster.broker import PATIENT, Broker
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+LOST_SECONDS = 15
+
+
+def test_a_registry_that_is_lost_and_restored_stops_no_producer_and_is_followed_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Broker(settings=PATIENT) as broker:
+        served = serve(Connection(bootstrap_servers=broker.bootstrap), "orders")
+
+        def registry(*arguments: str) -> Result:
+            return CliRunner().invoke(main, ["--bootstrap", broker.bootstrap, "registry", *arguments])
+
+        file = tmp_path / "registry.json"
+        file.write_text(registry("export").stdout)
+        with DelayedTopic.connect(served.bootstrap, "orders") as orders:
+            sent = 0
+            KafkaAdmin(served.connection).delete_topics([REGISTRY_TOPIC])
+            until = time.monotonic() + LOST_SECONDS
+            while time.monotonic() < until:
+                orders.send(b"x")
+                sent += 1
+                time.sleep(0.05)
+            assert orders.layout == served.layout
+            assert registry("import", str(file)).exit_code == 0
+            served.write_layout(replace(served.layout, ready_topics=(AllowedTopic("invoices", 0),)))
+
+            def allowed() -> bool:
+                try:
+                    orders.send(b"x", target="invoices")
+                except ValueError:
+                    return False
+                return True
+
+            wait_until(allowed, what="the client follows the registry that was restored")
+        assert len(served.read("orders")) == sent + 1
+    told = [record.message for record in caplog.records if record.name.startswith("delayed_topics.")]
+    assert len(told) == 1, "it is told once"
+    assert "the client of topic orders can't follow the registry, and goes by what it said last" in told[0]

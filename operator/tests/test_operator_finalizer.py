@@ -1,0 +1,94 @@
+"""Nothing is made for a resource before it has the finalizer, by which the operator removes all of it again."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from delayed_topics_core.registry import Claim
+from delayed_topics_core.registry_state import RegistryState
+from delayed_topics_operator.errors import NotFound, NotYet
+from delayed_topics_operator.execute import Executor, Owned
+from delayed_topics_operator.plan import WriteRegistry
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.store import Store
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
+from delayed_topics_operator_testing.simulation import Simulation, resource
+
+ORDERS = Key("DelayedTopic", "shop", "orders")
+
+
+class Cluster:
+    """Kubernetes, Kafka and Events as `execute` uses them. `deleted`: the resource is no more, whatever the operator has been told."""
+
+    def __init__(self, *, deleted: bool) -> None:
+        self.deleted = deleted
+        self.written: list[Any] = []
+
+    async def merge(self, kind: str, namespace: str, name: str, patch: dict[str, Any]) -> dict[str, Any]:
+        if self.deleted:
+            raise NotFound(f"{kind} {name}", status=404)
+        found = resource(name, namespace)
+        return {**found, "metadata": {**found["metadata"], **patch["metadata"]}}
+
+    async def registry(self) -> RegistryState:
+        return RegistryState()
+
+    async def write(self, records: list[Any]) -> None:
+        self.written += records
+
+    async def record(self, told_of: dict[str, Any], notice: object) -> None:
+        """Events are no matter here."""
+
+
+def known(uid: str) -> dict[str, Any]:
+    """As the operator was told of it."""
+    found = resource(uid=uid)
+    found["metadata"]["resourceVersion"] = "1"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("told", "deleted", "claimed"),
+    [
+        (known("uid-shop-orders"), False, True),
+        (known("uid-shop-orders"), True, False),
+        (known("another"), False, False),
+        (None, True, False),
+    ],
+)
+def test_a_resource_that_was_deleted_meanwhile_claims_nothing(
+    told: dict[str, Any] | None, deleted: bool, claimed: bool
+) -> None:
+    simulation = Simulation(resource())
+    actions = reconcile(simulation.observe()).actions
+    assert [a.record.topic for a in actions if isinstance(a, WriteRegistry) and isinstance(a.record, Claim)]
+    store = Store()
+    if told is not None:
+        store.put(told)
+    cluster: Any = Cluster(deleted=deleted)
+    executor = Executor(cluster, store, cluster, rolling_at_once=1)
+    owned = Owned(topic="orders", owner=simulation.owner)
+    outcome = asyncio.run(executor.execute(ORDERS, actions, cluster, owned))
+    assert bool(cluster.written) == claimed
+    assert [type(failure.error) for failure in outcome.failures] == ([] if claimed else [NotYet])
+
+
+@pytest.mark.api
+@pytest.mark.slow
+def test_resources_that_are_deleted_as_soon_as_they_are_made_leave_no_claim(harness: OperatorHarness) -> None:
+    names = [f"{harness.topic}-{number}" for number in range(20)]
+    for number, name in enumerate(names):
+        harness.api.apply(harness.delayed_topic(name, deletionPolicy="Delete"))
+        time.sleep(number / 100)  # each is met at another point of its first pass
+        harness.api.delete("DelayedTopic", name, harness.namespace)
+    harness.apply()
+    harness.wait_until_served()
+
+    def left() -> list[str]:
+        return [found["metadata"]["name"] for found in harness.api.list_all("DelayedTopic")]
+
+    harness.wait(lambda: left() == [harness.topic], "the others are gone", seen=left)
+    owners = [entry.claim.owner for entry in harness.registry().claims.values()]
+    assert [owner.name for owner in owners if owner.namespace == harness.namespace] == [harness.topic]

@@ -1,0 +1,189 @@
+"""Pods that are replaced: of few resources at once, and what is done and said of the others meanwhile."""
+
+import asyncio
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_operator.eventlog import RaisedAlarm, WorkerNews
+from delayed_topics_operator.execute import STUCK_SECONDS, Executor
+from delayed_topics_operator.observation import Usable
+from delayed_topics_operator.plan import ApplyChild, Plan
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.store import Store
+from delayed_topics_operator_testing.simulation import Simulation
+
+CONSUMER = {"protocol": "Consumer"}
+
+
+def stateful_set(simulation: Simulation) -> dict[str, Any]:
+    return simulation.children["StatefulSet", simulation.name]
+
+
+def waiting() -> Simulation:
+    """For its turn, while its three workers release records."""
+    simulation = Simulation.serving(workers={"replicas": 3})
+    simulation.edit(rebalance=CONSUMER)
+    simulation.may_roll = False
+    simulation.settle()
+    return simulation
+
+
+def rolls(simulation: Simulation) -> list[str]:
+    """What was changed so that pods are replaced."""
+    return [a.kind for a in simulation.done if isinstance(a, ApplyChild) and a.rolls]
+
+
+def test_a_new_password_replaces_the_pods_and_waits_its_turn() -> None:
+    simulation = Simulation.serving()
+    assert isinstance(simulation.connection, Usable)
+    simulation.connection = replace(simulation.connection, files={"bootstrap-servers": "k:9092", "password": "new"})
+    simulation.may_roll = False
+    plan = reconcile(simulation.observe())
+    assert plan.actions == ()
+    assert plan.wake_seconds is not None
+    simulation.may_roll = True
+    simulation.settle()
+    assert rolls(simulation) == ["StatefulSet"]
+
+
+def test_a_rollout_that_is_held_back_is_said_and_not_as_declared() -> None:
+    simulation = waiting()
+    ready, workers = simulation.condition(Condition.READY), simulation.condition(Condition.WORKERS_READY)
+    assert (ready.status, workers.status) == ("False", "True"), "they release records"
+    assert ready.reason == workers.reason == Reason.ROLLOUT_WAITING
+    assert "waits until fewer other resources replace their workers. 3 of 3 workers are ready" in ready.message
+
+
+def test_workers_that_do_not_run_while_their_replacement_waits_are_not_said_to_release() -> None:
+    simulation = waiting()
+    stateful_set(simulation)["status"]["readyReplicas"] = 0
+    simulation.settle()
+    said = simulation.condition(Condition.READY)
+    assert (said.status, said.reason) == ("False", Reason.WORKERS_STARTING)
+    assert "0 of 3 workers are ready" in said.message
+    simulation.later(121)
+    simulation.settle()
+    assert simulation.condition(Condition.READY).reason == Reason.WORKERS_FAILING
+
+
+def test_an_alarm_is_said_before_a_rollout_that_waits() -> None:
+    simulation = waiting()
+    alarm = RaisedAlarm(member=f"{simulation.name}-0", reason=Reason.NOT_RELEASING, message="orders [1]")
+    simulation.news = WorkerNews(alarms=(alarm,))
+    simulation.settle()
+    assert simulation.condition(Condition.READY).reason == Reason.NOT_RELEASING
+
+
+def test_workers_that_waited_long_have_as_much_time_to_start_as_others() -> None:
+    simulation = waiting()
+    simulation.later(600)
+    simulation.settle()
+    simulation.may_roll = True
+    simulation.settle()
+    assert rolls(simulation) == ["StatefulSet"]
+    assert simulation.condition(Condition.READY).reason == Reason.WORKERS_STARTING
+    simulation.later(121)
+    simulation.settle()
+    assert simulation.condition(Condition.READY).reason == Reason.WORKERS_FAILING
+
+
+@pytest.mark.parametrize("replicas", [1, 5])
+def test_workers_are_scaled_while_a_rollout_waits_its_turn(replicas: int) -> None:
+    simulation = Simulation.serving(workers={"replicas": 3})
+    before = copy.deepcopy(stateful_set(simulation)["spec"])
+    simulation.edit(rebalance=CONSUMER, workers={"replicas": replicas})
+    simulation.may_roll = False
+    simulation.settle()
+    assert stateful_set(simulation)["spec"] == {**before, "replicas": replicas}
+    assert [a for a in simulation.done if isinstance(a, ApplyChild)] == []
+    simulation.may_roll = True
+    simulation.settle()
+    assert rolls(simulation) == ["StatefulSet"]
+    assert stateful_set(simulation)["spec"]["replicas"] == replicas
+
+
+class Kubernetes:
+    """Takes whatever is applied."""
+
+    def __init__(self) -> None:
+        self.versions = 100
+        self.applied: list[str] = []
+
+    async def apply(self, body: dict[str, Any], **_: Any) -> dict[str, Any]:
+        self.versions += 1
+        self.applied.append(body["kind"])
+        return {**body, "metadata": {**body["metadata"], "resourceVersion": f"{self.versions}"}}
+
+
+def rolling(name: str, *, updated: int = 0, edit: int = 1) -> dict[str, Any]:
+    """A StatefulSet of which so many of three pods are replaced."""
+    status = {"observedGeneration": edit, "updatedReplicas": updated, "updateRevision": f"b{edit}"}
+    meta = {"namespace": "system", "name": name, "uid": name, "generation": edit, "resourceVersion": "1"}
+    return {"kind": "StatefulSet", "metadata": meta, "spec": {"replicas": 3}, "status": status}
+
+
+def carried_out(plan: Plan) -> tuple[list[str], int]:
+    """What was applied of it, and how many actions failed, while as many others are rolling as may."""
+    kube, store = Kubernetes(), Store()
+    store.put(rolling("other"))
+    executor = Executor(kube, store, None, rolling_at_once=1)  # type: ignore[arg-type]
+    actions = tuple(action for action in plan.actions if isinstance(action, ApplyChild))
+    outcome = asyncio.run(executor.execute(Key("DelayedTopic", "shop", "orders"), actions, None))
+    return kube.applied, len(outcome.failures)
+
+
+def test_where_no_workers_run_they_start_with_other_pods_without_waiting_for_a_turn() -> None:
+    simulation = Simulation.serving(workers={"replicas": 0})
+    simulation.may_roll = False
+    simulation.edit(rebalance=CONSUMER, workers={"replicas": 3})
+    plan = reconcile(simulation.observe())
+    assert carried_out(plan) == (["ConfigMap", "StatefulSet"], 0)
+    simulation.settle()
+    assert stateful_set(simulation)["spec"]["replicas"] == 3
+
+
+def test_where_no_workers_run_their_pods_are_as_declared_though_none_is_to_start() -> None:
+    simulation = waiting()
+    simulation.edit(workers={"replicas": 0})
+    simulation.settle()
+    assert stateful_set(simulation)["spec"]["replicas"] == 0
+    simulation.may_roll = True
+    assert reconcile(simulation.observe()).actions == ()
+
+
+def test_where_workers_run_whoever_is_late_for_a_turn_waits_for_the_next() -> None:
+    simulation = Simulation.serving(workers={"replicas": 3})
+    simulation.edit(rebalance=CONSUMER)
+    assert carried_out(reconcile(simulation.observe())) == (["ConfigMap"], 1)
+
+
+def test_a_replacement_that_changes_nothing_waits_for_no_turn() -> None:
+    """As where a webhook of the cluster has another image in the place of the declared one."""
+    simulation = Simulation.serving(workers={"replicas": 3})
+    stateful_set(simulation)["spec"]["template"]["spec"]["containers"][0]["image"] = "mirror/worker:1"
+    o = simulation.observe()
+    (action,) = reconcile(o).actions
+    held_back = reconcile(replace(o, in_vain=(action,), may_roll=False))
+    assert held_back.status is not None
+    ready = next(c for c in held_back.status.conditions if c.type == Condition.READY)
+    assert (held_back.actions, held_back.wake_seconds, ready.status) == ((), None, "True")
+    edited = reconcile(replace(o, in_vain=(action,), may_roll=False, pods=replace(o.pods, image="worker:2")))
+    assert edited.wake_seconds is not None
+
+
+def test_rollouts_that_are_stuck_stop_nobody_elses_however_often_they_are_edited() -> None:
+    store, now = Store(), 0.0
+    executor = Executor(None, store, None, rolling_at_once=2, clock=lambda: now)  # type: ignore[arg-type]
+    for name in ("a", "b"):
+        store.put(rolling(name))
+    assert not executor.may_roll("system", "c")
+    now += STUCK_SECONDS
+    store.put(rolling("a", edit=2))
+    store.put(rolling("b", updated=1))
+    assert executor.may_roll("system", "c")
+    store.put(rolling("a", updated=1))
+    assert not executor.may_roll("system", "c")

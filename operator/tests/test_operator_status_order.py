@@ -1,0 +1,193 @@
+"""When the controller writes a status: what is decided before it is done, and that a resource is ready only when all is done."""
+
+import asyncio
+import copy
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+import pytest
+from delayed_topics_core.registry import RegistryRecord, encode
+from delayed_topics_core.registry_state import RegistryState
+from delayed_topics_crds import DelayedTopic
+from delayed_topics_kafka.errors import SettingsRefused
+from delayed_topics_operator.controllers.connection import Connections
+from delayed_topics_operator.controllers.delayed_topic import SOON_SECONDS, DelayedTopics
+from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.gateways.recorder import Recorder
+from delayed_topics_operator.load import Interval, Load
+from delayed_topics_operator.observation import Observation
+from delayed_topics_operator.plan import AlterSettings, ApplyChild
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator.settings import Settings
+from delayed_topics_operator.store import Store
+from delayed_topics_operator.tenants import Tenants
+from delayed_topics_operator.usage import Usage
+from delayed_topics_operator_testing.simulation import CLUSTER, OPERATOR_NAMESPACE, Simulation
+
+Manifest = dict[str, Any]
+ORDERS = Key("DelayedTopic", "shop", "orders")
+BEHIND = Load(
+    intervals=2
+    * (
+        Interval(
+            seconds=4,
+            due_per_second=25_000,
+            released_per_second=10_000,
+            due_lag=100_000,
+            behind=True,
+            workers=1,
+            shared=True,
+        ),
+    )
+)
+"""One worker, which can't catch up."""
+
+
+class Surroundings:
+    """Kubernetes and Kafka of a simulation, in the calls of the controller. `written`: objects and statuses as they were written.
+    `after_apply` is called when an object was written."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        self.written: list[Manifest] = []
+        self.after_apply: Callable[[], None] = lambda: None
+        self._versions = itertools.count(1)
+
+    async def apply(self, body: Manifest, *, subresource: str = "", **_: Any) -> Manifest:
+        if subresource == "status":
+            live = self.simulation.raw
+            live["status"] = body["status"]
+        else:
+            self.simulation.execute(ApplyChild(manifest=body, change="changed"))
+            live = self.simulation.children[body["kind"], body["metadata"]["name"]]
+            self.after_apply()
+        live["metadata"]["resourceVersion"] = str(next(self._versions))
+        self.written.append(copy.deepcopy(live))
+        return copy.deepcopy(live)
+
+    async def create(self, body: Manifest) -> Manifest:
+        """Events."""
+        return body
+
+    async def registry(self) -> RegistryState:
+        return self.simulation.kafka.registry
+
+    async def write(self, records: Iterable[RegistryRecord]) -> None:
+        for record in records:
+            self.simulation.kafka.write(record.key, encode(record))
+
+    async def alter_config(self, topic: str, settings: Mapping[str, str]) -> None:
+        self.simulation.execute(AlterSettings(topic=topic, settings=dict(settings), present={}))
+        if refused := settings.keys() & self.simulation.kafka.refuses:
+            words = dict.fromkeys(refused, "not allowed")
+            raise SettingsRefused(f"Kafka refuses {refused}", code="POLICY_VIOLATION", words_of=words)
+
+    def statuses(self) -> list[Manifest]:
+        return [written["status"] for written in self.written if written["kind"] == "DelayedTopic"]
+
+
+class Simulated(DelayedTopics):
+    """Observes a simulation."""
+
+    def __init__(self, around: Surroundings, *, rolling_at_once: int = 5) -> None:
+        settings = Settings(
+            namespace=OPERATOR_NAMESPACE,
+            audit_namespace="audits",
+            worker_image="w",
+            audit_image="a",
+            rolling_at_once=rolling_at_once,
+        )
+        store, kube = Store(), cast(Kube, around)
+        store.put(copy.deepcopy(around.simulation.raw))
+        super().__init__(
+            settings=settings,
+            kube=kube,
+            store=store,
+            recorder=Recorder(kube),
+            connections=cast(Connections, None),
+            usage=Usage(store=store, settings=settings, cluster=CLUSTER, changed=lambda _: None),
+            tenants=Tenants(settings, store),
+            cluster=CLUSTER,
+        )
+        self._around = around
+
+    async def _observe(self, key: Key, resource: DelayedTopic) -> tuple[Observation, KafkaLink | None]:
+        return self._around.simulation.observe(), cast(KafkaLink, self._around)
+
+    def go_on(self) -> None:
+        """Passes until there is nothing more to be done."""
+        passes = 0
+        while asyncio.run(self.reconcile(ORDERS)) == SOON_SECONDS:
+            passes += 1
+            assert passes < 30, "it comes to no end"
+
+
+def numbers(around: Surroundings) -> list[tuple[str, int]]:
+    """Of workers: that autoscaling wants by the status, and that the StatefulSet has, as they were written."""
+    return [
+        (written["kind"], written["status"]["workers"]["wantedReplicas"])
+        if written["kind"] == "DelayedTopic"
+        else (written["kind"], written["spec"]["replicas"])
+        for written in around.written
+        if written["kind"] in ("DelayedTopic", "StatefulSet")
+    ]
+
+
+def test_how_many_workers_there_are_to_be_is_written_before_there_are_and_stays_however_long_that_takes() -> None:
+    simulation = Simulation.serving(partitions=6, workers={"autoscale": {"max": 8}})
+    around = Surroundings(simulation)
+    simulation.load = BEHIND
+
+    def look_again() -> None:
+        """While the pods start: nothing is known of what they can do."""
+        simulation.load = Load()
+
+    around.after_apply = look_again
+    Simulated(around).go_on()
+    assert numbers(around) == [("DelayedTopic", 3), ("StatefulSet", 3), ("DelayedTopic", 3)]
+
+
+def test_a_status_with_a_decision_says_nothing_else_of_a_generation_that_is_not_carried_out() -> None:
+    simulation = Simulation.serving(partitions=6, workers={"autoscale": {"max": 8}})
+    simulation.edit(outageBudgetSeconds=864_000)
+    simulation.load = BEHIND
+    around = Surroundings(simulation)
+    Simulated(around).go_on()
+    first, last = around.statuses()[0], around.statuses()[-1]
+    assert (first["workers"]["wantedReplicas"], first["observedGeneration"], last["observedGeneration"]) == (3, 1, 2)
+
+
+def test_a_resource_whose_setting_kafka_refuses_is_not_called_ready_first() -> None:
+    simulation = Simulation.serving()
+    simulation.kafka.refuses = frozenset({"retention.ms"})
+    simulation.edit(outageBudgetSeconds=864_000)
+    around = Surroundings(simulation)
+    Simulated(around).go_on()
+    said = [
+        (condition["status"], condition["reason"])
+        for status in around.statuses()
+        for condition in status["conditions"]
+        if condition["type"] == "Ready" and status["observedGeneration"] == 2
+    ]
+    assert said == [("False", "SettingRefused")]
+
+
+def test_a_resource_that_was_too_late_for_a_slot_of_the_rollout_writes_no_status() -> None:
+    simulation = Simulation.serving()
+    simulation.edit(workers={"template": {"labels": {"team": "orders"}}})
+    around = Surroundings(simulation)
+    assert asyncio.run(Simulated(around, rolling_at_once=0).reconcile(ORDERS)) == SOON_SECONDS
+    assert around.statuses() == []
+
+
+@pytest.mark.parametrize("edit", [{"retryCap": 9}, {"paused": True}])
+def test_what_can_be_done_is_done_and_said(edit: Manifest) -> None:
+    simulation = Simulation.serving()
+    simulation.edit(**edit)
+    around = Surroundings(simulation)
+    Simulated(around).go_on()
+    (status,) = around.statuses()
+    (ready,) = (c for c in status["conditions"] if c["type"] == "Ready")
+    assert (ready["status"], ready["observedGeneration"]) == ("True", 2)

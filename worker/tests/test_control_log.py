@@ -1,0 +1,116 @@
+"""Which requests are in force is what the control topic says, and not who has read it when."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final, cast
+
+import pytest
+from delayed_topics_core.control import Control, ControlKind
+from delayed_topics_core.layout import LayoutSpec, initial
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.registry import encode
+from delayed_topics_core.registry_state import RegistryState
+from delayed_topics_core.settings import least_retention_seconds
+from delayed_topics_core_testing.served import serving
+from delayed_topics_engine import Engine
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.control import ControlRead
+from delayed_topics_worker import control
+from delayed_topics_worker.config import WorkerConfig
+from delayed_topics_worker.control import Controls
+from delayed_topics_worker.served import ServedTopics
+
+MOST: Final = 4
+NOW_MS: Final = 1_790_000_000_000
+RETENTION_MS: Final = 1000 * least_retention_seconds((0,))
+
+
+class Log:
+    """Control topics, of which a worker reads what is written next."""
+
+    def __init__(self) -> None:
+        self._written: list[ControlRead] = []
+        self._known: frozenset[str] = frozenset()
+
+    def write(self, topic: str, ids: Sequence[bytes], *, at_ms: int, kind: ControlKind = ControlKind.CANCEL) -> None:
+        name = TopicNames.of(topic).control
+        self._written += [ControlRead(name, i, Control(kind), is_understood=True, at_ms=at_ms) for i in ids]
+        self._known |= {name}
+
+    def look(self, topics: Collection[str]) -> None:
+        pass
+
+    def take(self) -> tuple[frozenset[str], list[ControlRead]]:
+        reads, self._written = self._written, []
+        return self._known, reads
+
+
+class NothingReleased:
+    """An engine's part. `withheld`: ids that it does not release."""
+
+    def __init__(self) -> None:
+        self.withheld: set[bytes] = set()
+
+    def withdraw(self, _: int, ids: list[bytes]) -> None:
+        self.withheld -= set(ids)
+
+    def want(self, _: int, changes: list[tuple[bytes, int | None]]) -> list[bool]:
+        self.withheld |= {of_id for of_id, _ in changes}
+        return [False for _ in changes]
+
+
+class Worker:
+    """Serves these topics and reads their control topics."""
+
+    def __init__(self, *topics: str) -> None:
+        state = RegistryState()
+        for topic in topics:
+            layout = initial(LayoutSpec(delay_seconds=(0,), partitions=1))
+            record = serving(topic, layout, control=True, outage_budget_seconds=0, group="shared")
+            state.apply(state.next_offset, record.key, encode(record))
+        served = ServedTopics(WorkerConfig(topics=topics))
+        served.follow(state)
+        self.log = Log()
+        self._engine = NothingReleased()
+        self._controls = Controls(Connection(bootstrap_servers="127.0.0.1:1"), served, member="orders-0")
+        self._controls._watch = cast(Any, self.log)
+
+    def read(self) -> set[bytes]:
+        """The ids whose records it withholds, after it has read what was written."""
+        self._controls.follow(cast(Engine, self._engine))
+        in_force = set().union(*(requests.in_force for requests in self._controls._requests.values()))
+        assert self._engine.withheld == in_force
+        return in_force
+
+
+@pytest.fixture(autouse=True)
+def few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "MOST_REQUESTS", MOST)
+
+
+@pytest.mark.parametrize("kind", [ControlKind.CANCEL, ControlKind.CANCELLED])
+def test_a_worker_that_starts_later_has_the_same_requests_in_force(kind: ControlKind) -> None:
+    """Kafka keeps records of a control topic for longer than requests are in force."""
+    before, after = Worker("orders"), Worker("orders")
+    for number in range(10):
+        ids, at_ms = [b"o-%d" % number], NOW_MS + number * RETENTION_MS // 3
+        before.log.write("orders", ids, at_ms=at_ms, kind=kind)
+        before.read()
+        after.log.write("orders", ids, at_ms=at_ms, kind=kind)
+    assert after.read() == before.read() == {b"o-6", b"o-7", b"o-8", b"o-9"}
+
+
+def test_what_was_accepted_stays_in_force_though_more_topics_share_a_worker_since() -> None:
+    ids = [b"o-%d" % number for number in range(MOST)]
+    worker = Worker("orders", "invoices", "shipments")
+    worker.log.write("orders", ids, at_ms=NOW_MS)
+    assert worker.read() == set(ids)
+
+    worker.log.write("orders", [b"one more"], at_ms=NOW_MS)
+    worker.log.write("invoices", [b"i-0", b"i-1"], at_ms=NOW_MS)
+    assert worker.read() == set(ids), "there is no room at all"
+
+
+def test_answers_that_nobody_asked_for_take_no_more_room_than_requests() -> None:
+    worker = Worker("orders")
+    worker.log.write("orders", [b"%d" % number for number in range(100)], at_ms=NOW_MS, kind=ControlKind.TOO_LATE)
+    assert len(worker.read()) == MOST

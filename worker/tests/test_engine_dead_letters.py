@@ -1,0 +1,69 @@
+"""What a dead letter has of its record's own headers: all that can be read of what the client asked for."""
+
+from collections.abc import Sequence
+
+import delayed_topics_engine as engine
+from delayed_topics_core.headers import Header
+from delayed_topics_core.layout import LayoutSpec, initial
+from delayed_topics_worker_testing.engine_records import NOW_MS, TOPIC_ID, Case, Setting
+
+SETTING = Setting(initial(LayoutSpec(delay_seconds=(0, 10, 60), partitions=4)), retry_cap=100, ready_partitions=4)
+
+
+def decided(headers: Sequence[Header], *, setting: Setting = SETTING) -> engine.Copy:
+    case = Case(
+        setting=setting,
+        topic_letter="f",
+        partition=3,
+        offset=17,
+        appended_at_ms=NOW_MS,
+        headers=headers,
+        now_ms=NOW_MS,
+        later_ms=NOW_MS,
+    )
+    found = engine.decide(case.record(), setting.policy, NOW_MS)
+    assert isinstance(found, engine.Copy)
+    return found
+
+
+GOOD: list[Header] = [
+    ("dt-id", b"payment-77"),
+    ("dt-attempt", b"2"),
+    ("dt-group", b"billing"),
+    ("dt-deliver-at", b"1900000000000"),
+    ("dt-delay-level", b"3"),
+    ("dt-target", b"invoices"),
+    ("dt-created-at", b"5"),
+    ("dt-done-at", b"6"),
+]
+
+
+def test_of_a_record_that_is_refused_for_one_header_the_others_are_kept() -> None:
+    for name, value in GOOD:
+        others = [header for header in GOOD if header[0] != name]
+        twice = decided([*GOOD, (name, value)])
+        assert twice.reason == "HeaderTwice"
+        unreadable = decided([*others, (name, b"")])
+        assert unreadable.reason == "HeaderUnreadable"
+        root = f"f:3:17:{TOPIC_ID}".encode()
+        absent = {"dt-id": root, "dt-attempt": b"0"}.get(name)
+        for copy in (twice, unreadable):
+            found = {header: said for header, said in copy.headers if header.decode() in dict(GOOD)}
+            kept = {header.encode(): said for header, said in others}
+            assert found == kept | ({} if absent is None else {name.encode(): absent}), name
+
+
+def test_of_a_record_whose_headers_are_too_large_those_are_kept_that_are_as_they_may_be() -> None:
+    copy = decided([*GOOD, ("dt-error", b"x" * 5000)])
+    assert copy.reason == "HeadersTooLarge"
+    assert {(name.encode(), value) for name, value in GOOD} <= set(copy.headers)
+    assert dict(copy.headers)[b"dt-error"] != b"x" * 2048, "why it is a dead letter"
+
+
+def test_without_any_headers_that_can_be_read_its_root_is_its_id() -> None:
+    record = engine.Record(
+        delay_seconds=None, partition=3, offset=17, topic_id=TOPIC_ID, appended_at_ms=NOW_MS, key=None, headers=None
+    )
+    copy = engine.decide(record, SETTING.policy, NOW_MS)
+    assert isinstance(copy, engine.Copy)
+    assert dict(copy.headers)[b"dt-id"] == copy.root

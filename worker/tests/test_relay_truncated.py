@@ -1,0 +1,128 @@
+"""Kafka loses the end of a partition, as after an unclean election, or when the only replica's last writes were not on its disk."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from delayed_topics_core.events import Event
+from delayed_topics_core.reasons import Reason
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.events import EventFollower
+from delayed_topics_kafka.model import CommittedOffset, GroupInfo
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
+from delayed_topics_worker_testing.load import doubled
+from delayed_topics_worker_testing.process import WorkerProcess
+
+pytestmark = pytest.mark.broker
+
+AWAY: dict[str, Any] = {"protocol": "consumer", "assignor": "Uniform"}
+"""A classic member gives up its partitions when the broker is away for ten seconds."""
+
+
+@contextmanager
+def down(broker: Broker) -> Iterator[None]:
+    """As after a power failure: nothing says that what is on the disk is whole."""
+    broker.stop()
+    (broker.directory / "data" / ".kafka_cleanshutdown").unlink()
+    yield
+    broker.start()
+
+
+def cut_last_batch(broker: Broker, topic: str, partition: int) -> int:
+    """Returns the first offset that is lost."""
+    (log,) = (broker.directory / "data" / f"{topic}-{partition}").glob("*.log")
+    whole = log.read_bytes()
+    start = end = 0
+    while end < len(whole):  # a batch begins with its offset, and the length of what comes after these twelve bytes
+        start, end = end, end + 12 + int.from_bytes(whole[end + 8 : end + 12])
+    log.write_bytes(whole[:start])
+    return int.from_bytes(whole[start : start + 8])
+
+
+def is_empty(admin: KafkaAdmin, group: str) -> bool:
+    found = admin.describe_groups([group])[group]
+    return isinstance(found, GroupInfo) and found.state == "Empty"
+
+
+def is_stranded(worker: WorkerProcess) -> bool:
+    """One outage in fifty makes the client forget its brokers, and with it goes what it knew of the partition."""
+    return "lost the addresses of all brokers" in worker.log_path.read_text()
+
+
+@pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
+def test_lost_records_are_an_alarm_and_those_that_get_their_offsets_come_out_when_somebody_has_decided(
+    tmp_path: Path, guarantee: str
+) -> None:
+    with Broker() as broker, WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness:
+        orders = harness.declare((0,), front_partitions=1, partitions=1)
+        place = (orders.names.front, 0)
+        worker = harness.start(orders, guarantee=guarantee, **AWAY)
+        before = Producer(harness.connection.client_config())
+        for n in range(3):
+            before.produce(orders.names.front, b"before %d" % n, partition=0)
+            assert before.flush(60) == 0
+        orders.ready(3)
+        with down(broker):
+            end = cut_last_batch(broker, *place)
+        for n in range(10):
+            orders.produce(b"after %d" % n)
+        orders.flush()
+
+        wait_until(
+            lambda: Reason.RECORDS_REMOVED in worker.alarm_reasons() or is_stranded(worker),
+            what="the alarm",
+            evidence=worker.evidence,
+        )
+        if is_stranded(worker):
+            pytest.skip("the client was replaced")
+
+        (message,) = (a["message"] for a in worker.status()["alarms"] if a["reason"] == Reason.RECORDS_REMOVED)
+        assert f"{orders.names.front} [0] at offset 3 " in message
+        assert f"broker end offset is {end} " in message
+        assert "Kafka has lost the last records of the partition" in message
+        assert worker.terminate() == 0
+        admin = KafkaAdmin(harness.connection, timeout_seconds=60)
+        wait_until(lambda: is_empty(admin, orders.record.group), what="the worker has left")
+        assert admin.commit(orders.record.group, {place: CommittedOffset(end)}) == {place: None}
+        harness.start(orders, guarantee=guarantee, **AWAY)
+        assert {f"after {n}".encode() for n in range(10)} <= {r.value for r in orders.ready(13)}
+
+
+def replaced(orders: DeclaredTopic) -> int:
+    """How often producers of this topic's workers were, as its events say."""
+    told: list[Event] = []
+    with EventFollower(orders.harness.connection) as follower:
+        follower.catch_up(60, told.append)
+    return sum(event.kind == "producers-replaced" and event.topic == orders.names.front for event in told)
+
+
+def test_a_producer_that_fails_for_good_is_replaced_and_what_it_had_comes_out(tmp_path: Path) -> None:
+    """A broker that has lost what a producer wrote last takes nothing more from it."""
+    partitions, count = 8, 4000
+    with Broker() as broker, WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness:
+        orders = harness.declare((0,), front_partitions=partitions, partitions=1)
+        worker = harness.start(orders, **AWAY)
+        for n in range(count):
+            orders.produce(b"%d" % n, key=b"%d" % n)
+        orders.flush()
+        places = {(r.partition, r.offset): int(r.value or b"") for r in orders.ready(count)}
+        with down(broker):
+            ends = [cut_last_batch(broker, orders.names.ready, partition) for partition in range(partitions)]
+        lost = {number for (partition, offset), number in places.items() if offset >= ends[partition]}
+        for n in range(count, 2 * count):
+            orders.produce(b"%d" % n, key=b"%d" % n)
+        orders.flush()
+
+        ready = orders.ready(2 * count - len(lost))
+
+        assert {int(r.value or b"") for r in ready} >= set(range(2 * count)) - lost
+        assert doubled(ready) == 0
+        wait_until(lambda: replaced(orders) == 1, what="the event")
+        assert worker.running
+        wait_until(lambda: not worker.alarm_reasons(), what="no alarm", evidence=worker.evidence)
