@@ -190,6 +190,8 @@ class Desk:
                     file.write_text(block.text)
                     if "values" not in block.flags:
                         self.bash(f"kubectl apply -f {file}" + ("" if "apply" in block.flags else " --dry-run=server"))
+                case "python" if block.file is not None:
+                    (self.folder / block.file).write_text(block.text)
                 case "python":
                     self._call(sys.executable, "-c", f"BOOTSTRAP = {bootstrap!r}\n{block.text}")
                 case "java":

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import pytest
+from delayed_topics.cli import main
 from delayed_topics_audit.account import Account
 from delayed_topics_core.reasons import Condition, DeadLetterReason, Reason
 from delayed_topics_crds.audit import Account as AuditAccount
@@ -107,15 +108,25 @@ def test_a_resource_has_each_term_of_an_audits_account() -> None:
     assert {term.name for term in fields(Account)} == set(AuditAccount.model_fields)
 
 
-@pytest.mark.parametrize("kind", [Condition, Reason, DeadLetterReason])
-def test_every_condition_and_reason_is_explained_and_said_by_somebody(kind: type[StrEnum]) -> None:
-    explained = (ROOT / "docs" / "reasons.md").read_text()
+@pytest.mark.parametrize(
+    ("kind", "heading"), [(Condition, "Conditions"), (Reason, "Reasons"), (DeadLetterReason, "Dead letters")]
+)
+def test_every_condition_and_reason_is_explained_and_said_by_somebody(kind: type[StrEnum], heading: str) -> None:
+    sections = (ROOT / "docs" / "reasons.md").read_text().split("\n## ")
+    (explained,) = (section for section in sections if section.startswith(f"{heading}\n"))
+    missing = [member.value for member in kind if f"| `{member.value}` |" not in explained]
+    assert not missing, f"docs/reasons.md has no row under '{heading}' for {', '.join(missing)}"
     said = raised_in(tracked(*(f"{member}/src/*.py" for member in SAYING)), kind.__name__)
     if kind is DeadLetterReason:
         said |= {member.name for member in kind if f'"{member.value}"' in ENGINE_REASONS.read_text()}
     for member in kind:
-        assert f"| `{member.value}` |" in explained, f"docs/reasons.md does not explain {member.value}"
         assert member.name in said, f"nobody raises {kind.__name__}.{member.name}: delete it, or raise it"
+
+
+def test_every_command_has_a_page() -> None:
+    pages = "\n".join(path.read_text() for path in tracked("docs/*.md"))
+    missing = [name for name in main.commands if not re.search(rf"\bdelayed-topics [^\n`]*\b{name}\b", pages)]
+    assert not missing, f"no page of docs/ shows delayed-topics {', '.join(missing)}"
 
 
 @pytest.mark.parametrize(

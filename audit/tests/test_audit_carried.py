@@ -4,6 +4,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -195,3 +196,10 @@ def test_a_table_that_is_not_the_one_that_was_noted_is_not_used(
             carried.opened(spark, output, window)
         shutil.rmtree(table, ignore_errors=True)
         shutil.copytree(kept, table)
+
+
+def test_tables_of_other_columns_have_another_version() -> None:
+    columns = sha256(repr(carried._ROW).encode()).hexdigest()
+    assert (carried.VERSION, columns[:12]) == (7, "bb54eee1cfe7"), (
+        "raise VERSION, and say so in docs/audit-read-once.md"
+    )

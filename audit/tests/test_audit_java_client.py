@@ -8,6 +8,7 @@ from confluent_kafka import Producer
 from delayed_topics_audit import sources
 from delayed_topics_audit.errors import AuditFailed
 from delayed_topics_audit.sources import java_client, java_options, offsets_in_a_task
+from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
@@ -102,6 +103,19 @@ def test_spark_reads_by_tokens_and_its_clients_renew_them(spark: SparkSession, t
             wait_until(lambda: "late" in polled(spark, consumer, "orders"), what="reading goes on by new tokens")
         finally:
             consumer.close()
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+def test_a_topic_that_is_deleted_while_an_audit_reads_it_is_not_made_again(spark: SparkSession, broker: Broker) -> None:
+    """Kafka's client of Java lets the broker make it, with the broker's settings."""
+    connection, topic = Connection(bootstrap_servers=broker.bootstrap), "deleted-while-an-audit-reads-it"
+    consumer = java_consumer(spark, sources.reader(connection), topic)
+    try:
+        assert list(consumer.partitionsFor(topic)) == []
+    finally:
+        consumer.close()
+    assert KafkaAdmin(connection).describe_topics([topic]) == {topic: None}
 
 
 def java_consumer(spark: SparkSession, properties: dict[str, str], topic: str) -> Any:

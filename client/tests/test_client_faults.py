@@ -103,11 +103,12 @@ def test_sigkill_between_copy_and_commit_leaves_both_or_none(served: Served, ste
     assert [c.value for c in served.read(served.names.dead_letter)] == [b"5"]
 
 
-def test_ctrl_c_that_arrives_while_a_transaction_is_committed_doubles_no_copy(served: Served) -> None:
-    """CPython handles it right after the call, and before anybody has noted that it returned."""
+@pytest.mark.parametrize("step", [pytest.param("offsets", marks=pytest.mark.slow), "more"])
+def test_ctrl_c_that_arrives_in_the_middle_of_a_transaction_doubles_no_copy(served: Served, step: str) -> None:
+    """CPython handles it right after the call that writes the copies, or that commits, and before anybody has noted that it returned."""
     count = 60
     release(served, count)
-    with Child(served, "--member", "pod-0", "--die-before", "more", "--by", "SIGINT") as child:
+    with Child(served, "--member", "pod-0", "--die-before", step, "--by", "SIGINT") as child:
         assert child.wait() == 1
     assert child.handled, "it ended by the signal"
     assert 0 < done(served) < count

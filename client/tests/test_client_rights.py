@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
     AclBinding,
@@ -18,11 +19,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from delayed_topics import DelayedTopic, Record, Records, Reject, settling
+from delayed_topics.cli import main
 from delayed_topics_client_testing import Served, received, serve
 from delayed_topics_core.names import TopicNames
 from delayed_topics_devcluster.broker import PATIENT, Broker
+from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import ConnectionInvalid, NotAuthorized
+from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_kafka_testing.rights import AUTHORIZER, deny_only, lift
 
 ACLS = Path(__file__).resolve().parents[2] / "docs" / "kafka-acls.md"
@@ -170,3 +174,23 @@ def test_the_transactional_ids_of_the_page_on_acls_are_all_that_a_consumer_needs
     ):
         handle(guarded, fail, group=group, ready_topic=ready_topic)
     assert [c.value for c in guarded.read(guarded.names.front)[before:]] == [b"bad"]
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+def test_a_status_that_has_to_read_records_names_the_topic_that_may_not_be_read(guarded: Served) -> None:
+    """As it has where few offsets are left, which may all be marks of transactions."""
+    delays = guarded.names.delays
+
+    def status() -> Result:
+        return CliRunner().invoke(main, ["--bootstrap", guarded.bootstrap, "status", guarded.names.front])
+
+    guarded.produce(delays, b"x", partition=2, headers=[])
+    KafkaAdmin(guarded.connection).commit(guarded.layout.group, {(delays, 2): CommittedOffset(0)})
+    deny_only(guarded.connection, ResourceType.TOPIC, delays, AclOperation.READ)
+    refused = status()
+    assert refused.exit_code == 1
+    said = rf"Error: reading {delays} failed because Kafka at \S+ refused it \(TOPIC_AUTHORIZATION_FAILED: .*\)\. Either grant this .*\n"
+    assert re.fullmatch(said, refused.output)
+    lift(guarded.connection, ResourceType.TOPIC, delays)
+    assert status().exit_code == 0

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pytest
 from confluent_kafka import KafkaError, Message
 from delayed_topics import DelayedTopic, NotDelayedTopic, SendFailed
+from delayed_topics.topic import LARGEST_RECORD_BYTES
 from delayed_topics_client_testing import FRONT_PARTITIONS, Served, serve
 from delayed_topics_core.errors import IllegalTopicName
 from delayed_topics_core.layout import LayoutSpec, evolve
@@ -104,6 +105,74 @@ def test_each_thread_is_told_of_what_it_sent_itself_and_the_rest_at_the_end(serv
     assert [c.value for c in served.read(served.names.front)] == [b"small"]
 
 
+def test_whoever_flushes_when_a_pool_has_ended_is_told_once_what_its_threads_failed_to_send(served: Served) -> None:
+    orders = DelayedTopic.connect(served.bootstrap, served.names.front)
+    too_large = os.urandom(FRONT_MAX_MESSAGE_BYTES)
+    with ThreadPoolExecutor(2) as pool:
+        for sent in [pool.submit(orders.send, too_large) for _ in range(3)]:
+            sent.result()
+        orders.flush()  # its threads may yet flush themselves
+    orders.send(too_large)
+    with pytest.raises(SendFailed, match="4 records did not arrive") as caught:
+        orders.flush()
+    assert caught.value.failed == 4
+    orders.flush()
+    orders.close()
+
+
+def test_a_flush_waits_for_what_other_threads_have_sent_before() -> None:
+    arrived: list[Message] = []
+    with slow_broker() as wire:
+        served = serve(Connection(bootstrap_servers=wire.bootstrap), "orders")
+        with DelayedTopic.connect(wire.bootstrap, served.names.front) as orders, ThreadPoolExecutor(4) as pool:
+
+            def send(n: int) -> None:
+                orders.send(b"%d" % n, on_delivery=lambda _, message: arrived.append(message))
+
+            wire.hold_back_requests(Api.PRODUCE, 1)
+            for sent in [pool.submit(send, n) for n in range(20)]:
+                sent.result()
+            orders.flush()
+            assert len(arrived) == 20
+
+
+def test_a_flush_waits_for_a_record_that_later_ones_of_another_partition_overtake() -> None:
+    """As while one partition has no leader."""
+    keys = {partition_for_key(b"%d" % n, FRONT_PARTITIONS): b"%d" % n for n in range(100)}
+    arrived: list[bytes | None] = []
+    overtaken, enough = threading.Event(), threading.Event()
+
+    def refused_at_first(request: bytes) -> bytes:
+        refuse = b"overtaken" in request and not overtaken.is_set()
+        return request.replace(b"orders", b"??????") if refuse else request
+
+    def note(_: KafkaError | None, message: Message) -> None:
+        arrived.append(message.value())
+        if len(arrived) == 50:
+            overtaken.set()
+
+    with slow_broker() as wire:
+        served = serve(Connection(bootstrap_servers=wire.bootstrap), "orders")
+        with DelayedTopic.connect(wire.bootstrap, served.names.front) as orders, ThreadPoolExecutor(1) as other:
+
+            def send_on() -> None:
+                while not enough.wait(0.02):
+                    orders.send(b"x", key=keys[0], on_delivery=note)
+
+            orders.send(b"x")
+            orders.flush()
+            wire.change_requests(Api.PRODUCE, refused_at_first)
+            orders.send(b"overtaken", key=keys[1], on_delivery=note)
+            sending = other.submit(send_on)
+            try:
+                orders.flush(60)
+                assert arrived.index(b"overtaken") >= 50
+            finally:
+                enough.set()
+                overtaken.set()
+            sending.result()
+
+
 def test_a_flush_does_not_wait_for_what_another_thread_goes_on_sending() -> None:
     """Something is always on its way to a broker that answers slowly."""
     enough = threading.Event()
@@ -118,6 +187,8 @@ def test_a_flush_does_not_wait_for_what_another_thread_goes_on_sending() -> None
 
             sending = other.submit(send_on)
             try:
+                with pytest.raises(SendFailed, match="MSG_SIZE_TOO_LARGE"):
+                    orders.send(bytes(LARGEST_RECORD_BYTES))  # too large with its overhead, and so not waited for
                 orders.send(b"y")
                 orders.flush(10)
             finally:
@@ -186,7 +257,10 @@ def test_a_target_is_one_that_the_delayed_topic_allows(served: Served) -> None:
 def test_without_other_ready_topics_it_is_said_how_to_allow_them(served: Served) -> None:
     with (
         DelayedTopic.connect(served.bootstrap, served.names.front) as orders,
-        pytest.raises(ValueError, match=r"target must be allowed by spec\.ready\.allowedTopics of the DelayedTopic"),
+        pytest.raises(
+            ValueError,
+            match=r"target must be allowed by spec\.ready\.allowedTopics of the DelayedTopic shop/orders, but it is 'invoices'$",
+        ),
     ):
         orders.send(b"x", target="invoices")
 

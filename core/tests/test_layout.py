@@ -151,6 +151,10 @@ def test_no_due_time_takes_more_hops_than_is_said(base: int, max_seconds: int, a
     assert most_hops(delays, max_delay_seconds=within) == (base - 1) * len(delays)
 
 
+def test_delays_of_a_ladder_that_are_longer_than_any_due_time_is_ahead_count_no_hop() -> None:
+    assert most_hops(ladder(max_seconds=65_536, base=2), max_delay_seconds=3599) == 12
+
+
 specs = st.builds(
     LayoutSpec,
     ladder_seconds=st.sampled_from([(), (), ladder(max_seconds=16, base=2), ladder(max_seconds=30, base=5)]),

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 
 import pytest
 from delayed_topics_core.audit_window import AuditWindow
@@ -10,6 +10,7 @@ from delayed_topics_core.carried import Carried
 from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.errors import IllegalTopicName, UnreadableRecord
 from delayed_topics_core.events import Event
+from delayed_topics_core.handover import NOTHING, Handover, Position
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import MAX_FRONT_NAME_LENGTH, TopicNames, check_topic_name
 from delayed_topics_core.ready_topics import AllowedTopic
@@ -84,45 +85,62 @@ def state(*records: RegistryRecord) -> RegistryState:
     return read
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        Claim(topic="orders", owner=SHOP, adopted=True, mark=86_400_001),
-        Claim(topic="orders", owner=SHOP, epoch=2, taken_from=EVIL, taken_at_ms=1_700_000_000_000),
-        replace(
-            SERVING,
-            state="planned",
-            paused=True,
-            compression="zstd",
-            broker_skew_ms=5,
-            highest_retry_cap=7,
-            least_ready_partitions=2,
-            exactly_once_from_ms=12,
-            lists=(
-                DelayList(delay_seconds=(0, 10), retry_cap=7, from_ms=0),
-                DelayList(delay_seconds=(0, 60), retry_cap=5, from_ms=9),
-            ),
-            ready_topics=(AllowedTopic("invoices", 3), AllowedTopic("shipments", 4, 9)),
-            outage_budget_seconds=60,
+RECORDS: list[RegistryRecord] = [
+    Claim(topic="orders", owner=SHOP, adopted=True, mark=86_400_001),
+    Claim(topic="orders", owner=SHOP, epoch=2, taken_from=EVIL, taken_at_ms=1_700_000_000_000),
+    replace(
+        SERVING,
+        state="planned",
+        paused=True,
+        compression="zstd",
+        broker_skew_ms=5,
+        highest_retry_cap=7,
+        least_ready_partitions=2,
+        exactly_once_from_ms=12,
+        lists=(
+            DelayList(delay_seconds=(0, 10), retry_cap=7, from_ms=0),
+            DelayList(delay_seconds=(0, 60), retry_cap=5, from_ms=9),
         ),
-        AuditedRecord(
-            topic="orders",
-            ids={"orders": "abc"},
-            offsets={"orders": (5, 6)},
-            since_ms=7,
-            ready_partitions=2,
-            ends={"orders.ready": (8, 9)},
-            carried=Carried(folder="orders-audit-0a1b2c3d", sha256="ab"),
-        ),
-        TopicsRecord(
-            topic="orders",
-            ids={"orders": "abc"},
-            start_offsets={"orders": (0, 7)},
-            begun={"orders": 1},
-            made_again=("orders.ready",),
-        ),
-    ],
-)
+        ready_topics=(AllowedTopic("invoices", 3), AllowedTopic("shipments", 4, 9)),
+        outage_budget_seconds=60,
+        ready_topics_forgotten_ms=2,
+        max_delay_seconds=3600,
+        workers=3,
+        control=True,
+        before=SERVING,
+    ),
+    AuditedRecord(
+        topic="orders",
+        ids={"orders": "abc"},
+        offsets={"orders": (5, 6)},
+        since_ms=7,
+        ready_partitions=2,
+        ends={"orders.ready": (8, 9)},
+        carried=Carried(folder="orders-audit-0a1b2c3d", sha256="ab"),
+        made_again=("invoices",),
+    ),
+    TopicsRecord(
+        topic="orders",
+        ids={"orders": "abc"},
+        start_offsets={"orders": (0, 7)},
+        begun={"orders": 1},
+        made_again=("orders.ready",),
+        handover=Handover(group="shared", positions={"orders": (Position(7, "!"), NOTHING)}),
+        mirrored_from={"orders": "xyz"},
+    ),
+]
+
+
+def test_each_field_that_may_be_missing_in_a_record_is_not_missing_in_one_of_these() -> None:
+    for kind in {type(record) for record in RECORDS}:
+        for field in fields(kind):
+            default = field.default if field.default is not MISSING else field.default_factory
+            missing = default() if callable(default) else default
+            said = [getattr(record, field.name) != missing for record in RECORDS if type(record) is kind]
+            assert any(said), f"{kind.__name__}.{field.name}"
+
+
+@pytest.mark.parametrize("record", RECORDS)
 def test_every_record_reads_back(record: RegistryRecord) -> None:
     assert decode(record.key, encode(record)) == record
 

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 import yaml
 from delayed_topics_crds import API_VERSION, GROUP, parse, to_dict
+from delayed_topics_crds.delayed_topic import MAX_PARTITIONS, PRESETS, DelayedTopicSpec
 from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_devcluster.errors import CommandFailedError
 from delayed_topics_devcluster.paths import CRDS
@@ -31,6 +32,11 @@ def connection(kind: str = "ClusterKafkaConnection", **spec: Any) -> dict[str, A
     return manifest(kind, {"bootstrapServers": ["kafka:9092"]} | spec, f"test-{uuid4().hex[:8]}")
 
 
+def lanes_of(preset: str, lanes: int) -> dict[str, Any]:
+    return manifest("DelayedTopic", {"preset": preset, "lanesPerDelay": lanes})
+
+
+MOST_LANES = {preset: (MAX_PARTITIONS - 1) // (len(set(delays)) - 1) for preset, delays in PRESETS.items()}
 NIGHTLY: dict[str, Any] = {"schedule": "0 3 * * *"}
 S3 = {"bucket": "accounts", "secretName": "accounts-s3"}
 
@@ -73,6 +79,11 @@ EVERYTHING = {
     "partitions": 12,
     "lanesPerDelay": 2,
     "frontPartitions": 9,
+    "ladder": {"maxSeconds": 3600, "base": 4},
+    "maxDelaySeconds": 86_400,
+    "ready": {"allowedTopics": ["Orders_EU.v2.late"]},
+    "control": {},
+    "audit": {"schedule": "0 3 * * *"},
     "replicationFactor": 3,
     "retryCap": 1000,
     "deadLetter": {"retentionSeconds": 86400},
@@ -113,8 +124,8 @@ ACCEPTED = {
     "64 delays of up to 30 days": delayed_topic(delaySeconds=[0, *range(2_591_938, 2_592_001)]),
     "all delays equal": delayed_topic(delaySeconds=[10] * 64, lanesPerDelay=10_000),
     "10,000 partitions": delayed_topic(delaySeconds=[0, 1], lanesPerDelay=9999, partitions=10_000),
-    "a preset": manifest("DelayedTopic", {"preset": "RocketMQ18"}),
-    "9,997 partitions by lanes of a preset": manifest("DelayedTopic", {"preset": "RocketMQ18", "lanesPerDelay": 588}),
+    **{f"preset {preset}": manifest("DelayedTopic", {"preset": preset}) for preset in PRESETS},
+    **{f"the most lanes of {preset}": lanes_of(preset, most) for preset, most in MOST_LANES.items()},
     "the longest topic": delayed_topic(topic="a" * 241),
     "a reserved name with a topic of its own": delayed_topic("orders.ready", topic="orders"),
     "0 workers": delayed_topic(workers={"replicas": 0}),
@@ -171,9 +182,13 @@ REFUSED = {
         delayed_topic(delaySeconds=[0, 1, 2, 3, 4, 5], lanesPerDelay=2001),
         "must be at most 10000 partitions",
     ),
-    "10,014 partitions by lanes of a preset": (
-        manifest("DelayedTopic", {"preset": "RocketMQ18", "lanesPerDelay": 589}),
-        "must be at most 10000 partitions",
+    **{
+        f"too many lanes of {preset}": (lanes_of(preset, most + 1), "must be at most 10000 partitions")
+        for preset, most in MOST_LANES.items()
+    },
+    "lanes of neither delays nor a preset": (
+        manifest("DelayedTopic", {"lanesPerDelay": 2}),
+        "must have one of delaySeconds and preset, and not both",
     ),
     "neither delays nor a preset": (
         manifest("DelayedTopic", {}),
@@ -183,7 +198,10 @@ REFUSED = {
         delayed_topic(preset="RocketMQ18"),
         "must have one of delaySeconds and preset, and not both",
     ),
-    "an unknown preset": (manifest("DelayedTopic", {"preset": "RocketMQ"}), 'supported values: "RocketMQ18"'),
+    "an unknown preset": (
+        manifest("DelayedTopic", {"preset": "RocketMQ"}),
+        "supported values: " + ", ".join(f'"{preset}"' for preset in PRESETS),
+    ),
     "0 lanes": (delayed_topic(lanesPerDelay=0), "must be between 1 and 10000 partitions"),
     "a cap of -1": (delayed_topic(retryCap=-1), "must be between 0 and 1000 retries"),
     "a cap of 1,001": (delayed_topic(retryCap=1001), "must be between 0 and 1000 retries"),
@@ -305,10 +323,16 @@ def test_what_is_right_is_accepted_and_understood(tenant: Tenant, document: dict
     assert accepted["spec"] == {key: value for key, value in ours["spec"].items() if value != []}
 
 
+def test_what_has_everything_has_every_field() -> None:
+    fields = {field.alias or name for name, field in DelayedTopicSpec.model_fields.items()}
+    assert fields - EVERYTHING.keys() == {"preset"}, "which excludes delaySeconds"
+
+
 @pytest.mark.parametrize(("document", "says"), REFUSED.values(), ids=REFUSED)
 def test_what_is_wrong_is_refused_in_our_words(tenant: Tenant, document: dict[str, Any], says: str) -> None:
-    with pytest.raises(CommandFailedError, match=re.escape(says)):
+    with pytest.raises(CommandFailedError, match=re.escape(says)) as refused:
         tenant.try_out(document)
+    assert "evaluating rule" not in str(refused.value), "a rule fails for a field that is not there"
 
 
 @pytest.mark.parametrize(("before", "after", "says"), EDITS.values(), ids=EDITS)

@@ -4,7 +4,9 @@ from typing import Any
 
 from delayed_topics_core.reasons import Condition
 from delayed_topics_crds import parse
+from delayed_topics_crds.delayed_topic import DelayedTopicSpec
 from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.reconcile.quota import partitions_of
 from delayed_topics_operator_testing.simulation import Simulation, resource
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,32 +47,29 @@ TEMPLATES = st.fixed_dictionaries(
         "priorityClassName": st.just("high"),
     },
 )
-SPECS = st.fixed_dictionaries(
-    {"delaySeconds": DELAYS},
-    optional={
-        "partitions": st.integers(1, 40),
-        "lanesPerDelay": st.integers(1, 5),
-        "ladder": st.fixed_dictionaries(
-            {}, optional={"maxSeconds": st.integers(1, 2_592_000), "base": st.integers(2, 60)}
-        ),
-        "maxDelaySeconds": st.integers(1, 315_360_000),
-        "frontPartitions": st.integers(1, 20),
-        "replicationFactor": st.integers(1, 5),
-        "retryCap": st.integers(0, 1000),
-        "control": st.just({}),
-        "deadLetter": st.fixed_dictionaries({"retentionSeconds": st.integers(60, 315_360_000)}),
-        "outageBudgetSeconds": st.integers(60, 31_536_000),
-        "workers": st.fixed_dictionaries(
-            {"replicas": st.integers(0, 1000)},
-            optional={"template": TEMPLATES, "autoscale": st.just({"min": 2, "max": 40})},
-        ),
-        "rebalance": st.fixed_dictionaries({"protocol": st.sampled_from(["Classic", "Consumer"])}),
-        "compression": st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]),
-        "guarantee": st.sampled_from(["AtLeastOnce", "ExactlyOnce"]),
-        "deletionPolicy": st.sampled_from(["Retain", "Delete"]),
-        "paused": st.booleans(),
-    },
-)
+FIELDS = {
+    "partitions": st.integers(1, 40),
+    "lanesPerDelay": st.integers(1, 5),
+    "ladder": st.fixed_dictionaries({}, optional={"maxSeconds": st.integers(1, 2_592_000), "base": st.integers(2, 60)}),
+    "maxDelaySeconds": st.integers(1, 315_360_000),
+    "frontPartitions": st.integers(1, 20),
+    "replicationFactor": st.integers(1, 5),
+    "retryCap": st.integers(0, 1000),
+    "ready": st.just({"allowedTopics": ["orders.late"]}),
+    "control": st.just({}),
+    "deadLetter": st.fixed_dictionaries({"retentionSeconds": st.integers(60, 315_360_000)}),
+    "outageBudgetSeconds": st.integers(60, 31_536_000),
+    "workers": st.fixed_dictionaries(
+        {"replicas": st.integers(0, 1000)},
+        optional={"template": TEMPLATES, "autoscale": st.just({"min": 2, "max": 40})},
+    ),
+    "rebalance": st.fixed_dictionaries({"protocol": st.sampled_from(["Classic", "Consumer"])}),
+    "compression": st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]),
+    "guarantee": st.sampled_from(["AtLeastOnce", "ExactlyOnce"]),
+    "deletionPolicy": st.sampled_from(["Retain", "Delete"]),
+    "paused": st.booleans(),
+}
+SPECS = st.fixed_dictionaries({"delaySeconds": DELAYS}, optional=FIELDS)
 
 
 def settled(simulation: Simulation) -> None:
@@ -78,6 +77,14 @@ def settled(simulation: Simulation) -> None:
     assert reconcile(simulation.observe()).actions == ()
     parse("DelayedTopic", simulation.raw)
     assert simulation.condition(Condition.TOPICS_READY).status == "True"
+    registry = simulation.kafka.registry
+    present = sum(topic.partitions for topic in simulation.kafka.topics.values())
+    assert present <= partitions_of(registry.layouts["orders"], registry.topics["orders"]), "quotas count all there are"
+
+
+def test_manifests_may_have_any_field_that_changes_what_the_operator_makes() -> None:
+    fields = {field.alias or name for name, field in DelayedTopicSpec.model_fields.items()}
+    assert fields - FIELDS.keys() == {"delaySeconds", "topic", "connectionRef", "preset", "audit"}
 
 
 @settings(max_examples=150, deadline=None)

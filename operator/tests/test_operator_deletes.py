@@ -181,7 +181,7 @@ def test_a_deletion_that_kafka_refuses_is_said_and_how_to_let_go() -> None:
     error = KafkaRefused(
         "deleting topic orders failed because Kafka at k:9092 refused it", code="TOPIC_DELETION_DISABLED"
     )
-    after = with_failure(plan.status, action, error, simulation.now)
+    after = with_failure(plan.status, action, error, known=(), now=simulation.now)
     ready = next(c for c in after.conditions if c.type == Condition.READY)
     assert ready.reason == Reason.KAFKA_REFUSED
     assert "could not delete topics orders" in ready.message

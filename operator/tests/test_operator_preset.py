@@ -29,15 +29,19 @@ def test_the_levels_of_rocketmq_are_those_of_its_brokers() -> None:
     assert PRESETS["RocketMQ18"] == tuple(int(level[:-1]) * unit[level[-1]] for level in message_delay_level.split())
 
 
-def test_from_a_preset_to_its_delay_list_and_back_nothing_changes_in_kafka() -> None:
+@pytest.mark.parametrize("preset", PRESETS)
+def test_from_a_preset_to_its_delay_list_and_back_nothing_changes_in_kafka(preset: Preset) -> None:
+    delays = PRESETS[preset]
+    named = NAMED | {"preset": preset, "partitions": len(delays)}
+    written_out = {key: value for key, value in named.items() if key != "preset"} | {"delaySeconds": list(delays)}
     simulation = Simulation(resource())
-    simulation.raw["spec"] = NAMED
+    simulation.raw["spec"] = named
     simulation.settle()
     layout = simulation.kafka.registry.layouts["orders"].layout
-    assert (layout.delay_seconds, layout.partition_delays) == (DELAYS, DELAYS)
+    assert (layout.delay_seconds, layout.partition_delays) == (delays, delays)
     assert simulation.condition(Condition.LAYOUT_CLAMPED).reason == Reason.AS_DECLARED
     simulation.done.clear()
-    for spec in (WRITTEN_OUT, NAMED):
+    for spec in (written_out, named):
         simulation.raw["spec"] = {}
         simulation.edit(**spec)
         simulation.settle()

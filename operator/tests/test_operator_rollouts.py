@@ -175,6 +175,25 @@ def test_a_replacement_that_changes_nothing_waits_for_no_turn() -> None:
     assert edited.wake_seconds is not None
 
 
+@pytest.mark.parametrize("may_roll", [True, False])
+def test_workers_that_a_webhook_puts_back_are_ready_and_the_resource_says_what_differs(may_roll: bool) -> None:
+    """They serve: what is put back is somebody's decision, and no reason to call anyone at night."""
+    simulation = Simulation.serving(workers={"replicas": 3})
+    stateful_set(simulation)["spec"]["template"]["spec"]["containers"][0]["image"] = "mirror/worker:1"
+    o = replace(simulation.observe(), may_roll=may_roll)
+    status = reconcile(replace(o, in_vain=reconcile(replace(o, may_roll=True)).actions)).status
+    assert status is not None
+    said = {condition.type: condition for condition in status.conditions}
+    assert (said[Condition.READY].status, said[Condition.WORKERS_READY].status) == ("True", "True")
+    message = said[Condition.WORKERS_READY].message
+    assert message.startswith("3 of 3 workers are ready. ")
+    assert f"repair StatefulSet {simulation.name}" in message
+    assert "webhook" in message
+    before = reconcile(o).status
+    assert before is not None
+    assert "webhook" not in str(before.conditions), "no one knows yet whether it changes anything"
+
+
 def test_rollouts_that_are_stuck_stop_nobody_elses_however_often_they_are_edited() -> None:
     store, now = Store(), 0.0
     executor = Executor(None, store, None, rolling_at_once=2, clock=lambda: now)  # type: ignore[arg-type]

@@ -1,14 +1,28 @@
 """DelayedTopics that share the workers of their connection."""
 
-from typing import Any
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from delayed_topics_core.names import shared_group
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import LayoutRecord
+from delayed_topics_crds.connection import SharedWorkers
+from delayed_topics_kafka.connection import Connection
 from delayed_topics_operator.amount import Amount
+from delayed_topics_operator.controllers.shared_workers import SharedWorkersOf
 from delayed_topics_operator.eventlog import RaisedAlarm, WorkerNews
+from delayed_topics_operator.execute import Executor
+from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.gateways.recorder import Recorder
+from delayed_topics_operator.observation import Shared
 from delayed_topics_operator.plan import ConditionState, DeleteGroup
+from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.settings import Settings
+from delayed_topics_operator.store import Store
 from delayed_topics_operator_testing.shared import READY, SHARED, sharing
 from delayed_topics_operator_testing.simulation import Simulation, member, resource
 
@@ -134,3 +148,86 @@ def test_one_whose_topics_are_retained_is_not_served_until_it_is_made_again() ->
     again = Simulation(resource(), kafka=simulation.kafka, connection=sharing())
     again.settle()
     assert (layout(again).state, layout(again).group) == ("serving", SHARED.group)
+
+
+MAIN = Key("ClusterKafkaConnection", "", "main")
+NAME = "main-cluster-shared"
+
+
+class Kubernetes:
+    """Takes any object."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.kube = cast(Kube, self)
+        self._version = 0
+
+    async def find(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        return self.store.get(kind, namespace, name)
+
+    async def list_all(self, *_: Any, **__: Any) -> list[dict[str, Any]]:
+        return []
+
+    async def apply(self, body: dict[str, Any], **_: Any) -> dict[str, Any]:
+        self._version += 1
+        return {**body, "metadata": {**body["metadata"], "uid": "u", "resourceVersion": str(self._version)}}
+
+    def stateful_set(self) -> dict[str, Any]:
+        found = self.store.get("StatefulSet", "system", NAME)
+        assert found is not None
+        return found
+
+
+def looked_after(kubernetes: Kubernetes, asked: SharedWorkers | None, *, bootstrap: str = "k:9092") -> Shared:
+    """A topic is served by them."""
+    settings = Settings(namespace="system", audit_namespace="audits", worker_image="w", audit_image="a")
+    group = shared_group("c", "system", *MAIN)
+    layouts = {"orders": SimpleNamespace(topic="orders", group=group, state="serving")}
+
+    async def registry() -> SimpleNamespace:
+        return SimpleNamespace(layouts=layouts)
+
+    link = SimpleNamespace(connection=Connection(bootstrap_servers=bootstrap), registry=registry)
+    kube, store = kubernetes.kube, kubernetes.store
+    executor = Executor(kube, store, cast(Recorder, None), rolling_at_once=5)
+    workers = SharedWorkersOf(settings=settings, kube=kube, store=store, executor=executor, cluster="c")
+    raw = {"metadata": {"uid": "main"}, "status": {}}
+    shared = asyncio.run(workers.reconcile(MAIN, raw, asked, cast(KafkaLink, link), before=None))
+    assert shared is not None
+    return shared
+
+
+def test_workers_that_are_asked_for_no_more_are_as_many_and_as_they_were_with_the_connection_as_it_is_now() -> None:
+    kubernetes = Kubernetes(Store())
+    template = {
+        "resources": {"limits": {"memory": "1Gi"}},
+        "labels": {"team": "orders"},
+        "nodeSelector": {"disk": "ssd"},
+    }
+    asked = SharedWorkers.model_validate({"replicas": 3, "template": template})
+    assert not looked_after(kubernetes, asked).leaving
+    declared = kubernetes.stateful_set()
+    assert (declared["spec"]["replicas"], declared["spec"]["template"]["spec"]["nodeSelector"]) == (3, {"disk": "ssd"})
+
+    kept = looked_after(kubernetes, None)
+    assert (kept.leaving, kept.replicas) == (True, 3)
+    assert kubernetes.stateful_set() is declared, "there is nothing to be changed"
+
+    by_hand = {**declared, "spec": {**declared["spec"], "replicas": 2_000}}
+    kubernetes.store.put(by_hand)
+    assert looked_after(kubernetes, None, bootstrap="other:9092").replicas == 2_000
+    now = kubernetes.stateful_set()
+    assert now is not by_hand, "it has the hash of the connection"
+    assert now["spec"]["replicas"] == 2_000
+    for field in ("nodeSelector", "containers"):
+        assert now["spec"]["template"]["spec"][field] == declared["spec"]["template"]["spec"][field]
+    assert now["spec"]["template"]["metadata"]["labels"] == declared["spec"]["template"]["metadata"]["labels"]
+
+
+def test_workers_of_which_no_one_knows_how_many_there_were_are_as_many_as_by_default() -> None:
+    kubernetes = Kubernetes(Store())
+    looked_after(kubernetes, SharedWorkers(replicas=3))
+    kubernetes.store.absent("StatefulSet", "system", NAME)
+    kept = looked_after(kubernetes, None)
+    assert (kept.leaving, kept.replicas) == (True, SharedWorkers().replicas)
+    assert kubernetes.stateful_set()["spec"]["replicas"] == SharedWorkers().replicas

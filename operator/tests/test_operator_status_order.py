@@ -10,9 +10,10 @@ import pytest
 from delayed_topics_core.registry import RegistryRecord, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds import DelayedTopic
-from delayed_topics_kafka.errors import SettingsRefused
+from delayed_topics_kafka.errors import KafkaRefused, SettingsRefused
+from delayed_topics_operator.controllers import delayed_topic
 from delayed_topics_operator.controllers.connection import Connections
-from delayed_topics_operator.controllers.delayed_topic import SOON_SECONDS, DelayedTopics
+from delayed_topics_operator.controllers.delayed_topic import SOON_SECONDS, UNDONE_SECONDS, DelayedTopics
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
@@ -84,8 +85,21 @@ class Surroundings:
             words = dict.fromkeys(refused, "not allowed")
             raise SettingsRefused(f"Kafka refuses {refused}", code="POLICY_VIOLATION", words_of=words)
 
+    def conditions(self) -> dict[str, Manifest]:
+        """As they were written last, by type."""
+        return {condition["type"]: condition for condition in self.statuses()[-1]["conditions"]}
+
     def statuses(self) -> list[Manifest]:
         return [written["status"] for written in self.written if written["kind"] == "DelayedTopic"]
+
+
+class Connected:
+    """One connection, which answers."""
+
+    def doubt(self, *_: object) -> None: ...
+
+    def look(self, _: Key) -> tuple[None, None]:
+        return None, None
 
 
 class Simulated(DelayedTopics):
@@ -106,7 +120,7 @@ class Simulated(DelayedTopics):
             kube=kube,
             store=store,
             recorder=Recorder(kube),
-            connections=cast(Connections, None),
+            connections=cast(Connections, Connected()),
             usage=Usage(store=store, settings=settings, cluster=CLUSTER, changed=lambda _: None),
             tenants=Tenants(settings, store),
             cluster=CLUSTER,
@@ -191,3 +205,85 @@ def test_what_can_be_done_is_done_and_said(edit: Manifest) -> None:
     (status,) = around.statuses()
     (ready,) = (c for c in status["conditions"] if c["type"] == "Ready")
     assert (ready["status"], ready["observedGeneration"]) == ("True", 2)
+
+
+class NotAuthorized(Surroundings):
+    """Kafka lets nobody change the settings of topics."""
+
+    async def alter_config(self, topic: str, settings: Mapping[str, str]) -> None:
+        raise KafkaRefused(f"changing {topic} failed", code="TOPIC_AUTHORIZATION_FAILED")
+
+
+def test_what_is_refused_again_and_again_is_said_once_and_since_when(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = Simulation.serving()
+    monkeypatch.setattr(delayed_topic, "_now", lambda: simulation.now)
+    simulation.kafka.topics["orders.delays"].config["retention.ms"] = "1000"
+    around = NotAuthorized(simulation)
+    simulated = Simulated(around)
+    for _ in range(3):
+        simulation.later(30)
+        with pytest.raises(KafkaRefused):
+            asyncio.run(simulated.reconcile(ORDERS))
+    (status,) = around.statuses()
+    assert {c["type"] for c in status["conditions"] if c["reason"] == "KafkaRefused"} == {"TopicsReady", "Ready"}
+
+
+class SomebodyElse(Surroundings):
+    """Puts back at once what the operator changes in a topic's settings."""
+
+    async def alter_config(self, topic: str, settings: Mapping[str, str]) -> None:
+        pass
+
+
+def undone(simulation: Simulation) -> tuple[SomebodyElse, Simulated]:
+    """After a pass in which somebody else has lowered the retention of the delays topic again."""
+    simulation.kafka.topics["orders.delays"].config["retention.ms"] = "1000"
+    around = SomebodyElse(simulation)
+    simulated = Simulated(around)
+    assert asyncio.run(simulated.reconcile(ORDERS)) == UNDONE_SECONDS
+    return around, simulated
+
+
+def test_while_somebody_undoes_it_a_resource_is_not_ready_and_says_what_is_undone() -> None:
+    around, _ = undone(Simulation.serving())
+    said = around.conditions()
+    assert [(said[kind]["status"], said[kind]["reason"]) for kind in ("TopicsReady", "Ready", "WorkersReady")] == [
+        ("False", "InProgress"),
+        ("False", "InProgress"),
+        ("True", "AsDeclared"),
+    ]
+    assert said["Ready"]["message"] == said["TopicsReady"]["message"]
+    for words in ("change settings of topic orders.delays (retention.ms from 1000 to ", "Somebody else undoes", "stop"):
+        assert words in said["Ready"]["message"]
+
+
+def test_the_status_of_a_resource_that_somebody_undoes_is_written_once_and_not_with_every_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    simulation = Simulation.serving()
+    monkeypatch.setattr(delayed_topic, "_now", lambda: simulation.now)
+    around, simulated = undone(simulation)
+    simulation.later(UNDONE_SECONDS)
+    assert asyncio.run(simulated.reconcile(ORDERS)) == UNDONE_SECONDS
+    assert len(around.statuses()) == 1
+
+
+def test_a_resource_is_ready_when_no_one_undoes_it_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    around, simulated = undone(Simulation.serving())
+    monkeypatch.setattr(SomebodyElse, "alter_config", Surroundings.alter_config)
+    simulated.go_on()
+    said = around.conditions()
+    assert (said["TopicsReady"]["status"], said["Ready"]["status"]) == ("True", "True")
+    assert "undoes" not in str(said)
+
+
+def test_what_keeps_a_resource_from_being_ready_anyway_is_said_with_what_is_undone() -> None:
+    simulation = Simulation.serving()
+    simulation.kafka.delete("orders.ready")
+    simulation.kafka.create("orders.ready", 20)
+    around, _ = undone(simulation)
+    said = around.conditions()
+    for kind in ("TopicsReady", "Ready"):
+        assert said[kind]["reason"] == "TopicForeign"
+        assert "somebody else has created orders.ready" in said[kind]["message"]
+        assert "change settings of topic orders.delays" in said[kind]["message"]

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from delayed_topics_worker_testing.generations import Generation, moves, must_have_heard
+from delayed_topics_worker_testing.generations import Generation, moves, must_have_heard, must_have_heard_answers
 
 A, B = ("orders", 0), ("orders", 1)
 
@@ -39,3 +39,14 @@ def test_who_is_alive_hears_of_a_generation_that_lasts() -> None:
         (4, "w1"),
         *((number, "w2") for number in (1, 3)),
     }
+
+
+def test_an_epoch_gives_partitions_to_several_members_one_after_the_other() -> None:
+    noted = [generation(1, 0, a="w0", b="w0"), generation(2, 9, a="w1"), generation(2, 12, b="w2")]
+    assert list(moves(noted)) == [(1, 2), (2, 2)]
+
+
+def test_who_goes_on_after_its_heartbeat_was_answered_has_heard_the_answer() -> None:
+    noted = [generation(1, 10, a="w0"), generation(1, 10, b="w1"), generation(2, 11, b="w0")]
+    alive, killed = process("w0", 9), process("w1", 0, 10)
+    assert must_have_heard_answers(noted, [alive, killed]) == {(1, "w0"), (2, "w0")}

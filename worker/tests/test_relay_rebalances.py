@@ -1,5 +1,7 @@
 """What workers write of their assignments tells every rebalance, as Kafka itself has noted the group's generations."""
 
+from typing import Any
+
 import pytest
 from delayed_topics_core.events import Event
 from delayed_topics_devcluster.waiting import wait_until
@@ -53,7 +55,7 @@ def test_with_the_consumer_protocol_each_partition_that_has_another_worker_is_to
     wait_until(lambda: sum(r.moved_partitions for r in told(orders)) == len(alone) + 2 * moved, what="all is told")
 
     found = told(orders)
-    assert len({r.generation for r in found}) == len(found)
+    assert [(r.generation, r.moved_partitions) for r in found] == list(moves(noted_by_kafka(orders, "consumer")))
     assert [r.reason for r in found if r.moved_partitions] == sorted(r.reason for r in found)
     assert {r.reason for r in found} == {"WorkerJoined", "WorkerLeft"}
 
@@ -163,3 +165,21 @@ def test_a_worker_that_only_restarts_keeps_its_partitions(harness: WorkerHarness
     assert members_now(orders) == {"orders-0", "orders-1"}
     harness.start(orders, member="orders-1")
     assert owners_now(orders) == before
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_stopped_while_the_group_waits_for_another_one_repeats_nothing(harness: WorkerHarness) -> None:
+    """The group waits for the session of one that has ended. Until then Kafka answers no commits of those that have joined again."""
+    orders = harness.declare((0, 1), front_partitions=4, partitions=4)
+    sticky: dict[str, Any] = {"protocol": "classic", "assignor": "Sticky"}  # all keep their partitions while they join
+    ended, stopped = (harness.start(orders, member=f"orders-{n}", **sticky) for n in range(2))
+    with steady_load(orders, per_second=200, levels=1) as sent:
+        wait_until(lambda: len(set(owners_now(orders).values())) == 2, what="both have partitions")
+        assert ended.terminate() == 0
+        harness.start(orders, member="orders-2", ready=False, **sticky)
+        wait_until(lambda: "orders-2" in members_now(orders), what="a rebalance")
+        wait_until(lambda: stopped.metric("delayedtopics_fence_open") == 0, what="the other one has joined again")
+        assert stopped.terminate() == 0
+        wait_until(lambda: set(owners_now(orders).values()) == {"orders-2"}, what="the third has everything")
+
+    assert doubled(all_ready(orders, sent, timeout_seconds=60)) == 0

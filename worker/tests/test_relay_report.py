@@ -1,8 +1,10 @@
 """What a worker shows of delayed topics that come and go, and which of its alarms it tells again."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from delayed_topics_core.events import Event
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import CLOCK_TOPIC
 from delayed_topics_core.reasons import DeadLetterReason, Reason
@@ -13,6 +15,7 @@ from delayed_topics_engine import Engine
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.clock import boot_seconds
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_worker import report
 from delayed_topics_worker.alarms import LOST_TOLD_AGAIN_SECONDS, TOLD_AGAIN_SECONDS, Alarm, Alarms, StallTimes
 from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.clients import ASIDE, clock_properties, librdkafka, producer_properties
@@ -29,6 +32,7 @@ from delayed_topics_worker.topic_watch import TopicsSnapshot
 NOBODY = Connection(bootstrap_servers="127.0.0.1:1", further=ASIDE)
 LAYOUT = initial(LayoutSpec(delay_seconds=(0, 10), partitions=2, lanes_per_delay=1))
 MINE = serving("orders", LAYOUT, group="shared")
+ANOTHER = serving("bookings", LAYOUT, group="shared")
 
 
 class SharedWorker:
@@ -67,21 +71,24 @@ class SharedWorker:
         )
         self._numbered = 0
 
-    def follows(self, record: LayoutRecord | None) -> None:
-        """What the registry says of `orders`."""
+    def follows(self, record: LayoutRecord | None, *, of: LayoutRecord = MINE) -> None:
+        """What the registry says of a topic."""
         value = encode(record) if record is not None else None
-        self._state.apply(self._state.next_offset, MINE.key, value)
+        self._state.apply(self._state.next_offset, of.key, value)
         self._served.follow(self._state)
         for served in list(self._served)[self._numbered :]:
             names = served.names
             self._engine.add_topic(names.front, names.delays, names.ready, names.dead_letter)
             self._numbered += 1
 
-    def is_shown(self) -> bool:
-        """In the metrics and in the status, which agree."""
-        status = self._reporter.report(
+    def report(self) -> dict[str, Any]:
+        return self._reporter.report(
             self._engine, self.assignment, refused="forbidden", snapshot=TopicsSnapshot(0, {}), unassigned={}
         )
+
+    def is_shown(self) -> bool:
+        """In the metrics and in the status, which agree."""
+        status = self.report()
         shown = "orders" in status["topics"]
         assert ('"orders"' in self.metrics.exposition().decode()) == shown
         assert [alarm["topic"] for alarm in status["alarms"]] == ["orders"] * shown
@@ -144,6 +151,41 @@ def test_only_clients_reject_records_and_no_metric_of_a_worker_says_how_many(wor
 
 STANDING = Alarm("orders", Reason.RECORDS_REMOVED, "records were removed")
 OVER = Alarm("orders", Reason.NOT_RELEASING, "nothing has been released")
+
+
+class Told:
+    """In the place of the events topic."""
+
+    failed = 0
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.assigned: list[str] = []
+
+    def write(self, event: Event) -> None:
+        if event.kind == "assignment":
+            self.assigned.append(event.topic)
+
+
+@pytest.mark.process
+def test_what_a_worker_has_of_a_topic_is_told_again_every_day_though_another_is_assigned_every_hour(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told, hours = Told(), 0
+    monkeypatch.setattr(report, "EventWriter", lambda *_, **__: told)
+    monkeypatch.setattr(report, "boot_seconds", lambda: hours * 3600.0)
+    worker = SharedWorker()
+    worker.follows(MINE)
+    worker.follows(ANOTHER, of=ANOTHER)
+    worker.assignment.on_assigned(Assigned([("orders", 0)], 1))
+    worker.report()
+
+    for hours in range(1, 72):
+        worker.assignment.on_assigned(Assigned([("bookings", 0)], 1 + hours))
+        worker.report()
+        worker.assignment.take(Revoked([("bookings", 0)], False, [0]))
+        worker.report()
+
+    assert told.assigned.count("orders") == 1 + 2
 
 
 def told_alarms() -> Alarms:

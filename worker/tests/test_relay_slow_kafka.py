@@ -26,6 +26,8 @@ from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 
 pytestmark = pytest.mark.broker
 
+GRACE_SECONDS = 25.0
+"""Kubernetes gives a pod 30 s unless told otherwise."""
 EXACTLY: Any = {"guarantee": "ExactlyOnce"}
 
 
@@ -302,6 +304,33 @@ def test_a_worker_that_is_stopped_while_it_gives_partitions_up_repeats_none(
         assert worker.wait() == 0
 
     assert doubled(all_ready(orders, sent)) == 0
+
+
+@pytest.mark.parametrize(
+    ("protocol", "guarantee", "unanswered"),
+    [
+        ("classic", "AtLeastOnce", Api.OFFSET_COMMIT),
+        ("consumer", "AtLeastOnce", Api.PRODUCE),
+        pytest.param("classic", "AtLeastOnce", Api.PRODUCE, marks=pytest.mark.slow),
+        pytest.param("consumer", "AtLeastOnce", Api.OFFSET_COMMIT, marks=pytest.mark.slow),
+        pytest.param("classic", "ExactlyOnce", Api.TXN_OFFSET_COMMIT, marks=pytest.mark.slow),
+        pytest.param("consumer", "ExactlyOnce", Api.END_TXN, marks=pytest.mark.slow),
+    ],
+)
+def test_a_worker_that_is_stopped_while_kafka_does_not_answer_ends_before_its_pod_is_killed(
+    harness: WorkerHarness, wire: SlowWire, protocol: str, guarantee: str, unanswered: Api
+) -> None:
+    orders = harness.declare((0,), front_partitions=4, partitions=1)
+    worker = harness.start(orders, member="orders-0", protocol=protocol, guarantee=guarantee)
+    with steady_load(orders, per_second=100, levels=1) as sent:
+        wait_until(lambda: orders.released() > 0, what="records are released", evidence=worker.evidence)
+        wire.hold_back_requests(unanswered, 60, client_id="orders-0")
+        worker.signal(signal.SIGTERM)
+        assert worker.wait(GRACE_SECONDS) == 0
+    harness.start(orders, member="orders-1", protocol=protocol, guarantee=guarantee)
+
+    copies = doubled(all_ready(orders, sent, timeout_seconds=60))
+    assert copies == 0 or guarantee == "AtLeastOnce"
 
 
 @pytest.mark.slow

@@ -1,9 +1,9 @@
 """From counts to a verdict. Pure: what Spark counted comes in, a sentence goes out."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from delayed_topics_core import words
 from delayed_topics_core.names import EVENTS_TOPIC
@@ -46,6 +46,8 @@ class Flaws:
     doubled         copies beyond the first
     doubled_beyond_promise   those of them that promise 3 doesn't cover
     unexplained     those of them of which nobody knows, since the workers' events of that time can't be read
+    untold          those of them of which nobody knows, since there may have been a takeover that no event tells of, or another one
+                    of those that are told may have repeated them
     set_back        those of them of which nobody knows, since one takeover repeated what had come out over a long time
     out_of_order    neighbours that came out in the other order
     max_late_ms     None if nothing was released
@@ -68,6 +70,7 @@ class Flaws:
     doubled: int = 0
     doubled_beyond_promise: int = 0
     unexplained: int = 0
+    untold: int = 0
     set_back: int = 0
     out_of_order: int = 0
     max_late_ms: int | None = None
@@ -173,9 +176,12 @@ def judge(counted: Counted, blind_spots: Sequence[BlindSpot] = ()) -> Result:
         if p.produced != p.accounted
     ]
     unclear = account.lost or account.forged or broken
-    spots = [*(spot for spot in blind_spots if unclear or not spot.only_losses), *_spots_in_records(counted)]
+    spots = [spot for spot in blind_spots if unclear or not spot.only_losses]
+    spots += [BlindSpot(sentence=sentence, hides_outcomes=False) for sentence in _unsure(counted)]
     hidden = any(spot.hides_outcomes for spot in spots)
-    certain = any(getattr(account, term) for term in _CERTAIN) or (unclear and not hidden)
+    certain = any(getattr(account, term) for term, broken in PROMISES.items() if broken.certain) or (
+        unclear and not hidden
+    )
     verdict: Verdict = "Violated" if certain else "Unknown" if spots else "Verified"
     sentences = [
         *_findings(account, counted.flaws, counted.offenders),
@@ -204,31 +210,50 @@ def joined(sentences: Iterable[str]) -> str:
 
 
 _LAW: Final = ("produced", "released", "hopped", "dead_lettered", "cancelled", "pending", "lost")
-_CERTAIN: Final = (
-    "early", "doubled_beyond_promise", "out_of_order", "wrong_partition", "changed", "wrong_attempt", "over_cap",
-    "wrongly_dead_lettered",
-)  # fmt: skip
-"""What retention or a missing right can't make up."""
 
-_SAID: Final = {
-    "lost": ("lost", "the offset is committed, but no other topic has a copy"),
-    "forged": ("forged", "such a copy was not made from the record that it names as its origin"),
-    "early": ("released before the due time", ""),
-    "doubled_beyond_promise": (
+
+class Broken(NamedTuple):
+    """A promise, what is said of a record that breaks it, and why that is wrong. `certain`: neither retention nor a missing right can
+    make it up."""
+
+    promise: str
+    what: str
+    why: str = ""
+    certain: bool = True
+
+
+PROMISES: Final[Mapping[str, Broken]] = {
+    "lost": Broken("Never lost", "lost", "the offset is committed, but no other topic has a copy", certain=False),
+    "early": Broken("Never early", "released before the due time"),
+    "forged": Broken(
+        "Nothing forged",
+        "forged",
+        "such a copy was not made from the record that it names as its origin",
+        certain=False,
+    ),
+    "doubled_beyond_promise": Broken(
+        "No doubles beyond the promise",
         "doubled",
         "the same root and attempt came out before, and no crash of a worker explains it",
     ),
-    "out_of_order": ("released out of order", ""),
-    "wrong_partition": ("released into the wrong ready topic or partition", ""),
-    "changed": ("changed", "the key, the value or a header is not as it was produced"),
-    "wrong_attempt": ("copied with the wrong dt-attempt", ""),
-    "over_cap": ("retried beyond the retry cap", "such a record belongs in the dead-letter topic"),
-    "wrongly_dead_lettered": (
+    "out_of_order": Broken("In order", "released out of order"),
+    "wrong_partition": Broken("In the right partition", "released into the wrong ready topic or partition"),
+    "changed": Broken(
+        "Key, value and headers unchanged", "changed", "the key, the value or a header is not as it was produced"
+    ),
+    "wrong_attempt": Broken("The right attempt", "copied with the wrong dt-attempt"),
+    "over_cap": Broken(
+        "No more retries than the retry cap",
+        "retried beyond the retry cap",
+        "such a record belongs in the dead-letter topic",
+    ),
+    "wrongly_dead_lettered": Broken(
+        "Dead-lettered only for a reason",
         "dead-lettered without a reason",
         "the record's headers, its size, the retry cap or the control topic contradict dt-reason",
     ),
 }
-BROKEN_PROMISES: Final = tuple(_SAID)
+BROKEN_PROMISES: Final = tuple(PROMISES)
 """The terms of an account that count what must not be."""
 _OFFENDERS_OF: Final = {"doubled_beyond_promise": "doubled"}
 _COPIES: Final = ("forged", "doubled_beyond_promise")
@@ -250,7 +275,7 @@ def _total(counted: Counted) -> Account:
 
 def _findings(account: Account, flaws: Flaws, offenders: Mapping[str, Sequence[str]]) -> list[str]:
     said = []
-    for term, (what, why) in _SAID.items():
+    for term, (_, what, why, _) in PROMISES.items():
         count = getattr(account, term)
         if count:
             names = offenders.get(_OFFENDERS_OF.get(term, term), ())
@@ -258,7 +283,7 @@ def _findings(account: Account, flaws: Flaws, offenders: Mapping[str, Sequence[s
             said.append(
                 f"{_were(count, 'copy' if term in _COPIES else 'record')} {what}{first}" + (f": {why}" if why else "")
             )
-    within = flaws.doubled - flaws.doubled_beyond_promise - flaws.unexplained - flaws.set_back
+    within = flaws.doubled - flaws.doubled_beyond_promise - flaws.unexplained - flaws.untold - flaws.set_back
     if within:
         doubled = f"{_were(within, 'copy')} doubled within the promise"
         said.append(f"{doubled} because a worker crashed before it could commit")
@@ -269,57 +294,54 @@ def _were(count: int, noun: str) -> str:
     return f"{count:,} {noun} was" if count == 1 else f"{count:,} {_PLURALS[noun]} were"
 
 
-def _spots_in_records(counted: Counted) -> list[BlindSpot]:
+def _unsure(counted: Counted) -> Iterator[str]:
+    """What records show that can't be judged, each in a sentence."""
     flaws, topic = counted.flaws, f"{counted.topic}.ready"
-    spots = []
     if flaws.foreign:
-        sentence = (
+        yield (
             f"topic {topic} has {words.counted(flaws.foreign, 'record')} that no worker wrote. "
             "Only workers may write to this topic. Check its ACLs"
         )
-        spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
     if flaws.unexplained:
-        sentence = (
+        yield (
             f"{_were(flaws.unexplained, 'copy')} doubled at a time for which there are no events of the workers. It is unknown "
             f"whether a worker ended just then. Allow the workers to write to topic {EVENTS_TOPIC} and the audit to read it. It keeps "
             "events for seven days"
         )
-        spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
+    if flaws.untold:
+        yield (
+            f"{_were(flaws.untold, 'copy')} doubled around takeovers, but no takeover that is known explains all of them. It is unknown "
+            "whether another worker took over as well, and was killed before it could tell, or which takeover repeated which of them"
+        )
     if flaws.set_back:
-        sentence = (
+        yield (
             f"{_were(flaws.set_back, 'copy')} doubled after a worker took over, though the first copies came out over more than a minute. "
             "It is unknown whether Kafka had refused the commits of their partition since, which is within the promise, or someone set "
             "the offsets of the consumer group back"
         )
-        spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
     if flaws.perhaps_unasked:
         names = ", ".join(counted.offenders.get("perhaps_unasked", ())[:3])
-        sentence = (
+        yield (
             f"{words.counted(flaws.perhaps_unasked, 'record')} came out at another time than the delay list or dt-deliver-at says "
             f"({names}). It is unknown whether anyone had asked for that time: {counted.requests_unknown}"
         )
-        spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
     if flaws.unread_roots * UNREAD_ROOTS_ONE_IN > flaws.ended:
-        sentence = (
+        yield (
             f"of {flaws.ended:,} attempts that ended, {flaws.unread_roots:,} can't be judged, which is more than one in "
             f"{UNREAD_ROOTS_ONE_IN:,}. The record with which such an attempt began is gone, or does not have the broker's time"
         )
-        spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
     if counted.overdue_ms > MAX_OVERDUE_MS:
         names = ", ".join(counted.offenders.get("overdue", ())[:3])
-        sentence = (
+        yield (
             f"{words.counted(flaws.overdue, 'record')} {'is' if flaws.overdue == 1 else 'are'} overdue ({names}) by up to "
             f"{counted.overdue_ms // 1000:,} s. What is overdue is due and was not released, and it is unknown whether it will be. "
             "See the conditions of the DelayedTopic for what delays the workers"
         )
-        spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
     if flaws.untimed:
-        sentence = (
+        yield (
             f"topic {topic} has {words.counted(flaws.untimed, 'record')} without the broker's time, "
             "so it is unknown whether they were early. The topic's message.timestamp.type must be LogAppendTime"
         )
-        spots.append(BlindSpot(sentence=sentence, hides_outcomes=False))
-    return spots
 
 
 def _summary(counted: Counted, account: Account) -> str:

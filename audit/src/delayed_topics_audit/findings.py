@@ -80,6 +80,7 @@ def count(
             **flaws,
             doubled_beyond_promise=sum(row["beyond"] for row in repeated),
             unexplained=sum(row["unexplained"] for row in repeated),
+            untold=sum(row["untold"] for row in repeated),
             set_back=sum(row["set_back"] for row in repeated),
             out_of_order=out_of_order,
         ),

@@ -340,6 +340,9 @@ def _flaws(promise: Promise) -> Column:
     changed = (sf.col("least_content") != sf.col("record_content")) | (
         sf.col("most_content") != sf.col("record_content")
     )
+    # of a dead letter that says so of a record that can be read another content is compared, and the reason is wrong anyway
+    unread = refusals.one_of("least_reason", refusals.UNREADABLE) | refusals.one_of("most_reason", refusals.UNREADABLE)
+    comparable = ~headers.true(unread) | headers.true(refusals.one_of("record_reason", refusals.UNREADABLE))
     attempt = (sf.col("least_attempt") != _attempt()) | (sf.col("most_attempt") != _attempt())
     conditions = {
         "lost": lost,
@@ -347,7 +350,7 @@ def _flaws(promise: Promise) -> Column:
         "early": sf.col("late_ms") < -promise.skew_ms,
         "late": sf.col("late_ms") > promise.max_lateness_ms,
         "doubled": sf.col("extra") > 0,
-        "changed": seen & changed,
+        "changed": seen & changed & comparable,
         "wrong_partition": judged & has(facts.MISPLACED),
         "wrong_attempt": seen & attempt,
         "over_cap": judged & (has(facts.OVER_CAP) | sf.coalesce(_over_cap(promise), sf.lit(False))),

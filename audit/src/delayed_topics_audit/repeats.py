@@ -19,6 +19,9 @@ UNCOMMITTED_MS: Final = 60_000
 """Kafka seldom takes longer to acknowledge copies, or to accept what finishes them."""
 REACH_MS: Final = 5000
 """An event is told up to that long after what it tells of, by a worker that is busy; its time is the worker's estimate."""
+UNTOLD_MS: Final = 60_000
+"""A worker tells of its takeovers twice a second. Of one that is killed before, Kafka gives the partitions to others within its session
+of up to 45 s, and they tell."""
 UNREAD_MS: Final = 60_000
 """Where the first copy is not read: a copy that was on its way when its worker ended arrives within that time."""
 SILENT_MS: Final = TOLD_AGAIN_MS + 3_600_000
@@ -44,7 +47,7 @@ def takeovers(events: Iterable[Event], topic: str) -> list[Takeover]:
     names = TopicNames.of(topic)
     topic_numbers = {names.front: FRONT, names.delays: DELAYS}
     found = [_takeover(event, topic_numbers) for event in events if event.topic == topic and _began_again(event)]
-    return sorted(found, key=lambda takeover: takeover.to_ms)
+    return sorted(found, key=lambda takeover: takeover.from_ms)
 
 
 def told(events: Iterable[Event], topic: str) -> list[tuple[int, int]]:
@@ -68,8 +71,9 @@ def repeats(
     places: DataFrame, table: DataFrame, *, known: Sequence[tuple[int, int]], exactly_once_from_ms: int | None = None
 ) -> DataFrame:
     """Per takeover (`nr`; null: nothing explains them) and way: extra copies; how many of them are beyond promise 3; of how many
-    nobody knows, since they came when no events were told (`unexplained`); and of how many nobody knows, since their first copies came
-    out over too long a time (`set_back`). Of what came out from `exactly_once_from_ms` on any is beyond the promise.
+    nobody knows, since they came when no events were told (`unexplained`); since takeovers that are known don't explain all of them, and
+    one that is not, or another one, may (`untold`); or since their first copies came out over too long a time (`set_back`). Of what came
+    out from `exactly_once_from_ms` on any is beyond the promise.
 
     `table`: rows of TAKEOVERS. `known`: see `told`.
 
@@ -80,6 +84,9 @@ def repeats(
     between their coming in and their last copy. Of several takeovers between two copies it was the first that ended the worker of the
     first copy; if none lies between them, it is the one that is nearest. Where the first copy is not read, it is the last before the
     other one.
+
+    Where takeovers follow each other closely that is a guess: all that may have repeated some of these records may repeat MAX_REPEATED
+    each. Where none lies between the copies there may have been one of which nobody told, since its worker was killed at once.
     """
     last_ms = sf.greatest("last_ms", "again_ms")
     known_first = sf.when(sf.col("two_ways"), sf.least("appended_ms", "first_ms")).otherwise(sf.col("first_ms"))
@@ -102,47 +109,57 @@ def repeats(
         sf.col("again_ms").isNotNull().alias("settled"),
         sf.coalesce("again_wrote_ms", sf.lit(0)).alias("again_wrote_ms"),
     )
-    between = (sf.col("from_ms") <= sf.col("until_ms") + REACH_MS) & (sf.col("to_ms") >= sf.col("since_ms") - REACH_MS)
+    between = (sf.col("from_ms") <= sf.col("until_ms") + UNTOLD_MS) & (sf.col("to_ms") >= sf.col("since_ms") - REACH_MS)
     between &= sf.col("again_wrote_ms") <= sf.col("to_ms") + REACH_MS
     there = sf.col("line").isNull() | (sf.col("line") == sf.col("way")) | sf.coalesce("two_ways", sf.lit(False))
-    apart_ms = sf.greatest(sf.col("from_ms") - sf.col("until_ms"), sf.col("since_ms") - sf.col("to_ms"), sf.lit(0))
+    after_ms, before_ms = sf.col("from_ms") - sf.col("until_ms"), sf.col("since_ms") - sf.col("from_ms")
+    columns = {"told": after_ms <= REACH_MS, "apart_ms": sf.greatest(after_ms, before_ms, sf.lit(0))}
     in_turn = sf.when(sf.col("settled"), -sf.col("nr")).otherwise(sf.col("nr"))
     explained = (
         doubled.join(sf.broadcast(table), between & there, "left")
-        .withColumn("apart_ms", apart_ms)
+        .withColumns(columns)
         .groupBy("place")
         .agg(
-            sf.min_by("nr", sf.struct("apart_ms", in_turn)).alias("nr"),
+            sf.min_by(sf.struct("nr", "apart_ms"), sf.struct(~sf.col("told"), "apart_ms", in_turn)).alias("nearest"),
+            sf.sort_array(sf.collect_set(sf.when(sf.col("told"), sf.col("nr")))).alias("able"),
             *(
                 sf.first(name).alias(name)
                 for name in ("way", "extra", "copied", "once_hopped_ms", "out_ms", "until_ms")
             ),
         )
+        .select("*", "nearest.nr", (sf.col("nearest.apart_ms") > 0).alias("aside"), (sf.size("able") > 0).alias("told"))
     )
     span_ms = sf.max("once_hopped_ms") - sf.min("once_hopped_ms")
+    told_of = sf.size(sf.array_distinct(sf.flatten(sf.collect_set("able"))))
+    perhaps_another = sf.max(sf.col("aside").cast("int"))
     at_once = sf.lit(False) if exactly_once_from_ms is None else sf.col("out_ms") >= exactly_once_from_ms
     spans = [sf.col("until_ms").between(*span) for span in known]
-    unknown = sf.col("nr").isNull() & ~reduce(Column.__or__, spans, sf.lit(False))
-    episodes = explained.groupBy("way", "nr", unknown.alias("unknown"), at_once.alias("exactly_once")).agg(
+    unknown = ~sf.col("told") & ~reduce(Column.__or__, spans, sf.lit(False))
+    episodes = explained.groupBy("way", "nr", "told", unknown.alias("unknown"), at_once.alias("exactly_once")).agg(
         sf.sum("extra").alias("extra"),
         sf.sum(sf.when(sf.col("copied"), sf.col("extra")).otherwise(0)).alias("copied"),
         sf.count("*").alias("records"),
         sf.coalesce(span_ms, sf.lit(0)).alias("span_ms"),
+        (sf.max("until_ms") - sf.min("until_ms")).alias("lasted_ms"),
+        (MAX_REPEATED * (told_of + perhaps_another)).alias("most"),
     )
+    too_long = ~sf.col("told") & (sf.col("lasted_ms") > REACH_MS)
     beyond = (
         sf.when(sf.col("exactly_once"), sf.col("extra"))
         .when(sf.col("unknown"), sf.col("copied"))
-        .when(sf.col("nr").isNull() | (sf.col("records") > MAX_REPEATED), sf.col("extra"))
+        .when(sf.col("nr").isNull() | too_long | (sf.col("records") > sf.col("most")), sf.col("extra"))
         .otherwise(sf.col("copied"))
     )
     left = sf.col("extra") - sf.col("beyond")
     set_back = ~sf.col("unknown") & (sf.col("span_ms") > UNCOMMITTED_MS)
+    untold = ~sf.col("unknown") & ~set_back & (~sf.col("told") | (sf.col("records") > MAX_REPEATED))
     return episodes.withColumn("beyond", beyond).select(
         "way",
         "nr",
         "extra",
         "beyond",
         sf.when(sf.col("unknown"), left).otherwise(0).alias("unexplained"),
+        sf.when(untold, left).otherwise(0).alias("untold"),
         sf.when(set_back, left).otherwise(0).alias("set_back"),
     )
 

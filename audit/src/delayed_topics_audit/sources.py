@@ -70,7 +70,8 @@ def read(
 
 def reader(connection: Connection) -> dict[str, str]:
     """Properties of the Java consumers that read for an audit. Raises AuditFailed for what Java can't use."""
-    return {**java_client(connection), "client.id": CLIENT_ID, **_RACK_OF_THIS_POD}
+    own = {"client.id": CLIENT_ID, "allow.auto.create.topics": "false"}
+    return {**java_client(connection), **own, **_RACK_OF_THIS_POD}
 
 
 def java_client(connection: Connection) -> dict[str, str]:

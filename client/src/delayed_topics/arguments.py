@@ -56,7 +56,8 @@ def target_header(layout: LayoutRecord, target: str) -> bytes:
     except ValueError:
         raise ValueError(f"target must be a topic or topic:partition, but it is {target!r}") from None
     if topic not in layout.targets:
-        allowed_by = f"allowed by spec.ready.allowedTopics of the DelayedTopic {layout.topic}"
+        owner = layout.owner
+        allowed_by = f"allowed by spec.ready.allowedTopics of the DelayedTopic {owner.namespace}/{owner.name}"
         which = f". The allowed topics are {', '.join(layout.targets)}" if layout.targets else ""
         raise ValueError(f"target must be {allowed_by}, but it is {topic!r}{which}")
     return target.encode()

@@ -87,7 +87,6 @@ class Records(Closing):
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
             "fetch.queue.backoff.ms": 50,
-            "allow.auto.create.topics": False,
             **when_stranded(self._stranded.set),
         }
         with making_client(connection.bootstrap_servers):

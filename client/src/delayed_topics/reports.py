@@ -1,9 +1,11 @@
-"""What became of records that were sent, kept for the thread that sent them: each is told of its own, and of no other's."""
+"""What became of records that were sent. Each thread is told of the failures of its own records, and of those of threads that have
+ended."""
 
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from threading import Thread
 
@@ -20,7 +22,7 @@ class Reports:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a signal handler may send, too
-        self._waiting: Counter[Thread] = Counter()
+        self._waiting: set[object] = set()
         self._failures: dict[Thread | None, Counter[str]] = {}
         """By reason: many records may fail before anybody flushes. None: of threads that have ended."""
         self._here = threading.local()
@@ -33,36 +35,39 @@ class Reports:
                 "Keep the record, and send it again from elsewhere"
             )
 
-    def callback(self, on_delivery: OnDelivery | None) -> Callable[[KafkaError | None, Message], None]:
-        """For a record that this thread is about to send."""
-        return partial(self._report, threading.current_thread(), on_delivery)
-
-    def sent(self) -> None:
-        """By this thread, with such a callback."""
+    @contextmanager
+    def sending(self, on_delivery: OnDelivery | None) -> Iterator[Callable[[KafkaError | None, Message], None]]:
+        """The callback for a record that this thread sends in the block; none is awaited if the block raises."""
+        record = object()
         with self._lock:
-            self._count(threading.current_thread(), 1)
+            self._waiting.add(record)
+        try:
+            yield partial(self._report, record, threading.current_thread(), on_delivery)
+        except BaseException:
+            with self._lock:
+                self._waiting.discard(record)
+            raise
 
-    def waiting(self, sender: Thread | None) -> int:
-        """How many records Kafka has still to answer for. `sender` None: of all threads."""
+    def waiting(self) -> set[object]:
+        """One for each record that Kafka has still to answer for."""
         with self._lock:
-            return self._waiting.total() if sender is None else self._waiting[sender]
+            return self._waiting.copy()
 
     def take_failures(self, sender: Thread | None) -> Counter[str]:
-        """Those that nobody was told of yet. `sender` None: of all threads."""
+        """Those that no one was told of yet, of this thread and of those that have ended. `sender` None: of all threads."""
         with self._lock:
-            if sender is not None:
-                return self._failures.pop(sender, Counter())
-            taken = sum(self._failures.values(), Counter[str]())
-            self._failures.clear()
-            return taken
+            self._gather_ended()
+            senders = [*self._failures] if sender is None else [sender, None]
+            return sum((self._failures.pop(one, Counter()) for one in senders), Counter[str]())
 
     def _report(
-        self, sender: Thread, on_delivery: OnDelivery | None, error: KafkaError | None, message: Message
+        self, record: object, sender: Thread, on_delivery: OnDelivery | None, error: KafkaError | None, message: Message
     ) -> None:
         with self._lock:
-            self._count(sender, -1)
+            self._waiting.discard(record)
             if error is not None:
-                self._failed(sender, str(error))
+                self._gather_ended()
+                self._failures.setdefault(sender, Counter())[str(error)] += 1
         if on_delivery is not None:
             self._here.in_callback = True
             try:
@@ -72,12 +77,6 @@ class Reports:
             finally:
                 self._here.in_callback = False
 
-    def _count(self, sender: Thread, by: int) -> None:
-        self._waiting[sender] += by
-        if not self._waiting[sender]:
-            del self._waiting[sender]
-
-    def _failed(self, sender: Thread, why: str) -> None:
-        self._failures.setdefault(sender, Counter())[why] += 1
+    def _gather_ended(self) -> None:
         for ended in [thread for thread in self._failures if thread is not None and not thread.is_alive()]:
             self._failures.setdefault(None, Counter()).update(self._failures.pop(ended))

@@ -77,7 +77,6 @@ class Scanner(Closing):
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
-            "allow.auto.create.topics": False,
         }
         with making_client(connection.bootstrap_servers):
             self._consumer = Consumer(config)

@@ -154,32 +154,34 @@ class DelayedTopic(Closing):
             all_headers.append((ID, record_id(id)))
         if created_at_ms is not None:
             all_headers.append((CREATED_AT, b"%d" % time_ms("created_at_ms", created_at_ms)))
-        told = self._reports.callback(on_delivery)
-        while True:
-            try:
-                self._producer.produce(self._names.front, value, key, headers=[*all_headers], on_delivery=told)
-                break
-            except BufferError:
-                # the queue is full: wait for room, as Java's producer does
-                self._serve(self._producer.poll, SERVE_SECONDS)
-            except KafkaException as e:
-                why = self._ended or kafka_error(e)
-                raise SendFailed(f"a record for {self._names.front} was not sent: {why}", failed=1) from e
-        self._reports.sent()
+        with self._reports.sending(on_delivery) as told:
+            while True:
+                try:
+                    self._producer.produce(self._names.front, value, key, headers=[*all_headers], on_delivery=told)
+                    break
+                except BufferError:
+                    # the queue is full: wait for room, as Java's producer does
+                    self._serve(self._producer.poll, SERVE_SECONDS)
+                except KafkaException as e:
+                    why = self._ended or kafka_error(e)
+                    raise SendFailed(f"a record for {self._names.front} was not sent: {why}", failed=1) from e
         self._serve(self._producer.poll, 0)
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> None:
-        """Returns when all that this thread has sent has arrived. Raises SendFailed if some of it did not, or not yet. What other threads
+        """Returns when all that was sent before the call, by any thread, has arrived. Raises SendFailed if Kafka has not acknowledged it
+        all in time, or if a record did not arrive that was sent by this thread, or by one that has ended. What threads that still run
         have sent is for their own `flush` to tell, or for `close`."""
         self._flush(threading.current_thread(), timeout_seconds)
 
     def _flush(self, sender: threading.Thread | None, timeout_seconds: float) -> None:
-        """`sender` None: what all threads have sent."""
+        """`sender` None: also what is sent meanwhile, and the failures of all threads."""
         self._check()
         deadline = Deadline(timeout_seconds)
+        before = self._reports.waiting()
         while True:
             self._serve(self._producer.flush, min(SERVE_SECONDS, deadline.remaining_seconds))
-            waiting = min(len(self._producer), self._reports.waiting(sender))
+            asked = self._reports.waiting()
+            waiting = min(len(self._producer), len(asked if sender is None else asked & before))
             if not waiting or deadline.over:
                 break
         if failures := self._reports.take_failures(sender):

@@ -159,7 +159,7 @@ def most_hops(ladder_seconds: tuple[int, ...], *, max_delay_seconds: int) -> int
     often as it fits into what the next longer one leaves."""
     hops, remaining = 0, max_delay_seconds
     for delay in reversed(ladder_seconds):
-        hops, remaining = hops + remaining // delay, delay - 1
+        hops, remaining = hops + remaining // delay, min(remaining, delay - 1)
     return hops
 
 

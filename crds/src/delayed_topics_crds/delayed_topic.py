@@ -42,9 +42,9 @@ def _one_of(words: Sequence[str]) -> str:
 
 
 def _distinct_delays_of_preset() -> str:
-    """CEL: how many different delays the list of `self.preset` has."""
-    counts = [(name, len(set(delays))) for name, delays in PRESETS.items()]
-    return "".join(f"self.preset == '{name}' ? {count} : " for name, count in counts[:-1]) + str(counts[-1][1])
+    """CEL: how many different delays the list of `self.preset` has; 1 without a preset, which another rule refuses."""
+    counts = ((name, len(set(delays))) for name, delays in PRESETS.items())
+    return "!has(self.preset) ? 1 : " + "".join(f"self.preset == '{name}' ? {count} : " for name, count in counts) + "1"
 
 
 _TOO_LONG = f"must have at most {MAX_TOPIC_LENGTH} characters: Kafka allows 249, and the operator appends '.control'"

@@ -104,15 +104,17 @@ def java_tool(
     text_in: str | None = None,
     environment: Mapping[str, str] | None = None,
     options: Sequence[str] = (*QUICK, "-Xmx256m"),
+    class_path: str | None = None,
 ) -> str:
-    """Run one of Kafka's Java tools to its end and return what it printed. `options`: of the Java machine.
+    """Run one of Kafka's Java tools to its end and return what it printed. `options`: of the Java machine. `class_path`: with what
+    the tool needs beside Kafka's jars, as of `compiled`.
 
     For example `java_tool("org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", …, text_in="a\\nb\\n")`.
     Raises CommandFailedError if it fails, PreconditionError without Java 17 or Maven.
     """
     require_java()
     return run(
-        *java_command(main_class, *arguments, options=options),
+        *java_command(main_class, *arguments, options=options, class_path=class_path),
         text_in=text_in,
         environment={"KAFKA_LOG_LEVEL": "WARN", **(environment or {})},
     )

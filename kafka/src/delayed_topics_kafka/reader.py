@@ -227,7 +227,6 @@ def reader_config(
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
         "isolation.level": "read_committed",
-        "allow.auto.create.topics": False,
         "fetch.wait.max.ms": 100,
         "fetch.queue.backoff.ms": 50,
     }

@@ -13,6 +13,7 @@ from delayed_topics_crds import to_dict
 from delayed_topics_crds.delayed_topic import WorkerTemplate
 from delayed_topics_crds.schedule import Spark
 
+from delayed_topics_operator.observation import PodSettings
 from delayed_topics_operator.worker_sets import HTTP_PORT, WorkerSet, resources_of
 
 Manifest = dict[str, Any]
@@ -83,18 +84,21 @@ def reconnected(live: Manifest, workers: WorkerSet) -> Manifest | None:
     return _object("apps/v1", "StatefulSet", workers.name, workers, spec=spec) if spec != live["spec"] else None
 
 
-def template_of(live: Manifest, workers: WorkerSet) -> WorkerTemplate:
-    """What the StatefulSet that there is was given by the template of its resource. `workers`: what it has beside that."""
+def template_of(live: Manifest, *, labels: Mapping[str, str], pods: PodSettings) -> WorkerTemplate:
+    """What the StatefulSet that there is was given by the template of its resource. `labels`, `pods`: what it has beside that."""
     pod = live["spec"]["template"]
-    labels, annotations = (pod["metadata"].get(field) or {} for field in ("labels", "annotations"))
-    no_label = workers.pods.labels.keys() | workers.labels.keys()
-    no_annotation = {*workers.pods.annotations, CONFIG_HASH, CONNECTION_HASH}
+    beside = {
+        "labels": {*pods.labels, *labels},
+        "annotations": {*pods.annotations, CONFIG_HASH, CONNECTION_HASH},
+    }
     container: Manifest = next((c for c in pod["spec"]["containers"] if c["name"] == "worker"), {})
     given = ("nodeSelector", "tolerations", "affinity", "priorityClassName")
     return WorkerTemplate.model_validate(
         {
-            "labels": {key: value for key, value in labels.items() if key not in no_label},
-            "annotations": {key: value for key, value in annotations.items() if key not in no_annotation},
+            **{
+                field: {key: value for key, value in (pod["metadata"].get(field) or {}).items() if key not in known}
+                for field, known in beside.items()
+            },
             "resources": container.get("resources"),
             **{field: pod["spec"].get(field) for field in given},
         },

@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 TURN_SECONDS: Final = 0.1
 REPORT_SECONDS: Final = 0.5
-LEAVE_SECONDS: Final = 8.0
+LEAVE_SECONDS: Final = 18.0
 MOST_FATAL: Final = 3
 FATAL_WITHIN_SECONDS: Final = 120.0
 PROTOCOL_REFUSALS: Final = frozenset({"UNSUPPORTED_VERSION", "UNSUPPORTED_ASSIGNOR"})

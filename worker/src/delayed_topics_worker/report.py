@@ -218,7 +218,6 @@ class Reporter:
         changes, assignment.changes = assignment.changes, []
         for change in changes:
             if change.kind == "assigned":
-                self._assigned_told_at = self._now_at
                 self._write(
                     "assignment",
                     change.topic,

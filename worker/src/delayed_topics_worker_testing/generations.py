@@ -3,19 +3,22 @@
 import base64
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from delayed_topics_core.events import Event
 from delayed_topics_core.rebalances import Rebalance, Rebalances
-from delayed_topics_devcluster.kafka import java_tool
+from delayed_topics_devcluster.kafka import compiled, java_tool, kafka_jars
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_kafka.groups import assigned_partitions
 
 from delayed_topics_worker_testing.harness import DeclaredTopic
 from delayed_topics_worker_testing.process import WorkerProcess
 
+FORMATTER: Final = Path(__file__).with_name("ConsumerGroupFormatter.java")
 Owners = dict[tuple[str, int], str]
 ALIVE_SECONDS: Final = 5
 """A process that started so long before a generation is a member that hears of it."""
@@ -25,7 +28,8 @@ HEARD_SECONDS: Final = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Generation:
-    """Of a group, as Kafka has noted it. `owners`: by partition, the client id of the member that has it."""
+    """Of a group, as Kafka has noted it. `owners`: by partition, the client id of the member that has it. With the newer protocol it is
+    what one member gets in answer to a heartbeat, and an epoch has several."""
 
     number: int
     at_ms: int
@@ -59,21 +63,14 @@ def members_now(orders: DeclaredTopic) -> set[str]:
     return {member.client_id for member in group.members}
 
 
-def noted_by_kafka(orders: DeclaredTopic) -> list[Generation]:
-    """With the classic protocol, by Kafka's formatter of `__consumer_offsets`."""
-    printed = java_tool(
-        "org.apache.kafka.tools.consumer.ConsoleConsumer",
-        *(
-            "--bootstrap-server",
-            orders.harness.connection.bootstrap_servers,
-            "--topic",
-            "__consumer_offsets",
-            "--from-beginning",
-        ),
-        *("--formatter", "org.apache.kafka.tools.consumer.GroupMetadataMessageFormatter", "--timeout-ms", "5000"),
-    )
+def noted_by_kafka(orders: DeclaredTopic, protocol: str = "classic") -> list[Generation]:
+    """From `__consumer_offsets`."""
+    return _noted_of_classic(orders) if protocol == "classic" else _noted_of_consumer(orders)
+
+
+def _noted_of_classic(orders: DeclaredTopic) -> list[Generation]:
     noted: dict[int, Generation] = {}
-    for record in json_of(printed):
+    for record in _group_records(orders, "org.apache.kafka.tools.consumer.GroupMetadataMessageFormatter"):
         if record["key"]["data"]["group"] == orders.record.group and (record["value"] or {}).get("data"):
             value = record["value"]["data"]
             owners = {
@@ -84,17 +81,50 @@ def noted_by_kafka(orders: DeclaredTopic) -> list[Generation]:
     return [noted[number] for number in sorted(noted)]
 
 
+def _noted_of_consumer(orders: DeclaredTopic) -> list[Generation]:
+    topics = {topic_id: name for name, topic_id in orders.topics.ids.items()}
+    client_ids: dict[str, str] = {}
+    had: dict[str, set[tuple[str, int]]] = {}
+    noted: list[Generation] = []
+    for record in _group_records(orders, FORMATTER.stem, class_path=compiled("groups", [FORMATTER], jars=kafka_jars())):
+        member, value = record["key"]["memberId"], record.get("value")
+        if record["key"]["groupId"] != orders.record.group or value is None:
+            continue
+        if "clientId" in value:
+            client_ids[member] = value["clientId"]
+            continue
+        has = {(topics[t["topicId"]], n) for t in value["assignedPartitions"] for n in t["partitions"]}
+        if gained := has - had.get(member, set()):
+            owners = dict.fromkeys(gained, client_ids[member])
+            noted.append(Generation(number=value["memberEpoch"], at_ms=record["at_ms"], owners=owners))
+        had[member] = has
+    return noted
+
+
+def _group_records(orders: DeclaredTopic, formatter: str, *, class_path: str | None = None) -> Iterator[dict[str, Any]]:
+    """Of all groups, oldest first, as the formatter prints them."""
+    server = orders.harness.connection.bootstrap_servers
+    printed = java_tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", server, "--topic", "__consumer_offsets", "--from-beginning"),
+        *("--formatter", formatter, "--timeout-ms", "5000"),
+        class_path=class_path,
+    )
+    return json_of(printed)
+
+
 def moves(
     generations: Sequence[Generation], heard: Callable[[int, str], bool] = lambda *_: True
 ) -> Iterator[tuple[int, int]]:
-    """Number of a generation, and of the partitions that got another owner in it. `heard`: whether a member heard of what a generation
-    gave it; if not, it never had that."""
+    """Number of a generation, and of the partitions that got another owner in it, ascending. `heard`: whether a member heard of what a
+    generation gave it; if not, it never had that."""
     owners: Owners = {}
+    moved: Counter[int] = Counter()
     for generation in generations:
         had = {place: owner for place, owner in generation.owners.items() if heard(generation.number, owner)}
-        if moved := len([place for place, owner in had.items() if owners.get(place) != owner]):
-            yield generation.number, moved
+        moved[generation.number] += len([place for place, owner in had.items() if owners.get(place) != owner])
         owners |= had
+    return ((number, moved[number]) for number in sorted(+moved))
 
 
 def must_have_heard(generations: Sequence[Generation], processes: Iterable[WorkerProcess]) -> set[tuple[int, str]]:
@@ -107,6 +137,20 @@ def must_have_heard(generations: Sequence[Generation], processes: Iterable[Worke
         for process in processes
         if process.started_at_ms + ALIVE_SECONDS * 1000 <= generation.at_ms
         and generation.at_ms + HEARD_SECONDS * 1000 <= min(end_ms, process.ended_at_ms or math.inf)
+    }
+
+
+def must_have_heard_answers(
+    generations: Sequence[Generation], processes: Iterable[WorkerProcess]
+) -> set[tuple[int, str]]:
+    """The same with the newer protocol, which answers each member by itself."""
+    return {
+        (generation.number, process.member)
+        for generation in generations
+        for process in processes
+        if process.member in generation.owners.values()
+        and process.started_at_ms <= generation.at_ms
+        and generation.at_ms + HEARD_SECONDS * 1000 <= (process.ended_at_ms or math.inf)
     }
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from delayed_topics_core.audit_window import AuditWindow
 from jinja2 import Environment, PackageLoader, select_autoescape
 
-from delayed_topics_audit.account import BROKEN_PROMISES, Account, Result
+from delayed_topics_audit.account import BROKEN_PROMISES, PROMISES, Account, Result
 from delayed_topics_audit.findings import Findings, Row
 from delayed_topics_audit.lateness import percentiles
 from delayed_topics_audit.report import svg
@@ -92,18 +92,15 @@ def _shown(window: AuditWindow, account: Account, findings: Findings) -> dict[st
 
 def checks(window: AuditWindow, account: Account) -> list[Check]:
     within = account.doubled - account.doubled_beyond_promise
-    repeated = f"{within:,} more were repeated after a crash, as promise 3 allows" if within else ""
+    remarks = {
+        "doubled_beyond_promise": f"{within:,} more were repeated after a crash, as promise 3 allows" if within else "",
+        "over_cap": f"which is {window.retry_cap}",
+    }
     return [
-        Check(promise="Never lost", broken=account.lost),
-        Check(promise="Never early", broken=account.early),
-        Check(promise="Nothing forged", broken=account.forged),
-        Check(promise="No doubles beyond the promise", broken=account.doubled_beyond_promise, remark=repeated),
-        Check(promise="In order", broken=account.out_of_order),
-        Check(promise="In the right partition", broken=account.wrong_partition),
-        Check(promise="Key, value and headers unchanged", broken=account.changed),
-        Check(promise="The right attempt", broken=account.wrong_attempt),
-        Check(promise=f"At most {window.retry_cap} retries", broken=account.over_cap),
-        Check(promise="Dead-lettered only for a reason", broken=account.wrongly_dead_lettered),
+        *(
+            Check(promise=broken.promise, broken=getattr(account, term), remark=remarks.get(term, ""))
+            for term, broken in PROMISES.items()
+        ),
         Check(
             promise=f"Late by no more than {duration(window.max_lateness_ms)}",
             broken=account.late,

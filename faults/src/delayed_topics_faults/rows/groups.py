@@ -1,7 +1,7 @@
 """G: workers share the partitions anew, by each protocol and assignor."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import count
 from random import Random
 from typing import Any, Final
@@ -14,6 +14,7 @@ from delayed_topics_worker_testing.generations import (
     events_of,
     moves,
     must_have_heard,
+    must_have_heard_answers,
     noted_by_kafka,
     told,
 )
@@ -92,7 +93,7 @@ class Rebalanced(Row):
         return f"x{number}"
 
     def _count(self, testbed: Testbed, trial: Trial, protocol: str) -> None:
-        """When all is served: with the classic protocol what the workers told is what Kafka noted."""
+        """When all is served: what the workers told is what Kafka noted."""
 
         def served() -> bool:
             return all(one.ended_at_ms for one in told(testbed.orders)) and testbed.settled()
@@ -101,21 +102,25 @@ class Rebalanced(Row):
             wait_until(served, what="all that moved is served", timeout_seconds=TOLD_SECONDS)
         except NotInTimeError as e:
             trial.expect(False, "R", str(e))
-        noted = noted_by_kafka(testbed.orders) if protocol == "classic" else []
+        noted = noted_by_kafka(testbed.orders, protocol)
         rebalances = told(
             testbed.orders
         )  # only now: a generation of which Kafka has noted the next one is told as a whole
         trial.counts[f"{protocol} rebalances"] = len(rebalances)
         trial.injected += f": {len(rebalances)} rebalances"
-        if noted:
-            self._compare(testbed, trial, noted, rebalances)
+        must = must_have_heard if protocol == "classic" else must_have_heard_answers
+        self._compare(testbed, trial, noted, rebalances, must(noted, self._processes))
 
     def _compare(
-        self, testbed: Testbed, trial: Trial, noted: list[Generation], rebalances: Sequence[Rebalance]
+        self,
+        testbed: Testbed,
+        trial: Trial,
+        noted: list[Generation],
+        rebalances: Sequence[Rebalance],
+        must_have_heard: Set[tuple[int, str]],
     ) -> None:
         assignments = [event for event in events_of(testbed.orders) if event.kind == "assignment"]
-        heard = {(event.detail["generation"], event.member) for event in assignments}
-        heard |= must_have_heard(noted, self._processes)
+        heard = {(event.detail["generation"], event.member) for event in assignments} | must_have_heard
         expected = list(moves(noted, lambda generation, member: (generation, member) in heard))
         found = [(r.generation, r.moved_partitions) for r in rebalances if r.generation <= noted[-1].number]
         trial.expect(found == expected, "R", f"workers told {found}, Kafka noted {expected}")

@@ -215,11 +215,9 @@ class Audits:
         place = self._place(topic, home, state)
         if (refusal := not_allowed(audit.spec, place)) is not None:
             return Refused(message=refusal)
-        if isinstance(state, Unusable) or link is None:
-            why = state if isinstance(state, Unusable) else None
-            return Waiting(
-                reason=why.reason if why else Reason.CONNECTION_MISSING, message=why.message if why else str(connection)
-            )
+        if isinstance(state, Unusable):
+            return Waiting(reason=state.reason, message=state.message)
+        assert link is not None, "the connection can be used"
         use = Use(key, topic.metadata.name)
         others = self._usage.others(use, connection, link.registry_read).executors
         if (full := no_room(audit.spec, place, others)) is not None:

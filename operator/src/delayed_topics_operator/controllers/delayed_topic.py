@@ -1,6 +1,7 @@
 """DelayedTopic: observe, reconcile, execute, until nothing is left to do; then say how it is."""
 
 import logging
+from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -14,6 +15,7 @@ from delayed_topics_operator import worker_sets
 from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.controllers.connection import Connections
 from delayed_topics_operator.controllers.found import refusal
+from delayed_topics_operator.controllers.undone import Undone
 from delayed_topics_operator.errors import ConnectionNotChecked, Forbidden, KubeRefused, NotFound, NotYet, SpecInvalid
 from delayed_topics_operator.execute import Executor, Outcome, Owned
 from delayed_topics_operator.explain import explanation
@@ -27,10 +29,10 @@ from delayed_topics_operator.observe.children import PodCounts, children
 from delayed_topics_operator.observe.kafka import kafka_view
 from delayed_topics_operator.observe.load import Loads
 from delayed_topics_operator.observe.pods import pod_settings, pods_and_warnings
-from delayed_topics_operator.plan import Action, Plan
+from delayed_topics_operator.plan import Plan
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile import reconcile
-from delayed_topics_operator.reconcile.failures import not_ready, reason_of, with_failure
+from delayed_topics_operator.reconcile.failures import not_ready, reason_of, with_failure, with_undone
 from delayed_topics_operator.reconcile.invalid import enough_to_delete, reconcile_invalid
 from delayed_topics_operator.reconcile.quota import hard
 from delayed_topics_operator.reconcile.status import OWN_CONDITIONS
@@ -82,22 +84,18 @@ class DelayedTopics:
         self._cluster = cluster
         self._executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
         self._failing_since: dict[Key, datetime] = {}
-        self._in_vain: dict[Key, tuple[tuple[Action, ...], datetime]] = {}
-        """What was done and changed nothing, and when that was. It is done again with the next resync."""
+        self._undone = defaultdict[Key, Undone](Undone)
         self._pod_counts = PodCounts()
         self._loads = Loads()
         self._elsewhere = ServedElsewhere(kube, store, namespace=settings.namespace)
 
     async def reconcile(self, key: Key) -> float | None:
-        in_vain, at = self._in_vain.get(key, ((), _now()))
-        before = in_vain if (_now() - at).total_seconds() < self._settings.resync_seconds else ()
+        undone = self._undone[key]
+        undone.begin(_now(), again_seconds=self._settings.resync_seconds)
         for _ in range(STEPS):
             raw = self._store.get(*key)
             if raw is None:
-                self._failing_since.pop(key, None)
-                self._usage.forget(key)
-                self._loads.forget(key)
-                self._in_vain.pop(key, None)
+                self._forget(key)
                 return None
             if not serves(self._store, connection_of(raw), namespace=self._settings.namespace):
                 await self._elsewhere.say_if_unserved(raw)
@@ -108,27 +106,28 @@ class DelayedTopics:
                 return UNLOOKED_SECONDS
             except NotYet:
                 return SOON_SECONDS
-            if plan.actions and plan.actions == before:
-                wake_seconds = await self._conclude(key, plan, Outcome(done=0))
-                if before == in_vain:
-                    return wake_seconds
-                log.warning("%s: somebody else undoes what the operator has done: %s", key, explanation(before))
-                return min(wake_seconds, UNDONE_SECONDS)
+            if undone.has(plan.actions):
+                if plan.actions == undone.in_vain:
+                    return await self._conclude(key, plan, Outcome(done=0))
+                log.warning("%s: somebody else undoes what the operator has done: %s", key, explanation(plan.actions))
+                return min(await self._conclude(key, _undone(plan, raw), Outcome(done=0)), UNDONE_SECONDS)
             if plan.decided is not None:
                 await self._say(raw, plan.decided)
             outcome = await self._executor.execute(key, plan.actions, link, owned)
-            if plan.actions and not (outcome.failures or outcome.changed):
-                log.warning(
-                    "%s: nothing changes by this, so somebody else undoes it: %s", key, explanation(plan.actions)
-                )
-                in_vain = plan.actions
-                self._in_vain[key] = (in_vain, _now())
             if link is not None and not outcome.failures:
                 self._failing_since.pop(key, None)
             if outcome.failures or not plan.actions:
                 return await self._conclude(key, plan, outcome)
-            before = plan.actions
+            undone.done(plan.actions, _now(), changed=outcome.changed)
+            if not outcome.changed:
+                log.warning("%s: this changes nothing, so somebody else undoes it: %s", key, explanation(plan.actions))
         return SOON_SECONDS
+
+    def _forget(self, key: Key) -> None:
+        self._failing_since.pop(key, None)
+        self._usage.forget(key)
+        self._loads.forget(key)
+        self._undone.pop(key, None)
 
     async def _plan(self, key: Key, raw: Manifest) -> tuple[Plan, KafkaLink | None, Owned | None]:
         """With what it is about. Raises KubeError, NotYet; a refusal after it was said."""
@@ -158,8 +157,9 @@ class DelayedTopics:
             if raw is not None and isinstance(failure.error, KafkaCallError):
                 self._failed_at_kafka(key, connection_of(raw), failure.error)
         if raw is not None and status is not None:
+            known = status_of(DelayedTopicStatus, raw).conditions
             for failure in failures:
-                status = with_failure(status, failure.action, failure.error, _now())
+                status = with_failure(status, failure.action, failure.error, known=known, now=_now())
             await self._say(raw, status)
         if failures:
             raise failures[0].error
@@ -235,7 +235,7 @@ class DelayedTopics:
             pods=pod_settings(self._settings, home=home, allowed=allowed),
             children=live,
             may_roll=self._executor.may_roll(home, name),
-            in_vain=self._in_vain.get(key, ((), None))[0],
+            in_vain=self._undone[key].in_vain,
             audits=self._scheduled_audits(about),
             worker_pods=pods,
             warnings=warnings,
@@ -292,6 +292,14 @@ class DelayedTopics:
         if isinstance(error, KafkaUnreachable) and (first or unusable):
             raise error
         return since
+
+
+def _undone(plan: Plan, raw: Manifest) -> Plan:
+    """Says in its status that somebody else undoes what it plans."""
+    if plan.status is None:
+        return plan
+    known = status_of(DelayedTopicStatus, raw).conditions
+    return replace(plan, status=with_undone(plan.status, plan.actions, known=known, now=_now()))
 
 
 def _expected(workers: Manifest | None, asked: Wanted) -> int:

@@ -1,9 +1,9 @@
 """The workers that the DelayedTopics of a connection share: made, repaired and removed with what the connection says of them."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 
 from delayed_topics_core.names import shared_group
 from delayed_topics_core.reasons import Condition
@@ -16,7 +16,7 @@ from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.manifests import template_of
-from delayed_topics_operator.observation import Shared
+from delayed_topics_operator.observation import PodSettings, Shared
 from delayed_topics_operator.observe.children import children
 from delayed_topics_operator.observe.pods import pod_settings, pods_and_warnings
 from delayed_topics_operator.plan import Action, ConditionState
@@ -54,7 +54,7 @@ class SharedWorkersOf:
             return await self._reconciled(key, raw, asked, link)
         except KubeError as e:
             log.warning("%s: could not look after the shared workers, and will try again: %s", key, e)
-            if asked is None:  # they go on, or have to be removed, and nobody waits for either
+            if asked is None:  # they go on, or have to be removed, and no one waits for either
                 return before and replace(before, leaving=True)
             if before is not None and isinstance(e, KubeUnreachable):
                 return before
@@ -75,37 +75,35 @@ class SharedWorkersOf:
 
     async def _reconciled(self, key: Key, raw: Manifest, asked: SharedWorkers | None, link: KafkaLink) -> Shared | None:
         """Raises KubeError, NotYet, KafkaCallError."""
-        home, name = self._settings.home(key.kind, key.namespace), shared_name(key)
+        home, name, labels = self._settings.home(key.kind, key.namespace), shared_name(key), shared_labels(key)
+        given = pod_settings(self._settings, home=home, allowed=True)
         resync_seconds = self._settings.resync_seconds
         live = await children(self._kube, self._store, home=home, name=name, resync_seconds=resync_seconds)
+        workers = live.get(("StatefulSet", name))
         kept_for: tuple[str, ...] | None = None
         if asked is None:
-            present = {at: found for at, found in live.items() if ours(found, shared_labels(key))}
+            present = {at: found for at, found in live.items() if ours(found, labels)}
             if not present:
                 return None
             kept_for = self._served(key, await link.registry())
             if not kept_for:
                 await self._execute(key, removal(present))
                 return None
-        of_connection = partial(
-            shared_worker_set,
+            # nothing but the StatefulSet says any more how many there are to be, and what they are like
+            asked = _as_they_are(workers, labels=labels, pods=given) if workers is not None else SharedWorkers()
+        wanted = shared_worker_set(
             connection=key,
             uid=raw["metadata"]["uid"],
             group=self._group(key),
-            pods=pod_settings(self._settings, home=home, allowed=True),
+            asked=asked,
+            pods=given,
             files=link.connection.to_files(),
         )
-        wanted, workers = of_connection(asked=asked or SharedWorkers()), live.get(("StatefulSet", name))
-        if (
-            asked is None and workers is not None
-        ):  # nothing else says any more how many there are to be, and what they are like
-            kept = SharedWorkers(template=template_of(workers, wanted))
-            wanted = replace(of_connection(asked=kept), replicas=workers["spec"]["replicas"])
         pods: tuple[Manifest, ...] = ()
         warnings: tuple[Manifest, ...] = ()
         if workers is not None and wanted.replicas and not all_ready(workers, wanted.replicas):
             pods, warnings = await pods_and_warnings(
-                self._kube, workers, labels=selector(shared_labels(key)), expected=wanted.replicas
+                self._kube, workers, labels=selector(labels), expected=wanted.replicas
             )
         actions, shared = plan(
             SharedObservation(
@@ -133,6 +131,12 @@ class SharedWorkersOf:
         outcome = await self._executor.execute(key, actions, None)
         for failure in outcome.failures:
             raise failure.error
+
+
+def _as_they_are(workers: Manifest, *, labels: Mapping[str, str], pods: PodSettings) -> SharedWorkers:
+    """However many somebody has scaled them to, even if the spec takes no such number."""
+    template = template_of(workers, labels=labels, pods=pods)
+    return SharedWorkers.model_construct(replicas=workers["spec"]["replicas"], template=template)
 
 
 def _unready_since(raw: Manifest) -> datetime | None:

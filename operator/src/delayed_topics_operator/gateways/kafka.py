@@ -16,7 +16,7 @@ from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core.settings import MIN_ISR
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable, RegistryLost, SettingsRefused
+from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable, RegistryLost, SettingsRefused, values_of
 from delayed_topics_kafka.model import (
     ClusterInfo,
     CommittedOffset,
@@ -204,13 +204,13 @@ class KafkaLink:
 
     async def topics(self, names: Iterable[str]) -> dict[str, TopicInfo | None]:
         """None: there is no such topic."""
-        return _values(await self._topics.ask(dict.fromkeys(names)))
+        return values_of(await self._topics.ask(dict.fromkeys(names)))
 
     async def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        return _values(await self._configs.ask(dict.fromkeys(names)))
+        return values_of(await self._configs.ask(dict.fromkeys(names)))
 
     async def group(self, group: str) -> GroupInfo:
-        return _values(await self._groups.ask({group: None}))[group]
+        return values_of(await self._groups.ask({group: None}))[group]
 
     async def committed(
         self, group: str, partitions: Sequence[TopicPartitionKey]
@@ -219,23 +219,23 @@ class KafkaLink:
         if not partitions:
             return {}
         key = (group, tuple(partitions))
-        return _values(_values(await self._committed.ask({key: None}))[key])
+        return values_of(values_of(await self._committed.ask({key: None}))[key])
 
     async def offsets(
         self, partitions: Sequence[TopicPartitionKey], which: Literal["earliest", "latest", "stable"]
     ) -> dict[TopicPartitionKey, int]:
         """`stable`: the end of what no open transaction holds back."""
-        return _values(await self._offsets[which].ask(dict.fromkeys(partitions)))
+        return values_of(await self._offsets[which].ask(dict.fromkeys(partitions)))
 
     async def offsets_at(self, times_ms: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int | None]:
         """The first offset at or after that broker time; None: there is none yet."""
-        return _values(
+        return values_of(
             await self._blocking("offsets_for_times", len(times_ms), lambda: self._admin.offsets_for_times(times_ms))
         )
 
     async def newest_times(self, partitions: Sequence[TopicPartitionKey]) -> dict[TopicPartitionKey, int | None]:
         """The broker time of the newest record of each; None: it has none."""
-        return _values(
+        return values_of(
             await self._blocking("newest_times", len(partitions), lambda: self._admin.newest_times(partitions))
         )
 
@@ -250,33 +250,33 @@ class KafkaLink:
 
     async def create_topics(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo]:
         """Returns when the topics can be used. Raises TopicExists."""
-        return _values(await self._creates.ask({spec.name: spec for spec in specs}))
+        return values_of(await self._creates.ask({spec.name: spec for spec in specs}))
 
     async def create_partitions(self, topic: str, total: int) -> None:
-        _values(await self._grows.ask({topic: total}))
+        values_of(await self._grows.ask({topic: total}))
 
     async def alter_config(self, topic: str, settings: Mapping[str, str]) -> None:
         """Raises SettingsRefused, and remembers which."""
         try:
-            _values(await self._alters.ask({topic: settings}))
+            values_of(await self._alters.ask({topic: settings}))
         except SettingsRefused as e:
             self.refusals.note(topic, settings, e.words_of)
             raise
 
     async def delete_topics(self, names: Sequence[str]) -> None:
-        _values(await self._deletes.ask(dict.fromkeys(names)))
+        values_of(await self._deletes.ask(dict.fromkeys(names)))
 
     async def commit(self, group: str, offsets: Mapping[TopicPartitionKey, CommittedOffset]) -> None:
         """Raises GroupActive if the group has members."""
-        _values(await self._in_helper("commit", len(offsets), group, dict(offsets)))
+        values_of(await self._in_helper("commit", len(offsets), group, dict(offsets)))
 
     async def fence(self, transactional_ids: Sequence[str]) -> None:
         """In the helper: its producers look for a coordinator, too."""
-        _values(await self._in_helper("fence", len(transactional_ids), list(transactional_ids)))
+        values_of(await self._in_helper("fence", len(transactional_ids), list(transactional_ids)))
 
     async def delete_group(self, group: str) -> None:
         """Raises GroupActive if the group has members."""
-        _values(await self._group_deletes.ask({group: None}))
+        values_of(await self._group_deletes.ask({group: None}))
 
     # the calls themselves
 
@@ -377,16 +377,3 @@ def merged(items: Iterable[GroupPartitions]) -> dict[str, list[TopicPartitionKey
 
 def _part(found: Committed | KafkaCallError, partitions: tuple[TopicPartitionKey, ...]) -> Committed | KafkaCallError:
     return found if isinstance(found, KafkaCallError) else {key: found[key] for key in partitions}
-
-
-K = TypeVar("K")
-
-
-def _values(outcomes: Mapping[K, T | KafkaCallError]) -> dict[K, T]:
-    """Raises the first error."""
-    values: dict[K, T] = {}
-    for item, outcome in outcomes.items():
-        if isinstance(outcome, KafkaCallError):
-            raise outcome
-        values[item] = outcome
-    return values

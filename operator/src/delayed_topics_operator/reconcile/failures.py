@@ -1,6 +1,6 @@
-"""What the conditions say when an action failed. Pure."""
+"""What the conditions say when an action failed, or did not last. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, assert_never
 
@@ -13,7 +13,7 @@ from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, Registry
 
 from delayed_topics_operator.conditions import condition
 from delayed_topics_operator.errors import Conflict, Invalid, KubeRefused, QuotaExceeded
-from delayed_topics_operator.explain import in_words
+from delayed_topics_operator.explain import explanation, in_words
 from delayed_topics_operator.plan import (
     Action,
     AddFinalizer,
@@ -47,17 +47,51 @@ SPEC_CODES = frozenset(
 
 
 def with_failure(
-    status: DelayedTopicStatus, action: Action, error: DelayedTopicsError, now: datetime
+    status: DelayedTopicStatus,
+    action: Action,
+    error: DelayedTopicsError,
+    *,
+    known: Iterable[StatusCondition],
+    now: datetime,
 ) -> DelayedTopicStatus:
-    """Sets Ready, and the condition that the action is about, to False, with the error as the message."""
+    """Sets Ready, and the condition that the action is about, to False, with the error as the message. `known`: the conditions that
+    the resource has."""
     message = f"could not {in_words(action)}: {error}"
     if isinstance(action, (DeleteGroup, DeleteTopics)):
         message += ". To delete this resource without its group and topics, set spec.deletionPolicy to Retain"
+    state = ConditionState(status="False", reason=reason_of(error), message=message)
     changed = {
-        kind: _failed(status, kind, reason_of(error), message, now) for kind in (_condition(action), Condition.READY)
+        kind: condition(kind, state, known=known, now=now, generation=status.observed_generation)
+        for kind in (_condition(action), Condition.READY)
     }
     kept = tuple(changed.pop(Condition(c.type), c) if c.type in changed else c for c in status.conditions)
     return status.model_copy(update={"conditions": (*kept, *changed.values())})
+
+
+def with_undone(
+    status: DelayedTopicStatus, actions: tuple[Action, ...], *, known: Iterable[StatusCondition], now: datetime
+) -> DelayedTopicStatus:
+    """Sets Ready, and the conditions that the actions are about, to False: somebody else undid these actions at once. What is False
+    anyway keeps its reason. `known`: the conditions that the resource has."""
+    said = {Condition(c.type): c for c in status.conditions}
+    for kind in dict.fromkeys((*map(_condition, actions), Condition.READY)):
+        message = _undone(tuple(a for a in actions if kind in (_condition(a), Condition.READY)))
+        before = said.get(kind)
+        if before is not None and before.status == "False":
+            said[kind] = before.model_copy(update={"message": f"{before.message}. {message}"})
+        else:
+            state = ConditionState(
+                status="False", reason=Reason.IN_PROGRESS, message=f"not all is as declared. {message}"
+            )
+            said[kind] = condition(kind, state, known=known, now=now, generation=status.observed_generation)
+    return status.model_copy(update={"conditions": tuple(said.values())})
+
+
+def _undone(actions: tuple[Action, ...]) -> str:
+    return (
+        f"Somebody else undoes at once what the operator does: {explanation(actions)}. The operator tries again every few seconds. Find "
+        "out what else changes this, and stop it. For an object in Kubernetes, metadata.managedFields says who has changed it"
+    )
 
 
 def reason_of(error: DelayedTopicsError) -> Reason:
@@ -88,16 +122,10 @@ def not_ready(raw: Mapping[str, Any], reason: Reason, message: str, now: datetim
     status = status_of(DelayedTopicStatus, raw).model_copy(
         update={"observed_generation": raw["metadata"].get("generation")}
     )
-    ready = _failed(status, Condition.READY, reason, message, now)
+    state = ConditionState(status="False", reason=reason, message=message)
+    ready = condition(Condition.READY, state, known=status.conditions, now=now, generation=status.observed_generation)
     others = (c for c in status.conditions if c.type != Condition.READY)
     return status.model_copy(update={"conditions": (ready, *others)})
-
-
-def _failed(
-    status: DelayedTopicStatus, kind: Condition, reason: Reason, message: str, now: datetime
-) -> StatusCondition:
-    said = ConditionState(status="False", reason=reason, message=message)
-    return condition(kind, said, known=status.conditions, now=now, generation=status.observed_generation)
 
 
 def _condition(action: Action) -> Condition:

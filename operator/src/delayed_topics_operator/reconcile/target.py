@@ -4,30 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.handover import Handover, Position
 from delayed_topics_core.layout import Layout, LayoutSpec, evolve, initial
 from delayed_topics_core.names import TopicNames
-from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord
 from delayed_topics_core.settings import MARK_SETTING, TopicRole, topic_settings
 from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
 
 from delayed_topics_operator.observation import KafkaView, Observation, Usable
 from delayed_topics_operator.plan import WriteRegistry
-from delayed_topics_operator.reconcile import handover
+from delayed_topics_operator.reconcile import handover, history
 
 ROLES: tuple[TopicRole, ...] = ("dead-letter", "control", "ready", "delays", "front")
 """In the order in which they are made: what is copied to exists before what is copied from."""
 
 DEFAULT_REPLICATION = 3
 DEFAULT_SKEW_MS = 5
-MAX_LISTS = 50
-"""That are noted. A record that came before the first of them may have had any delay."""
-MAX_READY_TOPICS = 60
-"""That are noted, with former ones: an audit has a number for each."""
-ROLLED_MS = 600_000
-"""After a change of the guarantee: by then no worker has the former one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +64,7 @@ def target(o: Observation, kafka: KafkaView) -> Target:
         front = max(
             o.wanted.front_partitions, _known(o, kafka, names["front"]), served.front_partitions if served else 0
         )
-        ready = max(front, _present(kafka, names["ready"]), served.ready_partitions if served else 0)
+        ready = max(front, _own_partitions(kafka, names["ready"]), served.ready_partitions if served else 0)
         layout = _layout(previous, o.wanted.layout, _known(o, kafka, names["delays"]))
     brokers = o.connection.brokers if isinstance(o.connection, Usable) else 1
     ids = noted(o, kafka).ids
@@ -136,7 +128,7 @@ def _layout(previous: LayoutRecord | None, spec: LayoutSpec, known: int) -> Layo
 
 def _known(o: Observation, kafka: KafkaView, name: str) -> int:
     """Partitions that a front or delays topic has, or once had."""
-    return max(_present(kafka, name), len(noted(o, kafka).start_offsets.get(name, ())))
+    return max(_own_partitions(kafka, name), len(noted(o, kafka).start_offsets.get(name, ())))
 
 
 def names_of(o: Observation) -> Mapping[TopicRole, str]:
@@ -206,8 +198,8 @@ def present(kafka: KafkaView, name: str) -> int:
     return info.partitions if info else 0
 
 
-def _present(kafka: KafkaView, name: str) -> int:
-    """Partitions that the topic has unless it is somebody else's, then 0."""
+def _own_partitions(kafka: KafkaView, name: str) -> int:
+    """As `present`, and 0 if the topic is somebody else's."""
     return 0 if _is_foreign(kafka, name) else present(kafka, name)
 
 
@@ -224,7 +216,7 @@ def record(
     ready = t.partitions["ready"]
     before = o.kafka.registered.layout if o.kafka is not None else None
     served, planned = before.served if before is not None else None, state == "planned"
-    ready_topics, forgotten_ms = _ready_topics(o, before)
+    ready_topics, forgotten_ms = history.ready_topics(o, before)
     return LayoutRecord(
         topic=o.wanted.names.front,
         owner=o.subject.owner,
@@ -239,9 +231,11 @@ def record(
         broker_skew_ms=skew_ms,
         highest_retry_cap=max(before.highest_retry_cap if before else 0, o.wanted.spec.retry_cap),
         least_ready_partitions=min(before.least_ready_partitions if before else ready, ready),
-        # nobody follows what is planned, and an audit judges by what was followed
-        exactly_once_from_ms=served.exactly_once_from_ms if served and planned else _exactly_once_from_ms(o, before),
-        lists=served.lists if served and planned else _lists(o, served or before, t.layout),
+        # no one follows what is planned, and an audit judges by what was followed
+        exactly_once_from_ms=served.exactly_once_from_ms
+        if served and planned
+        else history.exactly_once_from_ms(o, before),
+        lists=served.lists if served and planned else history.lists(o, served or before, t.layout),
         max_delay_seconds=o.wanted.spec.max_delay_seconds,
         ready_topics=ready_topics,
         ready_topics_forgotten_ms=forgotten_ms,
@@ -271,51 +265,6 @@ def kept_serving(o: Observation, served: LayoutRecord) -> LayoutRecord:
         control=served.control and not _is_foreign(o.kafka, o.wanted.names.control),
         before=kept_serving(o, served.before) if served.before is not None else None,
     )
-
-
-def _lists(o: Observation, before: LayoutRecord | None, layout: Layout) -> tuple[DelayList, ...]:
-    """What an older version noted is the first list if it was never edited, and nobody knows since when otherwise."""
-    now_ms = int(o.now.timestamp() * 1000)
-    present = DelayList(
-        delay_seconds=layout.delay_seconds,
-        retry_cap=o.wanted.spec.retry_cap,
-        from_ms=now_ms if before is not None else 0,
-        max_delay_seconds=o.wanted.spec.max_delay_seconds if layout.ladder_seconds else None,
-    )
-    if before is None:
-        return (present,)
-    known = before.lists
-    if not known:
-        from_ms = 0 if before.layout.generation == 1 else now_ms
-        known = (
-            DelayList(delay_seconds=before.layout.delay_seconds, retry_cap=before.highest_retry_cap, from_ms=from_ms),
-        )
-    return known if replace(known[-1], from_ms=now_ms) == present else (*known, present)[-MAX_LISTS:]
-
-
-def _ready_topics(o: Observation, before: LayoutRecord | None) -> tuple[tuple[AllowedTopic, ...], int]:
-    """Those that are not allowed any more are kept, as far as there is room. The second value: until when there were others, 0: none."""
-    now_ms, known = int(o.now.timestamp() * 1000), before.ready_topics if before is not None else ()
-    ended = [
-        a._replace(until_ms=now_ms) if a.until_ms is None and a.topic not in o.wanted.targets else a for a in known
-    ]
-    there = {allowed.topic for allowed in ended if allowed.until_ms is None}
-    added = [AllowedTopic(topic, now_ms) for topic in o.wanted.targets if topic not in there]
-    surplus = max(0, len(ended) + len(added) - MAX_READY_TOPICS)
-    over = [allowed for allowed in ended if allowed.until_ms is not None]
-    forgotten = sorted(over, key=lambda allowed: allowed.until_ms or 0)[:surplus]
-    forgotten_ms = before.ready_topics_forgotten_ms if before is not None else 0
-    kept = tuple(allowed for allowed in (*ended, *added) if allowed not in forgotten)
-    return kept, max([forgotten_ms, *(allowed.until_ms or 0 for allowed in forgotten)])
-
-
-def _exactly_once_from_ms(o: Observation, before: LayoutRecord | None) -> int | None:
-    """When the guarantee is changed, workers with the former one go on until they are rolled."""
-    if o.wanted.spec.guarantee != "ExactlyOnce":
-        return None
-    if before is not None and before.exactly_once_from_ms is not None:
-        return before.exactly_once_from_ms
-    return int(o.now.timestamp() * 1000) + (ROLLED_MS if before is not None else 0)
 
 
 def settings(o: Observation, t: Target, role: TopicRole, replication_factor: int) -> dict[str, str]:

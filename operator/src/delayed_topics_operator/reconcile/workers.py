@@ -9,6 +9,7 @@ from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_crds import RefusedProtocol
 
 from delayed_topics_operator import manifests, worker_sets
+from delayed_topics_operator.explain import explanation
 from delayed_topics_operator.observation import Manifest, Observation, Shared, Usable
 from delayed_topics_operator.plan import Action, ApplyChild, ConditionState, FenceWorkers, Finding, ScaleWorkers
 from delayed_topics_operator.reconcile import handover
@@ -47,10 +48,11 @@ def check(o: Observation) -> Finding:
         )
         return Finding(conditions={Condition.WORKERS_READY: said})
     layout = registered or record(o, target(o, o.kafka), "planned")
-    own = worker_sets.worker_set(subject=o.subject, wanted=o.wanted, pods=o.pods, files=o.connection.files)
+    asked = o.wanted
     if live is not None and o.leaves_own_workers:
-        present = replace(o.wanted, template=manifests.template_of(live, own))
-        own = worker_sets.worker_set(subject=o.subject, wanted=present, pods=o.pods, files=o.connection.files)
+        labels = worker_sets.labels(o.subject)
+        asked = replace(asked, template=manifests.template_of(live, labels=labels, pods=o.pods))
+    own = worker_sets.worker_set(subject=o.subject, wanted=asked, pods=o.pods, files=o.connection.files)
     wanted = (*manifests.children(own), manifests.layout_config_map(own, layout))
     stranger = in_the_way(wanted, o.children, own.labels)
     if stranger is not None:
@@ -69,6 +71,8 @@ def rolled(o: Observation, live: Manifest | None, actions: tuple[Action, ...]) -
     """Does all of it if it is the turn of these workers to be replaced, or if none are replaced, and what else is to be done otherwise.
     `live`: their StatefulSet."""
     said = _said(o, live)
+    if in_vain := tuple(action for action in actions if action in o.in_vain):
+        said = replace(said, message=f"{said.message}. {_put_back(in_vain)}")
     rolls = [action for action in actions if isinstance(action, ApplyChild) and action.rolls]
     if o.may_roll or not rolls:
         wake_seconds = POD_WAKE_SECONDS if said.status == "False" and o.wanted.replicas else None
@@ -105,6 +109,13 @@ def _handing_over(o: Observation) -> ConditionState | None:
     by = f"These workers have not given them up yet: {holders}" if holders else "No worker has them at the moment"
     message = f"the topics move from the workers of group {o.group} to those of group {o.wanted_group}. {by}"
     return ConditionState(status="False", reason=Reason.WORKERS_STARTING, message=message)
+
+
+def _put_back(actions: tuple[Action, ...]) -> str:
+    return (
+        f"This changes nothing, probably because a webhook of the cluster puts back what there was: {explanation(actions)}. The operator "
+        "tries again with each comparison. If you do not want what the webhook does, exempt these objects from it"
+    )
 
 
 def _scaling(o: Observation, live: Manifest | None) -> tuple[ScaleWorkers, ...]:

@@ -1,8 +1,9 @@
 //! Partitions come and go. Nothing here waits: what has to be settled before a partition goes is settled by the turns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{mpsc, Arc};
 use std::thread;
+use std::time::Duration;
 
 use super::beginning::Beginning;
 use super::happening::Happening;
@@ -13,6 +14,12 @@ use crate::kafka::{code, Client, Error, Offset};
 
 /// For copies to be acknowledged and offsets committed, before partitions are given up all the same.
 const REVOKE_NS: i64 = 4_000_000_000;
+
+/// The same before the group is left. A member that has joined again keeps what it has with a cooperative assignor, but Kafka
+/// answers no commit of it before all have joined, and waits for the session of one that has ended (10 s).
+const LEAVE_NS: i64 = 14_000_000_000;
+/// For a client to end that has been given up, as it does at once unless it waits for Kafka.
+const END: Duration = Duration::from_secs(1);
 
 /// Partitions that are to be given up.
 pub struct Revoking {
@@ -40,6 +47,8 @@ pub enum Leaving {
     Settling { settling: Revoking, for_good: bool },
     /// Kafka is told, and then the client is closed.
     Unsubscribing,
+    /// The client is closed.
+    Closing,
 }
 
 impl Engine {
@@ -146,7 +155,11 @@ impl Engine {
             return;
         }
         self.give_up_revoked();
-        self.revoking = Some(self.begin_revoking(partitions.to_vec()));
+        let mut revoking = self.begin_revoking(partitions.to_vec());
+        if matches!(self.leaving, Some(Leaving::Unsubscribing | Leaving::Closing)) {
+            revoking.deadline_ns = 0; // they were waited for before
+        }
+        self.revoking = Some(revoking);
     }
 
     /// Nothing more is sent of these partitions, and what was sent is committed.
@@ -302,7 +315,9 @@ impl Engine {
         self.subscribing = None;
         self.leaving = None;
         self.commits.forget_client();
-        self.consumer = None;
+        if let Some(consumer) = self.consumer.take() {
+            end_of(consumer);
+        }
     }
 
     /// Begins to leave the group in peace; `is_left` says when it is done, by turns. A static member keeps its partitions until its
@@ -313,7 +328,8 @@ impl Engine {
     pub fn leave(&mut self, for_good: bool) {
         self.subscribing = None;
         let partitions = self.slots.iter().map(|(_, partition)| partition.offset(0)).collect();
-        let settling = self.begin_revoking(partitions);
+        let mut settling = self.begin_revoking(partitions);
+        settling.deadline_ns = boot_ns() + LEAVE_NS;
         self.leaving = Some(Leaving::Settling { settling, for_good });
     }
 
@@ -321,7 +337,7 @@ impl Engine {
     pub(super) fn leave_settled(&mut self) {
         let Some(consumer) = &self.consumer else { return };
         match &self.leaving {
-            None => {}
+            None | Some(Leaving::Closing) => {}
             Some(Leaving::Settling { settling, for_good }) => {
                 if self.revoking.is_some() || !self.is_over(settling) {
                     return;
@@ -331,12 +347,12 @@ impl Engine {
                 if !tells {
                     consumer.close();
                 }
-                self.leaving = tells.then_some(Leaving::Unsubscribing);
+                self.leaving = Some(if tells { Leaving::Unsubscribing } else { Leaving::Closing });
             }
             Some(Leaving::Unsubscribing) if consumer.membership().is_member() => {}
             Some(Leaving::Unsubscribing) => {
                 consumer.close();
-                self.leaving = None;
+                self.leaving = Some(Leaving::Closing);
             }
         }
     }
@@ -346,6 +362,17 @@ impl Engine {
     pub fn is_left(&self) -> bool {
         self.consumer.as_ref().map_or(true, |consumer| consumer.is_closed())
     }
+}
+
+/// Ends a client that has been given up. For up to a minute it waits for Kafka's answers, as to a commit; nobody else does.
+fn end_of(consumer: Arc<Client>) {
+    consumer.wake_no_more();
+    let (ended, end) = mpsc::channel();
+    thread::spawn(move || {
+        drop(consumer);
+        ended.send(())
+    });
+    let _ = end.recv_timeout(END);
 }
 
 fn names(partitions: &[Offset]) -> Vec<(String, i32)> {

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, CString};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::batching::{Batching, Shared};
 use super::error::{code, Error};
@@ -31,6 +31,8 @@ pub struct Client {
     pub(super) handle: *mut Handle,
     queue: *mut Queue,
     looks_without_brokers: AtomicU32,
+    /// It has begun to leave its group.
+    closing: AtomicBool,
     pub(super) batching: Option<Shared>,
 }
 
@@ -85,7 +87,8 @@ impl Client {
             let payload = 1u64.to_ne_bytes();
             (functions.queue_io_event_enable)(queue, wake.as_raw_fd(), payload.as_ptr().cast(), payload.len());
             let batching = Batching::of(settings);
-            Ok(Client { functions, handle, queue, looks_without_brokers: AtomicU32::new(0), batching })
+            let looks_without_brokers = AtomicU32::new(0);
+            Ok(Client { functions, handle, queue, looks_without_brokers, closing: AtomicBool::new(false), batching })
         }
     }
 
@@ -242,8 +245,15 @@ impl Client {
 
     /// Begins to leave the group; partitions are revoked by events, until `is_closed`.
     pub fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
         // SAFETY: the queue is this client's. An error means that it is closed.
         let _ = unsafe { Error::take(self.functions, (self.functions.consumer_close_queue)(self.handle, self.queue)) };
+    }
+
+    /// Writes nothing any more to the descriptor that it was given, which may be closed then.
+    pub fn wake_no_more(&self) {
+        // SAFETY: the queue is this client's.
+        unsafe { (self.functions.queue_io_event_enable)(self.queue, -1 as RawFd as c_int, ptr::null(), 0) };
     }
 
     /// Whether it has left the group.
@@ -330,9 +340,14 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // SAFETY: nothing of it is used after this. No wake-ups for a descriptor that may be closed.
+        self.wake_no_more();
+        if self.closing.load(Ordering::Relaxed) && !self.is_closed() {
+            // it waits for somebody to give up its partitions, and a second call to close it does not end that, as the first
+            // would have done (2.16, `rd_kafka_cgrp_terminate0`)
+            let _ = self.assign(None);
+        }
+        // SAFETY: nothing of it is used after this.
         unsafe {
-            (self.functions.queue_io_event_enable)(self.queue, -1 as RawFd as c_int, ptr::null(), 0);
             (self.functions.queue_destroy)(self.queue);
             (self.functions.destroy_flags)(self.handle, ffi::DESTROY_NO_CONSUMER_CLOSE);
         }
