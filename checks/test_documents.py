@@ -67,9 +67,11 @@ def test_no_two_pages_declare_the_same_delayed_topic() -> None:
     """A topic belongs to one resource, and pages run one after the other on one cluster."""
     pages: dict[str, set[str]] = {}
     for block in (block for document in PAGES for block in blocks(document)):
+        names = re.findall(r'^@delayed_topic\(topic="([\w-]+)"', block.text, re.M)
         if "apply" in block.flags or block.language == "bash":
-            for name in re.findall(r"^kind: DelayedTopic\nmetadata:\s+\{?name: ([\w-]+)", block.text, re.M):
-                pages.setdefault(name, set()).add(block.document.name)
+            names += re.findall(r"^kind: DelayedTopic\nmetadata:\s+\{?name: ([\w-]+)", block.text, re.M)
+        for name in names:
+            pages.setdefault(name, set()).add(block.document.name)
     assert pages
     assert {name: sorted(where) for name, where in pages.items() if len(where) > 1} == {}
 

@@ -1,10 +1,12 @@
 """Pages are written in plain English, in one form, and lead to each other."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from delayed_topics_devcluster.go_tools import go_tool
 
 from checks.documents import PAGES, ROOT
@@ -12,6 +14,7 @@ from checks.documents import PAGES, ROOT
 pytestmark = pytest.mark.check
 
 GENERATED = ROOT / "docs" / "reference.md"
+TERMS = ROOT / "docs" / ".vale" / "DelayedTopics" / "Terms.yml"
 MAX_LINES = 150
 LONGER = {"CHANGELOG.md", "reference.md"}
 """Pages in which one looks something up."""
@@ -45,6 +48,15 @@ def test_what_a_reader_stumbles_over_is_found(tmp_path: Path, text: str, rule: s
     page.write_text(f"# A page\n\n{text}\n")
     (line,) = found(page)
     assert f".{rule}:" in line
+
+
+def test_the_linter_replaces_what_the_glossary_says_others_use() -> None:
+    rows = re.findall(r"^\| ([a-z -]+) \| .* \| (.*) \|$", (ROOT / "docs" / "glossary.md").read_text(), re.M)
+    elsewhere = {term: f"{term.replace('-', ' ')}, {names}" for term, names in rows}
+    replaced = yaml.safe_load(TERMS.read_text())["swap"]
+    ours = {word: term for word, term in replaced.items() if term in elsewhere}
+    assert len(ours) > 5
+    assert [word for word, term in ours.items() if not re.search(rf"\b{word}\b", elsewhere[term])] == []
 
 
 def test_pages_have_one_form() -> None:

@@ -309,7 +309,7 @@ def test_a_worker_that_is_stopped_while_it_gives_partitions_up_repeats_none(
 @pytest.mark.parametrize(
     ("protocol", "guarantee", "unanswered"),
     [
-        ("classic", "AtLeastOnce", Api.OFFSET_COMMIT),
+        pytest.param("classic", "AtLeastOnce", Api.OFFSET_COMMIT, marks=pytest.mark.slow),
         ("consumer", "AtLeastOnce", Api.PRODUCE),
         pytest.param("classic", "AtLeastOnce", Api.PRODUCE, marks=pytest.mark.slow),
         pytest.param("consumer", "AtLeastOnce", Api.OFFSET_COMMIT, marks=pytest.mark.slow),

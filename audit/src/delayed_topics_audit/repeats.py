@@ -19,9 +19,9 @@ UNCOMMITTED_MS: Final = 60_000
 """Kafka seldom takes longer to acknowledge copies, or to accept what finishes them."""
 REACH_MS: Final = 5000
 """An event is told up to that long after what it tells of, by a worker that is busy; its time is the worker's estimate."""
-UNTOLD_MS: Final = 60_000
+UNTOLD_MS: Final = 360_000
 """A worker tells of its takeovers twice a second. Of one that is killed before, Kafka gives the partitions to others within its session
-of up to 45 s, and they tell."""
+of up to 45 s, and they tell. If there are no others, they tell when Kubernetes has started the pod again: after up to five minutes."""
 UNREAD_MS: Final = 60_000
 """Where the first copy is not read: a copy that was on its way when its worker ended arrives within that time."""
 SILENT_MS: Final = TOLD_AGAIN_MS + 3_600_000
@@ -88,77 +88,97 @@ def repeats(
     Where takeovers follow each other closely that is a guess: all that may have repeated some of these records may repeat MAX_REPEATED
     each. Where none lies between the copies there may have been one of which nobody told, since its worker was killed at once.
     """
-    last_ms = sf.greatest("last_ms", "again_ms")
+    until_ms = sf.col("until_ms")
+    at_known_times = reduce(Column.__or__, [until_ms.between(*span) for span in known], sf.lit(False))
+    exactly_once = sf.lit(False) if exactly_once_from_ms is None else sf.col("out_ms") >= exactly_once_from_ms
+    episodes = _explained(_doubled(places), table).groupBy(
+        "way",
+        "nr",
+        "told",
+        (~sf.col("told") & ~at_known_times).alias("unknown"),
+        exactly_once.alias("exactly_once"),
+    )
+    return _judged(
+        episodes.agg(
+            sf.sum("extra").alias("extra"),
+            sf.sum(sf.when(sf.col("copied"), sf.col("extra")).otherwise(0)).alias("copied"),
+            sf.count("*").alias("records"),
+            sf.coalesce(sf.max("once_hopped_ms") - sf.min("once_hopped_ms"), sf.lit(0)).alias("span_ms"),
+            (sf.max(until_ms) - sf.min(until_ms)).alias("lasted_ms"),
+            sf.size(sf.array_distinct(sf.flatten(sf.collect_set("possible")))).alias("takeovers"),
+            sf.max(sf.col("aside").cast("int")).alias("perhaps_another"),
+        )
+    )
+
+
+def _doubled(places: DataFrame) -> DataFrame:
+    """The records that came out more than once: from when until when they did (`since_ms`, `until_ms`), and how."""
     known_first = sf.when(sf.col("two_ways"), sf.least("appended_ms", "first_ms")).otherwise(sf.col("first_ms"))
     # of what an audit before had settled the first copy is not always read. A copy that was on its way is no work of who took over:
     # that one began at or above what was settled, unless somebody has set the group back.
     first_ms = sf.when(sf.col("again_ms").isNotNull(), sf.least(known_first, sf.col("again_ms") - UNREAD_MS))
-    doubled = places.where(flawed("doubled")).select(
+    written_anew = sf.coalesce("wrote_apart", sf.lit(True)) | sf.coalesce("two_ways", sf.lit(False))
+    return places.where(flawed("doubled")).select(
         "place",
         "way",
         "two_ways",
         "extra",
-        (
-            (sf.col("ends") > 1) & ~sf.coalesce("wrote_apart", sf.lit(True)) & ~sf.coalesce("two_ways", sf.lit(False))
-        ).alias("copied"),
+        ((sf.col("ends") > 1) & ~written_anew).alias("copied"),
         # what a worker could not send for minutes has been appended since, beside what it sent just before
         sf.when(~sf.col("two_ways"), sf.coalesce("wrote_ms", "first_ms", "again_ms")).alias("once_hopped_ms"),
         sf.coalesce(first_ms, known_first).alias("since_ms"),
         sf.coalesce("first_ms", "again_ms").alias("out_ms"),
-        last_ms.alias("until_ms"),
+        sf.greatest("last_ms", "again_ms").alias("until_ms"),
         sf.col("again_ms").isNotNull().alias("settled"),
         sf.coalesce("again_wrote_ms", sf.lit(0)).alias("again_wrote_ms"),
     )
-    between = (sf.col("from_ms") <= sf.col("until_ms") + UNTOLD_MS) & (sf.col("to_ms") >= sf.col("since_ms") - REACH_MS)
-    between &= sf.col("again_wrote_ms") <= sf.col("to_ms") + REACH_MS
+
+
+def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
+    """Per record: the takeover that explains it best (`nr`), whether that lies `aside` of its copies, and all that lie between them
+    (`possible`; `told`: there is one)."""
+    near = (sf.col("from_ms") <= sf.col("until_ms") + UNTOLD_MS) & (sf.col("to_ms") >= sf.col("since_ms") - REACH_MS)
+    near &= sf.col("again_wrote_ms") <= sf.col("to_ms") + REACH_MS
     there = sf.col("line").isNull() | (sf.col("line") == sf.col("way")) | sf.coalesce("two_ways", sf.lit(False))
     after_ms, before_ms = sf.col("from_ms") - sf.col("until_ms"), sf.col("since_ms") - sf.col("from_ms")
-    columns = {"told": after_ms <= REACH_MS, "apart_ms": sf.greatest(after_ms, before_ms, sf.lit(0))}
+    between = after_ms <= REACH_MS
+    apart_ms = sf.greatest(after_ms, before_ms, sf.lit(0))
     in_turn = sf.when(sf.col("settled"), -sf.col("nr")).otherwise(sf.col("nr"))
-    explained = (
-        doubled.join(sf.broadcast(table), between & there, "left")
-        .withColumns(columns)
+    kept = ("way", "extra", "copied", "once_hopped_ms", "out_ms", "until_ms")
+    return (
+        doubled.join(sf.broadcast(table), near & there, "left")
+        .withColumns({"between": between, "apart_ms": apart_ms})
         .groupBy("place")
         .agg(
-            sf.min_by(sf.struct("nr", "apart_ms"), sf.struct(~sf.col("told"), "apart_ms", in_turn)).alias("nearest"),
-            sf.sort_array(sf.collect_set(sf.when(sf.col("told"), sf.col("nr")))).alias("able"),
-            *(
-                sf.first(name).alias(name)
-                for name in ("way", "extra", "copied", "once_hopped_ms", "out_ms", "until_ms")
-            ),
+            sf.min_by(sf.struct("nr", "apart_ms"), sf.struct(~sf.col("between"), "apart_ms", in_turn)).alias("nearest"),
+            sf.sort_array(sf.collect_set(sf.when(sf.col("between"), sf.col("nr")))).alias("possible"),
+            *(sf.first(name).alias(name) for name in kept),
         )
-        .select("*", "nearest.nr", (sf.col("nearest.apart_ms") > 0).alias("aside"), (sf.size("able") > 0).alias("told"))
+        .select(
+            "*", "nearest.nr", (sf.col("nearest.apart_ms") > 0).alias("aside"), (sf.size("possible") > 0).alias("told")
+        )
     )
-    span_ms = sf.max("once_hopped_ms") - sf.min("once_hopped_ms")
-    told_of = sf.size(sf.array_distinct(sf.flatten(sf.collect_set("able"))))
-    perhaps_another = sf.max(sf.col("aside").cast("int"))
-    at_once = sf.lit(False) if exactly_once_from_ms is None else sf.col("out_ms") >= exactly_once_from_ms
-    spans = [sf.col("until_ms").between(*span) for span in known]
-    unknown = ~sf.col("told") & ~reduce(Column.__or__, spans, sf.lit(False))
-    episodes = explained.groupBy("way", "nr", "told", unknown.alias("unknown"), at_once.alias("exactly_once")).agg(
-        sf.sum("extra").alias("extra"),
-        sf.sum(sf.when(sf.col("copied"), sf.col("extra")).otherwise(0)).alias("copied"),
-        sf.count("*").alias("records"),
-        sf.coalesce(span_ms, sf.lit(0)).alias("span_ms"),
-        (sf.max("until_ms") - sf.min("until_ms")).alias("lasted_ms"),
-        (MAX_REPEATED * (told_of + perhaps_another)).alias("most"),
-    )
-    too_long = ~sf.col("told") & (sf.col("lasted_ms") > REACH_MS)
+
+
+def _judged(episodes: DataFrame) -> DataFrame:
+    told, unknown, extra = sf.col("told"), sf.col("unknown"), sf.col("extra")
+    too_long = ~told & (sf.col("lasted_ms") > REACH_MS)
+    most = MAX_REPEATED * (sf.col("takeovers") + sf.col("perhaps_another"))
     beyond = (
-        sf.when(sf.col("exactly_once"), sf.col("extra"))
-        .when(sf.col("unknown"), sf.col("copied"))
-        .when(sf.col("nr").isNull() | too_long | (sf.col("records") > sf.col("most")), sf.col("extra"))
+        sf.when(sf.col("exactly_once"), extra)
+        .when(unknown, sf.col("copied"))
+        .when(sf.col("nr").isNull() | too_long | (sf.col("records") > most), extra)
         .otherwise(sf.col("copied"))
     )
-    left = sf.col("extra") - sf.col("beyond")
-    set_back = ~sf.col("unknown") & (sf.col("span_ms") > UNCOMMITTED_MS)
-    untold = ~sf.col("unknown") & ~set_back & (~sf.col("told") | (sf.col("records") > MAX_REPEATED))
+    left = extra - sf.col("beyond")
+    set_back = ~unknown & (sf.col("span_ms") > UNCOMMITTED_MS)
+    untold = ~unknown & ~set_back & (~told | (sf.col("records") > MAX_REPEATED))
     return episodes.withColumn("beyond", beyond).select(
         "way",
         "nr",
         "extra",
         "beyond",
-        sf.when(sf.col("unknown"), left).otherwise(0).alias("unexplained"),
+        sf.when(unknown, left).otherwise(0).alias("unexplained"),
         sf.when(untold, left).otherwise(0).alias("untold"),
         sf.when(set_back, left).otherwise(0).alias("set_back"),
     )

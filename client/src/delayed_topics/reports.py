@@ -48,10 +48,10 @@ class Reports:
                 self._waiting.discard(record)
             raise
 
-    def waiting(self) -> set[object]:
-        """One for each record that Kafka has still to answer for."""
+    def waiting(self, among: set[object] | None = None) -> set[object]:
+        """One for each record that Kafka has still to answer for. `among`: of those of an earlier call; None: of all."""
         with self._lock:
-            return self._waiting.copy()
+            return self._waiting.copy() if among is None else among & self._waiting
 
     def take_failures(self, sender: Thread | None) -> Counter[str]:
         """Those that no one was told of yet, of this thread and of those that have ended. `sender` None: of all threads."""

@@ -177,11 +177,11 @@ class DelayedTopic(Closing):
         """`sender` None: also what is sent meanwhile, and the failures of all threads."""
         self._check()
         deadline = Deadline(timeout_seconds)
-        before = self._reports.waiting()
+        asked = self._reports.waiting()
         while True:
             self._serve(self._producer.flush, min(SERVE_SECONDS, deadline.remaining_seconds))
-            asked = self._reports.waiting()
-            waiting = min(len(self._producer), len(asked if sender is None else asked & before))
+            asked = self._reports.waiting(None if sender is None else asked)
+            waiting = min(len(self._producer), len(asked))
             if not waiting or deadline.over:
                 break
         if failures := self._reports.take_failures(sender):

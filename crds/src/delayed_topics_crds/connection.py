@@ -282,7 +282,8 @@ class Grant(Spec):
     """Prefixes of the topics that `ready.allowedTopics` may name, no matter who owns them. `""` allows every topic. Unless set, no topic is
     allowed."""
     max_partitions: Annotated[int, Limits(1, 10_000, "partitions")] | None = None
-    """How many partitions the delays topic of one DelayedTopic may have. Unless set, there is no limit for one DelayedTopic."""
+    """How many partitions the front, the ready, and the delays topic of one DelayedTopic may each have. Unless set, there is no limit for
+    one DelayedTopic."""
     max_workers: Annotated[int, Limits(0, 1000, "workers")] | None = None
     """How many workers one DelayedTopic may have. The operator starts no more than these. Unless set, there is no limit for one
     DelayedTopic."""

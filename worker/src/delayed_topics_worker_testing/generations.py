@@ -127,30 +127,25 @@ def moves(
     return ((number, moved[number]) for number in sorted(+moved))
 
 
-def must_have_heard(generations: Sequence[Generation], processes: Iterable[WorkerProcess]) -> set[tuple[int, str]]:
-    """Generations, and the members that can't have missed what these gave them: Kafka also gives partitions to a static member
-    whose process has ended, and starts the next generation before anybody was told of the last."""
-    ends_ms = [*(generation.at_ms for generation in generations[1:]), math.inf]
-    return {
-        (generation.number, process.member)
-        for generation, end_ms in zip(generations, ends_ms, strict=True)
-        for process in processes
-        if process.started_at_ms + ALIVE_SECONDS * 1000 <= generation.at_ms
-        and generation.at_ms + HEARD_SECONDS * 1000 <= min(end_ms, process.ended_at_ms or math.inf)
-    }
-
-
-def must_have_heard_answers(
-    generations: Sequence[Generation], processes: Iterable[WorkerProcess]
+def must_have_heard(
+    generations: Sequence[Generation], processes: Iterable[WorkerProcess], protocol: str
 ) -> set[tuple[int, str]]:
-    """The same with the newer protocol, which answers each member by itself."""
+    """Generations, and the members that can't have missed what these gave them.
+
+    Classic Kafka also gives partitions to a static member whose process has ended, and starts the next generation before anybody was
+    told of the last. The newer protocol answers each member by itself, whatever epoch the group has come to meanwhile.
+    """
+    classic = protocol == "classic"
+    next_ms = [*(generation.at_ms for generation in generations[1:]), math.inf]
+    alive_ms = ALIVE_SECONDS * 1000 if classic else 0
     return {
         (generation.number, process.member)
-        for generation in generations
+        for generation, end_ms in zip(generations, next_ms, strict=True)
         for process in processes
         if process.member in generation.owners.values()
-        and process.started_at_ms <= generation.at_ms
-        and generation.at_ms + HEARD_SECONDS * 1000 <= (process.ended_at_ms or math.inf)
+        and process.started_at_ms + alive_ms <= generation.at_ms
+        and generation.at_ms + HEARD_SECONDS * 1000
+        <= min(end_ms if classic else math.inf, process.ended_at_ms or math.inf)
     }
 
 

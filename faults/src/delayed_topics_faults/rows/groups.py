@@ -14,7 +14,6 @@ from delayed_topics_worker_testing.generations import (
     events_of,
     moves,
     must_have_heard,
-    must_have_heard_answers,
     noted_by_kafka,
     told,
 )
@@ -108,8 +107,7 @@ class Rebalanced(Row):
         )  # only now: a generation of which Kafka has noted the next one is told as a whole
         trial.counts[f"{protocol} rebalances"] = len(rebalances)
         trial.injected += f": {len(rebalances)} rebalances"
-        must = must_have_heard if protocol == "classic" else must_have_heard_answers
-        self._compare(testbed, trial, noted, rebalances, must(noted, self._processes))
+        self._compare(testbed, trial, noted, rebalances, must_have_heard(noted, self._processes, protocol))
 
     def _compare(
         self,
