@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from delayed_topics_bench.others import Usage, others_share
+from delayed_topics_bench.others import Usage, others_share, programs_ticks
 from delayed_topics_bench.pace import slowed_share
 
 BURN = "import time\nwhile time.process_time() < 1: pass"
@@ -29,6 +29,12 @@ def test_the_share_is_of_all_processors() -> None:
     before = Usage(passed=0, used=0, own=0)
     assert others_share(before, Usage(passed=400, used=300, own=200)) == 0.25
     assert others_share(before, Usage(passed=400, used=200, own=202)) == 0.0
+
+
+def test_what_the_kernel_does_in_interrupts_for_our_own_connections_is_not_taken_for_another_program() -> None:
+    idle, waits, interrupts, soft_interrupts, stolen = 40, 2, 1, 8, 9
+    stat = f"cpu  20 10 30 {idle} {waits} {interrupts} {soft_interrupts} {stolen} 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n"
+    assert programs_ticks(stat) == (120, 60)
 
 
 def test_a_host_that_gives_half_is_found_by_how_long_the_same_work_takes() -> None:

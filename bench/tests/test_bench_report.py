@@ -148,6 +148,11 @@ def test_pages_keep_their_text_and_each_has_its_part(tmp_path: Path) -> None:
     assert [page for page, text in pages.items() if "(../bench/results/relay/drain.png)" in text] == ["performance.md"]
 
 
+def test_a_page_names_no_api_server_where_there_was_none() -> None:
+    text = documents(json.loads((RESULTS / "shared.json").read_text()), "shared")["shared-workers.md"]
+    assert "The broker, workers, load and receivers all run on it." in text.replace("\n", " ")
+
+
 @pytest.mark.parametrize("name", ["relay", "exactly-once", "operator", "rebalance", "shared"])
 def test_the_pages_have_the_figures_of_the_last_run_and_no_others(name: str) -> None:
     file = RESULTS / f"{name}.json"

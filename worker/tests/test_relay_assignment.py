@@ -109,7 +109,7 @@ class Kafka:
                 else TopicInfo(name=name, id=id_, partitions=3, replication_factor=1, leaders_known=True)
                 for name, id_ in self.ids.items()
             }
-            snapshot = TopicsSnapshot(self.now, topics)
+            snapshot = TopicsSnapshot(topics, dict.fromkeys(topics, self.now))
             self.assignment.check_topics(snapshot)
             self.assignment.tell_removed()
             self.assignment.begin(snapshot)

@@ -83,7 +83,7 @@ class SharedWorker:
 
     def report(self) -> dict[str, Any]:
         return self._reporter.report(
-            self._engine, self.assignment, refused="forbidden", snapshot=TopicsSnapshot(0, {}), unassigned={}
+            self._engine, self.assignment, refused="forbidden", snapshot=TopicsSnapshot({}, {}), unassigned={}
         )
 
     def is_shown(self) -> bool:

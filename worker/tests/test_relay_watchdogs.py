@@ -85,7 +85,7 @@ def test_a_connection_on_which_nothing_is_asked_is_closed(monkeypatch: pytest.Mo
 
 def test_copies_that_are_not_acknowledged_are_blamed_on_the_topic_whose_replicas_lag() -> None:
     orders, parcels = sending("orders"), sending("parcels")
-    snapshot = TopicsSnapshot(0.0, {"orders.ready": seen("orders.ready", 1), "parcels.ready": seen("parcels.ready")})
+    snapshot = TopicsSnapshot({"orders.ready": seen("orders.ready", 1), "parcels.ready": seen("parcels.ready")}, {})
 
     (alarm,) = of_unacknowledged([orders, parcels], snapshot)
 
@@ -95,13 +95,13 @@ def test_copies_that_are_not_acknowledged_are_blamed_on_the_topic_whose_replicas
 
 
 def test_copies_that_are_on_their_way_as_usual_are_no_alarm() -> None:
-    assert of_unacknowledged([sending("orders", 2.9)], TopicsSnapshot(0.0, {})) == []
+    assert of_unacknowledged([sending("orders", 2.9)], TopicsSnapshot({}, {})) == []
 
 
 def test_copies_that_are_not_acknowledged_for_no_reason_that_is_known_are_told_of_all_topics() -> None:
     owned = [sending("orders"), sending("parcels")]
 
-    alarms = of_unacknowledged(owned, TopicsSnapshot(0.0, {}))
+    alarms = of_unacknowledged(owned, TopicsSnapshot({}, {}))
 
     assert {alarm.topic for alarm in alarms} == {"orders", "parcels"}
 

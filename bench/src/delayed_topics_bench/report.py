@@ -112,7 +112,8 @@ def _notes(body: Body) -> Iterator[str]:
     checked = [run["checked"] for run in runs if "checked" in run]
     if checked:
         yield _followed(checked)
-    who = "broker, workers, load and receivers" if checked else "API server, etcd, broker, operator and load"
+    of_operator = body["parts"].keys() & OPERATOR_GRIDS.keys()
+    who = "API server, etcd, broker, operator and load" if of_operator else "broker, workers, load and receivers"
     slowed = [run["slowed"] for run in runs]
     commits, cpus = sorted({run["commit"] for run in runs}), sorted({run["cpu"] for run in runs})
     yield (

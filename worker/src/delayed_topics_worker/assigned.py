@@ -1,8 +1,10 @@
 """A partition that is assigned to this worker, as far as the engine doesn't know it: where it begins, and why it isn't served."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from delayed_topics_core.reasons import Reason
+from delayed_topics_core.words import counted, shortened
 from delayed_topics_engine import Seen
 from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
@@ -82,3 +84,15 @@ class AssignedPartition:
         """Of a delays partition that the layout knows."""
         delays = self.served.layout.layout.partition_delays if self.served.layout else ()
         return delays[self.partition] if not self.is_front and self.partition < len(delays) else None
+
+
+def of_topics(owned: Iterable[AssignedPartition]) -> dict[str, list[AssignedPartition]]:
+    """By front topic."""
+    found: dict[str, list[AssignedPartition]] = {}
+    for o in owned:
+        found.setdefault(o.served.topic, []).append(o)
+    return found
+
+
+def named(owned: Sequence[AssignedPartition]) -> str:
+    return f"{counted(len(owned), 'partition')}: {shortened(sorted(map(str, owned)), 50)}" if owned else "nothing"

@@ -1,7 +1,6 @@
 """Which partitions this worker has, where each begins (at its committed offset, never by guess), and which stand still."""
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
@@ -11,7 +10,7 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_engine import Engine, Seen
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
 
-from delayed_topics_worker.assigned import AssignedPartition, Stop
+from delayed_topics_worker.assigned import AssignedPartition, Stop, named, of_topics
 from delayed_topics_worker.beginnings import Beginning, beginning_of
 from delayed_topics_worker.committed import CommittedReader
 from delayed_topics_worker.happenings import (
@@ -138,7 +137,7 @@ class Assignment:
         self.owned.update({o.place: o for o in fresh})
         self._begins[self.generation] = fresh
         self._note("assigned", fresh, now)
-        log.info("assigned: %s", _named(fresh))
+        log.info("assigned: %s", named(fresh))
 
     def _on_revoked(self, happening: Revoked) -> None:
         for place, delayed in zip(happening.partitions, happening.delayed, strict=True):
@@ -212,6 +211,12 @@ class Assignment:
                 continue
             owned.stop = stop_of_removed(owned, owned.removed, there)
             owned.removed = None
+
+    def unasked(self, snapshot: TopicsSnapshot) -> set[str]:
+        """The topics that Kafka has to be asked about before partitions can begin."""
+        waiting = [o for o in self.owned.values() if not o.begun and o.stop is None]
+        stale = [o for o in waiting if not snapshot.is_younger(o.assigned_at, o.served.watched)]
+        return {topic for o in stale for topic in o.served.watched}
 
     def begin(self, snapshot: TopicsSnapshot) -> None:
         """Let those partitions begin that can."""
@@ -308,12 +313,14 @@ class Assignment:
             del self.owned[owned.place]
         self._note(kind, leaving, self._seconds())
         self._tell_caught_up()
-        log.info("%s: %s", kind, _named(leaving))
+        log.info("%s: %s", kind, named(leaving))
 
     def _is_known(self, owned: AssignedPartition, snapshot: TopicsSnapshot, now: float) -> bool:
         """Whether registry and Kafka have been asked about it, and nothing is wrong with its topics."""
         served = owned.served
-        if served.layout is None or served.topics is None or snapshot.asked_at < owned.assigned_at:
+        if served.layout is None or served.topics is None:
+            return False
+        if not snapshot.is_younger(owned.assigned_at, served.watched):
             return False
         if not owned.is_front and owned.partition >= served.layout.layout.partition_count:
             return False  # Kafka has it, the registry will tell
@@ -335,7 +342,7 @@ class Assignment:
         for owned in asked:
             owned.unanswered = owned.committed is None
         if slow := [o for o in asked if o.unanswered]:
-            log.info("the committed offsets of %s are not told at once", _named(slow))
+            log.info("the committed offsets are not told at once of %s", named(slow))
 
     def _ask_beside(self) -> None:
         for place, generation, committed in self._reader.take():
@@ -377,16 +384,13 @@ class Assignment:
 
     def _note(self, kind: ChangeKind, owned: Sequence[AssignedPartition], began: float) -> None:
         now = self._seconds()
-        for topic, count in Counter(o.served.topic for o in owned).items():
-            of_topic = [o for o in owned if o.served.topic == topic]
+        for topic, of_topic in of_topics(owned).items():
             places, generation = format_places([o.place for o in of_topic]), of_topic[0].group_generation
             delayed = sum(o.delayed for o in of_topic) if kind == "caught-up" else 0
-            self.changes.append(Change(kind, topic, count, places, generation, now, int((now - began) * 1000), delayed))
+            self.changes.append(
+                Change(kind, topic, len(of_topic), places, generation, now, int((now - began) * 1000), delayed)
+            )
 
 
 def _is_answered(owned: AssignedPartition) -> bool:
     return owned.begun or owned.stop is not None or owned.is_foreign
-
-
-def _named(owned: Sequence[AssignedPartition]) -> str:
-    return ", ".join(sorted(str(o) for o in owned)) or "nothing"

@@ -2,18 +2,23 @@
 
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 log = logging.getLogger(__name__)
+
+MOST_BUSY: Final = 0.05
+"""The share of a processor that looking again and again may take, with however many topics: it is done less often instead."""
 
 T = TypeVar("T")
 
 
 class Repeated:
-    """Calls `turn` on a thread of its own until `close`: every `interval_seconds`, unless that is None, and when it is hastened. An
-    exception of a turn is logged, but only once while it stays the same, and does not prevent the next turn."""
+    """Calls `turn` on a thread of its own until `close`: every `interval_seconds`, unless that is None, and when it is hastened. A turn
+    that takes long to compute is followed by a longer pause, see MOST_BUSY. An exception of a turn is logged, but only once while it
+    stays the same, and does not prevent the next turn."""
 
     def __init__(self, name: str, turn: Callable[[], None], *, interval_seconds: float | None) -> None:
         self._turn = turn
@@ -38,6 +43,7 @@ class Repeated:
     def _run(self) -> None:
         while not self._ended:
             self._asked.clear()
+            began = time.thread_time()
             try:
                 self._turn()
                 self._problem = ""
@@ -48,7 +54,10 @@ class Repeated:
                         "thread %s caught an error, and continues: %s", self._thread.name, problem, exc_info=True
                     )
                 self._problem = problem
-            self._asked.wait(self._interval_seconds)
+            self._asked.wait(self._pause_seconds(time.thread_time() - began))
+
+    def _pause_seconds(self, busy_seconds: float) -> float | None:
+        return None if self._interval_seconds is None else max(self._interval_seconds, busy_seconds / MOST_BUSY)
 
 
 class Watch(ABC, Generic[T]):

@@ -1,7 +1,7 @@
 """All metrics of the worker, declared once."""
 
-from collections.abc import Iterable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_engine import DURATION_BOUNDS_MS, Histogram, Tally
@@ -16,12 +16,23 @@ OWN_REASONS: Final = tuple(reason for reason in DeadLetterReason if reason is no
 """Only clients reject records."""
 
 
+class TopicWork(NamedTuple):
+    """What this worker has of a delayed topic: assigned partitions, and records that are held, due, and not taken in."""
+
+    partitions: int
+    waiting: int
+    due: int
+    unread: int
+
+
 class EngineMetrics(Collector):
     """What the engine counts, as the worker's thread has left it here last; the fields are replaced as a whole."""
 
     def __init__(self) -> None:
         self.tallies: Sequence[tuple[str, Tally]] = ()
         """Front topic, and what was done for it."""
+        self.work: Mapping[str, TopicWork] = {}
+        """By front topic."""
         self.commits: Histogram | None = None
         self.failed_commits = 0
 
@@ -40,6 +51,15 @@ class EngineMetrics(Collector):
             "From the due time to the release, in broker time as the worker knows it",
             labels=["topic"],
         )
+        waiting = _of_topic("waiting_records", "Records that are held and not released")
+        due_lag = _of_topic("due_lag_records", "Records that are due and not released and acknowledged")
+        unread = _of_topic("unread_records", "Records of assigned partitions that are not taken in")
+        partitions = _of_topic("partitions", "Assigned partitions")
+        for topic, work in self.work.items():
+            waiting.add_metric([topic], work.waiting)
+            due_lag.add_metric([topic], work.due)
+            unread.add_metric([topic], work.unread)
+            partitions.add_metric([topic], work.partitions)
         for topic, tally in self.tallies:
             taken_in.add_metric([topic], tally.taken_in)
             released.add_metric([topic], tally.released)
@@ -56,7 +76,12 @@ class EngineMetrics(Collector):
             commits.add_metric([], _buckets(self.commits), sum_value=self.commits.sum_ms / 1000)
         failed = CounterMetricFamily("delayedtopics_failed_commits", "Commits that were refused, and tried again")
         failed.add_metric([], self.failed_commits)
-        return [taken_in, released, hopped, misrouted, dead_lettered, lateness, commits, failed]
+        counted = [taken_in, released, hopped, misrouted, dead_lettered, lateness, commits, failed]
+        return [*counted, waiting, due_lag, unread, partitions]
+
+
+def _of_topic(name: str, text: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"delayedtopics_{name}", text, labels=["topic"])
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
@@ -102,10 +127,6 @@ class Metrics:
         self.registry.register(self.pending)
         self._of_topics: list[Counter | Gauge] = []
         self.rebalances = self._counter("rebalances", "Partitions assigned, revoked or lost", "topic", "change")
-        self.waiting = self._gauge("waiting_records", "Records that are held and not released", "topic")
-        self.due_lag = self._gauge("due_lag_records", "Records that are due and not released and acknowledged", "topic")
-        self.unread = self._gauge("unread_records", "Records of assigned partitions that are not taken in", "topic")
-        self.partitions = self._gauge("partitions", "Assigned partitions", "topic")
         self.control_requests = self._gauge(
             "control_requests", "Requests to cancel or reschedule a record that are in force", "topic"
         )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from delayed_topics_core.names import CLOCK_TOPIC, transactional_id
+from delayed_topics_core.words import counted, shortened
 from delayed_topics_engine import Engine
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.clock import boot_seconds
@@ -15,6 +16,7 @@ from delayed_topics_kafka.commits import OffsetsReader
 from delayed_topics_kafka.connection import Connection
 
 from delayed_topics_worker.assignment import Assignment
+from delayed_topics_worker.background import MOST_BUSY
 from delayed_topics_worker.clients import (
     ASIDE,
     SESSION_TIMEOUT_MS,
@@ -91,7 +93,7 @@ class Relay:
         self._group_watch = GroupWatch(admin, boot_seconds)
         self._known = KnownOffsets(admin)
         self._controls = Controls(self._aside, served, member=member)
-        self._seen_at = float("-inf")
+        self._seen = self._watch.snapshot
         self._group = ""
         self._committed = CommittedReader(lambda: OffsetsReader(self._aside, self._group, ended=True))
         self._engine: Engine | None = None
@@ -155,8 +157,8 @@ class Relay:
         self._controls.follow(engine)
         snapshot = self._watch.snapshot
         assignment.check_topics(snapshot)
-        if any(not o.begun and o.stop is None and snapshot.asked_at < o.assigned_at for o in assignment.owned.values()):
-            self._watch.look()
+        if unasked := assignment.unasked(snapshot):
+            self._watch.look(unasked)
         assignment.tell_removed()
         assignment.begin(snapshot)
         self._take_told(engine, assignment, TURN_SECONDS)
@@ -215,12 +217,12 @@ class Relay:
             self._subscribe()
             self._watch.look()
         if self._engine is not None and self._subscribed and self._group_watch.should_rejoin():
-            places = ", ".join(f"{topic} [{partition}]" for topic, partition in self._group_watch.unassigned)
+            places = shortened([f"{topic} [{partition}]" for topic, partition in self._group_watch.unassigned])
             log.warning("no worker has %s. This worker joins the group again, so that the group assigns them", places)
             self._join(self._engine, self._subscribed, sorted({topic for topic, _ in self._group_watch.unassigned}))
         snapshot = self._watch.snapshot
-        if snapshot.asked_at > self._seen_at:
-            self._seen_at = snapshot.asked_at
+        if snapshot is not self._seen:
+            self._seen = snapshot
             changed |= {s.topic for s in self._served if s.count_partitions(snapshot)}
         if self._engine is not None:
             self._serve(self._engine, changed)
@@ -270,7 +272,7 @@ class Relay:
         grown = [topic for topic in self._subscribed if partitions.get(topic, 0) > self._partitions[topic]]
         watched = [topic for s in serving for topic in s.watched]
         if watched != self._watched:
-            self._watch.look(watched)
+            self._watch.follow(watched)
             self._watched = watched
         if wanted == self._subscribed and (not grown or self._config.protocol == "consumer"):
             return
@@ -283,7 +285,7 @@ class Relay:
         self._hurried = self._hurried or hurried
         self._join(self._engine, wanted, grown)
         self._subscribed, self._partitions = wanted, partitions
-        log.info("subscribed: %s", ", ".join(wanted))
+        log.info("subscribed to %s: %s", counted(len(wanted), "topic"), shortened(wanted))
 
     def _join(self, engine: Engine, topics: list[str], grown: list[str]) -> None:
         """The group, or once more, which makes the group's leader assign everything anew."""
@@ -294,6 +296,7 @@ class Relay:
             protocol=self._config.protocol,
             assignor=self._config.client_assignor,
             hurried=self._hurried,
+            shared=not self._config.topics,
         )
         engine.subscribe(topics, consumer, grown=grown)
         if self._config.protocol == "classic":
@@ -316,7 +319,7 @@ class Relay:
         now = boot_seconds()
         if now < self._next_report:
             return
-        self._next_report = now + REPORT_SECONDS
+        began = time.thread_time()
         if now - self._refused_at > REFUSED_SECONDS:
             self._refused = None
         if self._subscribed:  # else it is told beside that
@@ -328,6 +331,7 @@ class Relay:
             snapshot=self._watch.snapshot,
             unassigned=self._group_watch.unassigned,
         )
+        self._next_report = now + max(REPORT_SECONDS, (time.thread_time() - began) / MOST_BUSY)
 
     # -- leaving
 

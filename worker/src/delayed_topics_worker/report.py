@@ -27,11 +27,11 @@ from delayed_topics_worker.alarms import (
     of_unacknowledged,
     of_unassigned,
 )
-from delayed_topics_worker.assigned import AssignedPartition
+from delayed_topics_worker.assigned import AssignedPartition, of_topics
 from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.control import Controls
 from delayed_topics_worker.happenings import Fault
-from delayed_topics_worker.metrics import Metrics
+from delayed_topics_worker.metrics import Metrics, TopicWork
 from delayed_topics_worker.offset_watch import OffsetWatch, Spans
 from delayed_topics_worker.served import Served, ServedTopics
 from delayed_topics_worker.topic_watch import TopicsSnapshot
@@ -108,38 +108,38 @@ class Reporter:
         self._now_ms, self._now_at = state.now_ms or 0, boot_seconds()
         self._controls.answer(engine, assignment, self._now_ms)
         self._write_changes(assignment)
-        self._write_assigned_again(assignment)
         owned = list(assignment.owned.values())
         spans = {o: unread_span(o) for o in owned}
-        by_topic: dict[str, list[AssignedPartition]] = {}
-        for o in owned:
-            by_topic.setdefault(o.served.topic, []).append(o)
+        by_topic = of_topics(owned)
+        self._write_assigned_again(assignment, by_topic)
         numbered = [(n, s) for n, s in enumerate(self._served) if s.listed or s.topic in by_topic]
         shown = [served for _, served in numbered]
-        tallies = {served.topic: engine.tally(number) for number, served in numbered}
+        counted_by = engine.tallies([number for number, _ in numbered])
+        tallies = {served.topic: tally for served, tally in zip(shown, counted_by, strict=True)}
         self._count(state, tallies)
-        topics = {s.topic: self._topic(s, by_topic.get(s.topic, []), spans) for s in shown}
+        work = {s.topic: _work(by_topic.get(s.topic, ()), spans) for s in shown}
+        self._metrics.engine.work = work
         alarms = of_partitions(owned)
         said = {(alarm.topic, alarm.reason) for alarm in alarms}
         stuck = of_unacknowledged(owned, snapshot)
         alarms += [alarm for alarm in stuck if (alarm.topic, alarm.reason) not in said]
-        alarms += self._not_releasing(shown, topics, tallies, _why(state, stuck))
+        alarms += self._not_releasing(shown, work, tallies, _why(state, stuck))
         alarms += self._offsets.alarms(
             spans, generation=assignment.generation, now_ms=self._now_ms, clock_fresh=state.time_known
         )
-        self._metrics.pending.found = {key: n for key, n in self._offsets.pending.items() if key[0] in topics}
+        self._metrics.pending.found = {key: n for key, n in self._offsets.pending.items() if key[0] in work}
         alarms += self._misrouted_alarms(shown, tallies)
         alarms += self._target_alarms(shown, tallies)
         alarms += self._controls.alarms(snapshot)
         alarms += of_unassigned(unassigned, shown)
         refusals = {Reason.KAFKA_REFUSED: str(refusal) if (refusal := refused or state.refused) else None}
-        self._alarms.update(joined(alarms + of_refusals(topics, refusals)))
+        self._alarms.update(joined(alarms + of_refusals(work, refusals)))
         for alarm, raised in self._alarms.to_tell_again(lost=self._events.failed, now=self._now_at):
             self._write_alarm(alarm, raised, repeated=True)
-        self._forget_all_but(topics.keys())
+        self._forget_all_but(work.keys())
         return {
             "member": self._member,
-            "topics": topics,
+            "topics": {s.topic: _status(s, by_topic.get(s.topic, ()), work[s.topic]) for s in shown},
             "alarms": [alarm._asdict() for alarm in self._alarms.raised],
             "rebalance": {"generation": assignment.generation, "last": self._last_change},
             "held_bytes": state.held_bytes,
@@ -164,30 +164,14 @@ class Reporter:
             self._standstill.forget(topic)
         self._shown = set(topics)
 
-    def _topic(self, served: Served, owned: Sequence[AssignedPartition], spans: Spans) -> dict[str, Any]:
-        waiting = sum(o.seen.waiting for o in owned if o.seen)
-        due_lag = sum(o.seen.due for o in owned if o.seen)
-        labels = served.topic
-        self._metrics.waiting.labels(labels).set(waiting)
-        self._metrics.due_lag.labels(labels).set(due_lag)
-        self._metrics.partitions.labels(labels).set(len(owned))
-        self._metrics.unread.labels(labels).set(sum(spans[o].unread for o in owned))
-        return {
-            "partitions": format_places([o.place for o in owned]),
-            "waiting": waiting,
-            "due_lag": due_lag,
-            "generation": served.layout.layout.generation if served.layout else None,
-            "paused": served.paused,
-        }
-
     def _not_releasing(
-        self, shown: Iterable[Served], topics: Mapping[str, Any], tallies: Mapping[str, Tally], why: str
+        self, shown: Iterable[Served], work: Mapping[str, TopicWork], tallies: Mapping[str, Tally], why: str
     ) -> list[Alarm]:
         raised: list[Alarm] = []
         for served in shown:
             tally = tallies[served.topic]
             done = tally.released + tally.hopped + sum(tally.dead_lettered.values())
-            lag = 0 if served.paused else topics[served.topic]["due_lag"]
+            lag = 0 if served.paused else work[served.topic].due
             seconds = self._standstill.seconds(served.topic, done=done, lag=lag, now=time.monotonic())
             if seconds > NOT_RELEASING_SECONDS:
                 message = f"nothing has been released for {seconds:.0f} s, although {counted(lag, 'record')} should have been: {why}"
@@ -244,14 +228,15 @@ class Reporter:
             self._shown.add(change.topic)
             self._write("rebalance", change.topic, self._last_change, change.at)
 
-    def _write_assigned_again(self, assignment: Assignment) -> None:
+    def _write_assigned_again(
+        self, assignment: Assignment, by_topic: Mapping[str, Sequence[AssignedPartition]]
+    ) -> None:
         if self._now_at - self._assigned_told_at < ASSIGNED_AGAIN_SECONDS:
             return
         self._assigned_told_at = self._now_at
-        for served in self._served:
-            if places := format_places([o.place for o in assignment.owned.values() if o.served is served]):
-                told = self._assignment_of(served.topic, places, assignment.group_generation)
-                self._write("assignment", served.topic, {**told, "repeated": True}, self._now_at)
+        for topic, owned in by_topic.items():
+            told = self._assignment_of(topic, format_places([o.place for o in owned]), assignment.group_generation)
+            self._write("assignment", topic, {**told, "repeated": True}, self._now_at)
 
     def _assignment_of(self, topic: str, places: list[str], generation: int) -> dict[str, Any]:
         layout = self._served.of_source(topic).layout
@@ -272,6 +257,26 @@ class Reporter:
         since_ms = int(((boot_seconds() if at is None else at) - self._now_at) * 1000)
         at_ms = self._now_ms + since_ms if self._now_ms else int(time.time() * 1000)
         self._events.write(Event(kind=kind, topic=topic, member=self._member, at_ms=at_ms, detail=detail))
+
+
+def _work(owned: Sequence[AssignedPartition], spans: Spans) -> TopicWork:
+    seen = [o.seen for o in owned if o.seen]
+    return TopicWork(
+        partitions=len(owned),
+        waiting=sum(s.waiting for s in seen),
+        due=sum(s.due for s in seen),
+        unread=sum(spans[o].unread for o in owned),
+    )
+
+
+def _status(served: Served, owned: Sequence[AssignedPartition], work: TopicWork) -> dict[str, Any]:
+    return {
+        "partitions": format_places([o.place for o in owned]),
+        "waiting": work.waiting,
+        "due_lag": work.due,
+        "generation": served.layout.layout.generation if served.layout else None,
+        "paused": served.paused,
+    }
 
 
 def _why(state: State, stuck: Sequence[Alarm]) -> str:

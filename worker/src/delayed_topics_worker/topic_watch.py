@@ -1,7 +1,7 @@
 """Whether the topics are still the same ones: asked every few seconds, on a thread of its own, since the admin client blocks."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.errors import KafkaCallError
@@ -9,39 +9,61 @@ from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_worker.background import Repeated
 
-INTERVAL_SECONDS = 3.0
+INTERVAL_SECONDS: Final = 3.0
+MOST_TOPICS: Final = 1000
+"""That one look asks about. What librdkafka computes for each topic of an answer grows with their number."""
+NEVER: Final = float("-inf")
 
 
 class TopicsSnapshot(NamedTuple):
-    """How Kafka described topics when it was asked at `asked_at` (seconds of the worker's clock); None: the topic doesn't exist."""
+    """How Kafka described each topic when it was asked last; None: the topic doesn't exist. `asked_at`: when that was, by topic, in
+    seconds of the worker's clock."""
 
-    asked_at: float
     topics: Mapping[str, TopicInfo | KafkaCallError | None]
+    asked_at: Mapping[str, float]
+
+    def is_younger(self, than: float, topics: Iterable[str]) -> bool:
+        """Whether Kafka was asked about each of these topics at that time or later."""
+        return all(self.asked_at.get(topic, NEVER) >= than for topic in topics)
 
 
 class TopicWatch:
-    """`snapshot` is replaced as a whole by the thread and read by the worker's."""
+    """`snapshot` is replaced as a whole by the thread and read by the worker's. A look asks about the topics that were asked about the
+    longest ago."""
 
     def __init__(self, admin: KafkaAdmin, seconds: Callable[[], float]) -> None:
-        self.snapshot = TopicsSnapshot(float("-inf"), {})
+        self.snapshot = TopicsSnapshot({}, {})
         self._admin = admin
         self._seconds = seconds
-        self._topics: tuple[str, ...] = ()
+        self._topics: Collection[str] = ()
+        self._first: Collection[str] = ()
         self._thread = Repeated("topic-watch", self._see, interval_seconds=INTERVAL_SECONDS)
 
     def start(self) -> None:
         self._thread.start()
 
-    def look(self, topics: Sequence[str] | None = None) -> None:
-        """Ask at once, and from now on about these topics."""
-        if topics is not None:
-            self._topics = tuple(topics)
+    def follow(self, topics: Collection[str]) -> None:
+        """Ask about these topics from now on."""
+        self._topics = tuple(dict.fromkeys(topics))
+        self._thread.hasten()
+
+    def look(self, first: Collection[str] = ()) -> None:
+        """Ask at once, about those of its topics that are in `first` before all others."""
+        self._first = first
         self._thread.hasten()
 
     def close(self) -> None:
         self._thread.close()
 
     def _see(self) -> None:
-        asked_at = self._seconds()
-        if self._topics:
-            self.snapshot = TopicsSnapshot(asked_at, self._admin.describe_topics(self._topics))
+        topics, first, (known, asked_at) = self._topics, self._first, self.snapshot
+        if not topics:
+            return
+        asked = sorted(topics, key=lambda topic: (topic not in first, asked_at.get(topic, NEVER)))[:MOST_TOPICS]
+        now = self._seconds()
+        found = {**known, **self._admin.describe_topics(asked)}
+        times = {**asked_at, **dict.fromkeys(asked, now)}
+        self.snapshot = TopicsSnapshot(
+            {topic: found[topic] for topic in topics if topic in found},
+            {topic: times[topic] for topic in topics if topic in times},
+        )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_core.words import shortened
 from delayed_topics_crds import MAX_NAMESPACES, ClusterKafkaConnectionStatus, KafkaConnectionStatus, NamespaceQuota
 
 from delayed_topics_operator.conditions import condition
@@ -12,8 +13,6 @@ from delayed_topics_operator.observation import Unusable, Usable
 from delayed_topics_operator.plan import ConditionState
 from delayed_topics_operator.store import Manifest
 from delayed_topics_operator.translate import status_of
-
-SHOWN_USERS = 5
 
 
 def connection_status(
@@ -27,12 +26,9 @@ def connection_status(
     """`state`: what its DelayedTopics are told of it. `found`: what Kafka said, None if it said nothing. `users`: the DelayedTopics
     that use it, as namespace/name. `namespaces`: all that use it, None: as they were said before."""
     if raw["metadata"].get("deletionTimestamp"):
-        shown = ", ".join(users[:SHOWN_USERS]) + (
-            f" and {len(users) - SHOWN_USERS} more" if users[SHOWN_USERS:] else ""
-        )
         message = (
             "the deletion waits until no DelayedTopic uses the connection. Either delete those that use it, or, to have them served from "
-            f"another Kafka cluster, change the connection's bootstrap servers (see docs/move-kafka.md). They are {shown}"
+            f"another Kafka cluster, change the connection's bootstrap servers (see docs/move-kafka.md). They are {shortened(users)}"
         )
         said = ConditionState(status="False", reason=Reason.DELETING, message=message)
     elif found is not None and isinstance(state, Usable):

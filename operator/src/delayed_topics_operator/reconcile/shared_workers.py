@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from delayed_topics_core.reasons import Reason
+from delayed_topics_core.words import shortened
 
 from delayed_topics_operator import manifests, worker_sets
 from delayed_topics_operator.observation import Shared
@@ -22,7 +23,6 @@ from delayed_topics_operator.worker_sets import WorkerSet
 
 Manifest = dict[str, Any]
 TEMPLATE = "spec.sharedWorkers.template"
-SHOWN_TOPICS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +68,9 @@ def plan(o: SharedObservation) -> tuple[tuple[Action, ...], Shared]:
 
 
 def _why_kept(topics: tuple[str, ...]) -> str:
-    shown = ", ".join(topics[:SHOWN_TOPICS])
-    more = f" and {len(topics) - SHOWN_TOPICS} more" if topics[SHOWN_TOPICS:] else ""
     return (
         "spec.sharedWorkers was removed from the connection. The shared workers go on until all topics that they serve have other "
-        f"workers. These have none yet: {shown}{more}. See the condition WorkersReady of their DelayedTopics"
+        f"workers. These have none yet: {shortened(topics)}. See the condition WorkersReady of their DelayedTopics"
     )
 
 

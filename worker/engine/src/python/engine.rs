@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use super::routing::Policy;
 use crate::engine::{
-    self, Beginning, Change, Changed, Happening, Histogram, Names, Panicked, Running, Seen, Served, Settings,
+    self, Beginning, Change, Changed, Happening, Histogram, Names, Panicked, Running, Seen, Served, Settings, Tally,
 };
 use crate::kafka::{self, Error, Offset};
 use crate::metadata;
@@ -138,8 +138,8 @@ impl Engine {
         Ok(py.detach(|| self.0.look(engine::Engine::look))?.into_iter().map(PySeen::from).collect())
     }
 
-    fn state(&self) -> PyResult<PyState> {
-        let state = self.0.look(engine::Engine::state)?;
+    fn state(&self, py: Python<'_>) -> PyResult<PyState> {
+        let state = py.detach(|| self.0.look(engine::Engine::state))?;
         Ok(PyState {
             may_send: state.may_send,
             problem: state.problem,
@@ -153,18 +153,14 @@ impl Engine {
         })
     }
 
-    fn tally(&self, number: usize) -> PyResult<PyTally> {
-        let found = self.0.look(|engine| engine.topics().get(number).map(|topic| topic.tally.clone()))?;
-        let tally = found.ok_or_else(|| PyIndexError::new_err(format!("there is no topic {number}")))?;
-        Ok(PyTally {
-            taken_in: tally.taken_in,
-            released: tally.released,
-            hopped: tally.hopped,
-            misrouted: tally.misrouted,
-            waited_for_target: tally.waited_for_target,
-            dead_lettered: tally.dead_lettered.iter().copied().collect(),
-            lateness: PyHistogram::from(&tally.lateness),
-        })
+    fn tallies(&self, py: Python<'_>, numbers: Vec<usize>) -> PyResult<Vec<PyTally>> {
+        let of = |engine: &mut engine::Engine| -> Result<Vec<Tally>, usize> {
+            let topics = engine.topics();
+            numbers.iter().map(|&number| topics.get(number).map(|topic| topic.tally.clone()).ok_or(number)).collect()
+        };
+        let found = py.detach(|| self.0.look(of))?;
+        let tallies = found.map_err(|number| PyIndexError::new_err(format!("there is no topic {number}")))?;
+        Ok(tallies.into_iter().map(PyTally::from).collect())
     }
 
     fn is_finished(&self, topic: &str, partition: i32, offset: i64) -> PyResult<Option<bool>> {
@@ -314,6 +310,20 @@ pub struct PyTally {
     waited_for_target: u64,
     dead_lettered: HashMap<&'static str, u64>,
     lateness: PyHistogram,
+}
+
+impl From<Tally> for PyTally {
+    fn from(tally: Tally) -> Self {
+        PyTally {
+            taken_in: tally.taken_in,
+            released: tally.released,
+            hopped: tally.hopped,
+            misrouted: tally.misrouted,
+            waited_for_target: tally.waited_for_target,
+            dead_lettered: tally.dead_lettered.into_iter().collect(),
+            lateness: PyHistogram::from(&tally.lateness),
+        }
+    }
 }
 
 /// See `delayed_topics_engine.pyi`.
