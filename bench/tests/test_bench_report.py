@@ -149,7 +149,7 @@ def test_pages_keep_their_text_and_each_has_its_part(tmp_path: Path) -> None:
 
 
 def test_a_page_names_no_api_server_where_there_was_none() -> None:
-    text = documents(json.loads((RESULTS / "shared.json").read_text()), "shared")["shared-workers.md"]
+    text = documents(json.loads((RESULTS / "shared.json").read_text()), "shared")["performance-shared-workers.md"]
     assert "The broker, workers, load and receivers all run on it." in text.replace("\n", " ")
 
 

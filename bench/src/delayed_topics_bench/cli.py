@@ -26,8 +26,8 @@ __all__ = ["main"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 POSITIVE = click.IntRange(min=1)
 MOST_TRIES = 5
-OF_ITS_OWN = ("rebalance", "shared")
-"""Parts that have a file of their own, and are run by themselves."""
+OF_ITS_OWN = {"rebalance": "rebalance", "shared": "shared", "neighbours": "shared"}
+"""Parts that are in a file of their own, with its name. They are not run with parts of other files."""
 ASIDE = ("profile", "peers", "recovery", *OF_ITS_OWN)
 """Parts that are about the relay as it is by default, and not run with other settings."""
 
@@ -64,6 +64,8 @@ def _field(flag: str, name: str, text: str, *, many: bool = False) -> Callable[[
 @_field("--partitions", "shared_partitions", "Of the topics that they share.")
 @_field("--idle-topics", "idle_topics", "With nothing to do, on workers that share them; may be repeated.", many=True)
 @_field("--idle-seconds", "idle_seconds", "For so long.")
+@_field("--quiet-rate", "quiet_rate", "Records a second of a topic beside a noisy one, on one shared worker.")
+@_field("--noisy-rate", "noisy_rates", "Records a second of the noisy one; may be repeated.", many=True)
 @_field("--runs", "runs", "Each of all that is measured; medians and spreads are shown.")
 @click.option("--only-show", is_flag=True, help="Measure nothing: tables, plots and document of the last figures.")
 @click.option(
@@ -86,9 +88,12 @@ def main(
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the broker would outlive it
     plan = replace(QUICK if quick else DEFAULT, **{name: value for name, value in fields.items() if value})
-    own = next((part for part in parts if part in OF_ITS_OWN), None)
-    if own and len(parts) > 1:
-        raise click.UsageError(f"the part {own} has its own results file. Run it without other parts")
+    owns = {OF_ITS_OWN.get(part) for part in parts}
+    if len(owns) > 1:
+        raise click.UsageError(
+            f"these parts have different results files. Run {' and '.join(parts)} one after the other"
+        )
+    own = next(iter(owns), None)
     name = "quick" if quick else "exactly-once" if exactly_once else own or "relay"
     file = results or RESULTS / f"{name}.json"
     kept = Results(file)

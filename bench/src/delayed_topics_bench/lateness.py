@@ -1,8 +1,8 @@
 """How late records are at a steady rate: from their due time to their receipt by a consumer of the ready topic."""
 
 import uuid
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from delayed_topics_bench.overtaken import overtakings
 from delayed_topics_bench.samples import Samples, Verdict, due_under_load, judge, percentiles
 from delayed_topics_bench.testbed import PARTITIONS, Testbed
 
-__all__ = ["Late", "floor", "lateness"]
+__all__ = ["Late", "floor", "judged", "lateness", "loading"]
 
 MAX_TOLD = 20
 IDLE_SECONDS = 30
@@ -53,7 +53,7 @@ def lateness(
     with ExitStack() as stack:
         topic = stack.enter_context(testbed.declared(delay_seconds, lanes=PARTITIONS // kinds))
         stack.enter_context(watch(stack.enter_context(testbed.workers(topic, workers))))
-        directory, unfinished = _loaded(
+        load = loading(
             testbed,
             front=topic.names.front,
             ready=topic.names.ready,
@@ -63,7 +63,8 @@ def lateness(
             size=size,
             longest_seconds=max(delay_seconds),
         )
-        late = _judged(directory, warm_seconds=warm_seconds, delay_seconds=delay_seconds)
+        directory, unfinished = stack.enter_context(load)()
+        late = judged(directory, warm_seconds=warm_seconds, delay_seconds=delay_seconds)
         if late.verdict.disordered and kinds == 1:
             late = replace(late, verdict=_explained(testbed, topic.names.ready, late.verdict))
     if not unfinished:
@@ -81,14 +82,18 @@ def _explained(testbed: Testbed, ready: str, verdict: Verdict) -> Verdict:
 
 def floor(testbed: Testbed, *, rate: int, warm_seconds: int, seconds: int, size: int) -> Late:
     """The same load straight to the receiver, without worker or delay: what broker, sender and receiver take by themselves."""
-    with testbed.topic(f"floor-{uuid.uuid4().hex[:8]}", partitions=PARTITIONS) as topic:
-        directory, _ = _loaded(
+    with (
+        testbed.topic(f"floor-{uuid.uuid4().hex[:8]}", partitions=PARTITIONS) as topic,
+        loading(
             testbed, front=topic, ready=topic, rate=rate, seconds=warm_seconds + seconds, size=size, longest_seconds=0
-        )
-    return _judged(directory, warm_seconds=warm_seconds, delay_seconds=(0,))
+        ) as done,
+    ):
+        directory, _ = done()
+    return judged(directory, warm_seconds=warm_seconds, delay_seconds=(0,))
 
 
-def _loaded(
+@contextmanager
+def loading(
     testbed: Testbed,
     *,
     front: str,
@@ -98,8 +103,9 @@ def _loaded(
     size: int,
     longest_seconds: int,
     levels: str | None = None,
-) -> tuple[Path, bool]:
-    """Returns the folder with the samples, and whether records were still coming when patience ended."""
+) -> Iterator[Callable[[], tuple[Path, bool]]]:
+    """Starts the load. Yields a function that waits for its end, and returns the folder with the samples, and whether records were still
+    coming when patience ended."""
     directory = testbed.new_directory()
     with (
         testbed.topic(f"acks-{uuid.uuid4().hex[:8]}", partitions=1) as acks,
@@ -117,11 +123,12 @@ def _loaded(
             directory=directory,
         ) as program,
     ):
-        most = seconds + longest_seconds + PATIENCE_SECONDS
-        return directory, "unfinished" in program.expect("done", timeout_seconds=30.0 + most)
+        most = 30.0 + seconds + longest_seconds + PATIENCE_SECONDS
+        yield lambda: (directory, "unfinished" in program.expect("done", timeout_seconds=most))
 
 
-def _judged(directory: Path, *, warm_seconds: int, delay_seconds: Sequence[int]) -> Late:
+def judged(directory: Path, *, warm_seconds: int, delay_seconds: Sequence[int]) -> Late:
+    """What the samples of a load with these delays in turn say."""
     samples, acks = Samples.read(directory), Samples.read(directory / "acks")
     kinds = len(delay_seconds)
     numbers = np.arange(len(samples.sent))

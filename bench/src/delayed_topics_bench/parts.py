@@ -13,6 +13,7 @@ from delayed_topics_bench.cpu import Watch
 from delayed_topics_bench.drain import Drained, drain_direct, drain_hopped
 from delayed_topics_bench.lateness import Late, floor, lateness
 from delayed_topics_bench.memory import memory
+from delayed_topics_bench.neighbours import PLACEMENTS, Placement, beside
 from delayed_topics_bench.peers import peer_tasks, recovery_tasks
 from delayed_topics_bench.plan import SIZE, Plan
 from delayed_topics_bench.profile import Profile
@@ -268,6 +269,31 @@ def _shared(testbed: Testbed, plan: Plan, topics: int) -> Sequence[Entry]:
     return [Entry(key=str(topics), figures=asdict(found))]
 
 
+def neighbours_tasks(testbed: Testbed, plan: Plan) -> Iterator[Task]:
+    return (
+        partial(_neighbours, testbed, plan, placement, noisy_rate)
+        for noisy_rate in plan.noisy_rates
+        for placement in PLACEMENTS
+        if placement != "alone" or noisy_rate == plan.noisy_rates[0]
+    )
+
+
+def _neighbours(testbed: Testbed, plan: Plan, placement: Placement, noisy_rate: int) -> Sequence[Entry]:
+    key = placement if placement == "alone" else f"{placement}, {noisy_rate:,}/s"
+    with step(f"{plan.quiet_rate} records/s on a shared worker, {key}, {plan.seconds} s"):
+        late = beside(
+            testbed,
+            placement,
+            rate=plan.quiet_rate,
+            noisy_rate=noisy_rate,
+            warm_seconds=plan.warm_seconds,
+            seconds=plan.seconds,
+            size=SIZE,
+        )
+        say(f"{shown(late.late)}; broker's ack p99.9 {late.ack_p999_ms:.1f} ms")
+    return [Entry(key=key, figures={**_late(late), "quiet_rate": plan.quiet_rate}, verdict=late.verdict)]
+
+
 PARTS: Mapping[str, Part] = {
     "drain": drain_tasks,
     "lateness": lateness_tasks,
@@ -279,4 +305,5 @@ PARTS: Mapping[str, Part] = {
     "recovery": recovery_tasks,
     "rebalance": rebalance_tasks,
     "shared": shared_tasks,
+    "neighbours": neighbours_tasks,
 }

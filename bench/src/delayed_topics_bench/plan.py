@@ -17,7 +17,7 @@ class Plan:
     which have to get warm first. `seconds`: of each rate. `warm_seconds`: before these, not counted: the broker's Java compiles
     until then, 36 s of both cores at 1,000/s. `peers`: none for all. `strict`: what is no valid run is run again, and at last
     not kept. `members`, `shared_partitions`: of the groups that are rebalanced. `idle_topics`: on one worker for each 250 of them, for
-    `idle_seconds`."""
+    `idle_seconds`. `quiet_rate`, `noisy_rates`: records a second of two topics that share a worker."""
 
     runs: int = 3
     strict: bool = True
@@ -38,6 +38,8 @@ class Plan:
     shared_partitions: int = 60
     idle_topics: tuple[int, ...] = (10, 250, 1_000)
     idle_seconds: int = 60
+    quiet_rate: int = 200
+    noisy_rates: tuple[int, ...] = (1_000, 10_000)
 
     @property
     def cores(self) -> int:
@@ -69,4 +71,5 @@ QUICK = Plan(
     shared_partitions=12,
     idle_topics=(10,),
     idle_seconds=4,
+    noisy_rates=(1_000,),
 )

@@ -175,6 +175,11 @@ def _shared(axes: Axes, part: Part) -> None:
     axes.set(title="Workers that share topics with nothing to do", xlabel="topics", ylabel="cores, each worker")
 
 
+def _neighbours(axes: Axes, part: Part) -> None:
+    _percentile_bars(axes, {key.replace(", ", "\n").replace(" on ", "\non "): figures for key, figures in part.items()})
+    axes.set(title="A topic on a shared worker, with and without a noisy neighbour", ylabel="ms")
+
+
 _PLOTS: Mapping[str, Callable[[Axes, Part], None]] = {
     "drain": _drain,
     "lateness": _lateness,
@@ -186,5 +191,6 @@ _PLOTS: Mapping[str, Callable[[Axes, Part], None]] = {
     "recovery": _recovery,
     "rebalance": _rebalance,
     "shared": _shared,
+    "neighbours": _neighbours,
     **OPERATOR_PLOTS,
 }

@@ -29,7 +29,7 @@ DOCUMENTS = {
     "exactly-once": "performance-exactly-once.md",
     "operator": "performance-operator.md",
     "rebalance": "performance-rebalances.md",
-    "shared": "shared-workers.md",
+    "shared": "performance-shared-workers.md",
 }
 """Results file → its page, where that is not the standard one."""
 COMPARED, COMPARISON = ("peers", "recovery"), "performance-comparison.md"
@@ -349,6 +349,16 @@ def _shared(part: Part) -> Grid:
     )
 
 
+def _neighbours(part: Part) -> Grid:
+    rates = {count(figures["quiet_rate"]) for figures in part.values()}
+    rows = [[key, *_percentiles(figures), tenth(figures["ack_p999"])] for key, figures in part.items()]
+    return Grid(
+        title=f"Lateness of a topic with {' or '.join(sorted(rates))} records/s on a shared worker, ms",
+        columns=["", *PERCENTILES.values(), "broker's ack p99.9"],
+        rows=rows,
+    )
+
+
 _BUILDERS: Mapping[str, Callable[[Part], Grid]] = {
     "drain": _drain,
     "lateness": _lateness,
@@ -360,5 +370,6 @@ _BUILDERS: Mapping[str, Callable[[Part], Grid]] = {
     "recovery": _recovery,
     "rebalance": _rebalance,
     "shared": _shared,
+    "neighbours": _neighbours,
     **OPERATOR_GRIDS,
 }

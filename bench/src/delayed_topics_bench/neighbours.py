@@ -1,0 +1,93 @@
+"""What a noisy delayed topic does to a quiet one on the same shared worker, beside what it does to it from a worker of its own."""
+
+import uuid
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Literal
+
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker_testing.harness import DeclaredTopic
+from delayed_topics_worker_testing.process import WorkerProcess
+
+from delayed_topics_bench.lateness import Late, judged, loading
+from delayed_topics_bench.testbed import PARTITIONS, Testbed
+
+__all__ = ["PLACEMENTS", "Placement", "beside"]
+
+Placement = Literal["alone", "noisy topic on another worker", "noisy topic on the same worker"]
+PLACEMENTS: tuple[Placement, ...] = ("alone", "noisy topic on another worker", "noisy topic on the same worker")
+"""The second shows what the noisy topic does to broker and machine; only the difference to the third is of the shared worker."""
+DELAY_SECONDS = (1,)
+READY_SECONDS = 60.0
+
+
+def beside(
+    testbed: Testbed,
+    placement: Placement,
+    *,
+    rate: int,
+    noisy_rate: int,
+    warm_seconds: int,
+    seconds: int,
+    size: int,
+) -> Late:
+    """How late the quiet topic's records are, `rate` a second, while a noisy one has `noisy_rate`."""
+    run = uuid.uuid4().hex[:8]
+    groups = {"quiet": f"shared-{run}", "noisy": f"shared-{run}"}
+    if placement == "noisy topic on another worker":
+        groups["noisy"] += "-noisy"
+    if placement == "alone":
+        del groups["noisy"]
+    topics = {
+        name: testbed.harness.declare(
+            DELAY_SECONDS, partitions=PARTITIONS, lanes_per_delay=PARTITIONS, front_partitions=PARTITIONS, group=group
+        )
+        for name, group in groups.items()
+    }
+    with ExitStack() as stack:
+        _started(testbed, topics, stack)
+        rates = {"quiet": rate, "noisy": noisy_rate}
+        running = {
+            # the noisy one first, so that it runs for as long as the quiet one
+            name: stack.enter_context(
+                loading(
+                    testbed,
+                    front=topic.names.front,
+                    ready=topic.names.ready,
+                    levels="1",
+                    rate=rates[name],
+                    seconds=warm_seconds + seconds,
+                    size=size,
+                    longest_seconds=max(DELAY_SECONDS),
+                )
+            )
+            for name, topic in reversed(topics.items())
+        }
+        directories = {name: done() for name, done in running.items()}
+    directory, _ = directories["quiet"]
+    late = judged(directory, warm_seconds=warm_seconds, delay_seconds=DELAY_SECONDS)
+    for topic in topics.values():
+        testbed.harness.admin.delete_topics(list(topic.names.topics))
+    return late
+
+
+def _started(testbed: Testbed, topics: Mapping[str, DeclaredTopic], stack: ExitStack) -> None:
+    """A worker of each group, as the operator starts shared ones."""
+    wanted: dict[str, int] = {}
+    for topic in topics.values():
+        group = topic.record.group
+        wanted[group] = wanted.get(group, 0) + topic.record.front_partitions + topic.record.layout.partition_count
+    for group, partitions in wanted.items():
+        worker = testbed.harness.start(
+            member=f"{group}-0", ready=False, group=group, protocol="classic", assignor="Sticky"
+        )
+        stack.callback(worker.terminate)
+        _await_served(worker, partitions)
+
+
+def _await_served(worker: WorkerProcess, partitions: int) -> None:
+    wait_until(
+        lambda: worker.metric("delayedtopics_partitions") == partitions and worker.get("/readyz")[0] == 200,
+        what=f"{partitions} partitions are served",
+        timeout_seconds=READY_SECONDS,
+    )
