@@ -194,3 +194,35 @@ def test_a_status_that_has_to_read_records_names_the_topic_that_may_not_be_read(
     assert re.fullmatch(said, refused.output)
     lift(guarded.connection, ResourceType.TOPIC, delays)
     assert status().exit_code == 0
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "name", "operation", "doing"),
+    [
+        (ResourceType.TRANSACTIONAL_ID, "delayedtopics.redrive/orders", AclOperation.WRITE, "writing dead letters"),
+        (ResourceType.GROUP, "delayedtopics.redrive/orders", AclOperation.READ, "committing offsets"),
+        (ResourceType.TOPIC, "orders", AclOperation.WRITE, "writing dead letters to orders"),
+        (ResourceType.TOPIC, "orders.dead", AclOperation.READ, "reading orders.dead"),
+    ],
+)
+def test_a_redrive_that_lacks_a_right_of_the_page_on_acls_names_it_and_sends_nothing(
+    guarded: Served, kind: ResourceType, name: str, operation: AclOperation, doing: str
+) -> None:
+    def redrive() -> Result:
+        return CliRunner().invoke(main, ["--bootstrap", guarded.bootstrap, "redrive", guarded.names.front])
+
+    assert redrive().exit_code == 0  # what other tests have left
+    guarded.produce(guarded.names.dead_letter, b"dead", headers=[("dt-reason", b"Rejected")])
+    before = len(guarded.read(guarded.names.front))
+    deny_only(guarded.connection, kind, name, operation)
+    refused = redrive()
+    assert refused.exit_code == 1
+    assert re.fullmatch(rf"Error: [^\n]*{doing}[^\n]*{kind.name}_AUTHORIZATION_FAILED[^\n]*\n", refused.output), (
+        refused.output
+    )
+    assert len(guarded.read(guarded.names.front)) == before
+    lift(guarded.connection, kind, name)
+    assert "1 dead letter" in redrive().output
+    assert [copy.value for copy in guarded.read(guarded.names.front)[before:]] == [b"dead"]

@@ -15,6 +15,7 @@ from rich.progress import Progress
 
 from delayed_topics.cli_changes import cancel, reschedule
 from delayed_topics.cli_options import JSON, Moment, one_line, reachable, read_properties
+from delayed_topics.cli_redrive import redrive_command
 from delayed_topics.declaration import DeclaredHandler
 from delayed_topics.moments import shown_moment
 from delayed_topics.peek import partitions_of, peek, peek_as_json, peek_lines
@@ -315,3 +316,4 @@ def import_command(properties: dict[str, Any], file: TextIO) -> None:
 
 main.add_command(cancel)
 main.add_command(reschedule)
+main.add_command(redrive_command)

@@ -19,6 +19,10 @@ class RegistryInUse(DelayedTopicsError):
     """The registry has other records than those that were to be imported."""
 
 
+class RedriveOvertaken(DelayedTopicsError):
+    """Another redrive of the same topic has begun."""
+
+
 class GroupInvalid(DelayedTopicsError, ValueError):
     """The name of a consumer group isn't one that the header of a retry can carry."""
 

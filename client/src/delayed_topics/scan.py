@@ -1,11 +1,11 @@
 """Reads ranges of offsets with a plain consumer, committed records only, as far as somebody wants them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-from delayed_topics_core.headers import DELIVER_AT, DUE_AT, OWN_HEADERS
+from delayed_topics_core.headers import DELIVER_AT, DUE_AT, OWN_HEADERS, Header
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
@@ -34,7 +34,8 @@ Ranges = Mapping[TopicPartitionKey, Range]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
-    """A record and where it lies. `at_ms`: its append time. `own`: those headers that are ours, the last of a name."""
+    """A record and where it lies. `at_ms`: its append time. `headers`: None if a name is not UTF-8. `own`: those headers that are ours,
+    the last of a name."""
 
     topic: str
     partition: int
@@ -42,6 +43,7 @@ class Found:
     at_ms: int
     key: bytes | None
     value: bytes | None
+    headers: Sequence[Header] | None = ()
     own: Mapping[str, bytes] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -131,6 +133,7 @@ def _places(keys: list[TopicPartitionKey]) -> str:
 
 
 def _found(message: Message) -> Found:
+    headers = headers_of(message)
     return Found(
         topic=message.topic() or "",
         partition=message.partition() or 0,
@@ -138,5 +141,6 @@ def _found(message: Message) -> Found:
         at_ms=message.timestamp()[1],
         key=message.key(),
         value=message.value(),
-        own={name: value for name, value in headers_of(message) or () if name in OWN_HEADERS and value is not None},
+        headers=headers,
+        own={name: value for name, value in headers or () if name in OWN_HEADERS and value is not None},
     )

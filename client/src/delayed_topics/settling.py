@@ -22,7 +22,7 @@ from delayed_topics_kafka.errors import (
     making_client,
 )
 from delayed_topics_kafka.idempotence import IDEMPOTENT
-from delayed_topics_kafka.transactions import send_offsets
+from delayed_topics_kafka.transactions import send_offsets, why_undelivered
 
 from delayed_topics.copies import BY_KEY, Copy, Outcome
 
@@ -33,7 +33,6 @@ TRANSACTION_TIMEOUT_MS = 10_000
 """For how long a transaction that a SIGKILL left open may hold readers back, at most."""
 PURGE_SECONDS = 1.0
 """What is purged is told a moment later, and keeps producer and consumer, with their threads and connections, until it is."""
-PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 LARGEST_COPY_BYTES = 100_000_000
 """Leave it to the broker what is too large: librdkafka's own limit of 1,000,000 bytes is below Kafka's."""
 
@@ -154,7 +153,7 @@ class Settling:
                 self._produce(producer, outcome.copies[0])
             producer.flush(TIMEOUT_SECONDS)
             if self._undelivered:
-                raise KafkaException(self._why_undelivered(producer))
+                raise KafkaException(why_undelivered(producer, self._undelivered[0]))
             group = self._consumer.consumer_group_metadata()  # of this moment: an older generation is refused
             send_offsets(producer, self._positions(offsets), group, TIMEOUT_SECONDS)
             self._in_doubt = True
@@ -170,16 +169,6 @@ class Settling:
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             return False
         raise KafkaException(error)
-
-    def _why_undelivered(self, producer: Producer) -> KafkaError:
-        error = self._undelivered[0]
-        if error.code() in PURGED:
-            # the transaction has failed before the copies were sent, and any further call in it says why
-            try:
-                producer.begin_transaction()
-            except RAISED as e:
-                error = kafka_error(e)
-        return error
 
     def _end(self, producer: Producer) -> None:
         """After a failure a new producer is made: the old one may be fatally ill, or have a gap in its sequence numbers."""

@@ -58,6 +58,12 @@ class TopicNames:
         """Where records are cancelled, if the delayed topic has that."""
         return self.front + CONTROL_SUFFIX
 
+    @property
+    def redrive_group(self) -> str:
+        """The consumer group whose offsets say up to where dead letters were sent back; also the transactional id of that. No topic's name
+        can contain a slash, so that it is nobody else's."""
+        return f"delayedtopics.redrive/{self.front}"
+
 
 def shared_group(cluster: str, installation: str, kind: str, namespace: str, name: str) -> str:
     """Of the workers that the delayed topics of a connection share. No topic's name can contain a slash, so that it is nobody's own.

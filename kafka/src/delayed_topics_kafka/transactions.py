@@ -15,6 +15,9 @@ _ANSWER_SECONDS = 1.0
 """When the client does look at its timeout, its own answer says more."""
 
 
+_PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+
+
 class TransactionCalls(AdminCalls):
     """Admin calls about transactions."""
 
@@ -63,3 +66,14 @@ def send_offsets(producer: Producer, points: list[TopicPartition], membership: A
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, why)) from None
     if error is not None:
         raise KafkaException(error)
+
+
+def why_undelivered(producer: Producer, told: KafkaError) -> KafkaError:
+    """Why a record of a transaction was not delivered, by what its report told. Where the transaction has failed before it was sent, that
+    is not in the report, and any further call in it says why."""
+    if told.code() in _PURGED:
+        try:
+            producer.begin_transaction()
+        except RAISED as e:
+            return kafka_error(e)
+    return told

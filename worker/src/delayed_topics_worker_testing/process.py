@@ -50,7 +50,9 @@ class WorkerProcess:
         self._url = f"http://{launch.address}:{port}"
         self.started_at_ms = int(time.time() * 1000)
         self.ended_at_ms: int | None = None
-        secret = directory / "connection"
+        secret = (
+            directory / f"{member}.connection"
+        )  # of its own: another one may be reading its while this one is written
         secret.mkdir(exist_ok=True)
         for name, text in connection.to_files().items():
             (secret / name).write_text(text)

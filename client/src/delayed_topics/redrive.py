@@ -1,0 +1,297 @@
+"""Sends dead letters to the front topic again, each once: the copies and how far they are read are in one transaction."""
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from delayed_topics_core.headers import (
+    CREATED_AT,
+    DELAY_LEVEL,
+    DELIVER_AT,
+    GROUP,
+    ID,
+    OWN_HEADERS,
+    REASON,
+    ROOT,
+    TARGET,
+    Header,
+    Root,
+)
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.reasons import DeadLetterReason
+from delayed_topics_core.registry import LayoutRecord
+from delayed_topics_kafka.admin import KafkaAdmin
+from delayed_topics_kafka.closing import Closing
+from delayed_topics_kafka.commits import committed_offsets
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import (
+    FENCED,
+    RAISED,
+    KafkaCallError,
+    TopicMissing,
+    call_error,
+    kafka_error,
+    making_client,
+    values_of,
+)
+from delayed_topics_kafka.idempotence import IDEMPOTENT
+from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.transactions import send_offsets, why_undelivered
+
+from delayed_topics.errors import RedriveOvertaken
+from delayed_topics.scan import Found, Progress, Range, Ranges, Scanner
+from delayed_topics.way import RecordNotFound, RecordPlace
+
+log = logging.getLogger(__name__)
+_unheard = logging.getLogger(f"{__name__}.librdkafka")
+_unheard.addHandler(logging.NullHandler())
+_unheard.propagate = False
+
+LEFT_UNLESS_ASKED_FOR: Final = frozenset(
+    {DeadLetterReason.CANCELLED, DeadLetterReason.TOO_LARGE, DeadLetterReason.HEADER_UNREADABLE}
+)
+"""Somebody cancelled the first on purpose. The others may not have their value, or their headers, any more."""
+KEPT: Final = frozenset({ID, GROUP, DELIVER_AT, DELAY_LEVEL, TARGET, CREATED_AT})
+"""Own headers that stay. Without the others, the copy is a first attempt."""
+NO_REASON: Final = "none"
+"""For a record in the dead-letter topic without `dt-reason`."""
+MOST_AT_ONCE: Final = 500
+MOST_BYTES_AT_ONCE: Final = 8 << 20
+"""Dead letters of one transaction, and the bytes of their values: a few more come with the last."""
+TIMEOUT_SECONDS: Final = 30.0
+TRANSACTION_TIMEOUT_MS: Final = 10_000
+"""For how long a redrive that is killed may hold up what comes after its records in the front topic."""
+LARGEST_COPY_BYTES: Final = 100_000_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Redriven:
+    """Dead letters by reason. One is left, too, if a header has a name that is not UTF-8, since no client can write it, and if it is too
+    large for the front topic."""
+
+    sent: Counter[str] = field(default_factory=Counter)
+    left: Counter[str] = field(default_factory=Counter)
+
+
+def redrive(
+    connection: Connection,
+    layout: LayoutRecord,
+    *,
+    reasons: Collection[str] = (),
+    places: Sequence[RecordPlace] = (),
+    from_beginning: bool = False,
+    count: int | None = None,
+    dry_run: bool = False,
+    progress: Progress = lambda *_: None,
+) -> Redriven:
+    """Begins where the last redrive of the topic ended, and ends where the dead-letter topic ends now.
+
+    reasons         send those with these values of `dt-reason`; without: all but LEFT_UNLESS_ASKED_FOR
+    places          send these dead letters, whatever their reason and whether or not they were sent before, and commit no offsets
+    from_beginning  begin with the first dead letter that is there
+    count           end when so many were sent
+    dry_run         send nothing, and say what would be sent
+
+    Raises KafkaCallError, RecordNotFound for a place, and RedriveOvertaken if another one begins meanwhile: what was sent by then stays
+    sent.
+    """
+    names = TopicNames.of(layout.topic)
+    done = Redriven()
+    records: list[Found] = []
+    next_offsets: dict[TopicPartitionKey, int] = {}
+    with ExitStack() as stack:
+        scanner = stack.enter_context(Scanner(connection, progress))
+        sender = None if dry_run else stack.enter_context(_Sender(connection, layout))
+        # after the sender has ended what another redrive left open
+        dead_letters = _described(connection, names)
+        there = _there(connection, dead_letters)
+        sent = _sent(connection, names, dead_letters)
+        unsent = {place: Range(max(span.start, sent.get(place, 0)), span.end) for place, span in there.items()}
+        wanted = [_range_of(place, there) for place in places] or [there if from_beginning else unsent]
+
+        def points(offsets: Mapping[TopicPartitionKey, int]) -> list[TopicPartition]:
+            # never back: else the next redrive would send again what this one has passed over from the beginning
+            new = {} if places else {place: at for place, at in offsets.items() if at > sent.get(place, 0)}
+            return [TopicPartition(*place, at, dead_letters.id) for place, at in new.items()]
+
+        def send() -> None:
+            if sender is not None and not sender.send(records, points(next_offsets)):
+                # a batch with one that is too large is refused whole
+                for record in records:
+                    own = points({(record.topic, record.partition): record.offset + 1})
+                    if not sender.send([record], own):
+                        done.sent[_reason(record)] -= 1
+                        done.left[_reason(record)] += 1
+                sender.send([], points(next_offsets))
+            records.clear()
+            next_offsets.clear()
+
+        def take(record: Found) -> bool:
+            reason = _reason(record)
+            is_wanted = reason in reasons if reasons else bool(places) or reason not in LEFT_UNLESS_ASKED_FOR
+            if is_wanted and record.headers is not None:
+                records.append(record)
+                done.sent[reason] += 1
+            else:
+                done.left[reason] += 1
+            next_offsets[record.topic, record.partition] = record.offset + 1
+            if len(records) >= MOST_AT_ONCE or sum(len(r.value or b"") for r in records) >= MOST_BYTES_AT_ONCE:
+                send()
+            return count is not None and done.sent.total() >= count
+
+        for ranges in wanted:
+            scanner.read(ranges, take)
+        if next_offsets:
+            send()
+    return done
+
+
+def _reason(record: Found) -> str:
+    return record.own.get(REASON, b"").decode("ascii", "backslashreplace") or NO_REASON
+
+
+def _described(connection: Connection, names: TopicNames) -> TopicInfo:
+    """Raises KafkaCallError."""
+    name = names.dead_letter
+    info = values_of(KafkaAdmin(connection, client_id="delayed-topics-client").describe_topics([name]))[name]
+    if info is None:
+        raise TopicMissing(
+            f"topic {name} does not exist. See the conditions of the DelayedTopic for what to do", code=""
+        )
+    return info
+
+
+def _there(connection: Connection, dead_letters: TopicInfo) -> Ranges:
+    """Raises KafkaCallError."""
+    admin = KafkaAdmin(connection, client_id="delayed-topics-client")
+    places = [(dead_letters.name, partition) for partition in range(dead_letters.partitions)]
+    first = values_of(admin.list_offsets(places, "earliest"))
+    ends = values_of(admin.list_offsets(places, "latest", isolation="read_committed"))
+    return {place: Range(first[place], ends[place]) for place in places}
+
+
+def _range_of(place: RecordPlace, there: Ranges) -> Ranges:
+    """Raises RecordNotFound."""
+    key = (place.topic, place.partition)
+    first, end = there.get(key, Range(0, 0))
+    if not first <= place.offset < end:
+        raise RecordNotFound(
+            f"{place.topic} [{place.partition}] has no committed record at offset {place.offset}. It has offsets from {first} up to, and "
+            f"without, {end}"
+        )
+    return {key: Range(place.offset, place.offset + 1)}
+
+
+def _sent(connection: Connection, names: TopicNames, dead_letters: TopicInfo) -> dict[TopicPartitionKey, int]:
+    """Up to where dead letters were sent. Offsets of a former topic of the same name say nothing of this one. Raises KafkaCallError."""
+    places = [(dead_letters.name, partition) for partition in range(dead_letters.partitions)]
+    committed = committed_offsets(connection, names.redrive_group, places, timeout_seconds=TIMEOUT_SECONDS, ended=True)
+    return {place: at.offset for place, at in committed.items() if at.metadata in ("", dead_letters.id)}
+
+
+class _Sender(Closing):
+    def __init__(self, connection: Connection, layout: LayoutRecord) -> None:
+        """Raises KafkaCallError."""
+        self._bootstrap_servers = connection.bootstrap_servers
+        self._names = TopicNames.of(layout.topic)
+        self._front_partitions = layout.front_partitions
+        self._undelivered: list[KafkaError] = []
+        name = self._names.redrive_group
+        self._properties: dict[str, Any] = {
+            "compression.type": "lz4",
+            **connection.client_config(),
+            **IDEMPOTENT,
+            "client.id": "delayed-topics-client",
+            "transactional.id": name,
+            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            "partitioner": "murmur2_random",
+            "message.max.bytes": LARGEST_COPY_BYTES,
+            "delivery.report.only.error": True,
+            "on_delivery": self._delivered,
+            "logger": _unheard,  # that it was fenced it prints at any log level; what matters is raised
+        }
+        self._producer = self._new_producer()
+        with making_client(connection.bootstrap_servers):
+            self._consumer = Consumer({**connection.client_config(), "group.id": name})
+
+    def send(self, records: Sequence[Found], points: list[TopicPartition]) -> bool:
+        """Writes copies and commits the points: all of it, or nothing. False: one is too large for the front topic. Raises KafkaCallError,
+        and RedriveOvertaken."""
+        self._undelivered.clear()
+        try:
+            self._producer.begin_transaction()
+            for record in records:
+                self._produce(record)
+            self._producer.flush(TIMEOUT_SECONDS)
+            if self._undelivered:
+                raise KafkaException(why_undelivered(self._producer, self._undelivered[0]))
+            if points:
+                send_offsets(self._producer, points, self._consumer.consumer_group_metadata(), TIMEOUT_SECONDS)
+            self._producer.commit_transaction(TIMEOUT_SECONDS)
+        except RAISED as e:
+            error = kafka_error(e)
+        except BaseException:
+            self._abort()
+            raise
+        else:
+            return True
+        self._abort()
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            self._producer = self._new_producer()  # this one has a gap in its sequence numbers
+            return False
+        raise self._error(error)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _new_producer(self) -> Producer:
+        with making_client(self._bootstrap_servers):
+            producer = Producer(self._properties)
+        try:
+            producer.init_transactions(TIMEOUT_SECONDS)
+        except RAISED as e:
+            raise self._error(kafka_error(e)) from e
+        return producer
+
+    def _abort(self) -> None:
+        try:
+            self._producer.abort_transaction(TIMEOUT_SECONDS)
+        except RAISED as e:
+            log.debug("Kafka ends the transaction after its timeout, or the next redrive does: %s", kafka_error(e))
+
+    def _produce(self, record: Found) -> None:
+        partition = self._front_partition(record)
+        headers: list[Header] = [h for h in record.headers or () if h[0] not in OWN_HEADERS or h[0] in KEPT]
+        while True:
+            try:
+                self._producer.produce(self._names.front, record.value, record.key, partition, headers=[*headers])
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+        self._producer.poll(0)
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._undelivered.append(error)
+
+    def _front_partition(self, record: Found) -> int:
+        """The one that it first came in by, so that a partitioner of the user's own holds; else by the key."""
+        try:
+            root = Root.decode(record.own.get(ROOT, b""))
+        except ValueError:
+            return -1
+        return root.partition % self._front_partitions if root.topic_letter == "f" else -1
+
+    def _error(self, error: KafkaError) -> KafkaCallError | RedriveOvertaken:
+        name = self._names.redrive_group
+        if error.code() in FENCED:
+            return RedriveOvertaken(f"another redrive of {self._names.front} has begun, and this one ends")
+        return call_error(
+            error,
+            doing=f"writing dead letters to {self._names.front} as transactional id {name}, and committing offsets of group {name}",
+            bootstrap_servers=self._bootstrap_servers,
+        )
