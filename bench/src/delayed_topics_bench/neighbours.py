@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Literal
 
-from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_worker_testing.harness import DeclaredTopic
-from delayed_topics_worker_testing.process import WorkerProcess
 
 from delayed_topics_bench.lateness import Late, judged, loading
 from delayed_topics_bench.testbed import PARTITIONS, Testbed
@@ -18,7 +16,6 @@ Placement = Literal["alone", "noisy topic on another worker", "noisy topic on th
 PLACEMENTS: tuple[Placement, ...] = ("alone", "noisy topic on another worker", "noisy topic on the same worker")
 """The second shows what the noisy topic does to broker and machine; only the difference to the third is of the shared worker."""
 DELAY_SECONDS = (1,)
-READY_SECONDS = 60.0
 
 
 def beside(
@@ -72,22 +69,11 @@ def beside(
 
 
 def _started(testbed: Testbed, topics: Mapping[str, DeclaredTopic], stack: ExitStack) -> None:
-    """A worker of each group, as the operator starts shared ones."""
+    """A worker of each group."""
     wanted: dict[str, int] = {}
     for topic in topics.values():
         group = topic.record.group
         wanted[group] = wanted.get(group, 0) + topic.record.front_partitions + topic.record.layout.partition_count
     for group, partitions in wanted.items():
-        worker = testbed.harness.start(
-            member=f"{group}-0", ready=False, group=group, protocol="classic", assignor="Sticky"
-        )
-        stack.callback(worker.terminate)
-        _await_served(worker, partitions)
-
-
-def _await_served(worker: WorkerProcess, partitions: int) -> None:
-    wait_until(
-        lambda: worker.metric("delayedtopics_partitions") == partitions and worker.get("/readyz")[0] == 200,
-        what=f"{partitions} partitions are served",
-        timeout_seconds=READY_SECONDS,
-    )
+        for worker in testbed.shared_workers(group, 1, partitions=partitions):
+            stack.callback(worker.terminate)

@@ -10,7 +10,6 @@ from delayed_topics_bench.testbed import Testbed
 
 __all__ = ["Idle", "idle_topics"]
 
-SERVED_SECONDS = 300.0
 NEW_TOPICS = 5
 
 
@@ -35,17 +34,7 @@ def idle_topics(testbed: Testbed, *, topics: int, workers: int, seconds: int) ->
     harness.declare_many(topics, (0, 10, 60), partitions=3, front_partitions=1, group=group)
     partitions = topics * 4
     began = time.monotonic()
-    processes = [
-        harness.start(member=f"{group}-{n}", ready=False, group=group, protocol="classic", assignor="Sticky")
-        for n in range(workers)
-    ]
-
-    def served() -> bool:
-        return sum(worker.metric("delayedtopics_partitions") for worker in processes) == partitions and all(
-            worker.get("/readyz")[0] == 200 for worker in processes
-        )
-
-    wait_until(served, what=f"{partitions} partitions are served", timeout_seconds=SERVED_SECONDS, poll_seconds=1)
+    processes = testbed.shared_workers(group, workers, partitions=partitions)
     served_s = time.monotonic() - began
     time.sleep(seconds / 4)  # what is asked for once after an assignment
     before = [worker.cpu_seconds() for worker in processes]

@@ -150,6 +150,21 @@ class Testbed:
                 if worker.running:
                     worker.terminate()
 
+    def shared_workers(self, group: str, count: int, *, partitions: int) -> list[WorkerProcess]:
+        """That many, as the operator starts those that delayed topics share. Returns when all these partitions are served."""
+        started = [
+            self.harness.start(member=f"{group}-{n}", ready=False, group=group, protocol="classic", assignor="Sticky")
+            for n in range(count)
+        ]
+
+        def served() -> bool:
+            return sum(worker.metric("delayedtopics_partitions") for worker in started) == partitions and all(
+                worker.get("/readyz")[0] == 200 for worker in started
+            )
+
+        wait_until(served, what=f"{partitions} partitions are served", timeout_seconds=300, poll_seconds=1)
+        return started
+
     @contextmanager
     def filled(self, topic: DeclaredTopic, *, records: int, size: int) -> Iterator[Backlog]:
         """New records in the front topic."""

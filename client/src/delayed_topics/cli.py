@@ -10,11 +10,17 @@ import click
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.words import counted
 from delayed_topics_kafka.connection import Connection
-from rich.console import Console
-from rich.progress import Progress
 
 from delayed_topics.cli_changes import cancel, reschedule
-from delayed_topics.cli_options import JSON, Moment, one_line, reachable, read_properties
+from delayed_topics.cli_options import (
+    JSON,
+    Moment,
+    one_line,
+    reachable,
+    read_properties,
+    reading_bar,
+    served_layout,
+)
 from delayed_topics.cli_redrive import redrive_command
 from delayed_topics.declaration import DeclaredHandler
 from delayed_topics.moments import shown_moment
@@ -65,8 +71,7 @@ def status(properties: dict[str, Any], topic: str, json_wanted: bool) -> None:
     The command reads offsets, and of each partition no more than ten records.
     """
     connection = Connection.from_properties(reachable(properties))
-    with DelayedTopic.connect(connection, topic) as delayed:
-        found = read_status(connection, delayed.layout)
+    found = read_status(connection, served_layout(connection, topic))
     if json_wanted:
         click.echo(status_as_json(found))
     else:
@@ -180,8 +185,7 @@ def peek_command(
     In each partition, the command looks at the records that arrived first. It commits nothing and changes no record.
     """
     connection = Connection.from_properties(reachable(properties))
-    with DelayedTopic.connect(connection, topic) as delayed:
-        layout = delayed.layout
+    layout = served_layout(connection, topic)
     partitions = partitions_of(layout, partition=partition, delay_seconds=delay_seconds)
     with Scanner(connection, lambda *_: None) as scanner:
         waiting = peek(connection, layout, scanner, partitions, count=count)
@@ -243,9 +247,8 @@ def why(
     except ValueError as e:
         raise click.UsageError(str(e)) from e
     connection = Connection.from_properties(reachable(properties))
-    with DelayedTopic.connect(connection, topic) as delayed:
-        layout = delayed.layout
-    bar = Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    layout = served_layout(connection, topic)
+    bar = reading_bar()
     task = bar.add_task("reading", visible=False)
 
     def progress(done: int, total: int) -> None:

@@ -1,5 +1,6 @@
 """What the commands have in common."""
 
+import sys
 import time
 from collections.abc import Callable
 from functools import wraps
@@ -8,8 +9,13 @@ from typing import Any, ParamSpec, TypeVar
 
 import click
 from delayed_topics_core.errors import DelayedTopicsError
+from delayed_topics_core.registry import LayoutRecord
+from delayed_topics_kafka.connection import Connection
+from rich.console import Console
+from rich.progress import Progress
 
 from delayed_topics.moments import parse_moment
+from delayed_topics.topic import DelayedTopic
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,6 +57,17 @@ def reachable(properties: dict[str, Any]) -> dict[str, Any]:
             "the address of Kafka is missing. Set --bootstrap HOST:PORT, $KAFKA_BOOTSTRAP, or bootstrap.servers in --config"
         )
     return properties
+
+
+def served_layout(connection: Connection, topic: str) -> LayoutRecord:
+    """Raises what `DelayedTopic.connect` raises."""
+    with DelayedTopic.connect(connection, topic) as delayed:
+        return delayed.layout
+
+
+def reading_bar() -> Progress:
+    """Gone when the command is done, and never there in a pipe."""
+    return Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 
 def read_properties(file: Path) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The command that sends dead letters back."""
 
 import json
-import sys
 from collections import Counter
 from typing import Any
 
@@ -10,12 +9,9 @@ from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_core.words import counted
 from delayed_topics_kafka.connection import Connection
-from rich.console import Console
-from rich.progress import Progress
 
-from delayed_topics.cli_options import JSON, one_line, reachable
+from delayed_topics.cli_options import JSON, one_line, reachable, reading_bar, served_layout
 from delayed_topics.redrive import NO_REASON, Redriven, redrive
-from delayed_topics.topic import DelayedTopic
 from delayed_topics.way import RecordPlace
 
 
@@ -56,9 +52,8 @@ def redrive_command(
     names = TopicNames.of(topic)
     wanted = [_place(text, names) for text in places]
     connection = Connection.from_properties(reachable(properties))
-    with DelayedTopic.connect(connection, topic) as delayed:
-        layout = delayed.layout
-    bar = Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    layout = served_layout(connection, topic)
+    bar = reading_bar()
     task = bar.add_task("reading")
     with bar:
         done = redrive(

@@ -107,9 +107,10 @@ def redrive(
         scanner = stack.enter_context(Scanner(connection, progress))
         sender = None if dry_run else stack.enter_context(_Sender(connection, layout))
         # after the sender has ended what another redrive left open
-        dead_letters = _described(connection, names)
-        there = _there(connection, dead_letters)
-        sent = _sent(connection, names, dead_letters)
+        admin = KafkaAdmin(connection, client_id="delayed-topics-client")
+        dead_letters = _described(admin, names.dead_letter)
+        there = _there(admin, dead_letters)
+        sent = _sent(connection, names, dead_letters, there)
         unsent = {place: Range(max(span.start, sent.get(place, 0)), span.end) for place, span in there.items()}
         wanted = [_range_of(place, there) for place in places] or [there if from_beginning else unsent]
 
@@ -154,10 +155,9 @@ def _reason(record: Found) -> str:
     return record.own.get(REASON, b"").decode("ascii", "backslashreplace") or NO_REASON
 
 
-def _described(connection: Connection, names: TopicNames) -> TopicInfo:
+def _described(admin: KafkaAdmin, name: str) -> TopicInfo:
     """Raises KafkaCallError."""
-    name = names.dead_letter
-    info = values_of(KafkaAdmin(connection, client_id="delayed-topics-client").describe_topics([name]))[name]
+    info = values_of(admin.describe_topics([name]))[name]
     if info is None:
         raise TopicMissing(
             f"topic {name} does not exist. See the conditions of the DelayedTopic for what to do", code=""
@@ -165,9 +165,8 @@ def _described(connection: Connection, names: TopicNames) -> TopicInfo:
     return info
 
 
-def _there(connection: Connection, dead_letters: TopicInfo) -> Ranges:
+def _there(admin: KafkaAdmin, dead_letters: TopicInfo) -> Ranges:
     """Raises KafkaCallError."""
-    admin = KafkaAdmin(connection, client_id="delayed-topics-client")
     places = [(dead_letters.name, partition) for partition in range(dead_letters.partitions)]
     first = values_of(admin.list_offsets(places, "earliest"))
     ends = values_of(admin.list_offsets(places, "latest", isolation="read_committed"))
@@ -186,10 +185,11 @@ def _range_of(place: RecordPlace, there: Ranges) -> Ranges:
     return {key: Range(place.offset, place.offset + 1)}
 
 
-def _sent(connection: Connection, names: TopicNames, dead_letters: TopicInfo) -> dict[TopicPartitionKey, int]:
+def _sent(
+    connection: Connection, names: TopicNames, dead_letters: TopicInfo, there: Ranges
+) -> dict[TopicPartitionKey, int]:
     """Up to where dead letters were sent. Offsets of a former topic of the same name say nothing of this one. Raises KafkaCallError."""
-    places = [(dead_letters.name, partition) for partition in range(dead_letters.partitions)]
-    committed = committed_offsets(connection, names.redrive_group, places, timeout_seconds=TIMEOUT_SECONDS, ended=True)
+    committed = committed_offsets(connection, names.redrive_group, there, timeout_seconds=TIMEOUT_SECONDS, ended=True)
     return {place: at.offset for place, at in committed.items() if at.metadata in ("", dead_letters.id)}
 
 

@@ -42,15 +42,6 @@ _STATIC_CLASSIC: dict[str, Any] = {
 }
 
 
-_SHARED: dict[str, Any] = {
-    # A request asks for all partitions, and is answered at once if one has something. 100 ms costs the broker half a core per 1,000
-    # partitions that have nothing.
-    "fetch.wait.max.ms": 500,
-    # with statistics each partition of each topic has a timer in one sorted list, and 1.5 kB in the text
-    "statistics.interval.ms": 30_000,
-}
-
-
 def librdkafka() -> str:
     """The path of the library that confluent-kafka brings, which the engine uses too."""
     folder = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
@@ -65,16 +56,14 @@ def consumer_properties(
     protocol: Protocol,
     assignor: str,
     hurried: bool,
-    shared: bool,
+    partitions: int,
 ) -> Properties:
     """A static member under classic: a restart within the session costs no rebalance. Under `consumer` a static member
-    that was killed is refused for 42 s, so there it is a dynamic one. `hurried`: some records are due when they come in. `shared`: it
-    may have thousands of partitions."""
+    that was killed is refused for 42 s, so there it is a dynamic one. `hurried`: some records are due when they come in.
+    `partitions`: of the group."""
     own: dict[str, Any] = {"group.remote.assignor": assignor}
     if protocol == "classic":
         own = {**_STATIC_CLASSIC, "partition.assignment.strategy": assignor, "group.instance.id": member}
-    if shared:
-        own.update(_SHARED)
     return _properties(
         {
             **connection.client_config(),
@@ -89,7 +78,11 @@ def consumer_properties(
             "enable.partition.eof": True,  # nothing else says that only transaction marks are left
             "check.crcs": True,  # what was damaged on its way must not be released
             "isolation.level": "read_committed",
-            "fetch.wait.max.ms": 100,
+            # A request asks for all partitions, and is answered at once if one has something. If none has, each request costs the broker
+            # some 50 µs a partition. A partition that is new waits for the answer to the request before.
+            "fetch.wait.max.ms": min(500, max(100, partitions // 8)),
+            # with statistics each partition of the group has a timer in one sorted list, and 1.5 kB in the text
+            "statistics.interval.ms": min(30, max(LOOK_SECONDS, partitions // 125)) * 1000,
             # whoever waits for a second can wait for the next 64 KiB: an answer for every few records costs broker and worker
             "fetch.min.bytes": 1 if hurried else 64 << 10,
             "fetch.queue.backoff.ms": 10,  # the default refills a drained queue a second late

@@ -296,7 +296,7 @@ class Relay:
             protocol=self._config.protocol,
             assignor=self._config.client_assignor,
             hurried=self._hurried,
-            shared=not self._config.topics,
+            partitions=sum(sum(served.partitions.values()) for served in self._served),
         )
         engine.subscribe(topics, consumer, grown=grown)
         if self._config.protocol == "classic":
