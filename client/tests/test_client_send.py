@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 from confluent_kafka import KafkaError, Message
 from delayed_topics import DelayedTopic, NotDelayedTopic, SendFailed
-from delayed_topics.topic import LARGEST_RECORD_BYTES
+from delayed_topics.producers import LARGEST_RECORD_BYTES
 from delayed_topics_client_testing import FRONT_PARTITIONS, Served, serve
 from delayed_topics_core.errors import IllegalTopicName
 from delayed_topics_core.layout import LayoutSpec, evolve

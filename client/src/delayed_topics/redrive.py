@@ -38,11 +38,11 @@ from delayed_topics_kafka.errors import (
     making_client,
     values_of,
 )
-from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
 from delayed_topics_kafka.transactions import send_offsets, why_undelivered
 
 from delayed_topics.errors import RedriveOvertaken
+from delayed_topics.producers import producer_properties
 from delayed_topics.scan import Found, Progress, Range, Ranges, Scanner
 from delayed_topics.way import RecordNotFound, RecordPlace
 
@@ -65,7 +65,6 @@ MOST_BYTES_AT_ONCE: Final = 8 << 20
 TIMEOUT_SECONDS: Final = 30.0
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 """For how long a redrive that is killed may hold up what comes after its records in the front topic."""
-LARGEST_COPY_BYTES: Final = 100_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -202,14 +201,10 @@ class _Sender(Closing):
         self._undelivered: list[KafkaError] = []
         name = self._names.redrive_group
         self._properties: dict[str, Any] = {
-            "compression.type": "lz4",
-            **connection.client_config(),
-            **IDEMPOTENT,
+            **producer_properties(connection),
             "client.id": "delayed-topics-client",
             "transactional.id": name,
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-            "partitioner": "murmur2_random",
-            "message.max.bytes": LARGEST_COPY_BYTES,
             "delivery.report.only.error": True,
             "on_delivery": self._delivered,
             "logger": _unheard,  # that it was fenced it prints at any log level; what matters is raised

@@ -21,10 +21,10 @@ from delayed_topics_kafka.errors import (
     kafka_error,
     making_client,
 )
-from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.transactions import send_offsets, why_undelivered
 
 from delayed_topics.copies import BY_KEY, Copy, Outcome
+from delayed_topics.producers import producer_properties
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +33,6 @@ TRANSACTION_TIMEOUT_MS = 10_000
 """For how long a transaction that a SIGKILL left open may hold readers back, at most."""
 PURGE_SECONDS = 1.0
 """What is purged is told a moment later, and keeps producer and consumer, with their threads and connections, until it is."""
-LARGEST_COPY_BYTES = 100_000_000
-"""Leave it to the broker what is too large: librdkafka's own limit of 1,000,000 bytes is below Kafka's."""
 
 
 class Settling:
@@ -55,14 +53,10 @@ class Settling:
         self._in_doubt = False
         """A transaction was about to be committed, and it is not known whether it was."""
         self._producer_config: dict[str, Any] = {
-            **connection.client_config(),
-            **IDEMPOTENT,
+            **producer_properties(connection),
             "client.id": transactional_id,
             "transactional.id": transactional_id,
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-            "partitioner": "murmur2_random",
-            "message.max.bytes": LARGEST_COPY_BYTES,
-            "compression.type": "lz4",
             "linger.ms": 0,
             "delivery.report.only.error": True,
             "on_delivery": self._delivered,

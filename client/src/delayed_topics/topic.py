@@ -18,7 +18,6 @@ from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import RAISED, kafka_error, making_client
-from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.registry import RegistryFollower
 
 from delayed_topics.arguments import due_time_ms, foreign_headers, level, record_id, target_header, time_ms
@@ -26,6 +25,7 @@ from delayed_topics.control import ChangeOutcome, ControlTopic
 from delayed_topics.errors import NotDelayedTopic, Reject, SendFailed
 from delayed_topics.followed import FollowedLayout, not_there, registry_follower
 from delayed_topics.process import ProcessOf
+from delayed_topics.producers import producer_properties
 from delayed_topics.record import Record
 from delayed_topics.records import Records
 from delayed_topics.reports import OnDelivery, Reports
@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 Handler = Callable[[Record], object]
 FOLLOW_SECONDS = 1.0
 FLUSH_SECONDS = 60.0
-LARGEST_RECORD_BYTES = 100_000_000
 SERVE_SECONDS = 0.1
 """At most for one call that serves callbacks. From 0.2 s on the client library (2.16) serves them several times in one call, also
 when the exception is due already that says that the producer has ended for good. A callback then fails in the middle, and leaves its
@@ -60,16 +59,8 @@ class DelayedTopic(Closing):
         self._reports = Reports()
         self._ended: KafkaError | None = None
         """Why the producer sends nothing any more; for the records it is said to have been purged."""
-        config: dict[str, Any] = {
-            "compression.type": "lz4",
-            **connection.client_config(),
-            **IDEMPOTENT,
-            # Java's default partitioner, so that a key finds the same partition from either language
-            "partitioner": "murmur2_random",
-            "message.max.bytes": LARGEST_RECORD_BYTES,
-        }
         with making_client(connection.bootstrap_servers):
-            self._producer = Producer(config)
+            self._producer = Producer(producer_properties(connection))
 
     @classmethod
     def connect(
