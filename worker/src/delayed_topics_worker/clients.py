@@ -35,7 +35,7 @@ ASIDE: dict[str, Any] = {
 
 _STATIC_CLASSIC: dict[str, Any] = {
     "session.timeout.ms": SESSION_TIMEOUT_MS,
-    "heartbeat.interval.ms": 2000,
+    "heartbeat.interval.ms": 500,
     # The registry tells that topics have grown. A client that sees it by itself while partitions are to be given up joins again
     # and doesn't wait for that (2.16, `rd_kafka_cgrp_metadata_update_check`), and what was on its way comes twice.
     "topic.metadata.refresh.interval.ms": 300_000,

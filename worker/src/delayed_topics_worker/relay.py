@@ -58,6 +58,7 @@ from delayed_topics_worker.web import PublishedStatus
 log = logging.getLogger(__name__)
 
 TURN_SECONDS: Final = 0.1
+SOON_SECONDS: Final = 0.01
 REPORT_SECONDS: Final = 0.5
 LEAVE_SECONDS: Final = 18.0
 MOST_FATAL: Final = 3
@@ -118,6 +119,7 @@ class Relay:
         self._stopping = False
         self._fatal_at: list[float] = []
         self._start_at = float("-inf")
+        self._soon_until = float("-inf")
 
     def stop(self) -> None:
         """Called by a signal handler: `run` returns after the turn at hand."""
@@ -157,11 +159,14 @@ class Relay:
         self._controls.follow(engine)
         snapshot = self._watch.snapshot
         assignment.check_topics(snapshot)
+        longest_seconds = TURN_SECONDS
         if unasked := assignment.unasked(snapshot):
             self._watch.look(unasked)
+            # nothing tells when it has been answered, as it is within milliseconds when all is well
+            longest_seconds = SOON_SECONDS if boot_seconds() < self._soon_until else TURN_SECONDS
         assignment.tell_removed()
         assignment.begin(snapshot)
-        self._take_told(engine, assignment, TURN_SECONDS)
+        self._take_told(engine, assignment, longest_seconds)
 
     def _take_told(self, engine: Engine, assignment: Assignment, longest_seconds: float) -> None:
         """Raises the first ClientFatal, when everything is taken."""
@@ -179,6 +184,7 @@ class Relay:
             case Assigned():
                 assignment.on_assigned(happening)
                 self._group_watch.assigned()
+                self._soon_until = boot_seconds() + 1.0
             case Revoked() | Refused() | Removed() | CommitUnknown() | ProducersReplaced():
                 assignment.take(happening)
             case Changed():

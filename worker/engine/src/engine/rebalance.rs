@@ -85,6 +85,14 @@ impl Engine {
                 partition.paused = Some(Pause::NotServed);
             }
         }
+        self.fetch_at_once();
+    }
+
+    /// Once the client has ended the pause of a cooperative rebalance.
+    fn fetch_at_once(&self) {
+        let Some(consumer) = self.consumer.as_ref().filter(|consumer| !consumer.is_eager()) else { return };
+        let served: Vec<Offset> = self.slots.iter().map(|(_, partition)| partition.offset(0)).collect();
+        consumer.fetch_at_once(&served);
     }
 
     /// A partition that was assigned is served from now on, if it may begin.
@@ -301,6 +309,7 @@ impl Engine {
                 self.happenings.push(Happening::Reported(error, None));
             }
         }
+        self.fetch_at_once();
         self.happenings.push(Happening::Revoked { partitions: names(partitions), lost, delayed });
     }
 

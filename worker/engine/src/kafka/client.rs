@@ -41,6 +41,9 @@ unsafe impl Send for Client {}
 // SAFETY: as above.
 unsafe impl Sync for Client {}
 
+/// For `ListOffsets`.
+const LATEST: i64 = -1;
+
 impl Client {
     /// Connects to nothing yet. `wake`: gets eight bytes whenever an event comes after `poll` has found none.
     ///
@@ -196,6 +199,18 @@ impl Client {
         let list = List::of(self.functions, partitions);
         // SAFETY: as in `pause`.
         unsafe { (self.functions.resume_partitions)(self.handle, list.pointer) };
+        self.fetch_at_once(partitions);
+    }
+
+    /// Wakes the client's threads for the leaders of these partitions, by a request whose answer nobody needs. While it may fetch no
+    /// partition of a broker, the thread for it sleeps for up to a second, and isn't woken when it may (2.16,
+    /// `rd_kafka_broker_consumer_serve`): neither by `resume` nor by the end of a rebalance, until which the client itself pauses all
+    /// that a cooperative member has.
+    pub fn fetch_at_once<'a>(&self, partitions: impl IntoIterator<Item = &'a Offset>) {
+        let latest = partitions.into_iter().map(|place| Offset { offset: LATEST, ..place.clone() });
+        let list = List::of(self.functions, &latest.collect::<Vec<_>>());
+        // SAFETY: the request has a copy of the list, and its answer is an event of the queue, which is ours.
+        unsafe { (self.functions.ListOffsets)(self.handle, list.pointer, ptr::null(), self.queue) };
     }
 
     /// Reads these partitions from these offsets; what was fetched before doesn't come any more. Not waited for: a partition

@@ -180,6 +180,7 @@ functions! {
     fn seek_partitions(handle: *mut Handle, partitions: *mut TopicPartitionList, timeout_ms: c_int) -> *mut KafkaError;
     fn commit_queue(handle: *mut Handle, offsets: *const TopicPartitionList, queue: *mut Queue, callback: *const c_void, opaque: *mut c_void) -> Code;
     fn committed(handle: *mut Handle, partitions: *mut TopicPartitionList, timeout_ms: c_int) -> Code;
+    fn ListOffsets(handle: *mut Handle, partitions: *mut TopicPartitionList, options: *const c_void, queue: *mut Queue);
     fn get_watermark_offsets(handle: *mut Handle, topic: *const c_char, partition: i32, low: *mut i64, high: *mut i64) -> Code;
     fn consumer_close_queue(handle: *mut Handle, queue: *mut Queue) -> *mut KafkaError;
     fn consumer_closed(handle: *mut Handle) -> c_int;
