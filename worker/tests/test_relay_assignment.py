@@ -11,6 +11,7 @@ from delayed_topics_core.registry import LayoutRecord, TopicsRecord, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core_testing.served import serving
 from delayed_topics_engine import Engine
+from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable
 from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_worker.assignment import GONE_SECONDS, Assignment
 from delayed_topics_worker.committed import CommittedReader
@@ -63,7 +64,7 @@ class Kafka:
     def __init__(self) -> None:
         self.now = 0.0
         self.engine = Asked()
-        self.ids: dict[str, str | None] = {**IDS}
+        self.ids: dict[str, str | KafkaCallError | None] = {**IDS}
         self._state = RegistryState()
         self._served = ServedTopics(WorkerConfig(topics=("orders",)))
         self.assignment = Assignment(
@@ -104,9 +105,9 @@ class Kafka:
         while self.now < until:
             self.now += 0.5
             topics = {
-                name: None
-                if id_ is None
-                else TopicInfo(name=name, id=id_, partitions=3, replication_factor=1, leaders_known=True)
+                name: TopicInfo(name=name, id=id_, partitions=3, replication_factor=1, leaders_known=True)
+                if isinstance(id_, str)
+                else id_
                 for name, id_ in self.ids.items()
             }
             snapshot = TopicsSnapshot(topics, dict.fromkeys(topics, self.now))
@@ -114,6 +115,11 @@ class Kafka:
             self.assignment.tell_removed()
             self.assignment.begin(snapshot)
         return self.engine.calls
+
+
+def removed(topic_id: str, offset: int) -> Removed:
+    """Of the front topic."""
+    return Removed(*FRONT, offset, topic_id, Fault(-140, "_AUTO_OFFSET_RESET", "out of range"))
 
 
 @pytest.fixture
@@ -182,10 +188,42 @@ def test_a_topic_that_one_answer_lacks_costs_nothing_that_was_done(kafka: Kafka)
     assert kafka.turns() == [("go_on", *FRONT)]
 
 
+@pytest.mark.parametrize(("name", "found"), [("orders.ready", "another"), ("orders.ready", None), ("orders", None)])
+def test_a_topic_that_is_gone_is_not_back_because_kafka_gives_no_answer(
+    kafka: Kafka, name: str, found: str | None
+) -> None:
+    """Else what is due would go into a topic that somebody else has made."""
+    kafka.ids[name] = found
+    assert ("stop", *FRONT) in kafka.turns()
+    kafka.ids[name] = KafkaUnreachable("no broker answered")
+
+    assert kafka.turns() == []
+
+    kafka.ids[name] = IDS[name]
+    assert ("go_on", *FRONT) in kafka.turns()
+
+
 def test_an_offset_that_kafka_refuses_and_has_costs_nothing_that_was_done(kafka: Kafka) -> None:
-    kafka.assignment.take(Removed(*FRONT, COMMITTED, Fault(-140, "_AUTO_OFFSET_RESET", "out of range")))
+    kafka.assignment.take(removed("orders", COMMITTED))
 
     assert kafka.turns() == [("go_on", *FRONT)]
+
+
+@pytest.mark.parametrize("begun_again", [True, False])
+def test_an_offset_that_the_topic_before_lacked_stops_not_the_one_that_was_made_again(
+    kafka: Kafka, begun_again: bool
+) -> None:
+    """The client had asked for it, and the answer was told only when the new topic's id was noted."""
+    kafka.ids["orders"] = "again" if begun_again else KafkaUnreachable("no broker answered")
+    kafka.accepts({**IDS, "orders": "again"})
+    assert kafka.turns()[0] == ("forget", *FRONT)
+
+    kafka.assignment.take(removed("orders", COMMITTED + 100))
+
+    kafka.ids["orders"] = "again"
+    kafka.turns()
+    assert kafka.assignment.owned[FRONT].stop is None
+    assert kafka.is_ready()
 
 
 def test_a_topic_that_is_away_for_long_holds_up_no_rebalance_with_commits_that_kafka_refuses(kafka: Kafka) -> None:

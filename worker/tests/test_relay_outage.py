@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
@@ -71,6 +72,31 @@ def test_a_frozen_broker_is_waited_for(own_broker: Broker, own_harness: WorkerHa
     assert min(r.late_ms for r in ready) >= 0
     assert max(r.at_ms for r in ready) / 1000 - healed_at < MOST_SECONDS_AFTER
     assert worker.get("/livez")[0] == 200
+
+
+def test_after_an_outage_a_ready_topic_that_somebody_else_made_is_still_not_written_to(
+    own_broker: Broker, own_harness: WorkerHarness
+) -> None:
+    """No answer about a topic doesn't make it the right one again. The outage is shorter than a session: nothing is assigned anew."""
+    orders = own_harness.declare((0,), front_partitions=1)
+    worker = own_harness.start(orders)
+    own_harness.admin.delete_topics([orders.names.ready])
+    again = orders.make("ready", 1)
+    wait_until(lambda: Reason.TOPIC_RECREATED in worker.alarm_reasons(), what="the alarm")
+    for n in range(5):
+        orders.produce(b"%d" % n)
+    orders.flush()
+    own_broker.pause()
+    time.sleep(9)
+    own_broker.resume()
+    until = time.monotonic() + 8
+    while time.monotonic() < until:
+        assert orders.released() == 0
+        time.sleep(0.2)
+
+    orders.note_id(again)
+
+    assert [r.value for r in orders.ready(5)] == [b"%d" % n for n in range(5)]
 
 
 def test_an_outage_ends_no_exactly_once_worker_and_makes_it_repeat_nothing(

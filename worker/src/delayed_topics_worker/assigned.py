@@ -15,13 +15,14 @@ from delayed_topics_worker.served import Served
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stop:
     """Why a partition isn't served. `retry_at`: seconds of the worker's clock; None: only a new assignment tries again.
-    `topic_gone`: its own topic doesn't exist any more, whatever has taken its name. `refused`: the offset of the record
-    whose copy was refused, and `target` the topic that it should go to.
+    `topic`: that is missing, or another one. `topic_gone`: it is the partition's own, which doesn't exist any more, whatever has taken
+    its name. `refused`: the offset of the record whose copy was refused, and `target` the topic that it should go to.
     """
 
     reason: Reason
     message: str
     retry_at: float | None
+    topic: str | None = None
     topic_gone: bool = False
     refused: int | None = None
     target: str | None = None

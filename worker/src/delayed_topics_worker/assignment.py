@@ -165,9 +165,11 @@ class Assignment:
     def _on_removed(self, happening: Removed) -> None:
         """The offset that comes next isn't there any more. It is told when Kafka has said what is, or at once if Kafka has lost it."""
         owned = self.owned.get((happening.topic, happening.partition))
-        if owned is not None and happening.error.code == KafkaError._LOG_TRUNCATION:
+        if owned is None or not owned.begun or happening.topic_id != owned.topic_id:
+            return  # of the topic before: where this one begins is being asked, or is known
+        if happening.error.code == KafkaError._LOG_TRUNCATION:
             owned.stop = stop_of_removed(owned, happening, None)
-        elif owned is not None:
+        else:
             owned.removed = happening
 
     def _on_commit_unknown(self, happening: CommitUnknown) -> None:

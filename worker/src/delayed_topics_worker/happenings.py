@@ -53,11 +53,13 @@ class Changed(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """The offset that comes next isn't in the partition any more; it stands still."""
+    """The offset that comes next isn't in the partition any more; it stands still. `topic_id`: of the topic in which it was read, which may
+    be gone by now, and another one have its name."""
 
     topic: str
     partition: int
     offset: int
+    topic_id: str
     error: Fault
 
 

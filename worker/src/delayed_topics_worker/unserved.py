@@ -1,5 +1,7 @@
 """What Kafka says against serving a partition: its own topic, or one that its records go to, is missing or another one."""
 
+from dataclasses import replace
+
 from delayed_topics_core.reasons import Reason
 from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_kafka.model import TopicInfo
@@ -21,13 +23,23 @@ def stop_for(owned: AssignedPartition, snapshot: TopicsSnapshot, retry_at: float
     needed = (owned.topic, names.ready, names.delays)
     for topic in (*needed, names.dead_letter) if target == names.dead_letter else needed:
         if (wrong := what_is_wrong(owned.served, topic, snapshot)) is None:
+            if before and before.topic == topic and isinstance(snapshot.topics.get(topic), KafkaCallError):
+                return replace(before, retry_at=retry_at)  # no answer doesn't say that it is the right one again
             continue
         reason, words = wrong
         gone = topic == owned.topic
         if reason is Reason.TOPIC_MISSING and not gone:
             reason = Reason.TARGET_UNAVAILABLE
         message = f"{owned} can't be served, because {words}. See the conditions of the DelayedTopic for what to do"
-        return Stop(reason=reason, message=message, retry_at=retry_at, topic_gone=gone, refused=refused, target=target)
+        return Stop(
+            reason=reason,
+            message=message,
+            retry_at=retry_at,
+            topic=topic,
+            topic_gone=gone,
+            refused=refused,
+            target=target,
+        )
     return None
 
 

@@ -1,5 +1,7 @@
 //! What somebody has to know or to decide.
 
+use std::sync::Arc;
+
 use super::changes::Changed;
 use crate::kafka::{Error, LogLine, Offset};
 
@@ -54,6 +56,8 @@ pub enum Happening {
     Removed {
         /// The partition, and the offset.
         at: Offset,
+        /// Of the topic that it was read in, as `Beginning` has it: another one may have its name by now.
+        topic_id: Arc<str>,
         /// Why.
         error: Error,
     },

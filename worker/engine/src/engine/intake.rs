@@ -1,5 +1,7 @@
 //! Records from Kafka into the windows of their partitions.
 
+use std::sync::Arc;
+
 use super::happening::Happening;
 use super::partition::PATIENCE_NS;
 use super::state::{First, State, Step};
@@ -122,9 +124,9 @@ impl Engine {
             // of a truncation it may tell no offset
             if of_now || error.code == code::LOG_TRUNCATION {
                 partition.step(Step::Stop);
-                let at = partition.offset(position);
+                let (at, topic_id) = (partition.offset(position), Arc::clone(&partition.topic_id));
                 self.settling.extend(slot);
-                self.happenings.push(Happening::Removed { at, error });
+                self.happenings.push(Happening::Removed { at, topic_id, error });
             }
             return;
         }

@@ -224,8 +224,8 @@ fn told(py: Python<'_>, happening: Happening) -> PyResult<Bound<'_, PyTuple>> {
             };
             ("Changed", topic, PyBytes::new(py, &id), outcome, deliver_at_ms).into_pyobject(py)
         }
-        Happening::Removed { at, error } => {
-            ("Removed", at.topic, at.partition, at.offset, fault(error)).into_pyobject(py)
+        Happening::Removed { at, topic_id, error } => {
+            ("Removed", at.topic, at.partition, at.offset, &*topic_id, fault(error)).into_pyobject(py)
         }
         Happening::CommitUnknown(partitions) => ("CommitUnknown", partitions).into_pyobject(py),
         Happening::Reported(error, at) => {
