@@ -212,12 +212,11 @@ class Engine:
 
     def want(self, number: int, changes: Sequence[tuple[bytes, int | None]]) -> list[bool]:
         """From now on records of these ids are due at these times; None: they are not released. True: one was, lately."""
-    def withdraw(self, number: int, ids: Sequence[bytes]) -> None:
-        """Nothing is wanted of records of these ids any more."""
+    def withdraw(self, number: int, ids: Sequence[bytes] | None) -> None:
+        """Nothing is wanted of records of these ids any more; None: of none, and what was released is forgotten."""
 
     def subscribe(self, topics: Sequence[str], consumer: _Properties, *, grown: Sequence[str]) -> None:
-        """Join the group, with a consumer of these properties, or read other topics, or more partitions of the `grown` ones.
-        Raises ValueError for properties that can't be."""
+        """Join the group, or read other topics, or more partitions of `grown`. Raises ValueError for properties that can't be."""
 
     def assign(self, places: Sequence[tuple[str, int, int]]) -> None:
         """Take over what an Assigned told, at these offsets; -1 where it isn't known where to begin."""
@@ -232,9 +231,10 @@ class Engine:
         offset: int,
         metadata: str,
         commit: bool,
+        stands: bool = False,
     ) -> None:
         """Read a partition from what is committed of it. `delay_seconds`: of a delays partition. `commit`: do so even if
-        nothing comes. Raises ValueError for metadata that is neither empty nor ours."""
+        nothing comes. `stands`: it is stopped from the first. Raises ValueError for metadata that is neither empty nor ours."""
 
     def stop(self, topic: str, partition: int) -> None:
         """The partition stands still from now on, once what is on its way is known."""

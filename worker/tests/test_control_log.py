@@ -16,7 +16,7 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.control import ControlRead
 from delayed_topics_worker import control
 from delayed_topics_worker.config import WorkerConfig
-from delayed_topics_worker.control import Controls
+from delayed_topics_worker.control import Controls, ControlTopic
 from delayed_topics_worker.served import ServedTopics
 
 MOST: Final = 4
@@ -29,17 +29,17 @@ class Log:
 
     def __init__(self) -> None:
         self._written: list[ControlRead] = []
-        self._known: frozenset[str] = frozenset()
+        self._known: frozenset[ControlTopic] = frozenset()
 
     def write(self, topic: str, ids: Sequence[bytes], *, at_ms: int, kind: ControlKind = ControlKind.CANCEL) -> None:
         name = TopicNames.of(topic).control
         self._written += [ControlRead(name, i, Control(kind), is_understood=True, at_ms=at_ms) for i in ids]
-        self._known |= {name}
+        self._known |= {ControlTopic(name, 0)}
 
-    def look(self, topics: Collection[str]) -> None:
+    def look(self, topics: Collection[ControlTopic]) -> None:
         pass
 
-    def take(self) -> tuple[frozenset[str], list[ControlRead]]:
+    def take(self) -> tuple[frozenset[ControlTopic], list[ControlRead]]:
         reads, self._written = self._written, []
         return self._known, reads
 

@@ -9,7 +9,7 @@ import pytest
 from delayed_topics_core.control import Control, ControlKind
 from delayed_topics_core.reasons import DeadLetterReason, Reason
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_worker_testing.cancelling import ask, make_control, wait_for_answers
+from delayed_topics_worker_testing.cancelling import answers, ask, make_control, wait_for_answers
 from delayed_topics_worker_testing.harness import DeclaredTopic, Seen, WorkerHarness
 
 pytestmark = pytest.mark.broker
@@ -245,6 +245,30 @@ def test_a_delayed_topic_can_be_given_a_control_topic_while_it_is_served(harness
     ask(orders, [b"o-1"])
     assert ids_of(orders.dead(1)) == [b"o-1"]
     assert ids_of(orders.ready(1)) == [b"o-2"]
+
+
+def test_what_was_cancelled_in_a_control_topic_that_is_gone_does_not_hold_for_the_next_one(
+    harness: WorkerHarness,
+) -> None:
+    """As of a delayed topic that was deleted, and of another one with its name: ids of one owner mean nothing to the next."""
+    orders = declare(harness)
+    harness.start(orders)
+    produce(orders, [b"o-1"])
+    orders.ready(1)
+    ask(orders, [b"o-2"])
+    produce(orders, [b"o-0"], level=2)
+    ask(orders, [b"o-0"])  # whoever has read this has read what is before it
+    wait_for_answers(orders, [b"o-0"])
+    harness.admin.delete_topics([orders.names.control])
+    make_control(orders)
+    produce(orders, [b"o-3"], level=2)
+    ask(orders, [b"o-3", b"o-1"])
+    assert wait_for_answers(orders, [b"o-3"]) == {b"o-3": Control(ControlKind.CANCELLED)}, "it is read from its start"
+
+    produce(orders, [b"o-2"])
+
+    assert ids_of(orders.ready(2)) == [b"o-1", b"o-2"]
+    assert b"o-1" not in answers(orders), "the former one's release is nothing to the next"
 
 
 @pytest.mark.slow

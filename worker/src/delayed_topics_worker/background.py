@@ -31,6 +31,10 @@ class Repeated:
     def start(self) -> None:
         self._thread.start()
 
+    @property
+    def started(self) -> bool:
+        return self._thread.ident is not None
+
     def hasten(self) -> None:
         """The next turn comes at once."""
         self._asked.set()

@@ -135,6 +135,13 @@ class Requests:
         return over
 
 
+class ControlTopic(NamedTuple):
+    """`life`: counts how often another topic has taken the name."""
+
+    name: str
+    life: int
+
+
 class ControlWatch:
     """Reads control topics on a thread of its own. What was read waits for `take`."""
 
@@ -145,24 +152,26 @@ class ControlWatch:
         self._client_id = client_id
         self._reader: ControlReader | None = None
         self._thread = Repeated("control", self._turn, interval_seconds=0.01)
-        self._wanted: frozenset[str] = frozenset()
-        self._known: frozenset[str] = frozenset()
-        self._reads: deque[list[ControlRead]] = deque()
+        self._wanted: frozenset[ControlTopic] = frozenset()
+        self._followed: frozenset[ControlTopic] = frozenset()
+        self._known: frozenset[ControlTopic] = frozenset()
+        self._reads: deque[tuple[frozenset[ControlTopic], list[ControlRead]]] = deque()
 
-    def look(self, topics: Collection[str]) -> None:
-        """Read these, too. Without any there is no client and no thread."""
-        if fresh := frozenset(topics) - self._wanted:
-            if not self._wanted:
-                self._thread.start()
-            self._wanted |= fresh
+    def look(self, topics: Collection[ControlTopic]) -> None:
+        """Read these, each from its beginning. Without any there is no client and no thread."""
+        before, self._wanted = self._wanted, frozenset(topics)
+        if self._wanted and not before and not self._thread.started:
+            self._thread.start()
 
-    def take(self) -> tuple[frozenset[str], list[ControlRead]]:
-        """Topics that were read to the end once, and what has been read since, of all topics, in the order of each."""
+    def take(self) -> tuple[frozenset[ControlTopic], list[ControlRead]]:
+        """Topics that were read to the end once, and what has been read since, of all topics that are wanted, in the order of each."""
         known = self._known  # before what is read, which so has all of them
         reads: list[ControlRead] = []
         while self._reads:
-            reads += self._reads.popleft()
-        return known, reads
+            followed, found = self._reads.popleft()
+            ours = {topic.name for topic in followed & self._wanted}
+            reads += [read for read in found if read.topic in ours]
+        return known & self._wanted, reads
 
     def close(self) -> None:
         self._thread.close()
@@ -170,15 +179,21 @@ class ControlWatch:
     def _turn(self) -> None:
         if self._reader is None:
             self._reader = ControlReader(self._connection, client_id=self._client_id)
-        self._reader.follow(self._wanted)
+        wanted = self._wanted
+        if wanted != self._followed:
+            # one that was made again is read from its beginning
+            self._reader.follow([topic.name for topic in wanted & self._followed])
+            self._reader.follow([topic.name for topic in wanted])
+            self._followed = wanted
         if reads := self._reader.poll(POLL_SECONDS):
-            self._reads.append(reads)
+            self._reads.append((wanted, reads))
         self.problems = {topic: str(problem) for topic, problem in self._reader.problems.items()}
-        self._known = frozenset(self._reader.read)
+        self._known = frozenset(topic for topic in wanted if topic.name in self._reader.read)
 
 
 class Controls:
-    """Of all delayed topics of a worker. Belongs to the worker's thread. A control topic that was read once is read on."""
+    """Of all delayed topics of a worker. Belongs to the worker's thread. A control topic that was read once is read on, until another one
+    has its name: what was asked for in the one before is nothing to records of the next."""
 
     def __init__(self, connection: Connection, served: ServedTopics, *, member: str) -> None:
         self._connection = connection
@@ -186,18 +201,18 @@ class Controls:
         self._client_id = f"{member}-control"
         self._watch = ControlWatch(connection, client_id=self._client_id)
         self._requests: dict[str, Requests] = {}
+        self._topics: dict[str, ControlTopic] = {}
+        self._ids: dict[str, str] = {}
         self._wanted_at: dict[str, float] = {}
         self._outbox: Outbox | None = None
 
     def follow(self, engine: Engine) -> None:
         """Pass on what was read since."""
-        for served in self._served:
-            if served.has_control_topic and served.topic not in self._requests:
-                self._requests[served.topic] = Requests()
-                self._wanted_at[served.topic] = boot_seconds()
+        for number, served in enumerate(self._served):
+            self._begin(engine, number, served)
         if not self._requests:
             return
-        self._watch.look([served.names.control for served in self._served if served.topic in self._requests])
+        self._watch.look([self._topics[topic] for topic in self._requests])
         known, reads = self._watch.take()
         by_topic: dict[str, list[ControlRead]] = {}
         for read in reads:
@@ -205,7 +220,22 @@ class Controls:
         for number, served in enumerate(self._served):
             if of_topic := by_topic.get(served.names.control):
                 self._take(engine, number, served, of_topic)
-            served.is_control_known = served.names.control in known
+            served.is_control_known = self._topics.get(served.topic) in known
+
+    def _begin(self, engine: Engine, number: int, served: Served) -> None:
+        """Have its control topic read, if it has one that isn't; and anew if another one has its name."""
+        noted = served.noted_id(served.names.control)
+        before = self._ids.get(served.topic)
+        if noted is not None:
+            self._ids[served.topic] = noted
+        is_another = noted is not None and before is not None and noted != before
+        if is_another and self._requests.pop(served.topic, None) is not None:
+            engine.withdraw(number, None)
+        if served.has_control_topic and served.topic not in self._requests:
+            self._requests[served.topic] = Requests()
+            self._wanted_at[served.topic] = boot_seconds()
+            life = self._topics[served.topic].life + 1 if served.topic in self._topics else 0
+            self._topics[served.topic] = ControlTopic(served.names.control, life)
 
     def _take(self, engine: Engine, number: int, served: Served, reads: list[ControlRead]) -> None:
         requests, room = self._requests[served.topic], self._room(served)
@@ -219,7 +249,7 @@ class Controls:
         wanted = [(of_id, requests.in_force[of_id].control.deliver_at_ms) for of_id, holds in in_force.items() if holds]
         for (of_id, _), was_released in zip(wanted, engine.want(number, wanted), strict=True):
             request = requests.in_force[of_id]
-            if was_released and request.answer is None:
+            if was_released and request.answer is None and served.has_control_topic:
                 self._write(served, of_id, request.control.answered(ControlKind.TOO_LATE))
 
     def on_changed(self, happening: Changed) -> None:

@@ -54,6 +54,11 @@ impl Changes {
         self.wanted.remove(id);
     }
 
+    /// As if nothing had been wanted or released.
+    pub fn forget(&mut self) {
+        *self = Changes { remembered: self.remembered, ..Changes::default() };
+    }
+
     /// Nothing is wanted of any record.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -293,6 +293,13 @@ impl Engine {
         }
     }
 
+    /// Nothing is wanted of any record any more, and what was released is forgotten: the topic is another one.
+    pub fn withdraw_all(&mut self, number: usize) {
+        if let Some(topic) = self.topics.get_mut(number) {
+            topic.changes.forget();
+        }
+    }
+
     /// A partition that should be there by now is not known to a producer, which by itself looks every five seconds only.
     fn look_at_topics(&mut self) {
         if self.looking.swap(true, Ordering::AcqRel) {

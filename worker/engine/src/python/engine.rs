@@ -88,8 +88,11 @@ impl Engine {
         Ok(self.0.change(|engine| changes.iter().map(|(id, at)| engine.want(number, id, change(*at))).collect())?)
     }
 
-    fn withdraw(&self, number: usize, ids: Vec<Vec<u8>>) -> PyResult<()> {
-        Ok(self.0.change(|engine| ids.iter().for_each(|id| engine.withdraw(number, id)))?)
+    fn withdraw(&self, number: usize, ids: Option<Vec<Vec<u8>>>) -> PyResult<()> {
+        Ok(self.0.change(|engine| match ids {
+            Some(ids) => ids.iter().for_each(|id| engine.withdraw(number, id)),
+            None => engine.withdraw_all(number),
+        })?)
     }
 
     #[pyo3(signature = (topics, consumer, *, grown))]
@@ -103,7 +106,7 @@ impl Engine {
         Ok(self.0.change(|engine| engine.assign(&places))?)
     }
 
-    #[pyo3(signature = (topic, partition, *, topic_id, delay_seconds, offset, metadata, commit))]
+    #[pyo3(signature = (topic, partition, *, topic_id, delay_seconds, offset, metadata, commit, stands=false))]
     fn begin(
         &self,
         topic: String,
@@ -113,11 +116,17 @@ impl Engine {
         offset: i64,
         metadata: &str,
         commit: bool,
+        stands: bool,
     ) -> PyResult<()> {
         let finished = metadata::decode(offset, metadata).map_err(super::value_error)?.collect();
         let side = delay_seconds.map_or(Side::Front, |delay_seconds| Side::Delays { delay_seconds });
-        let at = Beginning { topic, partition, topic_id, side, offset, finished, commit };
-        Ok(self.0.change(|engine| engine.begin(at))?)
+        let at = Beginning { topic: topic.clone(), partition, topic_id, side, offset, finished, commit };
+        Ok(self.0.change(|engine| {
+            engine.begin(at);
+            if stands {
+                engine.stop(&topic, partition);
+            }
+        })?)
     }
 
     fn stop(&self, topic: &str, partition: i32) -> PyResult<()> {
