@@ -1,5 +1,6 @@
 """Records that ask for another ready topic come out there, and wait for one that is missing."""
 
+import os
 import time
 from typing import Any
 
@@ -64,6 +65,32 @@ def test_each_record_comes_out_in_the_topic_that_it_asks_for(harness: WorkerHarn
         assert sorted(int(r.value or b"") for r in found) == list(range(at, 90, 3))
         assert all(r.late_ms >= 0 for r in found)
         assert {r.header("dt-target") for r in found} == {topic.encode() if topic != orders.names.ready else None}
+
+
+@GUARANTEES
+def test_only_records_that_are_too_large_for_the_topic_that_they_ask_for_are_dead_letters(
+    harness: WorkerHarness, guarantee: str
+) -> None:
+    """A batch with one of them is refused whole, and those of all partitions may be in one batch: who tries a record alone has to see to it
+    that nothing goes with it."""
+    orders, (invoices,) = declare(harness, "invoices", front_partitions=4)
+    spec = NewTopicSpec(
+        name=invoices, partitions=1, replication_factor=1, config={**CONFIG, "max.message.bytes": "100000"}
+    )
+    harness.create([spec])
+    harness.start(orders, guarantee=guarantee)
+    each = 16
+    for n in range(each):
+        for partition in range(4):
+            is_large = (n + partition) % 4 == 0
+            value = os.urandom(120_000) if is_large else b"%d of %d" % (n, partition)
+            orders.produce(value, partition=partition, headers=asks(f"{invoices}:0"))
+    orders.flush()
+
+    released = harness.read(invoices, 3 * each, timeout_seconds=60)
+    assert len({r.value for r in released}) == 3 * each
+    dead = orders.dead(each)
+    assert min(len(r.value or b"") for r in dead) == 120_000
 
 
 def test_a_record_comes_out_in_the_partition_that_it_asks_for(harness: WorkerHarness) -> None:

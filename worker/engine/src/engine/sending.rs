@@ -21,6 +21,7 @@ impl Engine {
         if let Some(slot) = self.transactions.as_mut().and_then(Transactions::take_alone) {
             self.blocked.retain(|blocked| *blocked != slot);
             self.send_alone(slot);
+            return true;
         }
         for slot in std::mem::take(&mut self.blocked) {
             self.register(slot);
@@ -40,6 +41,9 @@ impl Engine {
                 Goes::On => self.register(slot),
                 Goes::Blocked | Goes::Alone | Goes::Unknown | Goes::Ended => self.blocked.push(slot),
                 Goes::Refused => self.settling.push(slot),
+            }
+            if self.transactions.is_some() && self.slots.get(slot).is_some_and(|partition| partition.lone.is_some()) {
+                break; // whatever else went with it would share what becomes of it
             }
         }
         sent
