@@ -160,6 +160,12 @@ impl Engine {
     /// A partition that doesn't tell that it is read is placed once more, the other way: by being assigned again.
     pub(super) fn place_stalled(&mut self) {
         let now_ns = boot_ns();
+        if self.revoking.is_some() || self.subscribing.is_some() || self.leaving.is_some() {
+            // A cooperative client gives nothing meanwhile, and takes any call to give up a partition for the answer to what it has
+            // asked (2.16, `rd_kafka_cgrp_incremental_unassign`): what is on its way would not be waited for.
+            self.slots.iter_mut().for_each(|(_, partition)| partition.placed_at_ns = now_ns);
+            return;
+        }
         let mut unreadable = Vec::new();
         for (_, partition) in self.slots.iter_mut() {
             if partition.state == State::Unreadable && now_ns - partition.placed_at_ns > RETRY_READING_NS {
