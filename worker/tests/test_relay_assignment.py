@@ -45,8 +45,8 @@ class Asked:
     def is_finished(self, *_: object) -> None:
         return None
 
-    def begin(self, topic: str, partition: int, *, offset: int, **_: object) -> None:
-        self.calls.append(("begin", topic, partition, offset))
+    def begin(self, topic: str, partition: int, *, offset: int, stands: bool, **_: object) -> None:
+        self.calls.append(("stand" if stands else "begin", topic, partition, offset))
 
     def stop(self, *place: object) -> None:
         self.calls.append(("stop", *place))
@@ -243,7 +243,7 @@ def test_what_was_committed_of_a_topic_that_was_made_again_is_taken_back(kafka: 
     kafka.turns(missing_seconds)
     kafka.ids["orders"] = "again"
 
-    assert kafka.turns() == [("forget", *FRONT), ("begin", *FRONT, 0), ("stop", *FRONT)]
+    assert kafka.turns() == [("forget", *FRONT), ("stand", *FRONT, 0)]
 
     kafka.accepts({**IDS, "orders": "again"})
     assert kafka.turns() == [("forget", *FRONT), ("begin", *FRONT, 0)]

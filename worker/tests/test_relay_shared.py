@@ -137,6 +137,34 @@ def test_a_worker_that_ended_serves_the_others_when_one_of_its_topics_has_gone_m
     serves(worker, stays)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("assignor", ["Sticky", "Range"])
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_worker_that_ended_gives_up_a_topic_that_left_it_meanwhile(
+    harness: WorkerHarness, group: str, assignor: str, comes_back: bool
+) -> None:
+    """Whoever is to serve it waits for that, and so does a DelayedTopic that is deleted. If it comes back to this worker, it is served."""
+    moved, stays = declare(harness, group), declare(harness, group)
+    worker = harness.start(member="shared-0", group=group, assignor=assignor)
+    serves(worker, moved, stays)
+    worker.kill()
+    moved.change(group=f"{group}-others")
+    worker = harness.start(member="shared-0", group=group, assignor=assignor)
+    serves(worker, stays)
+    if comes_back:
+        moved.change(group=group)
+        assert doubled(all_ready(moved, produce(moved))) == 0
+        return
+
+    def held() -> set[str]:
+        found = harness.admin.describe_groups([group])[group]
+        assert isinstance(found, GroupInfo)
+        return {topic for member in found.members for topic, _ in member.assignment}
+
+    wait_until(lambda: held() == {stays.names.front, stays.names.delays}, what="the topic is given up", evidence=held)
+    assert doubled(all_ready(stays, produce(stays))) == 0
+
+
 def test_a_worker_may_be_there_before_the_first_topic_of_its_group(harness: WorkerHarness, group: str) -> None:
     worker = harness.start(member="shared-0", group=group)
     orders = declare(harness, group)

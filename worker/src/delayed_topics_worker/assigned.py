@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.words import counted, shortened
@@ -10,6 +11,26 @@ from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
 from delayed_topics_worker.happenings import Removed
 from delayed_topics_worker.served import Served
+
+ChangeKind = Literal["assigned", "served", "caught-up", "revoked", "lost", "replaced"]
+
+
+class Change(NamedTuple):
+    """What happened to partitions of one delayed topic.
+
+    `assigned`: Kafka gave them to this worker; `served`: all that it gave then are served; `caught-up`: what was due of them before they
+    were served has come out, `delayed` records; `replaced`: the producers were, and what they had on its way is sent again.
+    `places`: as `format_places` writes them. `generation`: of the group, when it assigned them, or the latest. `at`: the worker's seconds.
+    """
+
+    kind: ChangeKind
+    topic: str
+    partitions: int
+    places: list[str]
+    generation: int
+    at: float
+    took_ms: int
+    delayed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

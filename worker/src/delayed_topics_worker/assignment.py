@@ -2,15 +2,16 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from confluent_kafka import KafkaError
 from delayed_topics_core.events import format_places
 from delayed_topics_core.reasons import Reason
+from delayed_topics_core.words import shortened
 from delayed_topics_engine import Engine, Seen
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
 
-from delayed_topics_worker.assigned import AssignedPartition, Stop, named, of_topics
+from delayed_topics_worker.assigned import AssignedPartition, Change, ChangeKind, Stop, named, of_topics
 from delayed_topics_worker.beginnings import Beginning, beginning_of
 from delayed_topics_worker.committed import CommittedReader
 from delayed_topics_worker.happenings import (
@@ -36,29 +37,10 @@ NOT_KNOWN: Final = -1
 RETRY_SECONDS: Final = 0.3
 RECHECK_SECONDS: Final = 1.0
 RETRY_TARGET_SECONDS: Final = 1.0
+NOT_SERVED_SECONDS: Final = 6.0
+"""A member that has just subscribed to other topics may be assigned what it had before, and then joins again."""
 GONE_SECONDS: Final = 10.0
 """A topic that is missing for so long was deleted. A broker that only lags behind knows it by then."""
-
-
-ChangeKind = Literal["assigned", "served", "caught-up", "revoked", "lost", "replaced"]
-
-
-class Change(NamedTuple):
-    """What happened to partitions of one delayed topic.
-
-    `assigned`: Kafka gave them to this worker; `served`: all that it gave then are served; `caught-up`: what was due of them before they
-    were served has come out, `delayed` records; `replaced`: the producers were, and what they had on its way is sent again.
-    `places`: as `format_places` writes them. `generation`: of the group, when it assigned them, or the latest. `at`: the worker's seconds.
-    """
-
-    kind: ChangeKind
-    topic: str
-    partitions: int
-    places: list[str]
-    generation: int
-    at: float
-    took_ms: int
-    delayed: int = 0
 
 
 class Assignment:
@@ -87,11 +69,25 @@ class Assignment:
         self._reader = reader
         self._known = known
         self._unanswered: dict[TopicPartitionKey, int] = {}
+        self._not_served: dict[Place, float] = {}
 
     @property
     def settled(self) -> bool:
         """It has partitions, or knows that there are none for it, and each is served, says why not, or is foreign."""
         return self.assigned and all(_is_answered(o) for o in self.owned.values())
+
+    @property
+    def keeps_from_others(self) -> bool:
+        """It has had partitions for long whose topics were not its own when it got them. Nobody else gets them until it gives them up, and
+        it is told of none of their records, even if it is to serve them since."""
+        now = self._seconds()
+        kept = [f"{t} [{p}]" for (t, p), since in self._not_served.items() if now - since > NOT_SERVED_SECONDS]
+        if kept:
+            log.warning(
+                "the worker has partitions of topics that it did not serve when it got them: %s",
+                shortened(sorted(kept)),
+            )
+        return bool(kept)
 
     # -- what the engine tells
 
@@ -133,6 +129,7 @@ class Assignment:
             begins[owned.place] = beginning.offset if beginning else NOT_KNOWN
         # Of a group that is stable, Kafka gives a static member what it had before it ended, even of a topic that has left the group
         # since. The client has to know it all, to give it up later on.
+        self._not_served |= dict.fromkeys(set(happening.partitions) - {o.place for o in fresh}, now)
         self._engine.assign([(*place, begins.get(place, NOT_KNOWN)) for place in happening.partitions])
         self.owned.update({o.place: o for o in fresh})
         self._begins[self.generation] = fresh
@@ -179,6 +176,7 @@ class Assignment:
     def lose_all(self) -> None:
         """The client itself is lost."""
         self._forget("lost", list(self.owned))
+        self._not_served.clear()
         self.assigned = False
 
     # -- called by the loop
@@ -277,8 +275,9 @@ class Assignment:
             # a commit of it would be taken for one of the topic that has its name now. Of that topic nothing was released that anybody
             # knows of: a commit made before that was seen is taken back, else a worker that is started later would begin there
             self._begin_again(owned)
-            self._begin(owned, Beginning(offset=0, metadata="", commit=True))
-        self._engine.stop(*owned.place)
+            self._begin(owned, Beginning(offset=0, metadata="", commit=True), stands=True)
+        else:
+            self._engine.stop(*owned.place)
 
     def _forget_missing(self, owned: AssignedPartition, stop: Stop | None, now: float) -> None:
         """A partition whose topic is missing stands still with what it has done, since a broker that lags behind may have said so. Once the
@@ -309,6 +308,7 @@ class Assignment:
 
     def _forget(self, kind: Literal["revoked", "lost"], places: Sequence[Place]) -> None:
         self.generation += 1
+        self._not_served = {place: since for place, since in self._not_served.items() if place not in set(places)}
         leaving = self._of(places)
         for owned in leaving:
             owned.gone = True
@@ -357,7 +357,7 @@ class Assignment:
             self._reader.want(unanswered)
             self._unanswered = unanswered
 
-    def _begin(self, owned: AssignedPartition, at: Beginning | None) -> None:
+    def _begin(self, owned: AssignedPartition, at: Beginning | None, *, stands: bool = False) -> None:
         if at is None:
             self._stop_uncommitted(owned)
             owned.committed = None
@@ -370,6 +370,7 @@ class Assignment:
             offset=at.offset,
             metadata=at.metadata,
             commit=at.commit,
+            stands=stands,
         )
         owned.begun, owned.anew = True, False
 

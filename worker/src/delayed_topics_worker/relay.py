@@ -226,6 +226,8 @@ class Relay:
             places = shortened([f"{topic} [{partition}]" for topic, partition in self._group_watch.unassigned])
             log.warning("no worker has %s. This worker joins the group again, so that the group assigns them", places)
             self._join(self._engine, self._subscribed, sorted({topic for topic, _ in self._group_watch.unassigned}))
+        if self._assignment is not None and self._assignment.keeps_from_others:
+            self._leave_group(for_good=True)
         snapshot = self._watch.snapshot
         if snapshot is not self._seen:
             self._seen = snapshot
