@@ -5,15 +5,18 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 
 import pytest
 from click.testing import CliRunner, Result
+from confluent_kafka import Producer
 from delayed_topics.cli import main
 from delayed_topics_client_testing import Copied, Served
 from delayed_topics_core.headers import Header
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
+from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_worker_testing.foreign_client import produce_with_raw_header_key
 
 pytestmark = pytest.mark.broker
@@ -88,6 +91,18 @@ def bury(
     served.produce(served.names.dead_letter, value, partition=partition, key=b"k", headers=headers)
 
 
+def bury_old(served: Served, value: bytes, *, partition: int = 0) -> None:
+    """A dead letter that is older than Kafka keeps committed offsets of a group without members."""
+    dead_letter = served.names.dead_letter
+    settings = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
+    KafkaAdmin(served.connection).alter_topic_configs({dead_letter: settings})
+    producer = Producer(served.connection.client_config())
+    eight_days_ago_ms = int(time.time() * 1000) - 8 * 86_400_000
+    headers: list[Header] = [("dt-reason", b"Rejected")]
+    producer.produce(dead_letter, value, b"k", partition, timestamp=eight_days_ago_ms, headers=[*headers])
+    assert producer.flush(60) == 0
+
+
 def sent_again(served: Served) -> list[Copied]:
     return served.read(served.names.front)
 
@@ -143,6 +158,40 @@ def test_a_command_that_is_ended_in_the_middle_is_continued_without_a_loss_or_a_
     assert "1,000 dead letters" in run(served).output
 
     assert Counter(copy.value for copy in sent_again(served)) == Counter(b"%d" % n for n in range(2_000))
+
+
+def test_what_kafka_no_longer_knows_to_be_sent_is_not_sent_again_unless_it_is_asked_for(served: Served) -> None:
+    for n in range(3):
+        bury_old(served, b"%d" % n, partition=n % 2)
+    assert "3 dead letters" in run(served, "--from-beginning").output
+    KafkaAdmin(served.connection).delete_groups([served.names.redrive_group])  # as Kafka does after a week
+
+    for arguments in ((), ("--dry-run",)):
+        refused = run(served, *arguments)
+        assert refused.exit_code == 1, refused.output
+        assert "can't be known whether" in refused.output
+        assert "Kafka forgets that 7 days after the last redrive" in refused.output
+        assert "--assume-sent-until TIME" in refused.output
+        assert "--from-beginning" in refused.output
+    assert len(sent_again(served)) == 3
+
+    bury(served, b"new")
+    assert "1 dead letter of" in run(served, "--assume-sent-until", "1h").output
+    bury(served, b"newer")
+    assert "1 dead letter of" in run(served, "--assume-sent-until", "0s").output, "the position is known again"
+    assert "0 dead letters" in run(served).output
+    assert [copy.value for copy in sent_again(served)][3:] == [b"new", b"newer"]
+
+
+def test_each_redrive_renews_the_positions_of_all_partitions(served: Served) -> None:
+    admin, places = KafkaAdmin(served.connection), [(served.names.dead_letter, partition) for partition in range(2)]
+    admin.commit(served.names.redrive_group, dict.fromkeys(places, CommittedOffset(0, "")))
+    bury(served, b"v")
+
+    assert "1 dead letter of" in run(served).output
+
+    committed = committed_offsets(served.connection, served.names.redrive_group, places)
+    assert {place: at.metadata != "" for place, at in committed.items()} == dict.fromkeys(places, True)
 
 
 def test_what_was_cancelled_or_has_lost_its_value_is_left_unless_it_is_asked_for(served: Served) -> None:

@@ -44,6 +44,16 @@ def test_the_registry_is_followed_without_rights_on_any_group(connection: Connec
         assert follower.state.topics == {"orders": TopicsRecord(topic="orders")}
 
 
+def test_for_how_long_offsets_are_kept_is_told_to_whoever_may_read_the_settings_of_the_brokers(
+    connection: Connection,
+) -> None:
+    cluster = (connection, ResourceType.BROKER, "kafka-cluster")
+    assert KafkaAdmin(connection).offsets_retention_ms() == 7 * 86_400_000
+    deny_only(*cluster, AclOperation.DESCRIBE_CONFIGS)
+    assert KafkaAdmin(connection).offsets_retention_ms() is None
+    lift(*cluster)
+
+
 def test_without_the_right_to_write_anything_events_are_counted_and_the_registry_says_why(
     connection: Connection,
 ) -> None:

@@ -10,7 +10,7 @@ from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_core.words import counted
 from delayed_topics_kafka.connection import Connection
 
-from delayed_topics.cli_options import JSON, one_line, reachable, reading_bar, served_layout
+from delayed_topics.cli_options import JSON, Moment, one_line, reachable, reading_bar, served_layout
 from delayed_topics.redrive import NO_REASON, Redriven, redrive
 from delayed_topics.way import RecordPlace
 
@@ -28,6 +28,13 @@ from delayed_topics.way import RecordPlace
 )
 @click.option("--count", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option("--from-beginning", is_flag=True, help="Begin with the first dead letter, also if it was sent before.")
+@click.option(
+    "--assume-sent-until",
+    "assume_sent_until_ms",
+    metavar="TIME",
+    type=Moment(),
+    help="Where Kafka no longer knows up to where dead letters were sent, send only those that came at this time or later.",
+)
 @click.option("--dry-run", is_flag=True, help="Send nothing. Show what would be sent.")
 @JSON
 @click.pass_obj
@@ -39,6 +46,7 @@ def redrive_command(
     reasons: tuple[str, ...],
     count: int | None,
     from_beginning: bool,
+    assume_sent_until_ms: int | None,
     dry_run: bool,
     json_wanted: bool,
 ) -> None:
@@ -49,6 +57,8 @@ def redrive_command(
     """
     if places and (reasons or count or from_beginning):
         raise click.UsageError("--reason, --count and --from-beginning can't be used with places of records")
+    if assume_sent_until_ms is not None and (places or from_beginning):
+        raise click.UsageError("--assume-sent-until can't be used with --from-beginning or with places of records")
     names = TopicNames.of(topic)
     wanted = [_place(text, names) for text in places]
     connection = Connection.from_properties(reachable(properties))
@@ -62,6 +72,7 @@ def redrive_command(
             reasons=reasons,
             places=wanted,
             from_beginning=from_beginning,
+            assume_sent_until_ms=assume_sent_until_ms,
             count=count,
             dry_run=dry_run,
             progress=lambda read, total: bar.update(task, completed=read, total=total),

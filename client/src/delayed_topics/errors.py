@@ -23,6 +23,10 @@ class RedriveOvertaken(DelayedTopicsError):
     """Another redrive of the same topic has begun."""
 
 
+class RedrivePositionUnknown(DelayedTopicsError):
+    """Kafka does not have any more up to where dead letters were sent."""
+
+
 class GroupInvalid(DelayedTopicsError, ValueError):
     """The name of a consumer group isn't one that the header of a retry can carry."""
 

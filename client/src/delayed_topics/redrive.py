@@ -26,7 +26,6 @@ from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.closing import Closing
-from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import (
     FENCED,
@@ -44,6 +43,7 @@ from delayed_topics_kafka.transactions import send_offsets, why_undelivered
 from delayed_topics.errors import RedriveOvertaken
 from delayed_topics.producers import producer_properties
 from delayed_topics.scan import Found, Progress, Range, Ranges, Scanner
+from delayed_topics.sent import TIMEOUT_SECONDS, committed, where_unknown
 from delayed_topics.way import RecordNotFound, RecordPlace
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,6 @@ NO_REASON: Final = "none"
 MOST_AT_ONCE: Final = 500
 MOST_BYTES_AT_ONCE: Final = 8 << 20
 """Dead letters of one transaction, and the bytes of their values: a few more come with the last."""
-TIMEOUT_SECONDS: Final = 30.0
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 """For how long a redrive that is killed may hold up what comes after its records in the front topic."""
 
@@ -83,6 +82,7 @@ def redrive(
     reasons: Collection[str] = (),
     places: Sequence[RecordPlace] = (),
     from_beginning: bool = False,
+    assume_sent_until_ms: int | None = None,
     count: int | None = None,
     dry_run: bool = False,
     progress: Progress = lambda *_: None,
@@ -92,11 +92,12 @@ def redrive(
     reasons         send those with these values of `dt-reason`; without: all but LEFT_UNLESS_ASKED_FOR
     places          send these dead letters, whatever their reason and whether or not they were sent before, and commit no offsets
     from_beginning  begin with the first dead letter that is there
+    assume_sent_until_ms  where Kafka has not, or no longer, where the last redrive ended: begin with what came at this time or later
     count           end when so many were sent
     dry_run         send nothing, and say what would be sent
 
-    Raises KafkaCallError, RecordNotFound for a place, and RedriveOvertaken if another one begins meanwhile: what was sent by then stays
-    sent.
+    Raises KafkaCallError, RecordNotFound for a place, RedrivePositionUnknown where dead letters may have been sent before, and
+    RedriveOvertaken if another one begins meanwhile: what was sent by then stays sent.
     """
     names = TopicNames.of(layout.topic)
     done = Redriven()
@@ -109,24 +110,35 @@ def redrive(
         admin = KafkaAdmin(connection, client_id="delayed-topics-client")
         dead_letters = _described(admin, names.dead_letter)
         there = _there(admin, dead_letters)
-        sent = _sent(connection, names, dead_letters, there)
-        unsent = {place: Range(max(span.start, sent.get(place, 0)), span.end) for place, span in there.items()}
+        known = committed(connection, names, dead_letters)
+        unknown = {place: span for place, span in there.items() if place not in known}
+        all_wanted = from_beginning or bool(places)
+        sent = {
+            **known,
+            **where_unknown(admin, unknown, assume_sent_until_ms=assume_sent_until_ms, all_wanted=all_wanted),
+        }
+        unsent = {place: Range(max(span.start, sent[place]), span.end) for place, span in there.items()}
         wanted = [_range_of(place, there) for place in places] or [there if from_beginning else unsent]
 
-        def points(offsets: Mapping[TopicPartitionKey, int]) -> list[TopicPartition]:
-            # never back: else the next redrive would send again what this one has passed over from the beginning
-            new = {} if places else {place: at for place, at in offsets.items() if at > sent.get(place, 0)}
-            return [TopicPartition(*place, at, dead_letters.id) for place, at in new.items()]
+        def write(batch: Sequence[Found], offsets: Mapping[TopicPartitionKey, int]) -> bool:
+            assert sender is not None
+            # of all partitions, since Kafka forgets each some time after its last commit; and never back: else the next redrive would
+            # send again what this one has passed over from the beginning
+            moved = {} if places else {place: max(at, offsets.get(place, 0)) for place, at in sent.items()}
+            points = [TopicPartition(*place, at, dead_letters.id) for place, at in moved.items()]
+            if not sender.send(batch, points):
+                return False
+            sent.update(moved)
+            return True
 
         def send() -> None:
-            if sender is not None and not sender.send(records, points(next_offsets)):
+            if sender is not None and not write(records, next_offsets):
                 # a batch with one that is too large is refused whole
                 for record in records:
-                    own = points({(record.topic, record.partition): record.offset + 1})
-                    if not sender.send([record], own):
+                    if not write([record], {(record.topic, record.partition): record.offset + 1}):
                         done.sent[_reason(record)] -= 1
                         done.left[_reason(record)] += 1
-                sender.send([], points(next_offsets))
+                write([], next_offsets)
             records.clear()
             next_offsets.clear()
 
@@ -145,8 +157,7 @@ def redrive(
 
         for ranges in wanted:
             scanner.read(ranges, take)
-        if next_offsets:
-            send()
+        send()
     return done
 
 
@@ -182,14 +193,6 @@ def _range_of(place: RecordPlace, there: Ranges) -> Ranges:
             f"without, {end}"
         )
     return {key: Range(place.offset, place.offset + 1)}
-
-
-def _sent(
-    connection: Connection, names: TopicNames, dead_letters: TopicInfo, there: Ranges
-) -> dict[TopicPartitionKey, int]:
-    """Up to where dead letters were sent. Offsets of a former topic of the same name say nothing of this one. Raises KafkaCallError."""
-    committed = committed_offsets(connection, names.redrive_group, there, timeout_seconds=TIMEOUT_SECONDS, ended=True)
-    return {place: at.offset for place, at in committed.items() if at.metadata in ("", dead_letters.id)}
 
 
 class _Sender(Closing):

@@ -4,9 +4,13 @@ Methods block for at most `timeout_seconds` and return, for each item, its value
 those that ask about one thing raise it. One instance may be used by many threads.
 """
 
-from confluent_kafka import KafkaError
+from collections.abc import Mapping
 
-from delayed_topics_kafka.calls import settle
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import ConfigEntry, ConfigResource, ResourceType
+
+from delayed_topics_kafka.calls import Wait, settle
+from delayed_topics_kafka.errors import KafkaRefused, value_of
 from delayed_topics_kafka.groups import GroupCalls
 from delayed_topics_kafka.model import BrokerInfo, ClusterInfo
 from delayed_topics_kafka.refusable import RefusableCalls
@@ -31,3 +35,20 @@ class KafkaAdmin(RefusableCalls, GroupCalls, TransactionCalls):
             brokers=tuple(BrokerInfo(id=node.id, host=node.host, port=node.port) for node in answer.nodes),
             controller_id=answer.controller.id if answer.controller is not None else None,
         )
+
+    def offsets_retention_ms(self) -> int | None:
+        """For how long Kafka keeps committed offsets of a group without members, in milliseconds. None: it does not say, as when the user
+        has no right to DescribeConfigs of the cluster. Raises KafkaCallError."""
+        broker = str(self.describe_cluster().brokers[0].id)
+
+        def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
+            resources = [ConfigResource(ResourceType.BROKER, name) for name in pending]
+            futures = self._client.describe_configs(resources, request_timeout=timeout_seconds)
+            return {resource.name: future.result for resource, future in futures.items()}
+
+        def value(entries: Mapping[str, ConfigEntry]) -> int | None:
+            minutes = entries["offsets.retention.minutes"].value if "offsets.retention.minutes" in entries else None
+            return int(minutes) * 60_000 if minutes is not None else None
+
+        answer = self._many([broker], send, lambda name: f"reading the settings of broker {name}", value)[broker]
+        return None if isinstance(answer, KafkaRefused) else value_of(answer)
