@@ -194,6 +194,27 @@ def test_each_redrive_renews_the_positions_of_all_partitions(served: Served) -> 
     assert {place: at.metadata != "" for place, at in committed.items()} == dict.fromkeys(places, True)
 
 
+@pytest.mark.parametrize("beginning", [(), ("--from-beginning",)])
+def test_what_was_sent_for_one_reason_leaves_the_others_to_be_sent(served: Served, beginning: tuple[str, ...]) -> None:
+    for n in range(2):
+        bury(served, b"rejected %d" % n, reason=b"Rejected")
+        bury(served, b"cap %d" % n)
+        bury(served, b"cancelled %d" % n, reason=b"Cancelled")
+
+    assert "2 dead letters of" in run(served, *beginning, "--reason", "RetryCapExceeded").output
+    bury(served, b"cap 2")
+    assert "1 dead letter of" in run(served, "--reason", "Rejected", "--count", "1").output
+    assert "2 dead letters of" in (rest := run(served).output), rest
+    assert "2 dead letters left: 2 Cancelled" in rest
+    assert "0 dead letters of" in run(served).output
+    assert "2 dead letters of" in run(served, "--reason", "Cancelled").output
+    assert "0 dead letters of" in run(served, "--reason", "Cancelled", "--reason", "Rejected").output
+
+    sent = [copy.value for copy in sent_again(served)]
+    expected = ["cap 0", "cap 1", "rejected 0", "rejected 1", "cap 2", "cancelled 0", "cancelled 1"]
+    assert sent == [value.encode() for value in expected]
+
+
 def test_what_was_cancelled_or_has_lost_its_value_is_left_unless_it_is_asked_for(served: Served) -> None:
     bury(served, b"cancelled", reason=b"Cancelled")
     bury(served, None, reason=b"TooLarge")

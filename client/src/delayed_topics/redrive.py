@@ -22,7 +22,6 @@ from delayed_topics_core.headers import (
     Root,
 )
 from delayed_topics_core.names import TopicNames
-from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.closing import Closing
@@ -43,7 +42,7 @@ from delayed_topics_kafka.transactions import send_offsets, why_undelivered
 from delayed_topics.errors import RedriveOvertaken
 from delayed_topics.producers import producer_properties
 from delayed_topics.scan import Found, Progress, Range, Ranges, Scanner
-from delayed_topics.sent import TIMEOUT_SECONDS, committed, where_unknown
+from delayed_topics.sent import TIMEOUT_SECONDS, committed, is_wanted, where_unknown
 from delayed_topics.way import RecordNotFound, RecordPlace
 
 log = logging.getLogger(__name__)
@@ -51,10 +50,6 @@ _unheard = logging.getLogger(f"{__name__}.librdkafka")
 _unheard.addHandler(logging.NullHandler())
 _unheard.propagate = False
 
-LEFT_UNLESS_ASKED_FOR: Final = frozenset(
-    {DeadLetterReason.CANCELLED, DeadLetterReason.TOO_LARGE, DeadLetterReason.HEADER_UNREADABLE}
-)
-"""Somebody cancelled the first on purpose. The others may not have their value, or their headers, any more."""
 KEPT: Final = frozenset({ID, GROUP, DELIVER_AT, DELAY_LEVEL, TARGET, CREATED_AT})
 """Own headers that stay. Without the others, the copy is a first attempt."""
 NO_REASON: Final = "none"
@@ -87,9 +82,9 @@ def redrive(
     dry_run: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Redriven:
-    """Begins where the last redrive of the topic ended, and ends where the dead-letter topic ends now.
+    """Begins where the last redrive of the topic ended, for each reason, and ends where the dead-letter topic ends now.
 
-    reasons         send those with these values of `dt-reason`; without: all but LEFT_UNLESS_ASKED_FOR
+    reasons         send those with these values of `dt-reason`; without: all but sent.LEFT_UNLESS_ASKED_FOR
     places          send these dead letters, whatever their reason and whether or not they were sent before, and commit no offsets
     from_beginning  begin with the first dead letter that is there
     assume_sent_until_ms  where Kafka has not, or no longer, where the last redrive ended: begin with what came at this time or later
@@ -117,15 +112,14 @@ def redrive(
             **known,
             **where_unknown(admin, unknown, assume_sent_until_ms=assume_sent_until_ms, all_wanted=all_wanted),
         }
-        unsent = {place: Range(max(span.start, sent[place]), span.end) for place, span in there.items()}
+        unsent = {place: Range(max(span.start, sent[place].of_all(reasons)), span.end) for place, span in there.items()}
         wanted = [_range_of(place, there) for place in places] or [there if from_beginning else unsent]
 
         def write(batch: Sequence[Found], offsets: Mapping[TopicPartitionKey, int]) -> bool:
             assert sender is not None
-            # of all partitions, since Kafka forgets each some time after its last commit; and never back: else the next redrive would
-            # send again what this one has passed over from the beginning
-            moved = {} if places else {place: max(at, offsets.get(place, 0)) for place, at in sent.items()}
-            points = [TopicPartition(*place, at, dead_letters.id) for place, at in moved.items()]
+            # of all partitions, since Kafka forgets each some time after its last commit
+            moved = {} if places else {place: at.moved(offsets.get(place, 0), reasons) for place, at in sent.items()}
+            points = [TopicPartition(*place, at.others, at.metadata(dead_letters.id)) for place, at in moved.items()]
             if not sender.send(batch, points):
                 return False
             sent.update(moved)
@@ -143,14 +137,13 @@ def redrive(
             next_offsets.clear()
 
         def take(record: Found) -> bool:
-            reason = _reason(record)
-            is_wanted = reason in reasons if reasons else bool(places) or reason not in LEFT_UNLESS_ASKED_FOR
-            if is_wanted and record.headers is not None:
+            reason, place = _reason(record), (record.topic, record.partition)
+            if not (places or is_wanted(reason, reasons)) or record.headers is None:
+                done.left[reason] += 1
+            elif all_wanted or record.offset >= sent[place].of(reason):
                 records.append(record)
                 done.sent[reason] += 1
-            else:
-                done.left[reason] += 1
-            next_offsets[record.topic, record.partition] = record.offset + 1
+            next_offsets[place] = record.offset + 1
             if len(records) >= MOST_AT_ONCE or sum(len(r.value or b"") for r in records) >= MOST_BYTES_AT_ONCE:
                 send()
             return count is not None and done.sent.total() >= count
