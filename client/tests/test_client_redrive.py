@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from delayed_topics.cli import main
 from delayed_topics_client_testing import Copied, Served
 from delayed_topics_core.headers import Header
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.model import CommittedOffset
@@ -64,6 +65,28 @@ main()
 """
 
 
+ABORTS = """
+import sys
+import confluent_kafka
+from delayed_topics import redrive
+
+when = sys.argv.pop(1)
+
+class Aborts(confluent_kafka.Producer):
+    def abort_transaction(self, *args):
+        if when == "after":
+            super().abort_transaction(*args)
+        print("waits", flush=True)
+        sys.stdin.readline()
+        if when == "before":
+            super().abort_transaction(*args)
+
+redrive.Producer = Aborts
+from delayed_topics.cli import main
+main()
+"""
+
+
 def run(served: Served, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["--bootstrap", served.bootstrap, "redrive", served.names.front, *arguments])
 
@@ -101,6 +124,12 @@ def bury_old(served: Served, value: bytes, *, partition: int = 0) -> None:
     headers: list[Header] = [("dt-reason", b"Rejected")]
     producer.produce(dead_letter, value, b"k", partition, timestamp=eight_days_ago_ms, headers=[*headers])
     assert producer.flush(60) == 0
+
+
+def open_transactions(served: Served) -> bool:
+    places = [(served.names.front, partition) for partition in range(3)]
+    admin = KafkaAdmin(served.connection)
+    return admin.list_offsets(places, "latest", isolation="read_committed") != admin.list_offsets(places, "latest")
 
 
 def sent_again(served: Served) -> list[Copied]:
@@ -150,9 +179,7 @@ def test_a_command_that_is_ended_in_the_middle_is_continued_without_a_loss_or_a_
     ended = subprocess.run(command, capture_output=True, check=False)
     assert ended.returncode == code, ended.stderr
     if by == "SIGINT":  # nothing waits for the end of its transaction
-        places = [(served.names.front, partition) for partition in range(3)]
-        admin = KafkaAdmin(served.connection)
-        assert admin.list_offsets(places, "latest", isolation="read_committed") == admin.list_offsets(places, "latest")
+        assert not open_transactions(served)
     assert len(sent_again(served)) == 1_000
 
     assert "1,000 dead letters" in run(served).output
@@ -323,5 +350,43 @@ def test_a_second_redrive_ends_the_first_and_nothing_comes_twice(served: Served)
         _, said = first.communicate(b"\n")
 
     assert first.returncode == 1
-    assert said == f"Error: another redrive of {served.names.front} has begun, and this one ends\n".encode()
+    assert said.startswith(f"Error: this redrive of {served.names.front} has ended early".encode())
+    assert b"Either another redrive of the topic has begun" in said
     assert Counter(copy.value for copy in sent_again(served)) == Counter(b"%d" % n for n in range(2_000))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_redrive_that_was_overtaken_at_a_dead_letter_that_is_too_large_sends_nothing_twice(
+    served: Served, when: str
+) -> None:
+    KafkaAdmin(served.connection).alter_topic_configs({served.names.front: {"max.message.bytes": "3000"}})
+    for value in (b"before", os.urandom(5_000), b"after"):
+        bury(served, value)
+    command = [sys.executable, "-c", ABORTS, when, "--bootstrap", served.bootstrap, "redrive", served.names.front]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"waits\n"
+        assert "2 dead letters" in run(served).output
+        _, said = first.communicate(b"\n\n\n")
+
+    assert [copy.value for copy in sent_again(served)] == [b"before", b"after"]
+    assert (first.returncode, b"Either another redrive of the topic has begun" in said) == (1, True), said
+
+
+@pytest.mark.slow
+def test_a_redrive_that_stood_still_until_kafka_ended_its_transaction_says_so_and_can_be_continued(
+    served: Served,
+) -> None:
+    for n in range(600):
+        bury(served, b"%d" % n)
+    command = [sys.executable, "-c", WAITS, "--bootstrap", served.bootstrap, "redrive", served.names.front]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"waits\n"
+        wait_until(lambda: not open_transactions(served), what="Kafka has ended the transaction", timeout_seconds=60)
+        _, said = first.communicate(b"\n")
+
+    assert (first.returncode, b"or this one stood still for more than 10 s" in said) == (1, True), said
+    assert "100 dead letters" in run(served).output
+    assert Counter(copy.value for copy in sent_again(served)) == Counter(b"%d" % n for n in range(600))

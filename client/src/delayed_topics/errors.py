@@ -20,7 +20,7 @@ class RegistryInUse(DelayedTopicsError):
 
 
 class RedriveOvertaken(DelayedTopicsError):
-    """Another redrive of the same topic has begun."""
+    """Another redrive of the same topic has begun, or Kafka has ended the transaction of this one, which took too long."""
 
 
 class RedrivePositionUnknown(DelayedTopicsError):

@@ -42,7 +42,7 @@ from delayed_topics_kafka.transactions import send_offsets, why_undelivered
 from delayed_topics.errors import RedriveOvertaken
 from delayed_topics.producers import producer_properties
 from delayed_topics.scan import Found, Progress, Range, Ranges, Scanner
-from delayed_topics.sent import TIMEOUT_SECONDS, committed, is_wanted, where_unknown
+from delayed_topics.sent import TIMEOUT_SECONDS, Sent, begun, committed, is_wanted
 from delayed_topics.way import RecordNotFound, RecordPlace
 
 log = logging.getLogger(__name__)
@@ -106,12 +106,8 @@ def redrive(
         dead_letters = _described(admin, names.dead_letter)
         there = _there(admin, dead_letters)
         known = committed(connection, names, dead_letters)
-        unknown = {place: span for place, span in there.items() if place not in known}
         all_wanted = from_beginning or bool(places)
-        sent = {
-            **known,
-            **where_unknown(admin, unknown, assume_sent_until_ms=assume_sent_until_ms, all_wanted=all_wanted),
-        }
+        sent = begun(admin, there, known, assume_sent_until_ms=assume_sent_until_ms, all_wanted=all_wanted)
         unsent = {place: Range(max(span.start, sent[place].of_all(reasons)), span.end) for place, span in there.items()}
         wanted = [_range_of(place, there) for place in places] or [there if from_beginning else unsent]
 
@@ -121,8 +117,11 @@ def redrive(
             moved = {} if places else {place: at.moved(offsets.get(place, 0), reasons) for place, at in sent.items()}
             points = [TopicPartition(*place, at.others, at.metadata(dead_letters.id)) for place, at in moved.items()]
             if not sender.send(batch, points):
+                # the sender has its transactional id anew, maybe from another redrive that has sent these
+                _check_still_ours(names, known, committed(connection, names, dead_letters))
                 return False
             sent.update(moved)
+            known.update(moved)
             return True
 
         def send() -> None:
@@ -152,6 +151,22 @@ def redrive(
             scanner.read(ranges, take)
         send()
     return done
+
+
+def _check_still_ours(
+    names: TopicNames, left: Mapping[TopicPartitionKey, Sent], found: Mapping[TopicPartitionKey, Sent]
+) -> None:
+    """That Kafka has the positions as this redrive has left them. Raises RedriveOvertaken."""
+    if left != found:
+        raise _overtaken(names)
+
+
+def _overtaken(names: TopicNames) -> RedriveOvertaken:
+    return RedriveOvertaken(
+        f"this redrive of {names.front} has ended early, and what it has sent stays sent. Either another redrive of the topic has begun, "
+        f"or this one stood still for more than {TRANSACTION_TIMEOUT_MS // 1000} s, and Kafka ended its transaction. If no other one runs, "
+        "run the command again to continue"
+    )
 
 
 def _reason(record: Found) -> str:
@@ -230,7 +245,9 @@ class _Sender(Closing):
             raise
         else:
             return True
-        self._abort()
+        not_aborted = self._abort()
+        if not_aborted is not None and not_aborted.code() in FENCED:
+            error = not_aborted
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             self._producer = self._new_producer()  # this one has a gap in its sequence numbers
             return False
@@ -248,11 +265,15 @@ class _Sender(Closing):
             raise self._error(kafka_error(e)) from e
         return producer
 
-    def _abort(self) -> None:
+    def _abort(self) -> KafkaError | None:
+        """Why it was not done: Kafka ends the transaction after its timeout then, or the next redrive does."""
         try:
             self._producer.abort_transaction(TIMEOUT_SECONDS)
         except RAISED as e:
-            log.debug("Kafka ends the transaction after its timeout, or the next redrive does: %s", kafka_error(e))
+            error = kafka_error(e)
+            log.debug("the transaction was not aborted: %s", error)
+            return error
+        return None
 
     def _produce(self, record: Found) -> None:
         partition = self._front_partition(record)
@@ -280,7 +301,7 @@ class _Sender(Closing):
     def _error(self, error: KafkaError) -> KafkaCallError | RedriveOvertaken:
         name = self._names.redrive_group
         if error.code() in FENCED:
-            return RedriveOvertaken(f"another redrive of {self._names.front} has begun, and this one ends")
+            return _overtaken(self._names)
         return call_error(
             error,
             doing=f"writing dead letters to {self._names.front} as transactional id {name}, and committing offsets of group {name}",

@@ -85,21 +85,27 @@ def committed(connection: Connection, names: TopicNames, dead_letters: TopicInfo
     return {place: sent for place, sent in decoded.items() if sent is not None}
 
 
-def where_unknown(
-    admin: KafkaAdmin, there: Ranges, *, assume_sent_until_ms: int | None, all_wanted: bool
+def begun(
+    admin: KafkaAdmin,
+    there: Ranges,
+    known: Mapping[TopicPartitionKey, Sent],
+    *,
+    assume_sent_until_ms: int | None,
+    all_wanted: bool,
 ) -> dict[TopicPartitionKey, Sent]:
-    """Of the partitions of which Kafka has no position. `all_wanted`: whether or not they were sent before.
+    """Where a redrive begins, also in the partitions of which Kafka has no position. `all_wanted`: whether or not they were sent before.
 
     Kafka forgets the position of a partition some time after the last redrive. Only if all dead letters that are there are younger is
     it known that none was sent. Raises KafkaCallError, and RedrivePositionUnknown.
     """
-    nothing = {place: Sent(span.start) for place, span in there.items()}
-    if all_wanted or not there:
-        return nothing
+    unknown = {place: span for place, span in there.items() if place not in known}
+    nothing = {place: Sent(span.start) for place, span in unknown.items()}
+    if all_wanted or not unknown:
+        return {**known, **nothing}
     if assume_sent_until_ms is not None:
-        return _since(admin, there, assume_sent_until_ms)
+        return {**known, **_since(admin, unknown, assume_sent_until_ms)}
     retention_ms = admin.offsets_retention_ms() or SHORTEST_RETENTION_MS
-    young = _since(admin, there, int(time.time() * 1000) - retention_ms)
+    young = _since(admin, unknown, int(time.time() * 1000) - retention_ms)
     if old := sorted(place for place, at in young.items() if at.others > nothing[place].others):
         topic, partition = old[0]
         raise RedrivePositionUnknown(
@@ -107,7 +113,7 @@ def where_unknown(
             f"{retention_ms / 86_400_000:.3g} days after the last redrive. Set either --from-beginning to send all of {topic}, "
             "or --assume-sent-until TIME to send only those that came at that time or later"
         )
-    return nothing
+    return {**known, **nothing}
 
 
 def _since(admin: KafkaAdmin, there: Ranges, at_ms: int) -> dict[TopicPartitionKey, Sent]:
