@@ -73,6 +73,33 @@ def test_what_is_done_is_not_handed_out_again(served: Served) -> None:
     assert len(handle_all(served, 11, nothing, group="billing")) == 11
 
 
+async def handle_later(record: Record) -> None:
+    raise AssertionError(f"nobody awaits it: {record}")
+
+
+def hand_on(record: Record) -> object:
+    return handle_later(record)
+
+
+def hand_on_each(record: Record) -> object:
+    return (part for part in [record])
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")
+@pytest.mark.parametrize("handler", [hand_on, hand_on_each])
+def test_a_record_whose_handler_was_not_run_to_its_end_is_not_done(
+    served: Served, handler: Callable[[Record], object]
+) -> None:
+    served.release(b"v")
+    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
+        with pytest.raises(TypeError, match=r"returned .* would not be run.*asyncio\.run"):
+            orders.consumer("shipping", handler).run()
+        with pytest.raises(TypeError, match="would not be run"):
+            orders.consume("shipping", handle_later)
+    assert served.committed("shipping") == {}
+    assert [r.value for r in handle_all(served, 1, nothing)] == [b"v"]
+
+
 def test_a_client_that_knows_no_broker_any_more_is_replaced_and_nothing_is_skipped(served: Served) -> None:
     for n in range(10):
         served.release(b"%d" % n, partition=n % 3)

@@ -1,9 +1,11 @@
 import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 
 import delayed_topics
 import pytest
 import yaml
-from delayed_topics import DelayedTopicsError, GroupInvalid, Record, Reject, delayed_topic
+from delayed_topics import Consumer, DelayedTopicsError, GroupInvalid, Record, Reject, delayed_topic
 from delayed_topics.copies import retry
 from delayed_topics.records import Records
 from delayed_topics_client_testing import received
@@ -82,3 +84,44 @@ def test_what_can_not_be_declared_is_refused() -> None:
         delayed_topic(topic="orders.ready", delay_seconds=[0], retry_cap=5)(print)
     with pytest.raises(ValueError, match="at least one entry"):
         delayed_topic(topic="orders", delay_seconds=[], retry_cap=5)(print)
+
+
+async def ship_later(record: Record) -> None:
+    raise AssertionError(f"nobody awaits it: {record}")
+
+
+def ship_in_parts(record: Record) -> Iterator[Record]:
+    yield record
+
+
+async def ship_later_in_parts(record: Record) -> AsyncIterator[Record]:
+    yield record
+
+
+class Shipping:
+    async def __call__(self, record: Record) -> None:
+        raise AssertionError(f"nobody awaits it: {record}")
+
+    async def ship(self, record: Record) -> None:
+        raise AssertionError(f"nobody awaits it: {record}")
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        ship_later,
+        ship_in_parts,
+        ship_later_in_parts,
+        Shipping(),
+        Shipping().ship,
+        partial(ship_later),
+        partial(Shipping()),
+    ],
+)
+def test_a_handler_whose_call_would_not_run_it_is_refused_at_once(handler: Callable[[Record], object]) -> None:
+    with pytest.raises(TypeError, match=r"would not be run.*asyncio\.run"):
+        delayed_topic(topic="orders", delay_seconds=[0], retry_cap=5)(handler)
+    nowhere = Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": "0"})
+    records = Records(nowhere, TopicNames.of("orders"), "shipping")
+    with pytest.raises(TypeError, match=r"would not be run.*asyncio\.run"):
+        Consumer(records, handler)

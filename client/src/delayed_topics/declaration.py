@@ -8,15 +8,18 @@ import yaml
 from delayed_topics_core.names import check_topic_name
 from delayed_topics_kafka.connection import Connection
 
+from delayed_topics.handlers import Handler, check_handler
 from delayed_topics.record import Record
-from delayed_topics.topic import DelayedTopic, Handler
+from delayed_topics.topic import DelayedTopic
 
 
 class DeclaredHandler:
     """Can be called as the function that it was made from."""
 
     def __init__(self, handler: Handler, *, topic: str, delay_seconds: Sequence[int], retry_cap: int) -> None:
+        """Raises IllegalTopicName, ValueError for an empty delay list, and TypeError as Consumer does."""
         check_topic_name(topic)
+        check_handler(handler)
         if not delay_seconds:
             raise ValueError(
                 "delay_seconds must have at least one entry. The first is the wait before the first attempt, which may be 0"

@@ -24,15 +24,14 @@ from delayed_topics.arguments import due_time_ms, foreign_headers, level, record
 from delayed_topics.control import ChangeOutcome, ControlTopic
 from delayed_topics.errors import NotDelayedTopic, Reject, SendFailed
 from delayed_topics.followed import FollowedLayout, not_there, registry_follower
+from delayed_topics.handlers import Handler, check_handler, check_result
 from delayed_topics.process import ProcessOf
 from delayed_topics.producers import producer_properties
-from delayed_topics.record import Record
 from delayed_topics.records import Records
 from delayed_topics.reports import OnDelivery, Reports
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[Record], object]
 FOLLOW_SECONDS = 1.0
 FLUSH_SECONDS = 60.0
 SERVE_SECONDS = 0.1
@@ -225,7 +224,8 @@ class DelayedTopic(Closing):
     def consumer(
         self, group: str, handler: Handler, *, member: str | None = None, ready_topic: str | None = None
     ) -> "Consumer":
-        """As `records`, with a handler whose exceptions decide what becomes of a record."""
+        """As `records`, with a handler whose exceptions decide what becomes of a record. Raises what Records and Consumer raise."""
+        check_handler(handler)  # before a group is joined
         return Consumer(self.records(group, member=member, ready_topic=ready_topic), handler)
 
     def consume(
@@ -265,20 +265,25 @@ class Consumer:
     """A handler at work. A handler that returns is done with the record; `Reject` makes a dead letter; any other exception a retry."""
 
     def __init__(self, records: Records, handler: Handler) -> None:
+        """Raises TypeError for a coroutine function or a generator, because no one would run it."""
+        check_handler(handler)
         self._records = records
         self._handler = handler
 
     def run(self) -> None:
-        """Until `stop`; then what is done is settled and the group left. Raises KafkaCallError, as Records does."""
+        """Until `stop`; then what is done is settled and the group left. Raises KafkaCallError, as Records does, and TypeError if the
+        handler returns something that would have to be awaited: the record is handed out again then."""
         with self._records as records:
             for record in records:
                 try:
-                    self._handler(record)
+                    result = self._handler(record)
                 except Reject as e:
                     records.reject(record, e.reason)
                 except Exception as e:  # noqa: BLE001  whatever a handler raises means: not this time
                     log.info("%s [%d] offset %d is retried: %r", record.topic, record.partition, record.offset, e)
                     records.retry(record, e)
+                else:
+                    check_result(self._handler, result)
 
     def run_until_signal(self) -> None:
         """As `run`, and SIGTERM and SIGINT stop it; to be called in the main thread."""
