@@ -157,6 +157,21 @@ def test_properties_come_from_a_file(served: Served, tmp_path: Path) -> None:
 
 
 @pytest.mark.broker
+@pytest.mark.parametrize("named", ["bootstrap.servers", "metadata.broker.list"])
+def test_the_address_in_a_file_is_used_and_not_that_of_the_environment(
+    served: Served, tmp_path: Path, named: str
+) -> None:
+    """The file has the password of its own cluster, which no other may see."""
+    file = tmp_path / "client.properties"
+    file.write_text(f"{named}={served.bootstrap}\n")
+    left_over = {"KAFKA_BOOTSTRAP": "127.0.0.1:1"}
+    assert run("--config", str(file), "send", served.names.front, "x", env=left_over).exit_code == 0
+    file.write_text(f"{named}=127.0.0.1:1\n")
+    shown = run("--config", str(file), "--bootstrap", served.bootstrap, "send", served.names.front, "x", env=left_over)
+    assert shown.exit_code == 0, shown.output
+
+
+@pytest.mark.broker
 def test_a_property_that_the_client_can_not_have_is_said_in_one_line(served: Served, tmp_path: Path) -> None:
     """A file that is shared with other applications."""
     file = tmp_path / "client.properties"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import click
+from click.core import ParameterSource
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.words import counted
 from delayed_topics_kafka.connection import Connection
@@ -15,6 +16,8 @@ from delayed_topics.cli_changes import cancel, reschedule
 from delayed_topics.cli_options import (
     JSON,
     Moment,
+    at_address,
+    has_address,
     one_line,
     reachable,
     read_properties,
@@ -42,7 +45,7 @@ LONG_SCAN_OFFSETS = 20_000
     "--bootstrap",
     envvar="KAFKA_BOOTSTRAP",
     metavar="HOST:PORT,…",
-    help="The bootstrap servers of Kafka. [$KAFKA_BOOTSTRAP]",
+    help="The bootstrap servers of Kafka. [default: bootstrap.servers in --config, or else $KAFKA_BOOTSTRAP]",
 )
 @click.option(
     "--config",
@@ -54,8 +57,9 @@ LONG_SCAN_OFFSETS = 20_000
 def main(context: click.Context, bootstrap: str | None, properties_file: Path | None) -> None:
     """Work with delayed topics on Kafka: show them, and send, read, cancel and reschedule records."""
     properties = read_properties(properties_file) if properties_file is not None else {}
-    if bootstrap is not None:
-        properties["bootstrap.servers"] = bootstrap
+    asked_for = context.get_parameter_source("bootstrap") is not ParameterSource.ENVIRONMENT
+    if bootstrap is not None and (asked_for or not has_address(properties)):
+        properties = at_address(properties, bootstrap)
     # librdkafka's own log would come between the lines; what matters is raised
     context.obj = {"log_level": 0, **properties}
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import click
 from delayed_topics_core.errors import DelayedTopicsError
@@ -20,6 +20,8 @@ from delayed_topics.topic import DelayedTopic
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_ADDRESS: Final = frozenset({"bootstrap.servers", "metadata.broker.list"})
+"""librdkafka has two names for it."""
 JSON = click.option("--json", "json_wanted", is_flag=True, help="Print JSON, for programs.")
 
 
@@ -51,8 +53,17 @@ class Moment(click.ParamType[int]):
             self.fail(str(e), param, ctx)
 
 
+def has_address(properties: dict[str, Any]) -> bool:
+    return not _ADDRESS.isdisjoint(properties)
+
+
+def at_address(properties: dict[str, Any], bootstrap: str) -> dict[str, Any]:
+    others = {name: value for name, value in properties.items() if name not in _ADDRESS}
+    return {**others, "bootstrap.servers": bootstrap}
+
+
 def reachable(properties: dict[str, Any]) -> dict[str, Any]:
-    if "bootstrap.servers" not in properties:
+    if not has_address(properties):
         raise click.UsageError(
             "the address of Kafka is missing. Set --bootstrap HOST:PORT, $KAFKA_BOOTSTRAP, or bootstrap.servers in --config"
         )
