@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.model import CommittedOffset
 
 
-def run(*arguments: str, text: str | None = None, env: dict[str, str] | None = None) -> Result:
+def run(*arguments: str, text: str | bytes | None = None, env: dict[str, str] | None = None) -> Result:
     return CliRunner().invoke(main, arguments, input=text, env={"COLUMNS": "120", "KAFKA_BOOTSTRAP": "", **(env or {})})
 
 
@@ -169,6 +170,34 @@ def test_the_address_in_a_file_is_used_and_not_that_of_the_environment(
     file.write_text(f"{named}=127.0.0.1:1\n")
     shown = run("--config", str(file), "--bootstrap", served.bootstrap, "send", served.names.front, "x", env=left_over)
     assert shown.exit_code == 0, shown.output
+
+
+@pytest.mark.broker
+def test_values_keys_and_headers_are_bytes_of_any_kind(served: Served) -> None:
+    bootstrap, topic = ("--bootstrap", served.bootstrap), served.names.front
+    assert "3 sent to" in run(*bootstrap, "send", topic, text=b"one\n\xff two\r\n\n").output
+    given = [os.fsdecode(word) for word in (b"\xfe", b"k\xff", b"trace=\xfd=1")]
+    shown = run(*bootstrap, "send", topic, given[0], "--key", given[1], "--header", given[2])
+    assert shown.exit_code == 0, shown.output
+    copies = {c.value: c for c in served.read(topic)}
+    assert set(copies) == {b"one", b"\xff two", b"", b"\xfe"}
+    assert (copies[b"\xfe"].key, copies[b"\xfe"].said) == (b"k\xff", {"trace": b"\xfd=1"})
+
+    shown = run(*bootstrap, "send", topic, "x", "--header", os.fsdecode(b"\xff=1"))
+    assert (shown.exit_code, "must have a name in UTF-8" in shown.output) == (2, True), shown.output
+    shown = run(*bootstrap, "why", topic, "--id", os.fsdecode(b"\xff"))
+    assert (shown.exit_code, "has no committed record with the dt-id" in shown.output) == (1, True), shown.output
+
+
+@pytest.mark.parametrize("arguments", ["--bootstrap 127.0.0.1:1 registry import {}", "--config {} status orders"])
+def test_a_file_that_is_not_utf_8_is_named_in_one_line(tmp_path: Path, arguments: str) -> None:
+    file = tmp_path / "caf.txt"
+    file.write_bytes(b"sasl.password=caf\xe9\n")
+    shown = run(*arguments.format(file).split())
+    assert shown.exit_code == 1
+    assert re.fullmatch(rf"Error: {re.escape(str(file))} is not UTF-8: [^\n]* position 17[^\n]*\n", shown.output), (
+        shown.output
+    )
 
 
 @pytest.mark.broker

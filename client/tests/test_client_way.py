@@ -291,3 +291,14 @@ def test_only_committed_records_are_read(served: Served) -> None:
     assert way(*attempts(served, f"0@{committed}")) == [f"came in {front} 0@{committed}"]
     assert [way(found) for found in attempts(served, "--id", "order-1")] == [[f"came in {front} 0@{committed}"]]
     assert "the mark of a transaction, or to a transaction that was aborted" in why(served, f"0@{aborted}").stderr
+
+
+@pytest.mark.broker
+def test_a_place_in_a_partition_that_somebody_has_added_is_said_to_belong_to_no_layout(served: Served) -> None:
+    KafkaAdmin(served.connection).create_partitions({served.names.delays: 6})
+    served.produce(served.names.delays, b"v", partition=5, headers=[])
+
+    shown = why(served, f"{served.names.delays}-5@0")
+
+    assert shown.exit_code == 1
+    assert f"Error: somebody added partition 5 of {served.names.delays}" in shown.output

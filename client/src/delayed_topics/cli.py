@@ -1,13 +1,15 @@
 """The command line, for people: look at a delayed topic and at its records, send, consume, cancel, reschedule, keep the registry."""
 
 import importlib
+import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 import click
 from click.core import ParameterSource
+from delayed_topics_core.headers import Header
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.words import counted
 from delayed_topics_kafka.connection import Connection
@@ -17,6 +19,7 @@ from delayed_topics.cli_options import (
     JSON,
     Moment,
     at_address,
+    decoded,
     has_address,
     one_line,
     reachable,
@@ -116,16 +119,16 @@ def send(
     record_id: str | None,
 ) -> None:
     """Send each VALUE to TOPIC. Without a VALUE, send each line of the standard input."""
-    parsed = [(name, value.encode()) for name, _, value in (header.partition("=") for header in headers)]
-    lines = (line.rstrip("\n") for line in sys.stdin)
+    parsed = [_header(header) for header in headers]
+    given = (os.fsencode(value) for value in values)
+    lines = (line.removesuffix(b"\n").removesuffix(b"\r") for line in sys.stdin.buffer)
     sent = 0
     with DelayedTopic.connect(reachable(properties), topic) as delayed:
-        for value in values or lines:
-            encoded_key = key.encode() if key is not None else None
+        for value in given if values else lines:
             try:
                 delayed.send(
-                    value.encode(),
-                    key=encoded_key,
+                    value,
+                    key=os.fsencode(key) if key is not None else None,
                     headers=parsed,
                     delay_level=delay_level,
                     deliver_at_ms=deliver_at_ms,
@@ -136,6 +139,16 @@ def send(
                 raise click.UsageError(str(e)) from e
             sent += 1
     click.echo(f"{sent} sent to {topic}", err=True)
+
+
+def _header(text: str) -> Header:
+    """Name and value. What is not UTF-8 comes in an argument as surrogates. Raises click.UsageError."""
+    name, _, value = text.partition("=")
+    try:
+        name.encode()
+    except UnicodeEncodeError as e:
+        raise click.UsageError(f"--header must have a name in UTF-8, but it is {text!r}") from e
+    return name, os.fsencode(value)
 
 
 @main.command()
@@ -303,16 +316,16 @@ def export_command(properties: dict[str, Any]) -> None:
 
 
 @registry.command("import")
-@click.argument("file", type=click.File())
+@click.argument("file", type=click.File("rb"))
 @click.pass_obj
 @one_line
-def import_command(properties: dict[str, Any], file: TextIO) -> None:
+def import_command(properties: dict[str, Any], file: BinaryIO) -> None:
     """Write the output of `registry export` into a registry that is missing or empty. FILE may be - for the standard input.
 
     A topic can have another id here than in the export, for example after mirroring. The command then takes it for the topic of the
     same name, and workers continue at the offsets that its consumer group has committed here.
     """
-    done = import_registry(Connection.from_properties(reachable(properties)), file.read())
+    done = import_registry(Connection.from_properties(reachable(properties)), decoded(file.read(), file.name))
     click.echo(f"{counted(done.written, 'record')} imported", err=True)
     for topic, group in done.rebased.items():
         click.echo(

@@ -82,9 +82,17 @@ def reading_bar() -> Progress:
 
 
 def read_properties(file: Path) -> dict[str, Any]:
-    lines = [line.strip() for line in file.read_text().splitlines()]
+    lines = [line.strip() for line in decoded(file.read_bytes(), file).splitlines()]
     entries = [line.partition("=") for line in lines if line and not line.startswith("#")]
     for name, separator, _ in entries:
         if not separator:
             raise click.UsageError(f"{file}: {name!r} must be name=value")
     return {name.strip(): value.strip() for name, _, value in entries}
+
+
+def decoded(content: bytes, file: Path | str) -> str:
+    """Raises click.ClickException."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as e:
+        raise click.ClickException(f"{file} is not UTF-8: {e}") from e

@@ -5,6 +5,7 @@ record was due. So little is read from there on. Only if that finds nothing, and
 that came after the record.
 """
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -126,13 +127,14 @@ class Ways:
 
     def of_id(self, record_id: str, *, since_ms: int | None, until_ms: int | None) -> list[Way]:
         """Of all attempts that came in by the front topic in that time. Raises RecordNotFound, KafkaCallError."""
-        first = self._first_of(record_id)
+        wanted = os.fsencode(record_id)  # a foreign producer may have written any bytes
+        first = self._first_of(wanted)
         found: list[Found] = [first] if first is not None else []
         if since_ms is None and first is not None:
             since_ms = first.at_ms
 
         def take(record: Found) -> bool:
-            if record.own.get(ID) == record_id.encode():
+            if record.own.get(ID) == wanted:
                 found.append(record)
             return False
 
@@ -144,10 +146,10 @@ class Ways:
             )
         return [self._way(record) for record in sorted(found, key=lambda r: r.at_ms)]
 
-    def _first_of(self, record_id: str) -> Found | None:
+    def _first_of(self, record_id: bytes) -> Found | None:
         """A record that came in without an id got its root as its id, which says where it lies."""
         try:
-            return self._rooted(Root.decode(record_id.encode()))
+            return self._rooted(Root.decode(record_id))
         except ValueError:
             return None
 
@@ -279,6 +281,11 @@ class Ways:
         """Of a record in front or delays: what it says, or what the layout of now makes of it."""
         layout = self._layout.layout
         if source.topic == self._names.delays:
+            if source.partition >= layout.partition_count:
+                raise RecordNotFound(
+                    f"somebody added partition {source.partition} of {source.topic}, which no layout contains. No worker releases the "
+                    "records in it. Send them to the front topic instead"
+                )
             return source.due_at_ms(layout.partition_delays[source.partition])
         level, attempt = number_in(source.own.get(DELAY_LEVEL)), number_in(source.own.get(ATTEMPT)) or 0
         return source.asked_at_ms(layout.delay_for_level(level) if level else layout.delay_for_attempt(attempt))
