@@ -106,6 +106,10 @@ def test_token_endpoints_are_reached_at_their_ports(render: Any) -> None:
 
     assert reached("https://login.example.com/token") == {443}
     assert reached("https://login.example.com:8443/token", 9443) == {8443, 9443}
+    assert reached("https://10.0.0.5/token") == {443}
+    assert reached("https://login1/") == {443}
+    assert reached("https://[::1]:8443/token") == {8443}
+    assert reached("https://[2001:db8::1]/token") == {443}
 
 
 def test_metrics_are_for_those_who_may_scrape_and_audits_talk_among_themselves(render: Any) -> None:

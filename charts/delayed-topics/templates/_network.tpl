@@ -51,7 +51,7 @@ spec:
 {{- $ports = concat $ports .Values.networkPolicies.tokenEndpointPorts }}
 {{- with .Values.defaultConnection.sasl }}
 {{- with dig "oauth" "tokenEndpointUrl" "" . }}
-{{- $ports = append $ports (regexFind "[0-9]+$" (urlParse .).host | default "443" | int64) }}
+{{- $ports = append $ports (regexFind ":[0-9]+$" (urlParse .).host | trimPrefix ":" | default "443" | int64) }}
 {{- end }}
 {{- end }}
 {{- include "delayed-topics.toDns" . }}
