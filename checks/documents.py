@@ -23,6 +23,11 @@ class Block:
     def file(self) -> str | None:
         return next((flag.removeprefix("file=") for flag in self.flags if flag.startswith("file=")), None)
 
+    @property
+    def is_run(self) -> bool:
+        """On the cluster of the tests."""
+        return self.language != "text" and not {"make", "elsewhere"} & {*self.flags}
+
     def __str__(self) -> str:
         return f"{self.document.name}:{self.line} ({' '.join((self.language, *self.flags))})"
 

@@ -5,6 +5,7 @@
 | `yaml file=NAME` | written to NAME, accepted by the API server; with `apply` really applied |
 | `yaml file=NAME values` | written to NAME, values for the chart that the next block uses |
 | `bash` | run, with kubectl, helm, Kafka's console tools, KUBECONFIG and KAFKA_BOOTSTRAP at hand |
+| `bash elsewhere` | not run: it needs a registry or a machine of the reader's, see `charts/tests/test_chart_documents.py` |
 | `bash make` | its make targets exist and could be made (`make -n`): they contain this very test |
 | `python`, `java` | run, with the bootstrap servers given |
 | `text` | output to look at |
@@ -137,12 +138,10 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator["Desk"]:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize(
-    "document", [d for d in PAGES if any("make" not in b.flags for b in blocks(d))], ids=lambda d: d.name
-)
+@pytest.mark.parametrize("document", [d for d in PAGES if any(b.is_run for b in blocks(d))], ids=lambda d: d.name)
 def test_the_blocks_of_a_document_run(document: Path, desk: "Desk") -> None:
     for block in blocks(document):
-        if "make" not in block.flags and block.language != "text":
+        if block.is_run:
             desk.run(block)
 
 
