@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
+from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core_testing.served import serving
@@ -61,12 +62,13 @@ class Asked:
 class Kafka:
     """One worker's assignment, on a clock of its own, and what registry and brokers say."""
 
-    def __init__(self) -> None:
+    def __init__(self, *beside: str) -> None:
+        """`beside`: delayed topics that this worker serves too, whose control topics it has yet to read."""
         self.now = 0.0
         self.engine = Asked()
         self.ids: dict[str, str | KafkaCallError | None] = {**IDS}
         self._state = RegistryState()
-        self._served = ServedTopics(WorkerConfig(topics=("orders",)))
+        self._served = ServedTopics(WorkerConfig(topics=("orders", *beside)))
         self.assignment = Assignment(
             cast(Engine, self.engine),
             self._served,
@@ -76,6 +78,13 @@ class Kafka:
         )
         self.notes(SERVING)
         self.accepts(IDS)
+        for topic in beside:
+            self.notes(serving(topic, LAYOUT, partitions=1, control=True))
+            names = TopicNames.of(topic)
+            ids = {name: name for name in (*names.topics, names.control)}
+            self.ids |= ids
+            starts = {names.front: (0,), names.delays: (0, 0)}
+            self.notes(TopicsRecord(topic=topic, ids=ids, start_offsets=starts))
 
     def notes(self, record: LayoutRecord | TopicsRecord) -> None:
         self._state.apply(self._state.next_offset, record.key, encode(record))
@@ -91,6 +100,9 @@ class Kafka:
                 begun={"orders": 1, "orders.delays": 2},
             )
         )
+
+    def has_read_control(self, topic: str) -> None:
+        self._served.of_source(topic).is_control_known = True
 
     def assigns(self, *places: tuple[str, int]) -> None:
         self.assignment.on_assigned(Assigned(list(places), 1))
@@ -176,6 +188,28 @@ def test_partitions_that_come_alone_are_told_as_served_once_the_layout_has_them(
         ("assigned", ["orders.delays[2]"]),
         ("served", ["orders.delays[2]"]),
     ]
+
+
+def test_a_topic_whose_control_topic_cannot_be_read_does_not_hide_that_another_one_is_served() -> None:
+    """Nothing told of the takeover of `orders`, so an audit blamed what a crash had repeated of it."""
+    kafka = Kafka("bookings")
+    kafka.assigns(*PLACES, ("bookings", 0))
+    kafka.turns(2)
+    told = ["orders[0]", "orders.delays[0-1]"]
+    assert [(change.kind, change.places, change.took_ms) for change in kafka.assignment.changes] == [
+        ("assigned", told, 0),
+        ("assigned", ["bookings[0]"], 0),
+        ("served", told, 500),
+    ]
+    assert not kafka.is_ready()
+
+    kafka.has_read_control("bookings")
+    kafka.turns()
+
+    served = kafka.assignment.changes[-1]
+    assert (served.kind, served.places, served.took_ms) == ("served", ["bookings[0]"], 2_500)
+    assert len(kafka.assignment.changes) == 4
+    assert kafka.is_ready()
 
 
 def test_a_topic_that_one_answer_lacks_costs_nothing_that_was_done(kafka: Kafka) -> None:

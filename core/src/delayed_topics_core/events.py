@@ -32,10 +32,10 @@ class Event:
     generation of its group, told at once; with `repeated` once more, since events are kept for KEPT_MS only. Places are as
     `format_places` writes them. The session timeout is that of the `classic` protocol.
     Of an alarm {reason, message, raised, repeated}: `repeated` is as above.
-    Of a rebalance {change, partitions, places, generation, took_ms}: that partitions are served (`assigned`, by all that was assigned with
-    them), or no longer (`revoked`, `lost`), or that what had been due of them before they were served has come out (`caught-up`, with
-    `delayed`: how many records that were). Of replaced producers the same without a change: they had copies of these partitions on their
-    way, which new producers send again.
+    Of a rebalance {change, partitions, places, generation, took_ms}: that partitions are served (`assigned`, by all of the topic that
+    was assigned with them), or no longer (`revoked`, `lost`), or that what had been due of them before they were served has come out
+    (`caught-up`, with `delayed`: how many records that were). Of replaced producers the same without a change: they had copies of
+    these partitions on their way, which new producers send again.
     """
 
     kind: EventKind

@@ -18,8 +18,9 @@ ChangeKind = Literal["assigned", "served", "caught-up", "revoked", "lost", "repl
 class Change(NamedTuple):
     """What happened to partitions of one delayed topic.
 
-    `assigned`: Kafka gave them to this worker; `served`: all that it gave then are served; `caught-up`: what was due of them before they
-    were served has come out, `delayed` records; `replaced`: the producers were, and what they had on its way is sent again.
+    `assigned`: Kafka gave them to this worker; `served`: all that it gave then of this topic are served, whatever those of other
+    topics wait for; `caught-up`: what was due of them before they were served has come out, `delayed` records; `replaced`: the
+    producers were, and what they had on its way is sent again.
     `places`: as `format_places` writes them. `generation`: of the group, when it assigned them, or the latest. `at`: the worker's seconds.
     """
 

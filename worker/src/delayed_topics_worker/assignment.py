@@ -64,7 +64,7 @@ class Assignment:
         self._engine = engine
         self._served = served
         self._seconds = seconds
-        self._begins: dict[int, list[AssignedPartition]] = {}
+        self._begins: list[list[AssignedPartition]] = []
         self._catching_up: list[list[AssignedPartition]] = []
         self._reader = reader
         self._known = known
@@ -132,7 +132,7 @@ class Assignment:
         self._not_served |= dict.fromkeys(set(happening.partitions) - {o.place for o in fresh}, now)
         self._engine.assign([(*place, begins.get(place, NOT_KNOWN)) for place in happening.partitions])
         self.owned.update({o.place: o for o in fresh})
-        self._begins[self.generation] = fresh
+        self._begins.extend(of_topics(fresh).values())
         self._note("assigned", fresh, now)
         log.info("assigned: %s", named(fresh))
 
@@ -229,14 +229,14 @@ class Assignment:
             if owned.committed is not None:
                 owned.begin_at = now + RETRY_SECONDS
                 self._begin(owned, beginning_of(owned))
-        for generation, fresh in list(self._begins.items()):
+        for fresh in self._begins.copy():
             ours = [o for o in fresh if not o.is_foreign]
             if ours and all(o.gone or _is_answered(o) for o in ours):
                 self._note("served", [o for o in ours if not o.gone], ours[0].assigned_at)
                 self._catching_up.append(ours)
             elif not all(o.gone for o in fresh):
                 continue
-            del self._begins[generation]
+            self._begins.remove(fresh)
 
     def check_topics(self, snapshot: TopicsSnapshot) -> None:
         """Stop what belongs to topics that are gone or were made again, and let go on what can."""
