@@ -233,6 +233,66 @@ def test_what_hopped_before_a_crash_and_after_it_may_come_out_twice_in_the_same_
     assert beyond(window) == (1, 1, 0)
 
 
+def hopped_twice(spark: SparkSession, *ways: tuple[tuple[str, int, int], int]) -> Window:
+    """Front records that a crash at 1 ms let hop twice, each into a delays partition of its own, and whose hops came out after 10 s."""
+    hops = [(origin, lane, 4 + at) for at, (origin, lane) in enumerate(ways * 2)]
+    delays = [(lane, at, 0 if at < 4 + len(ways) else 2, hop(origin, 10_000)) for origin, lane, at in hops]
+    ready = [
+        (0, nr, 10_000, release(("d", lane, at), 10_000, root=origin)) for nr, (origin, lane, at) in enumerate(hops)
+    ]
+    front = [(partition, offset, 0, level(2)) for (_, partition, offset), _ in ways]
+    return Window(spark=spark, front=front, delays=delays, ready=ready)
+
+
+@pytest.mark.slow
+def test_of_what_a_crash_lets_hop_twice_each_partition_that_it_hops_from_may_repeat_as_many(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it hops to. An audit said `Violated` of two partitions, and forgave the same partition's twice."""
+    monkeypatch.setattr("delayed_topics_audit.repeats.MAX_REPEATED", 1)
+    into_one = hopped_twice(spark, (("f", 0, 0), 1), (("f", 1, 0), 1))
+    assert beyond(into_one, taken(1, FRONT_0, FRONT_0 + 1)) == (2, 0, 0)
+    out_of_one = hopped_twice(spark, (("f", 0, 0), 1), (("f", 0, 1), 2))
+    assert beyond(out_of_one, taken(1, FRONT_0)) == (2, 2, 0)
+    assert beyond(out_of_one, taken(1, FRONT_0), taken(9_000, FRONT_0), taken(9_500, DELAYS_1)) == (2, 2, 0), (
+        "what was taken over while the hops waited repeated none of them"
+    )
+
+
+@pytest.mark.slow
+def test_a_takeover_of_another_partition_is_no_reason_to_hop_twice(spark: SparkSession) -> None:
+    """An audit said `Verified` if any partition had been taken over while the record waited."""
+    window = hopped_twice(spark, (("f", 0, 0), 1))
+    assert beyond(window, taken(1, FRONT_0)) == (1, 0, 0)
+    assert beyond(window, taken(1, FRONT_0 + 1)) == (1, 1, 0)
+    assert beyond(window, taken(1, DELAYS_1)) == (1, 1, 0)
+
+
+@pytest.mark.slow
+def test_what_hopped_on_twice_is_counted_where_it_had_waited(spark: SparkSession) -> None:
+    """From d:1:4, twice to d:2. The takeover of the partition that they came out of comes too late."""
+    delays = [
+        (1, 4, 1, hop(("f", 0, 0), 10_000)),
+        *((2, at, 5_000, hop(("d", 1, 4), 10_000, root=("f", 0, 0))) for at in (7, 8)),
+    ]
+    ready = [(0, at, 10_000, release(("d", 2, 7 + at), 10_000, root=("f", 0, 0), hops=2)) for at in range(2)]
+    window = Window(spark=spark, front=[(0, 0, 0, level(2))], delays=delays, ready=ready)
+    assert beyond(window, taken(5_000, DELAYS_1)) == (1, 0, 0)
+    assert beyond(window, taken(5_000, DELAYS_1 + 1)) == (1, 1, 0)
+    settled = replace(BOUNDS, front_from=(3, 3), delays_from=(0, 5, 0))
+    assert beyond(replace(window, delays=delays[1:], bounds=settled), taken(5_000, DELAYS_1)) == (1, 0, 0), (
+        "an audit before has accounted for the first hop"
+    )
+
+
+@pytest.mark.slow
+def test_what_came_out_late_and_had_hopped_before_a_crash_is_explained_by_it(spark: SparkSession) -> None:
+    """The worker that came after released at once what the one before had let hop."""
+    ready = [(0, 0, 9_000, release(("f", 0, 0), 9_000)), (0, 1, 9_000, release(("d", 1, 4), 9_000, root=("f", 0, 0)))]
+    window = Window(spark=spark, front=[(0, 0, 0, level(2))], delays=[(1, 4, 1, hop(("f", 0, 0), 9_000))], ready=ready)
+    assert beyond(window, taken(5_000, FRONT_0)) == (1, 0, 0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("crash_ms", "found"), [(5_000, 0), (-70_000, 1)])
 def test_a_dead_letter_twice_needs_a_reason_too(spark: SparkSession, crash_ms: int, found: int) -> None:

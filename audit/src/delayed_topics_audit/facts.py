@@ -11,7 +11,7 @@ due_ms    of a hop and of an end: when it was promised to be due; of another rec
 attempt   of a record: the attempt that its own headers make it; of an end: the one that it says
 level     of a record: its `dt-delay-level`
 link      of a record and of an outcome: the root; of an end: its origin
-content   of a root and of an end: a hash of key, value, foreign headers and identity
+content   of a root and of an end: a hash of key, value, foreign headers and identity; of a hop: its origin
 reason    of a record: what its own headers are refused for; of a dead letter: what it says (see refusals)
 chain     of a retry and of a rejection: a hash of `dt-id` and `dt-group`
 wrote_ms  of an end: by `dt-released`, when the worker that wrote it did so
@@ -146,7 +146,7 @@ def delays_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
         attempt=sf.when(as_record, sf.col("attempt")),
         level=sf.when(as_record, sf.col("level")),
         link=sf.when(again, sf.col("origin")).otherwise(sf.coalesce("root", "at")),
-        content="content",
+        content=sf.when(as_record & sf.col("hop"), sf.col("origin")).otherwise(sf.col("content")),
         chain=sf.when(as_record & ~sf.col("hop"), sf.col("chain")),
         reason=sf.when(as_record, sf.col("reason")),
     )

@@ -4,7 +4,7 @@ One shuffle by integers, one aggregation of integers. Neighbours stay together, 
 need not move them again. The columns of a place:
 
 place, bits            all facts' bits together; see facts
-root                   of a hop: where the attempt began
+root, origin           of a hop: where the attempt began, and the record that it was made from
 appended_ms, due_ms    of the record: the broker's time, and when it is due
 delay_ms               that it had to wait; null if its root was not read, of a hop, and of a record that asks for a due time
 attempt, chain         of the record
@@ -12,7 +12,8 @@ ends, judged_ends      how often the attempt that began here ended; how often of
 extra                  of these, and of what hopped again, how many there are beyond the first
 first_at, last_at      the places where it did, or of its outcomes; first_ms, last_ms the times
 again_ms               when the first copy came of what an audit before had settled
-way                    the partition (see place.line_of) that it was released from; two_ways: it was hopped twice
+way                    the partition (see place.line_of) that it was released from; two_ways: it was released from two places, since it
+                       had hopped twice, or had hopped and did not have to
 in_time                it came the way of a record that was read in time, so that its order is promised
 late_ms                first release after its due time; null if it wasn't released, or one of both times can't be believed
 wrote_ms               when the first of its copies was written, as its worker says; wrote_apart: its copies were written at different
@@ -110,12 +111,13 @@ def places_of(
     timed = known.withColumn("delay_ms", _delay(promise))
     timed = _rescheduled(timed.withColumn("due_ms", _due())).withColumn("late_ms", _late())
     timed = timed.withColumn("way", line_of(sf.col("origin"))).withColumn("in_time", _in_time(promise))
-    fated = timed.withColumn("fate", _fate(bounds)).withColumn("root", sf.when(has(facts.HOP), sf.col("record_root")))
+    of_hop = {name: sf.when(has(facts.HOP), sf.col(f"record_{name}")) for name in ("root", "origin")}
+    fated = timed.withColumn("fate", _fate(bounds)).withColumns(of_hop)
     return fated.withColumn("extra", _extra()).withColumn("flaws", _flaws(promise)).select(*COLUMNS)
 
 
 COLUMNS: Final = (
-    "place", "bits", "root", "appended_ms", "due_ms", "delay_ms", "attempt", "chain", "ends", "judged_ends", "extra",
+    "place", "bits", "root", "origin", "appended_ms", "due_ms", "delay_ms", "attempt", "chain", "ends", "judged_ends", "extra",
     "first_at", "last_at", "first_ms", "last_ms", "again_ms", "way", "in_time", "two_ways", "late_ms",
     "wrote_ms", "again_wrote_ms", "wrote_apart", "fate", "flaws",
 )  # fmt: skip
@@ -138,7 +140,7 @@ def _gather(near: DataFrame) -> DataFrame:
 
 @cache
 def _gathered() -> tuple[Column, ...]:
-    record, end, outcome = has(facts.ROOT), has(facts.END), has(facts.OUTCOMES)
+    record, hop, end, outcome = has(facts.ROOT), has(facts.HOP), has(facts.END), has(facts.OUTCOMES)
     again, released = has(facts.AGAIN | facts.HOPPED_AGAIN), has(facts.END_RELEASED)
 
     def of(condition: Column, column: str) -> Column:
@@ -152,7 +154,8 @@ def _gathered() -> tuple[Column, ...]:
         sf.max(of(record, "attempt")).alias("attempt"),
         sf.max("level").alias("level"),
         sf.max(of(record, "link")).alias("record_root"),
-        sf.max(of(record, "content")).alias("record_content"),
+        sf.max(of(record & ~hop, "content")).alias("record_content"),
+        sf.max(of(hop, "content")).alias("record_origin"),
         sf.max("chain").alias("chain"),
         sf.min(root).alias("least_root"),
         sf.max(root).alias("most_root"),

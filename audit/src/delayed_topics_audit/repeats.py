@@ -10,8 +10,9 @@ from delayed_topics_core.names import TopicNames
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from delayed_topics_audit.place import DELAYS, FRONT, MAX_PARTITION, PARTITION_BITS
-from delayed_topics_audit.places import flawed
+from delayed_topics_audit import facts
+from delayed_topics_audit.place import DELAYS, FRONT, MAX_PARTITION, PARTITION_BITS, line_of
+from delayed_topics_audit.places import flawed, has
 
 MAX_REPEATED: Final = 5000
 """Records of a partition, between two commits of it, however long Kafka takes to accept the second."""
@@ -80,8 +81,9 @@ def repeats(
     Within the promise are at most MAX_REPEATED records of one partition, of which a takeover of that partition lies between the first
     copy and the last, and which were written anew by the worker that came after: not a copy that is the same to the last byte. How
     long they were not committed Kafka decides, but what is repeated when somebody sets the group back looks the same. Of what was
-    hopped twice, before a crash and after it, the releases lie as far apart as the records came in, and the takeover lies
-    between their coming in and their last copy. Of several takeovers between two copies it was the first that ended the worker of the
+    hopped twice, before a crash and after it, the copies are the hops, wherever they went, and not the releases. If these hops can't be
+    told, the releases lie as far apart as the records came in, and the takeover, of any partition, lies between their coming in and
+    their last copy. Of several takeovers between two copies it was the first that ended the worker of the
     first copy; if none lies between them, it is the one that is nearest. Where the first copy is not read, it is the last before the
     other one.
 
@@ -112,26 +114,42 @@ def repeats(
 
 
 def _doubled(places: DataFrame) -> DataFrame:
-    """The records that came out more than once: from when until when they did (`since_ms`, `until_ms`), and how."""
+    """The records that came out more than once: from when until when they did (`since_ms`, `until_ms`), and how. Of what was hopped
+    twice (`hopped`), when and from where it was."""
     known_first = sf.when(sf.col("two_ways"), sf.least("appended_ms", "first_ms")).otherwise(sf.col("first_ms"))
     # of what an audit before had settled the first copy is not always read. A copy that was on its way is no work of who took over:
     # that one began at or above what was settled, unless somebody has set the group back.
     first_ms = sf.when(sf.col("again_ms").isNotNull(), sf.least(known_first, sf.col("again_ms") - UNREAD_MS))
     written_anew = sf.coalesce("wrote_apart", sf.lit(True)) | sf.coalesce("two_ways", sf.lit(False))
-    return places.where(flawed("doubled")).select(
+    doubled = places.where(flawed("doubled"))
+    steps = _hopped_twice(places, doubled.where(sf.col("two_ways") & sf.col("again_ms").isNull()).select("place"))
+    return doubled.join(steps, "place", "left").select(
         "place",
-        "way",
-        "two_ways",
+        sf.coalesce(line_of(sf.col("hopped.origin")), "way").alias("way"),
+        (sf.coalesce("two_ways", sf.lit(False)) & sf.col("hopped").isNull()).alias("any_way"),
         "extra",
         ((sf.col("ends") > 1) & ~written_anew).alias("copied"),
         # what a worker could not send for minutes has been appended since, beside what it sent just before
         sf.when(~sf.col("two_ways"), sf.coalesce("wrote_ms", "first_ms", "again_ms")).alias("once_hopped_ms"),
-        sf.coalesce(first_ms, known_first).alias("since_ms"),
+        sf.coalesce("hopped.first_ms", first_ms, known_first).alias("since_ms"),
         sf.coalesce("first_ms", "again_ms").alias("out_ms"),
-        sf.greatest("last_ms", "again_ms").alias("until_ms"),
+        sf.coalesce("hopped.last_ms", sf.greatest("last_ms", "again_ms")).alias("until_ms"),
         sf.col("again_ms").isNotNull().alias("settled"),
         sf.coalesce("again_wrote_ms", sf.lit(0)).alias("again_wrote_ms"),
     )
+
+
+def _hopped_twice(places: DataFrame, roots: DataFrame) -> DataFrame:
+    """Per root: what was made of it twice first (`hopped`): the place that hopped twice, and when it did for the first time and for the
+    last."""
+    hops = places.where(has(facts.HOP)).select(sf.col("root").alias("place"), "origin", "appended_ms")
+    steps = (
+        hops.join(roots, "place", "left_semi")
+        .groupBy("place", "origin")
+        .agg(sf.min("appended_ms").alias("first_ms"), sf.max("appended_ms").alias("last_ms"), sf.count("*").alias("n"))
+    )
+    step = sf.struct("origin", "first_ms", "last_ms")
+    return steps.where("n > 1").groupBy("place").agg(sf.min_by(step, "first_ms").alias("hopped"))
 
 
 def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
@@ -139,7 +157,7 @@ def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
     (`possible`; `told`: there is one)."""
     near = (sf.col("from_ms") <= sf.col("until_ms") + UNTOLD_MS) & (sf.col("to_ms") >= sf.col("since_ms") - REACH_MS)
     near &= sf.col("again_wrote_ms") <= sf.col("to_ms") + REACH_MS
-    there = sf.col("line").isNull() | (sf.col("line") == sf.col("way")) | sf.coalesce("two_ways", sf.lit(False))
+    there = sf.col("line").isNull() | (sf.col("line") == sf.col("way")) | sf.col("any_way")
     after_ms, before_ms = sf.col("from_ms") - sf.col("until_ms"), sf.col("since_ms") - sf.col("from_ms")
     between = after_ms <= REACH_MS
     apart_ms = sf.greatest(after_ms, before_ms, sf.lit(0))
