@@ -269,6 +269,16 @@ def test_a_takeover_of_another_partition_is_no_reason_to_hop_twice(spark: SparkS
 
 
 @pytest.mark.slow
+def test_what_had_hopped_twice_before_exactly_once_was_guaranteed_is_not_blamed_when_it_comes_out(
+    spark: SparkSession,
+) -> None:
+    """An audit said `Violated` of what a crash had repeated under the former guarantee, once it was due."""
+    window, crash = hopped_twice(spark, (("f", 0, 0), 1)), taken(1, FRONT_0)
+    assert beyond(window, crash, exactly_once_from_ms=AT_MS + 5_000) == (1, 0, 0)
+    assert beyond(window, crash, exactly_once_from_ms=AT_MS) == (1, 1, 0)
+
+
+@pytest.mark.slow
 def test_what_hopped_on_twice_is_counted_where_it_had_waited(spark: SparkSession) -> None:
     """From d:1:4, twice to d:2. The takeover of the partition that they came out of comes too late."""
     delays = [

@@ -73,8 +73,8 @@ def repeats(
 ) -> DataFrame:
     """Per takeover (`nr`; null: nothing explains them) and way: extra copies; how many of them are beyond promise 3; of how many
     nobody knows, since they came when no events were told (`unexplained`); since takeovers that are known don't explain all of them, and
-    one that is not, or another one, may (`untold`); or since their first copies came out over too long a time (`set_back`). Of what came
-    out from `exactly_once_from_ms` on any is beyond the promise.
+    one that is not, or another one, may (`untold`); or since their first copies came out over too long a time (`set_back`). Of what was
+    first made from `exactly_once_from_ms` on any is beyond the promise.
 
     `table`: rows of TAKEOVERS. `known`: see `told`.
 
@@ -92,7 +92,7 @@ def repeats(
     """
     until_ms = sf.col("until_ms")
     at_known_times = reduce(Column.__or__, [until_ms.between(*span) for span in known], sf.lit(False))
-    exactly_once = sf.lit(False) if exactly_once_from_ms is None else sf.col("out_ms") >= exactly_once_from_ms
+    exactly_once = sf.lit(False) if exactly_once_from_ms is None else sf.col("made_ms") >= exactly_once_from_ms
     episodes = _explained(_doubled(places), table).groupBy(
         "way",
         "nr",
@@ -132,7 +132,7 @@ def _doubled(places: DataFrame) -> DataFrame:
         # what a worker could not send for minutes has been appended since, beside what it sent just before
         sf.when(~sf.col("two_ways"), sf.coalesce("wrote_ms", "first_ms", "again_ms")).alias("once_hopped_ms"),
         sf.coalesce("hopped.first_ms", first_ms, known_first).alias("since_ms"),
-        sf.coalesce("first_ms", "again_ms").alias("out_ms"),
+        sf.coalesce("hopped.first_ms", "first_ms", "again_ms").alias("made_ms"),
         sf.coalesce("hopped.last_ms", sf.greatest("last_ms", "again_ms")).alias("until_ms"),
         sf.col("again_ms").isNotNull().alias("settled"),
         sf.coalesce("again_wrote_ms", sf.lit(0)).alias("again_wrote_ms"),
@@ -162,7 +162,7 @@ def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
     between = after_ms <= REACH_MS
     apart_ms = sf.greatest(after_ms, before_ms, sf.lit(0))
     in_turn = sf.when(sf.col("settled"), -sf.col("nr")).otherwise(sf.col("nr"))
-    kept = ("way", "extra", "copied", "once_hopped_ms", "out_ms", "until_ms")
+    kept = ("way", "extra", "copied", "once_hopped_ms", "made_ms", "until_ms")
     return (
         doubled.join(sf.broadcast(table), near & there, "left")
         .withColumns({"between": between, "apart_ms": apart_ms})
