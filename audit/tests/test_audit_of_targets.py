@@ -19,11 +19,14 @@ def asks(target: str) -> list[Header]:
     return [("dt-target", target.encode())]
 
 
-def released(place: Place, target: str | None, *, topic_id: str = "id") -> list[Header]:
-    headers = asks(target) if target is not None else []
-    return copies.release(
-        headers, root=Root(*place, topic_id), origin=origin(*place), due_at_ms=AT_MS, released_at_ms=AT_MS
-    )
+def released(place: Place, target: str | None, *, topic_id: str = "id", wrote_ms: int = 0) -> list[Header]:
+    headers, root = asks(target) if target is not None else [], Root(*place, topic_id)
+    return copies.release(headers, root=root, origin=origin(*place), due_at_ms=AT_MS, released_at_ms=AT_MS + wrote_ms)
+
+
+def forwarded(place: Place, target: str | None) -> list[Header]:
+    """What Kafka Streams or Spring make of it, which keep the headers and add their own."""
+    return [*released(place, target), ("traceparent", b"00-1")]
 
 
 def window(spark: SparkSession, front: list[str | None], **topics: list[Row]) -> Window:
@@ -91,3 +94,38 @@ def test_one_that_came_out_twice_is_told_with_the_topics_name(spark: SparkSessio
 def test_a_copy_without_what_it_was_asked_for_is_changed(spark: SparkSession) -> None:
     found = window(spark, ["invoices:1"], invoices=[(1, 0, 1, released(("f", 1, 0), "invoices"))])
     assert flaws(found) == {"changed": ["f:1:0"]}
+
+
+def test_a_release_that_an_application_forwards_into_another_such_topic_is_not_a_workers(spark: SparkSession) -> None:
+    """With its headers. An audit said `Violated`: doubled, changed, and in the wrong topic."""
+    found = window(
+        spark,
+        ["invoices", None],
+        ready=[(1, 0, 1, released(("f", 1, 1), None))],
+        invoices=[(1, 0, 1, released(("f", 1, 0), "invoices")), (0, 1, 9, forwarded(("f", 1, 1), None))],
+        shipments=[(0, at, 9, forwarded(("f", 1, 0), "invoices")) for at in range(2)],
+    )
+    assert (fates(found), flaws(found)) == ({"f:1:0": "released", "f:1:1": "released"}, {})
+
+
+def test_one_that_is_forwarded_when_an_audit_has_settled_it_is_not_a_workers(spark: SparkSession) -> None:
+    settled = replace(OWN, front_from=(0, 1), front_committed=(0, 1), new_from={4: (0, 0, 0), 5: (0, 0)})
+    found = window(spark, ["invoices"], shipments=[(0, 0, 9, forwarded(("f", 1, 0), "invoices"))])
+    assert flaws(replace(found, bounds=settled)) == {}
+
+
+def test_what_a_worker_releases_once_more_into_a_topic_that_it_was_not_asked_to_is_told(spark: SparkSession) -> None:
+    """A worker says when it wrote a copy, so that this one is not the other one forwarded."""
+    found = window(
+        spark,
+        ["invoices"],
+        invoices=[(1, 0, 1, released(("f", 1, 0), "invoices"))],
+        shipments=[(1, 0, 9, released(("f", 1, 0), "invoices", wrote_ms=8))],
+    )
+    assert flaws(found) == {"wrong_partition": ["f:1:0"]}
+
+
+def test_a_record_that_only_has_the_headers_of_a_release_in_part_is_not_a_workers(spark: SparkSession) -> None:
+    in_part = [(name, value) for name, value in released(("f", 1, 0), "invoices") if name != "dt-released"]
+    found = window(spark, ["invoices"], invoices=[(1, 0, 1, released(("f", 1, 0), "invoices")), (1, 1, 9, in_part)])
+    assert flaws(found) == {}

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit import header_columns as headers
-from delayed_topics_audit.place import by_line, longs, offset_of, partition_of
+from delayed_topics_audit.place import FRONT, by_line, longs, offset_of, partition_of, topic_number_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +39,15 @@ class Bounds:
     front_id: str = ""
     delays_id: str = ""
 
-    def released_into(self, topic_number: int) -> tuple[int, int]:
-        """The least and the most partitions that this ready topic had."""
-        return (
-            (1, self.target_partitions[topic_number])
-            if topic_number in self.target_partitions
-            else self.ready_partitions
-        )
+    def misplaced(self, topic_number: int) -> Column:
+        """Whether a row of this ready topic is in another partition than its root's. A direct write's partition is its key's, by a hash
+        that Spark doesn't have. Partitions grow: any count that there was is right."""
+        of_target = self.target_partitions.get(topic_number)
+        least, most = self.ready_partitions if of_target is None else (1, of_target)
+        at, root = partition_of(sf.col("at")), partition_of(sf.col("root"))
+        counts = sf.sequence(sf.lit(least), sf.lit(most))
+        fits = sf.exists(counts, lambda count: root % count == at) if least < most else root % most == at
+        return (topic_number_of(sf.col("root")) == FRONT) & ~fits
 
     def sampled(self, rows: DataFrame, root: Column) -> DataFrame:
         """Before anything dear is done to them. What has no root is looked at: it is nobody's copy, and rare.

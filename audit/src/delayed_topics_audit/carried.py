@@ -36,14 +36,14 @@ from delayed_topics_audit.place import (
 )
 from delayed_topics_audit.places import CLOCKS_MS
 
-VERSION: Final = 7
+VERSION: Final = 8
 """Of what a row says. Whoever changes `facts.parse_…` so that a row says something else raises it."""
 
 _ROW: Final = {
     "at": "long", "at_ms": "long", "log_append": "boolean", "origin": "long", "root": "long", "hop": "boolean",
     "workers": "boolean", "attempt": "int", "hops": "int", "level": "int", "reason": "int", "due_ms": "long", "wrote_ms": "long",
-    "size": "long", "garbled": "boolean", "target": "boolean", "misplaced": "boolean", "content": "long", "chain": "long",
-    "id": "long",
+    "size": "long", "garbled": "boolean", "target": "boolean", "misplaced": "boolean", "elsewhere": "boolean",
+    "content": "long", "chain": "long", "id": "long",
 }  # fmt: skip
 """The columns of all topics; a topic that has no such column has null. `at` comes first: blocks are sorted by it."""
 _BLOCKS: Final = f"rows array<struct<{', '.join(f'{name}: {kind}' for name, kind in _ROW.items())}>>"

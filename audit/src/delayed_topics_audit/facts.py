@@ -14,7 +14,7 @@ link      of a record and of an outcome: the root; of an end: its origin
 content   of a root and of an end: a hash of key, value, foreign headers and identity; of a hop: its origin
 reason    of a record: what its own headers are refused for; of a dead letter: what it says (see refusals)
 chain     of a retry and of a rejection: a hash of `dt-id` and `dt-group`
-wrote_ms  of an end: by `dt-released`, when the worker that wrote it did so
+wrote_ms  of an end, and of a release that is elsewhere: by `dt-released`, when the worker that wrote it did so
 
 Column expressions only, and such as Spark compiles, but for one that passes over the headers of a record. Times are the
 broker's, in milliseconds. What doesn't parse is null.
@@ -31,7 +31,7 @@ from pyspark.sql import functions as sf
 from delayed_topics_audit import header_columns as headers
 from delayed_topics_audit import refusals
 from delayed_topics_audit.bounds import Bounds
-from delayed_topics_audit.place import DEAD_LETTER, DELAYS, FRONT, READY, pack, partition_of
+from delayed_topics_audit.place import DEAD_LETTER, DELAYS, FRONT, READY, pack
 
 RECORD: Final = 1 << 0  # the record itself was read, and belongs to the window
 ROOT: Final = 1 << 1  # the record itself was read, perhaps from below the window, for what it says of its releases
@@ -58,6 +58,7 @@ CANCELLED: Final = 1 << 21  # dead-lettered for that reason
 ASKED_TIME: Final = 1 << 22  # its release tells a due time that was asked for
 HOPPED_ON: Final = 1 << 23  # of an end: it had hopped more than once
 PERHAPS_ASKED: Final = 1 << 24  # of an end: it is not known whether its due time was asked for
+ELSEWHERE: Final = 1 << 25  # said to the root: a copy of its release is in another ready topic than it asks for
 
 OUTCOMES: Final = RELEASED | DEAD_LETTERED | CANCELLED | HOPPED
 
@@ -157,25 +158,29 @@ def parse_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
 
 
 def parse_target(rows: DataFrame, bounds: Bounds, *, topic_number: int, topic: str) -> DataFrame:
-    """Of another ready topic: what was released there of this delayed topic. Whatever else is there is nobody's business here."""
+    """Of another ready topic: what was released there of this delayed topic. Whatever else is there is nobody's business here: an
+    application may forward there what it consumed, with all headers or some."""
     said = headers.text(own.TARGET)
     asked = sf.when(said.contains(":"), sf.substring_index(said, ":", -1).try_cast("int"))
     elsewhere = ~headers.true(sf.substring_index(said, ":", 1) == topic)
-    misplaced = sf.when(elsewhere, True).when(asked.isNotNull(), asked != sf.col("partition"))
-    texts = _release_texts(rows)
-    ours = sf.substring_index(headers.text(own.ROOT), ":", -1).isin(bounds.front_id, bounds.delays_id)
-    return _parse_releases(texts.where(ours), bounds, topic_number, misplaced=misplaced)
+    misplaced = sf.when(asked.isNotNull(), asked != sf.col("partition"))
+    of_topic = sf.substring_index(headers.text(own.ROOT), ":", -1).isin(bounds.front_id, bounds.delays_id)
+    ours = _release_texts(rows).where(of_topic & headers.there(own.RELEASED))
+    return _parse_releases(ours, bounds, topic_number, misplaced=misplaced, elsewhere=elsewhere)
 
 
 def _release_texts(rows: DataFrame) -> DataFrame:
     return headers.texts(rows, *headers.IDENTITY, own.ATTEMPT, own.ROOT, own.ORIGIN, own.DUE_AT, own.RELEASED, own.HOPS)
 
 
-def _parse_releases(texts: DataFrame, bounds: Bounds, topic_number: int, *, misplaced: Column) -> DataFrame:
-    """`misplaced`: whether it came out elsewhere than it asked to; null: it doesn't ask."""
+def _parse_releases(
+    texts: DataFrame, bounds: Bounds, topic_number: int, *, misplaced: Column, elsewhere: Column | None = None
+) -> DataFrame:
+    """`misplaced`: whether it came out elsewhere than it asked to; null: it doesn't ask. `elsewhere`: in another topic than that."""
     return _as_copies(texts, bounds).select(
         *_itself(topic_number),
         misplaced.alias("misplaced"),
+        (sf.lit(False) if elsewhere is None else elsewhere).alias("elsewhere"),
         "origin",
         "root",
         sf.lit(None).alias("reason"),
@@ -184,7 +189,7 @@ def _parse_releases(texts: DataFrame, bounds: Bounds, topic_number: int, *, misp
         headers.number(own.DUE_AT).alias("due_ms"),
         headers.long(sf.substring_index(headers.text(own.RELEASED), ":", -1)).alias("wrote_ms"),
         headers.content(headers.text(own.ROOT)).alias("content"),
-        _id().alias("id"),
+        headers.named().alias("id"),
     )
 
 
@@ -192,7 +197,7 @@ def ready_facts(parsed: DataFrame, bounds: Bounds, topic_number: int = READY) ->
     known = sf.col("root").isNotNull() & sf.col("attempt").isNotNull() & sf.col("due_ms").isNotNull()
     end = (
         sf.lit(END | END_RELEASED)
-        + _bit(MISPLACED, sf.coalesce("misplaced", _misplaced(bounds.released_into(topic_number))))
+        + _bit(MISPLACED, sf.coalesce("misplaced", bounds.misplaced(topic_number)))
         + _bit(OVER_CAP, sf.col("attempt") > bounds.retry_cap)
         + sf.when(sf.col("asked"), ASKED_TIME).when(sf.col("asked").isNull(), PERHAPS_ASKED).otherwise(0)
         + _bit(HOPPED_ON, sf.col("hops") > 1)
@@ -214,10 +219,10 @@ def parse_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
         headers.small(headers.text(own.ATTEMPT)).alias("attempt"),
         *(sf.lit(None).alias(name) for name in ("due_ms", "wrote_ms")),
         sf.when(~_may_be_cut(), content).alias("content"),
-        _chain().alias("chain"),
+        headers.chain().alias("chain"),
         _is_workers().alias("workers"),
         "reason",
-        _id().alias("id"),
+        headers.named().alias("id"),
     )
 
 
@@ -248,10 +253,12 @@ def _ends(
     """What is above the commit is the next audit's; what is below the window says only that its root had ended before, unless
     it has come since. What belongs to no record is told by the first audit that reads it."""
     origin, copy = sf.col("origin"), sf.col("copy")
+    elsewhere = sf.lit(False) if topic_number == DEAD_LETTER else headers.true(sf.col("elsewhere"))
     dead = sf.when(refusals.is_cancelled(), CANCELLED).otherwise(DEAD_LETTERED)
     outcome = dead if topic_number == DEAD_LETTER else sf.lit(RELEASED)
     copies = (
         sf.when(~headers.true(known & origin.isNotNull()), sf.when(strange, _copies(_STRANGER)).otherwise(_copies()))
+        .when(elsewhere & ~bounds.begun(origin), _copies())
         .when(~bounds.begun(origin), _copies(_END))
         .when(bounds.nowhere(origin), sf.when(bounds.new(topic_number), _copies(_OUTCOME)).otherwise(_copies()))
         .when(~headers.true(bounds.settled(origin)), _copies(_DONE))
@@ -260,7 +267,8 @@ def _ends(
     )
     ends = copy.isin(_BOTH, _END)
     again = bounds.again(origin, topic_number)
-    end_bits = end + _bit(JUDGED, bounds.begun(origin) | again) + _bit(AGAIN, again) + _untimed()
+    in_place = end + _bit(JUDGED, bounds.begun(origin) | again) + _bit(AGAIN, again) + _untimed()
+    end_bits = sf.when(elsewhere, ELSEWHERE).otherwise(in_place)
     return _facts(
         parsed.withColumn("copy", sf.explode(copies)),
         place=sf.when(ends, sf.col("root")).when(copy.isin(_OUTCOME, _DONE), origin).otherwise(sf.col("at")),
@@ -290,12 +298,6 @@ def _facts(rows: DataFrame, **columns: Column | str | None) -> DataFrame:
 
 
 @cache
-def _id() -> Column:
-    """By which the record of a copy can be cancelled or rescheduled."""
-    return sf.xxhash64(sf.coalesce(headers.text(own.ID), headers.text(own.ROOT)))
-
-
-@cache
 def _at(topic_number: int) -> Column:
     return pack(topic_number, sf.col("partition"), sf.col("offset"))
 
@@ -318,7 +320,7 @@ def _as_record() -> tuple[Column, ...]:
     return (
         attempt.alias("attempt"),
         headers.small(headers.text(own.DELAY_LEVEL)).alias("level"),
-        sf.when(attempt > 0, _chain()).alias("chain"),
+        sf.when(attempt > 0, headers.chain()).alias("chain"),
         refusals.size().alias("size"),
         refusals.garbled().alias("garbled"),
         headers.there(own.TARGET).alias("target"),
@@ -350,20 +352,6 @@ def _believed_ms() -> Column:
 
 
 @cache
-def _misplaced(ready_partitions: tuple[int, int]) -> Column:
-    """A direct write's partition is its key's, by a hash that Spark doesn't have. Partitions grow: any count that there was is right."""
-    least, most = ready_partitions
-    at, root = partition_of(sf.col("at")), partition_of(sf.col("root"))
-    counts = sf.sequence(sf.lit(least), sf.lit(most))
-    fits = sf.exists(counts, lambda count: root % count == at) if least < most else root % most == at
-    return _from_front(sf.col("root")) & ~fits
-
-
-def _from_front(place: Column) -> Column:
-    return place < pack(DELAYS, sf.lit(0), sf.lit(0))
-
-
-@cache
 def _untimed() -> Column:
     return _bit(UNTIMED, ~sf.col("log_append"))
 
@@ -371,11 +359,6 @@ def _untimed() -> Column:
 @cache
 def _is_workers() -> Column:
     return (headers.position(own.REASON) > 0) & (headers.position(own.RELEASED) == 0)
-
-
-@cache
-def _chain() -> Column:
-    return sf.when(headers.position(own.ID) > 0, sf.xxhash64(headers.text(own.ID), headers.text(own.GROUP)))
 
 
 @cache

@@ -107,6 +107,18 @@ def content(root: Column, *, unread: Column | None = None) -> Column:
 
 
 @cache
+def named() -> Column:
+    """A hash of what the record of a copy can be cancelled or rescheduled by."""
+    return sf.xxhash64(sf.coalesce(text(own.ID), text(own.ROOT)))
+
+
+@cache
+def chain() -> Column:
+    """A hash of `dt-id` and `dt-group`."""
+    return sf.when(position(own.ID) > 0, sf.xxhash64(text(own.ID), text(own.GROUP)))
+
+
+@cache
 def _foreign() -> Column:
     """A client mixes our headers with its own. A worker writes the foreign ones first: one behind its own is somebody else's."""
     return sf.filter(

@@ -142,6 +142,7 @@ def _gather(near: DataFrame) -> DataFrame:
 def _gathered() -> tuple[Column, ...]:
     record, hop, end, outcome = has(facts.ROOT), has(facts.HOP), has(facts.END), has(facts.OUTCOMES)
     again, released = has(facts.AGAIN | facts.HOPPED_AGAIN), has(facts.END_RELEASED)
+    elsewhere = has(facts.ELSEWHERE)
 
     def of(condition: Column, column: str) -> Column:
         return sf.when(condition, sf.col(column))
@@ -181,6 +182,9 @@ def _gathered() -> tuple[Column, ...]:
         sf.min_by(of(end, "link"), of(end, "at")).alias("first_origin"),
         (sf.min(of(end, "link")) != sf.max(of(end, "link"))).alias("two_ways"),
         sf.min(of(end, "wrote_ms")).alias("wrote_ms"),
+        sf.max(of(end, "wrote_ms")).alias("last_wrote_ms"),
+        sf.min(of(elsewhere, "wrote_ms")).alias("least_elsewhere_ms"),
+        sf.max(of(elsewhere, "wrote_ms")).alias("most_elsewhere_ms"),
         sf.min(of(has(facts.AGAIN), "wrote_ms")).alias("again_wrote_ms"),
         (
             (sf.min(of(end, "wrote_ms")) != sf.max(of(end, "wrote_ms")))
@@ -319,6 +323,17 @@ def _extra() -> Column:
     return sf.greatest(ended, sf.col("hopped_again"))
 
 
+@cache
+def _forwarded() -> Column:
+    """What is elsewhere than it asks to be was written when a release was that is in its place, so it is a copy of that one. A worker
+    that releases once more says when."""
+    written = [
+        sf.col(f"{name}_elsewhere_ms").between(sf.col("wrote_ms"), sf.col("last_wrote_ms"))
+        for name in ("least", "most")
+    ]
+    return headers.true(written[0] & written[1])
+
+
 def _fate(bounds: Bounds) -> Column:
     """A record at or above the commit is pending, whatever became of it since: the next audit judges it. A place that has an
     outcome and whose record was never seen has a fate too, so that the law can fail."""
@@ -354,7 +369,7 @@ def _flaws(promise: Promise) -> Column:
         "late": sf.col("late_ms") > promise.max_lateness_ms,
         "doubled": sf.col("extra") > 0,
         "changed": seen & changed & comparable,
-        "wrong_partition": judged & has(facts.MISPLACED),
+        "wrong_partition": (judged & has(facts.MISPLACED)) | (has(facts.ELSEWHERE) & ~_forwarded()),
         "wrong_attempt": seen & attempt,
         "over_cap": judged & (has(facts.OVER_CAP) | sf.coalesce(_over_cap(promise), sf.lit(False))),
         "foreign": has(facts.FOREIGN),
