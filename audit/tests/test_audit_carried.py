@@ -19,7 +19,7 @@ from delayed_topics_audit.requests import Requests
 from delayed_topics_audit.sources import Read
 from delayed_topics_audit.visibility import WindowVisibility
 from delayed_topics_audit_testing.chain import HOUR_MS, IDS, NAMES, Day, DayGenerator
-from delayed_topics_audit_testing.rows import AT_MS
+from delayed_topics_audit_testing.rows import AT_MS, hop, release
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.carried import Carried
 from delayed_topics_core.registry import AuditedRecord
@@ -108,6 +108,27 @@ def test_a_chain_that_carries_reads_each_row_once_and_finds_the_same(spark: Spar
     assert (of_chain, of_windows > 2 * of_chain) == (appended, True)
     kept = {folder.name for folder in (tmp_path / "carried" / IDS[NAMES.front]).iterdir()}
     assert kept == {"hour-6", "hour-7"}
+
+
+@pytest.mark.slow
+def test_a_record_that_was_written_into_the_delays_topic_and_hopped_on_is_judged_by_the_link_that_sees_it_come_out(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It asks for a due time, has hopped on when the first link looks, and comes out too early by what it asked. Its release says that
+    it was due."""
+    never_ms, due_ms = 24 * HOUR_MS, HOUR_MS * 3 // 2
+    day = Day(hours=2, grown_ms=never_ms, edited_ms=never_ms)
+    asked = [("dt-deliver-at", b"%d" % (AT_MS + due_ms))]
+    root = ("d", 1, day.append(NAMES.delays, 1, 600_000, asked))
+    hopped = ("d", 2, day.append(NAMES.delays, 2, 1_200_000, hop(root, due_ms)))
+    day.commit(NAMES.delays, 1, 1, 1_200_000)
+    out_ms = due_ms - 1000
+    day.append(NAMES.ready, 0, out_ms, release(hopped, out_ms, root=root, hops=2))
+    day.commit(NAMES.delays, 2, 1, out_ms)
+    *_, (once, found, _) = links(spark, day, tmp_path)
+    assert (found.counted.flaws.unread_roots, found.counted.flaws.early) == (0, 1)
+    assert once.rows == link(spark, day.reader(spark), once.window, None, carries=False).rows
+    assert once.read == 1, "the link before has kept it"
 
 
 def rewritten(file: Path, change: Callable[[str], str]) -> None:

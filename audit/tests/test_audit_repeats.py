@@ -296,6 +296,18 @@ def test_what_hopped_on_twice_is_counted_where_it_had_waited(spark: SparkSession
 
 
 @pytest.mark.slow
+def test_what_was_written_into_the_delays_topic_and_hopped_on_twice_needs_no_root_to_be_explained(
+    spark: SparkSession,
+) -> None:
+    """Retention may have removed the root."""
+    root = ("d", 0, 0)
+    delays = [(1, 4 + at, 1 + at, hop(root, 10_000)) for at in range(2)]
+    ready = [(0, at, 10_000, release(("d", 1, 4 + at), 10_000, root=root)) for at in range(2)]
+    window = Window(spark=spark, delays=delays, ready=ready, bounds=replace(BOUNDS, delays_from=(1, 0, 0)))
+    assert beyond(window, taken(1, DELAYS_1 - 1)) == (1, 0, 0)
+
+
+@pytest.mark.slow
 def test_what_came_out_late_and_had_hopped_before_a_crash_is_explained_by_it(spark: SparkSession) -> None:
     """The worker that came after released at once what the one before had let hop."""
     ready = [(0, 0, 9_000, release(("f", 0, 0), 9_000)), (0, 1, 9_000, release(("d", 1, 4), 9_000, root=("f", 0, 0)))]

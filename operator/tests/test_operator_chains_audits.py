@@ -145,8 +145,10 @@ def test_the_next_one_begins_where_the_last_one_ended_and_new_partitions_where_t
 
 
 def test_it_reads_from_when_the_oldest_of_what_was_pending_began() -> None:
-    frozen = window(AUDITED)
-    assert frozen.roots_from_offsets == {"orders": (33, 0)}
+    offsets, ends = {"orders": (40,), "orders.delays": (34, 30)}, {**AUDITED.ends, "orders.delays": (36, 35)}
+    frozen = window(replace(AUDITED, offsets=offsets, ends=ends))
+    assert frozen.roots_from_offsets == {"orders": (33, 0), "orders.delays": (33, 30)}
+    assert frozen.from_offsets["orders.delays"] == (34, 30), "what is older was accounted for"
     assert frozen.from_offsets["orders.ready"] == (32, 0), "all that has come since, and all that is that new"
     assert frozen.from_offsets["orders.dead"] == (33, 0)
 
@@ -232,7 +234,7 @@ def test_a_window_between_two_times_ends_before_the_second_and_reads_from_where_
     assert frozen.from_offsets["orders"] == (33, 60), "nothing in the second is that new: its end"
     assert frozen.to_offsets == {"orders": (33, 60), "orders.delays": (33, 60)}
     assert frozen.committed_offsets == {"orders": (33, 50), "orders.delays": (33, 50)}
-    assert frozen.roots_from_offsets == {"orders": (33, 60)}
+    assert frozen.roots_from_offsets == {"orders": (33, 60), "orders.delays": (33, 60)}
 
 
 WITH_LADDER = initial(LayoutSpec(delay_seconds=(0, 10), partitions=2, ladder_seconds=(1, 60)))

@@ -25,7 +25,6 @@ from delayed_topics_audit import session
 from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.output import Output
 from delayed_topics_audit.place import (
-    DELAYS,
     MAX_OFFSET,
     PARTITION_BITS,
     chunk_of,
@@ -178,11 +177,10 @@ def _table(said: Mapping[str, Any], blocks: DataFrame, window: AuditWindow) -> T
 
 
 def _last_over(blocks: DataFrame, bounds: Bounds, began_ms: int) -> dict[int, int]:
-    """By line, the last offset that the next link does not read again: it reads from what waits, and from when the oldest of that began.
-    Of the delays topic it reads what waits, and nothing before."""
+    """By line, the last offset that the next link does not read again: it reads from what waits, and from when the oldest of that began."""
     at = sf.col("at")
     waits = headers.true(bounds.begun(at) & ~bounds.settled(at))
-    recent = (topic_number_of(at) != DELAYS) & (sf.col("at_ms") >= began_ms)
+    recent = sf.col("at_ms") >= began_ms
     over = blocks.select(sf.inline("rows")).where(~(waits | recent)).groupBy(line_of(at).alias("line")).agg(sf.max(at))
     return {line: last & MAX_OFFSET for line, last in over.collect()}
 

@@ -249,7 +249,8 @@ async def _since(
 
     Partitions that are new since begin where serving of them began. Nothing is read above the window's own ends."""
     released = (names.ready, names.dead_letter, *targets)
-    since = await _first_at(link, dict.fromkeys((names.front, *released), last.since_ms - CLOCKS_MS), ends)
+    sources = (names.front, names.delays)
+    since = await _first_at(link, dict.fromkeys((*sources, *released), last.since_ms - CLOCKS_MS), ends)
     counts = {name: sum(place[0] == name for place in ends) for name in (names.delays, *released)}
     # a topic that was made again since has only what is new
     again = {name for name, info in targets.items() if last.ids.get(name) != info.id}
@@ -259,13 +260,10 @@ async def _since(
     removed = _perhaps_removed(outcomes, beginnings, {}, "the oldest record that was pending at the last audit")
     for name in new.keys() & since.keys():
         since[name] = _up_to(new[name], since[name])
-    begun = {
-        name: (*last.offsets[name], *noted.start_offsets[name][len(last.offsets[name]) :])
-        for name in (names.front, names.delays)
-    }
+    begun = {name: (*last.offsets[name], *noted.start_offsets[name][len(last.offsets[name]) :]) for name in sources}
     return Extent(
         from_offsets={**since, **begun},
-        roots_from_offsets={names.front: _up_to(begun[names.front], since[names.front])},
+        roots_from_offsets={name: _up_to(begun[name], since[name]) for name in sources},
         least_ready_partitions=last.ready_partitions,
         new_from_offsets=new,
         unseen=() if new else (NO_ENDS,),
@@ -296,13 +294,13 @@ async def _between(
         ahead = (declared.max_delay_seconds or 0 for declared in layout.lists)
         longest_ms = max((*layout.layout.waits_seconds(layout.max_delay_seconds), *ahead)) * 1000
         outcomes = (names.ready, names.dead_letter, *targets)
-        before = await at(asked.from_, (names.front, *outcomes), earlier_ms=longest_ms + CLOCKS_MS)
+        before = await at(asked.from_, (*sources, *outcomes), earlier_ms=longest_ms + CLOCKS_MS)
         begun, released = await at(asked.from_, names.topics), await at(asked.from_, list(targets))
         since = f"{asked.from_:%Y-%m-%d %H:%M:%S} UTC"
         extent = replace(
             whole,
             from_offsets={**before, **{name: begun[name] for name in sources}},
-            roots_from_offsets={names.front: before[names.front]},
+            roots_from_offsets={name: before[name] for name in sources},
             unseen=_perhaps_removed(begun, beginnings, whole.from_offsets, since),
             perhaps_unseen=_perhaps_removed(released, beginnings, {}, since),
         )
