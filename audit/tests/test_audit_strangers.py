@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from delayed_topics_audit.place import DELAYS
 from delayed_topics_audit_testing.rows import (
     BOUNDS,
     Place,
@@ -11,6 +12,7 @@ from delayed_topics_audit_testing.rows import (
     fates,
     flaws,
     front_of,
+    hop,
     ready_of,
     release,
     totals,
@@ -41,6 +43,13 @@ def test_an_outcome_of_a_record_that_never_was_is_forged_wherever_it_says_that_i
     assert flaws(window) == forged
     dead = [(0, at, 5, dead_letter(place)) for at, place in enumerate(nowhere)]
     assert flaws(replace(window, ready=ready_of(0, 1), dead=dead)) == forged
+    window = replace(window, ready=ready_of(0, 1), bounds=replace(bounds, delays_committed=(0, 0, 0)))
+    hops = [(1, at, 5, hop(place, 9_000)) for at, place in enumerate(nowhere)]
+    assert flaws(replace(window, delays=hops)) == forged
+    before = replace(window.bounds, new_from={DELAYS: (0, 3, 0)})
+    assert flaws(replace(window, delays=hops, bounds=before)) == {}, "an audit before has told"
+    came_since = [(1, 0, 5, hop(("d", 0, 90), 9_000, root=("f", 0, 1)))]
+    assert flaws(replace(window, delays=came_since)) == {}, "the ends of its partitions are not of one moment"
 
 
 def test_what_came_out_and_is_not_committed_yet_is_the_next_audits(spark: SparkSession) -> None:

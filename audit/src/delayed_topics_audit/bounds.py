@@ -76,7 +76,15 @@ class Bounds:
         beyond = sf.lit(False)
         if self.front_end:
             beyond = headers.true(offset_of(origin) >= by_line(origin, self.front_end, self.delays_end))
-        return beyond | by_line(origin, self.front_committed, self.delays_committed).isNull()
+        return beyond | self._in_no_partition(origin)
+
+    def never_hopped(self, origin: Column) -> Column:
+        """The same of a hop's origin. The ends of delays partitions are not of one moment: a hop that is below the end of its own may
+        have been made from a record that came when the end of the other had been looked up."""
+        return sf.when(topic_number_of(origin) == FRONT, self.nowhere(origin)).otherwise(self._in_no_partition(origin))
+
+    def _in_no_partition(self, origin: Column) -> Column:
+        return origin.isNotNull() & by_line(origin, self.front_committed, self.delays_committed).isNull()
 
     def again(self, origin: Column, topic_number: int) -> Column:
         """Whether a row of that topic is a copy of what an audit before had settled, and has come since: all copies that the

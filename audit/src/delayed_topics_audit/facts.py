@@ -129,8 +129,10 @@ def parse_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
 
 def delays_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
     judged = headers.true(bounds.begun(sf.col("origin")) & bounds.settled(sf.col("origin")))
+    never_was = sf.col("hop") & headers.true(bounds.never_hopped(sf.col("origin")))
     copies = (
-        sf.when(judged, _copies(_RECORD, _OUTCOME))
+        sf.when(never_was & ~bounds.new(DELAYS), _copies(_RECORD))
+        .when(judged | never_was, _copies(_RECORD, _OUTCOME))
         .when(bounds.again(sf.col("origin"), DELAYS), _copies(_RECORD, _AGAIN))
         .when(headers.true(bounds.begun(sf.col("origin"))), _copies(_RECORD, _DONE))
         .otherwise(_copies(_RECORD))
