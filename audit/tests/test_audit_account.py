@@ -130,8 +130,9 @@ def test_a_foreign_writer_makes_it_unknown_but_hides_no_loss() -> None:
 
 
 def test_releases_without_the_brokers_time_make_it_unknown() -> None:
-    result = judge(replace(CLEAN, flaws=replace(ON_TIME, untimed=3)))
+    result = judge(replace(CLEAN, untimed={"orders.ready": 3}))
     assert result.verdict == "Unknown"
+    assert result.message.startswith("topic orders.ready has 3 records without the broker's time")
     assert "LogAppendTime" in result.message
 
 

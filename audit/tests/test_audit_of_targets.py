@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from delayed_topics_audit.checks import offenders
-from delayed_topics_audit_testing.rows import AT_MS, BOUNDS, Place, Row, Window, fates, flaws
+from delayed_topics_audit_testing.rows import AT_MS, BOUNDS, Place, Row, Window, fates, flaws, judged
 from delayed_topics_core.headers import Header, Root, origin
 from delayed_topics_core_testing import copies
 from pyspark.sql import SparkSession
@@ -129,3 +129,19 @@ def test_a_record_that_only_has_the_headers_of_a_release_in_part_is_not_a_worker
     in_part = [(name, value) for name, value in released(("f", 1, 0), "invoices") if name != "dt-released"]
     found = window(spark, ["invoices"], invoices=[(1, 0, 1, released(("f", 1, 0), "invoices")), (1, 1, 9, in_part)])
     assert flaws(found) == {}
+
+
+def test_a_topic_that_does_not_have_the_brokers_time_is_named(spark: SparkSession) -> None:
+    """An audit blamed the ready topic."""
+    found = window(
+        spark,
+        ["invoices", "shipments", None],
+        invoices=[(1, 0, 1, released(("f", 1, 0), "invoices"))],
+        shipments=[(1, 0, 1, released(("f", 1, 1), "shipments"))],
+        ready=[(1, 0, 1, released(("f", 1, 2), None))],
+    )
+    said = judged(replace(found, others_stamped=False))
+    assert said.verdict == "Unknown"
+    assert "topic invoices has 1 record without the broker's time" in said.message.lower()
+    assert "topic shipments has 1 record without the broker's time" in said.message.lower()
+    assert "orders.ready has" not in said.message

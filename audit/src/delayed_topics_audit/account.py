@@ -51,7 +51,6 @@ class Flaws:
     set_back        those of them of which nobody knows, since one takeover repeated what had come out over a long time
     out_of_order    neighbours that came out in the other order
     max_late_ms     None if nothing was released
-    untimed         releases that the broker did not stamp
     ended           attempts that were judged by their ends; unread_roots: of these, whose beginning was not read, or has no time
     overdue         pending though they were due, by more than a release may be late
     perhaps_unasked came out at another time than they were to, and it is not known whether anyone had asked for that
@@ -74,7 +73,6 @@ class Flaws:
     set_back: int = 0
     out_of_order: int = 0
     max_late_ms: int | None = None
-    untimed: int = 0
     ended: int = 0
     unread_roots: int = 0
     overdue: int = 0
@@ -97,7 +95,7 @@ class BlindSpot:
 class Counted:
     """Everything that was counted over one window. `percentiles_ms`: of lateness, by name. `one_in`: of so many records one.
     `overdue_ms`: for how long what is overdue has been due, at the most. `offsets_read`: of all topics. `requests_unknown`: why it is not
-    known what was asked for in the control topic; None: it is."""
+    known what was asked for in the control topic; None: it is. `untimed`: by topic, releases that the broker did not stamp."""
 
     topic: str
     partitions: Sequence[PartitionAccount]
@@ -108,6 +106,7 @@ class Counted:
     overdue_ms: int = 0
     offsets_read: int = 0
     requests_unknown: str | None = None
+    untimed: Mapping[str, int] = field(default_factory=dict)
     offenders: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -337,9 +336,9 @@ def _unsure(counted: Counted) -> Iterator[str]:
             f"{counted.overdue_ms // 1000:,} s. What is overdue is due and was not released, and it is unknown whether it will be. "
             "See the conditions of the DelayedTopic for what delays the workers"
         )
-    if flaws.untimed:
+    for released_into, count in counted.untimed.items():
         yield (
-            f"topic {topic} has {words.counted(flaws.untimed, 'record')} without the broker's time, "
+            f"topic {released_into} has {words.counted(count, 'record')} without the broker's time, "
             "so it is unknown whether they were early. The topic's message.timestamp.type must be LogAppendTime"
         )
 

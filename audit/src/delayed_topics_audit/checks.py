@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit import facts
-from delayed_topics_audit.place import chunk_of, line_of, name_of
+from delayed_topics_audit.place import chunk_of, line_of, name_of, topic_number_of
 from delayed_topics_audit.places import FATES, FLAWS, flawed, has
 
 EXACT_MS: Final = 64
@@ -31,12 +31,11 @@ def accounts(places: DataFrame) -> DataFrame:
 def totals(places: DataFrame) -> DataFrame:
     """One row: how many have each flaw, copies beyond the first, what can't be judged, and how far the records reach."""
     ended = (sf.col("judged_ends") > 0) & ~has(facts.AGAIN)
-    released = has(facts.END_RELEASED) & (sf.col("judged_ends") > 0)
     return places.agg(
         *(sf.count_if(flawed(flaw)).alias(flaw) for flaw in FLAWS),
         sf.coalesce(sf.sum("extra"), sf.lit(0)).alias("extra"),
         sf.max("late_ms").alias("max_late_ms"),
-        sf.count_if(released & has(facts.UNTIMED)).alias("untimed"),
+        sf.count_if(_untimed()).alias("untimed"),
         sf.count_if(ended).alias("ended"),
         sf.count_if(ended & (~has(facts.ROOT) | sf.col("appended_ms").isNull())).alias("unread_roots"),
         sf.count_if(has(facts.REJECTION)).alias("rejected"),
@@ -45,6 +44,11 @@ def totals(places: DataFrame) -> DataFrame:
         sf.greatest(sf.max("appended_ms"), sf.max("last_ms")).alias("last_ms"),
         sf.min(sf.when(_pending(), sf.col("appended_ms"))).alias("pending_since_ms"),
     )
+
+
+def untimed(places: DataFrame) -> DataFrame:
+    """Per topic number of where they first came out, how many releases the broker did not stamp."""
+    return places.where(_untimed()).groupBy(topic_number_of(sf.col("first_at")).alias("topic_number")).count()
 
 
 def pending_roots(places: DataFrame) -> DataFrame:
@@ -169,3 +173,7 @@ def chains(places: DataFrame) -> DataFrame:
 
 def _pending() -> Column:
     return sf.col("fate") == FATES.index("pending")
+
+
+def _untimed() -> Column:
+    return has(facts.END_RELEASED) & (sf.col("judged_ends") > 0) & has(facts.UNTIMED)

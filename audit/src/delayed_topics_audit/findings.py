@@ -90,6 +90,7 @@ def count(
         offenders=offenders,
         offsets_read=offsets_read,
         requests_unknown=requests_unknown,
+        untimed=_untimed(places, window) if totals["untimed"] else {},
     )
     step_ms = _step(totals["first_ms"], totals["last_ms"])
     return Findings(counted=counted, lateness=lateness, causes=told.causes, step_ms=step_ms)
@@ -114,6 +115,11 @@ def _pending_since_ms(places: DataFrame, totals: Row) -> int | None:
     (roots,) = checks.pending_roots(places).collect()
     began_ms = [ms for ms in (totals["pending_since_ms"], roots.since_ms) if ms is not None]
     return min(began_ms, default=None)
+
+
+def _untimed(places: DataFrame, window: AuditWindow) -> dict[str, int]:
+    found = checks.untimed(places).orderBy("topic_number").collect()
+    return {window.topics[row.topic_number]: row["count"] for row in found}
 
 
 def _repeats(spark: SparkSession, places: DataFrame, window: AuditWindow, told: WorkerEvents) -> list[Row]:

@@ -111,6 +111,7 @@ class Window:
     promise: Promise = PROMISE
     front_stamped: bool = True
     ready_stamped: bool = True
+    others_stamped: bool = True
     front_values: Mapping[int, bytes | None] = field(default_factory=dict)
     ready_values: Mapping[int, bytes | None] = field(default_factory=dict)
     dead_values: Mapping[int, bytes | None] = field(default_factory=dict)
@@ -125,7 +126,7 @@ class Window:
         front = kafka(self.spark, self.front, stamped_by_broker=self.front_stamped, values=self.front_values)
         ready = kafka(self.spark, self.ready, stamped_by_broker=self.ready_stamped, values=self.ready_values)
         delays, dead = kafka(self.spark, self.delays), kafka(self.spark, self.dead, values=self.dead_values)
-        others = [kafka(self.spark, rows) for rows in self.others.values()]
+        others = [kafka(self.spark, rows, stamped_by_broker=self.others_stamped) for rows in self.others.values()]
         asked = NOBODY if self.control is None else asked_for(self.spark, self.control)
         asked = replace(asked, unknown=self.control_unknown)
         made = facts_of([front, delays, ready, dead, *others], self.bounds, tuple(self.others), asked)
@@ -218,7 +219,7 @@ def judged(window: Window, told: WorkerEvents | None = None) -> Result:
     found = count(
         window.spark,
         window.places,
-        frozen,
+        replace(frozen, targets=tuple(window.others)),
         told or WorkerEvents(),
         lambda _: None,
         offsets_read=0,
