@@ -1,7 +1,11 @@
 """What a pod that Spark makes runs, by the environment that Spark gives it."""
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
+import pyspark
 import pytest
 from click.testing import CliRunner
 from delayed_topics_audit.cli import main
@@ -45,3 +49,40 @@ def test_the_driver_of_a_spark_application_takes_sparks_settings_and_runs_what_c
     assert "--properties-file=/opt/spark/conf/spark.properties" in submitted
     assert "--conf=spark.driver.bindAddress=10.0.0.9" in submitted
     assert submitted[-1] == "pyspark-shell"
+
+
+LOSES_AN_EXECUTOR = """
+import os, signal, sys, time
+from pathlib import Path
+
+from delayed_topics_audit import session
+from pyspark import SparkContext
+
+spark = session.start(master="local-cluster[2,1,1024]", jars=Path(sys.argv[1]), memory="512m")
+while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() < 1 + 2:
+    time.sleep(0.1)
+kept = session.kept(spark.range(0, 1000, 1, 8))
+driver = SparkContext._gateway.proc.pid
+(executor, _) = (int(pid) for pid in os.popen(f"pgrep -P {driver}").read().split())
+os.kill(executor, signal.SIGKILL)
+print(kept.groupBy().sum("id").collect()[0][0])
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_an_audit_goes_on_when_one_of_its_executors_goes_away(
+    spark_jars: Path, quick_java: dict[str, str], tmp_path: Path
+) -> None:
+    """The rows that it keeps were in one executor each, and are not made again: the try had failed. Of a cluster, as Spark tests it."""
+    environment = {**os.environ, **quick_java, "SPARK_HOME": str(Path(pyspark.__file__).parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", LOSES_AN_EXECUTOR, spark_jars],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=tmp_path,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, str(sum(range(1000)))), done.stderr
+    assert "Lost executor" in done.stderr

@@ -99,6 +99,16 @@ def test_executors_share_it_and_the_pod_that_leads_them_needs_none() -> None:
     assert disk(one_of_few) == ({"emptyDir": {}}, "38147Mi", None)
 
 
+def test_executors_keep_each_table_of_a_chain_twice() -> None:
+    """One of them may go away."""
+    raw = audit_resource(window={"sinceLast": True}, output={"claimName": "audits"}, spark={"executors": 4})
+    simulation = AuditSimulation(raw=raw, frozen=replace(LARGE, carries=True, carried=CARRIED))
+    simulation.settle()
+    assert simulation.config_map is not None
+    executor = json.loads(simulation.config_map["data"]["executor.json"])["spec"]
+    assert disk(executor)[1] == f"{ceil((80 + 2 * (180 + 180)) * 10**9 / 4 / 2**20)}Mi"
+
+
 def test_where_a_connection_limits_it_a_pod_that_writes_more_is_evicted() -> None:
     assert disk(pods({}, most=1000)[0]) == ({"emptyDir": {"sizeLimit": "1000Mi"}}, "1000Mi", "1000Mi")
     within = disk(pods({}, most=100_000)[0])

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from delayed_topics_core.audit_window import AuditWindow, Offsets
 from py4j.protocol import Py4JError
-from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -79,12 +78,6 @@ def blocks_of(parsed: Sequence[DataFrame]) -> DataFrame:
     return rows.groupBy(chunk_of(sf.col("at")).alias("chunk")).agg(of_chunk).select("rows")
 
 
-def kept(blocks: DataFrame) -> DataFrame:
-    """Read once: what is counted is what was hashed. And planned once: each look at a persisted table would plan again how it was made,
-    which takes longer than a small audit."""
-    return blocks.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
-
-
 def rows_of(blocks: DataFrame, topic_number: int) -> DataFrame:
     """As `facts.parse_…` makes them of that topic."""
     return blocks.where(topic_number_of(_first()) == topic_number).select(sf.inline("rows"))
@@ -106,7 +99,7 @@ def opened(spark: SparkSession, output: Output, window: AuditWindow) -> Table | 
     folder = f"{output.carried(window.topic_ids[window.topic])}/{window.carried.folder}"
     try:
         said = output.read_text(spark, f"{folder}/{_SAID}")
-        blocks = kept(spark.read.schema(_BLOCKS).parquet(f"{folder}/{_PARQUET}"))
+        blocks = session.kept(spark.read.schema(_BLOCKS).parquet(f"{folder}/{_PARQUET}"))
         if _hash(said, blocks) == window.carried.sha256:
             return _table(json.loads(said), blocks, window)
     except (PySparkException, Py4JError) as e:

@@ -168,7 +168,7 @@ def places_and_blocks(
         spark.conf.set(SHUFFLE_PARTITIONS, shuffle_partitions)
     parsed, blocks = reading.parsed(read, bounds), None
     if carries:
-        blocks = carried.kept(carried.blocks_of(parsed))
+        blocks = session.kept(carried.blocks_of(parsed))
         parsed = [carried.rows_of(blocks, topic_number) for topic_number in range(len(parsed))]
     parsed = asked.held_against(parsed, skew_ms=window.broker_skew_ms)
     made = [facts.of_parsed(topic_number)(rows, bounds) for topic_number, rows in enumerate(parsed)]

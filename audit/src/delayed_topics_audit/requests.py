@@ -93,7 +93,7 @@ def requests(admin: KafkaAdmin, read: Read, window: AuditWindow) -> Requests:
         return Requests()
     try:
         begin, end = _offsets(admin, name, window.control_id)
-        by_id = of_rows(read(name, [begin], [end])).localCheckpoint()
+        by_id = session.kept(of_rows(read(name, [begin], [end])))
         records = by_id.agg(sf.sum("records")).collect()[0][0] or 0
     except _Unknown as e:
         return Requests(unknown=str(e))

@@ -14,7 +14,7 @@ BYTES_PER_OFFSET: Final = 80
 """Shuffled and cached, where nothing stays in memory: 181 bytes for a record with its hops and outcomes, two and a half offsets
 (docs/audit-sizing.md)."""
 BYTES_PER_CARRIED_OFFSET: Final = 180
-"""Of each table that a link of a chain has there until it ends, the one that it makes and the one that it has opened: 20 columns of
+"""Of each table that a link of a chain has there until it ends, the one that it makes and the one that it has opened: 21 columns of
 eight bytes, not compressed."""
 LEAST_MEBIBYTES: Final = 1024
 RESOURCE: Final = "ephemeral-storage"
@@ -36,7 +36,9 @@ def local_disk(o: AuditObservation, window: AuditWindow | None) -> LocalDisk:
     if asked is None:
         spark = o.audit.spec.spark
         least = spark.executors if spark.min_executors is None else spark.min_executors
-        needed = _needed_mebibytes(window, pods=max(1, least), has_output=o.audit.spec.output is not None)
+        copies = min(2, max(1, spark.executors))  # of what Spark can't make again
+        tables = copies if o.audit.spec.output is not None else 0
+        needed = _needed_mebibytes(window, pods=max(1, least), of_each_table=tables)
         return _of_the_node(request=f"{min(needed, most or needed)}Mi", limit=f"{most}Mi" if most else None)
     if asked.storage_class_name is None:
         return _of_the_node(request=asked.size, limit=asked.size)
@@ -52,10 +54,11 @@ def local_disk(o: AuditObservation, window: AuditWindow | None) -> LocalDisk:
     )
 
 
-def _needed_mebibytes(window: AuditWindow | None, *, pods: int, has_output: bool) -> int:
+def _needed_mebibytes(window: AuditWindow | None, *, pods: int, of_each_table: int) -> int:
+    """`of_each_table`: how many copies are kept of what a link of a chain carries."""
     if window is None:
         return LEAST_MEBIBYTES
-    tables = window.carries + (window.carried is not None) if has_output else 0
+    tables = of_each_table * (window.carries + (window.carried is not None))
     each = (BYTES_PER_OFFSET + tables * BYTES_PER_CARRIED_OFFSET) / window.sample_one_in
     return max(LEAST_MEBIBYTES, ceil(window.offsets * each / pods / 2**20))
 
