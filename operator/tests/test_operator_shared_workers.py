@@ -7,7 +7,8 @@ from typing import Any, cast
 import pytest
 from delayed_topics_core.names import shared_group
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_core.registry import LayoutRecord
+from delayed_topics_core.registry import LayoutRecord, encode
+from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds.connection import SharedWorkers
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_operator.amount import Amount
@@ -17,14 +18,15 @@ from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
-from delayed_topics_operator.observation import Shared
+from delayed_topics_operator.observation import Shared, Unusable
 from delayed_topics_operator.plan import ConditionState, DeleteGroup
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile import reconcile
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
 from delayed_topics_operator_testing.shared import READY, SHARED, sharing
-from delayed_topics_operator_testing.simulation import Simulation, member, resource
+from delayed_topics_operator_testing.simulation import CLUSTER, Simulation, member, resource
+from delayed_topics_operator_testing.simulation import Kafka as Registry
 
 
 def layout(simulation: Simulation) -> LayoutRecord:
@@ -155,22 +157,28 @@ NAME = "main-cluster-shared"
 
 
 class Kubernetes:
-    """Takes any object."""
+    """Takes any object. `uncached`: a DelayedTopic that the API server has, and of which no watch has told yet."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, uncached: dict[str, Any] | None = None) -> None:
         self.store = store
         self.kube = cast(Kube, self)
         self._version = 0
+        self._uncached = uncached
 
     async def find(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
         return self.store.get(kind, namespace, name)
 
-    async def list_all(self, *_: Any, **__: Any) -> list[dict[str, Any]]:
-        return []
+    async def list_all(self, kind: str, namespace: str, *, fields: str = "", **_: Any) -> list[dict[str, Any]]:
+        found = self._uncached if kind == "DelayedTopic" else None
+        asked = f"metadata.name={found['metadata']['name']}" if found is not None else None
+        return [found] if found is not None and (found["metadata"]["namespace"], asked) == (namespace, fields) else []
 
     async def apply(self, body: dict[str, Any], **_: Any) -> dict[str, Any]:
         self._version += 1
         return {**body, "metadata": {**body["metadata"], "uid": "u", "resourceVersion": str(self._version)}}
+
+    async def delete(self, kind: str, namespace: str, name: str, **_: Any) -> None:
+        self.store.absent(kind, namespace, name)
 
     def stateful_set(self) -> dict[str, Any]:
         found = self.store.get("StatefulSet", "system", NAME)
@@ -178,23 +186,106 @@ class Kubernetes:
         return found
 
 
-def looked_after(kubernetes: Kubernetes, asked: SharedWorkers | None, *, bootstrap: str = "k:9092") -> Shared:
-    """A topic is served by them."""
+GROUP = shared_group(CLUSTER, "system", *MAIN)
+
+
+def registered(*, group: str = GROUP, cluster: str = CLUSTER) -> Registry:
+    """A DelayedTopic `orders` in namespace `shop` is served by a group, that of the shared workers unless given."""
+    simulation = Simulation(resource(), connection=sharing(group=group), cluster=cluster)
+    simulation.settle()
+    return simulation.kafka
+
+
+def looked_after(
+    kubernetes: Kubernetes,
+    asked: SharedWorkers | None,
+    *,
+    bootstrap: str = "k:9092",
+    kafka: Registry | None = None,
+) -> Shared | None:
+    """One pass. A topic is served by them, unless `kafka` says otherwise."""
     settings = Settings(namespace="system", audit_namespace="audits", worker_image="w", audit_image="a")
-    group = shared_group("c", "system", *MAIN)
-    layouts = {"orders": SimpleNamespace(topic="orders", group=group, state="serving")}
+    served_topics = kafka
+    if served_topics is None:
+        served_topics = registered()
+        kubernetes.store.put(resource(connectionRef={"name": MAIN.name}))
 
-    async def registry() -> SimpleNamespace:
-        return SimpleNamespace(layouts=layouts)
+    async def registry() -> RegistryState:
+        return served_topics.registry.copy()
 
-    link = SimpleNamespace(connection=Connection(bootstrap_servers=bootstrap), registry=registry)
+    async def write(records: list[LayoutRecord]) -> None:
+        for record in records:
+            served_topics.write(record.key, encode(record))
+
+    connection = Connection(bootstrap_servers=bootstrap)
+    link = SimpleNamespace(connection=connection, registry=registry, write=write, registry_id="here")
     kube, store = kubernetes.kube, kubernetes.store
     executor = Executor(kube, store, cast(Recorder, None), rolling_at_once=5)
-    workers = SharedWorkersOf(settings=settings, kube=kube, store=store, executor=executor, cluster="c")
+    workers = SharedWorkersOf(settings=settings, kube=kube, store=store, executor=executor, cluster=CLUSTER)
     raw = {"metadata": {"uid": "main"}, "status": {}}
-    shared = asyncio.run(workers.reconcile(MAIN, raw, asked, cast(KafkaLink, link), before=None))
+    return asyncio.run(workers.reconcile(MAIN, raw, asked, cast(KafkaLink, link), before=None))
+
+
+def cared_for(kubernetes: Kubernetes, asked: SharedWorkers | None, **given: Any) -> Shared:
+    shared = looked_after(kubernetes, asked, **given)
     assert shared is not None
     return shared
+
+
+def state_after(kafka: Registry, kubernetes: Kubernetes | None = None) -> str:
+    """The state of the layout of `orders` after a look at the shared workers."""
+    looked_after(kubernetes or Kubernetes(Store()), SharedWorkers(), kafka=kafka)
+    return kafka.registry.layouts["orders"].state
+
+
+def test_a_topic_that_was_deleted_while_kafka_was_away_is_served_no_more_and_its_workers_can_be_turned_off() -> None:
+    simulation = Simulation(resource(), connection=sharing(group=GROUP))
+    simulation.settle()
+    simulation.connection = Unusable(reason=Reason.KAFKA_UNREACHABLE, message="no answer", since=simulation.now)
+    simulation.terminating = True
+    simulation.delete()
+    simulation.settle()
+    assert gone(simulation)
+    assert layout(simulation).state == "serving"
+
+    kubernetes = Kubernetes(Store())
+    shared = looked_after(kubernetes, SharedWorkers(), kafka=simulation.kafka)
+    assert shared is not None
+    assert not shared.leaving
+    assert layout(simulation).state == "retired"
+    assert looked_after(kubernetes, None, kafka=simulation.kafka) is None
+
+
+def test_a_topic_whose_name_another_resource_has_no_more_is_served_no_more() -> None:
+    """Resources of the same name are the same owner in the registry."""
+    store = Store()
+    store.put(resource(topic="payments", connectionRef={"name": MAIN.name}))
+    assert state_after(registered(), Kubernetes(store)) == "retired"
+
+
+@pytest.mark.parametrize(("registry_id", "state"), [("elsewhere", "retired"), ("here", "serving"), (None, "serving")])
+def test_a_resource_that_was_made_again_by_another_connection_may_go_on_here_only_if_that_leads_here(
+    registry_id: str | None, state: str
+) -> None:
+    store = Store()
+    store.put(resource(connectionRef={"name": "second"}))
+    status = {"registryTopicId": registry_id} if registry_id else {}
+    store.put({"kind": MAIN.kind, "metadata": {"name": "second", "resourceVersion": "1"}, "status": status})
+    assert state_after(registered(), Kubernetes(store)) == state
+
+
+def test_a_topic_is_served_on_though_no_watch_has_told_of_its_resource_yet() -> None:
+    uncached = resource(connectionRef={"name": MAIN.name})
+    assert state_after(registered(), Kubernetes(Store(), uncached=uncached)) == "serving"
+
+
+def test_topics_of_other_installations_and_other_clusters_are_left_to_them() -> None:
+    others = (shared_group(CLUSTER, "elsewhere", *MAIN), shared_group(CLUSTER, "system", *MAIN[:2], "second"))
+    for group in (*others, shared_group("other", "system", *MAIN)):
+        assert state_after(registered(group=group)) == "serving"
+    assert state_after(registered(cluster="other")) == "serving", (
+        "it was taken over, and has these workers until it has its own"
+    )
 
 
 def test_workers_that_are_asked_for_no_more_are_as_many_and_as_they_were_with_the_connection_as_it_is_now() -> None:
@@ -205,17 +296,17 @@ def test_workers_that_are_asked_for_no_more_are_as_many_and_as_they_were_with_th
         "nodeSelector": {"disk": "ssd"},
     }
     asked = SharedWorkers.model_validate({"replicas": 3, "template": template})
-    assert not looked_after(kubernetes, asked).leaving
+    assert not cared_for(kubernetes, asked).leaving
     declared = kubernetes.stateful_set()
     assert (declared["spec"]["replicas"], declared["spec"]["template"]["spec"]["nodeSelector"]) == (3, {"disk": "ssd"})
 
-    kept = looked_after(kubernetes, None)
+    kept = cared_for(kubernetes, None)
     assert (kept.leaving, kept.replicas) == (True, 3)
     assert kubernetes.stateful_set() is declared, "there is nothing to be changed"
 
     by_hand = {**declared, "spec": {**declared["spec"], "replicas": 2_000}}
     kubernetes.store.put(by_hand)
-    assert looked_after(kubernetes, None, bootstrap="other:9092").replicas == 2_000
+    assert cared_for(kubernetes, None, bootstrap="other:9092").replicas == 2_000
     now = kubernetes.stateful_set()
     assert now is not by_hand, "it has the hash of the connection"
     assert now["spec"]["replicas"] == 2_000
@@ -226,8 +317,8 @@ def test_workers_that_are_asked_for_no_more_are_as_many_and_as_they_were_with_th
 
 def test_workers_of_which_no_one_knows_how_many_there_were_are_as_many_as_by_default() -> None:
     kubernetes = Kubernetes(Store())
-    looked_after(kubernetes, SharedWorkers(replicas=3))
+    cared_for(kubernetes, SharedWorkers(replicas=3))
     kubernetes.store.absent("StatefulSet", "system", NAME)
-    kept = looked_after(kubernetes, None)
+    kept = cared_for(kubernetes, None)
     assert (kept.leaving, kept.replicas) == (True, SharedWorkers().replicas)
     assert kubernetes.stateful_set()["spec"]["replicas"] == SharedWorkers().replicas

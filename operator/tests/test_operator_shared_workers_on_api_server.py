@@ -181,3 +181,32 @@ def test_workers_that_were_turned_off_are_looked_after_until_no_topic_needs_them
         lambda: harness.api.get("StatefulSet", SHARED, SYSTEM_NAMESPACE) is None, "the shared workers are gone"
     )
     assert layout(harness, harness.topic).group == f"delayedtopics.{harness.topic}"
+
+
+def test_what_was_forced_away_is_served_no_more_and_keeps_no_shared_workers(harness: OperatorHarness) -> None:
+    """Another topic is served as before."""
+    connection = harness.cluster_connection()
+    harness.api.apply({**connection, "spec": {**connection["spec"], "sharedWorkers": {"replicas": 1}}})
+    stays = f"{harness.topic}-stays"
+    harness.apply()
+    harness.api.apply(harness.delayed_topic(stays))
+    for name in (harness.topic, stays):
+        harness.wait_until_ready(name)
+    harness.operator.stop()
+    harness.api.kubectl("delete", "delayedtopic", harness.topic, f"--namespace={harness.namespace}", "--wait=false")
+    harness.patch("DelayedTopic", harness.topic, {"metadata": {"finalizers": None}}, namespace=harness.namespace)
+
+    harness.replace_operator()
+
+    def states() -> list[str]:
+        layouts = harness.registry().layouts
+        return [layouts[name].state for name in (harness.topic, stays)]
+
+    harness.wait(lambda: states() == ["retired", "serving"], "its layout is retired", seen=states)
+    assert len(harness.topics()) == 4, "what is in Kafka stays"
+
+    harness.delete(stays)
+    harness.api.apply(connection)
+    harness.wait(
+        lambda: harness.api.get("StatefulSet", SHARED, SYSTEM_NAMESPACE) is None, "the shared workers are gone"
+    )

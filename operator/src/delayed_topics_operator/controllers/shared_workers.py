@@ -7,19 +7,22 @@ from datetime import UTC, datetime
 
 from delayed_topics_core.names import shared_group
 from delayed_topics_core.reasons import Condition
+from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds import KafkaConnectionStatus
 from delayed_topics_crds.connection import SharedWorkers
+from delayed_topics_kafka.errors import KafkaCallError
 
 from delayed_topics_operator.errors import KubeError, KubeUnreachable
 from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.installation import connection_of, front_topic
 from delayed_topics_operator.manifests import template_of
 from delayed_topics_operator.observation import PodSettings, Shared
 from delayed_topics_operator.observe.children import children
 from delayed_topics_operator.observe.pods import pod_settings, pods_and_warnings
-from delayed_topics_operator.plan import Action, ConditionState
+from delayed_topics_operator.plan import Action, ConditionState, WriteRegistry
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.failures import reason_of
 from delayed_topics_operator.reconcile.shared_workers import SharedObservation, plan
@@ -80,11 +83,12 @@ class SharedWorkersOf:
         resync_seconds = self._settings.resync_seconds
         live = await children(self._kube, self._store, home=home, name=name, resync_seconds=resync_seconds)
         workers = live.get(("StatefulSet", name))
+        present = {at: found for at, found in live.items() if ours(found, labels)}
+        if asked is None and not present:
+            return None
+        await self._retire_abandoned(key, link)
         kept_for: tuple[str, ...] | None = None
         if asked is None:
-            present = {at: found for at, found in live.items() if ours(found, labels)}
-            if not present:
-                return None
             kept_for = self._served(key, await link.registry())
             if not kept_for:
                 await self._execute(key, removal(present))
@@ -121,14 +125,46 @@ class SharedWorkersOf:
         await self._execute(key, actions)
         return shared
 
+    async def _retire_abandoned(self, key: Key, link: KafkaLink) -> None:
+        """Has them give up what no DelayedTopic asks for any more: one that is deleted while Kafka is away, or whose finalizer somebody
+        takes off, leaves its layout as it was. What fails is tried again with the next pass."""
+        group = self._group(key)
+        try:
+            for layout in (await link.registry()).layouts.values():
+                served = layout.group == group and layout.state != "retired"
+                if served and layout.owner.cluster == self._cluster and not await self._is_asked_for(layout, key, link):
+                    gone = f"no DelayedTopic {layout.owner.namespace}/{layout.owner.name} asks for it any more"
+                    why = f"retire the layout of {layout.topic}, since {gone}"
+                    await self._execute(key, (WriteRegistry(record=replace(layout, state="retired"), why=why),), link)
+        except (KubeError, KafkaCallError) as e:
+            log.warning("%s: could not retire layouts of deleted resources, and will try again: %s", key, e)
+
+    async def _is_asked_for(self, layout: LayoutRecord, key: Key, link: KafkaLink) -> bool:
+        """Of one that no watch has told of yet, the API server knows. Raises KubeError."""
+        _, namespace, name = layout.owner
+        known = self._store.get("DelayedTopic", namespace, name)
+        if known is not None and self._asks_for(known, layout, key, link):
+            return True
+        # the operator has no right to get them
+        listed = await self._kube.list_all("DelayedTopic", namespace, fields=f"metadata.name={name}")
+        return any(self._asks_for(found, layout, key, link) for found in listed)
+
+    def _asks_for(self, found: Manifest, layout: LayoutRecord, key: Key, link: KafkaLink) -> bool:
+        """One that was made again under the same name may be for another topic, or for another Kafka cluster."""
+        connection = connection_of(found)
+        status = (self._store.get(*connection) or {}).get("status") or {}
+        leads_here = connection == key or status.get("registryTopicId") in (None, link.registry_id)
+        return leads_here and front_topic(found) == layout.topic
+
     def _served(self, key: Key, registry: RegistryState) -> tuple[str, ...]:
         """The front topics that have not gone to other workers yet."""
         group = self._group(key)
         layouts = registry.layouts.values()
         return tuple(sorted(found.topic for found in layouts if found.group == group and found.state != "retired"))
 
-    async def _execute(self, key: Key, actions: tuple[Action, ...]) -> None:
-        outcome = await self._executor.execute(key, actions, None)
+    async def _execute(self, key: Key, actions: tuple[Action, ...], link: KafkaLink | None = None) -> None:
+        """Raises the first failure."""
+        outcome = await self._executor.execute(key, actions, link)
         for failure in outcome.failures:
             raise failure.error
 
