@@ -1,6 +1,7 @@
 """A broker with a policy, as managed services have one: what it refuses takes nothing else with it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from delayed_topics_core.names import CLOCK_TOPIC, REGISTRY_TOPIC
@@ -8,9 +9,11 @@ from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import KafkaRefused, SettingsRefused
+from delayed_topics_kafka.deadline import Deadline
+from delayed_topics_kafka.errors import KafkaRefused, LeadersMissing, SettingsRefused
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 from delayed_topics_kafka.system_topics import ensure_system_topics
+from delayed_topics_kafka.topics import Known
 
 pytestmark = pytest.mark.broker
 Fresh = Callable[[str], str]
@@ -48,6 +51,27 @@ def test_a_topic_is_made_without_the_settings_that_are_refused_and_with_the_othe
     other = made[plain]
     assert isinstance(other, TopicInfo)
     assert other.left_out == ()
+
+
+def test_a_topic_whose_leaders_take_too_long_is_told_with_what_it_was_made_without(
+    strict: KafkaAdmin, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is while the broker that shall lead is down."""
+    name = fresh("late")
+    describe = KafkaAdmin._describe
+
+    def without_leaders(admin: KafkaAdmin, names: Sequence[str], deadline: Deadline) -> dict[str, Known]:
+        found = describe(admin, names, deadline)
+        return {name: replace(info, leaders_known=False) for name, info in found.items() if isinstance(info, TopicInfo)}
+
+    monkeypatch.setattr(KafkaAdmin, "_describe", without_leaders)
+    monkeypatch.setattr(strict, "_timeout_seconds", 2)
+    late = strict.create_topics([spec(name, min_insync_replicas="1")])[name]
+    monkeypatch.undo()
+    assert isinstance(late, LeadersMissing)
+    made = strict.describe_topics([name])[name]
+    assert isinstance(made, TopicInfo)
+    assert (late.made.id, late.made.left_out) == (made.id, ("min.insync.replicas",))
 
 
 def test_a_topic_that_is_refused_for_something_else_is_not_made(strict: KafkaAdmin, fresh: Fresh) -> None:

@@ -1,19 +1,37 @@
 """Brokers that refuse settings of topics, as managed services do: each is left out, or a condition says which promise needs it."""
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 import pytest
 from delayed_topics_core.names import CLOCK_TOPIC, TopicNames
 from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_core.registry import RegistryRecord, encode
+from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core.settings import DURABLE, MARK_SETTING, NEEDED
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_kafka.errors import (
+    KafkaCallError,
+    KafkaRefused,
+    KafkaUnreachable,
+    LeadersMissing,
+    TopicExists,
+)
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
+from delayed_topics_operator.execute import Executor
+from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.gateways.refusals import AGAIN_SECONDS, Refusals
-from delayed_topics_operator.plan import AlterSettings
+from delayed_topics_operator.plan import AlterSettings, CreateTopics
+from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.store import Store
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import OperatorProcess
-from delayed_topics_operator_testing.simulation import Kafka, Simulation, resource
+from delayed_topics_operator_testing.simulation import Kafka, Simulation, Stopped, resource
 
 Opened = Callable[..., OperatorHarness]
 
@@ -75,6 +93,76 @@ def test_topics_that_can_not_be_marked_are_known_as_ours_all_the_same() -> None:
     assert set(simulation.kafka.registry.topics["orders"].ids) == set(simulation.kafka.topics)
 
 
+class UnmarkedLink:
+    """Makes topics without their mark, but `.delays`, of which `outcome` comes. `deaf`: the registry takes nothing."""
+
+    def __init__(self, simulation: Simulation, outcome: KafkaCallError, *, deaf: bool = False) -> None:
+        self._simulation = simulation
+        self._outcome = outcome
+        self._deaf = deaf
+
+    async def registry(self) -> RegistryState:
+        return self._simulation.kafka.registry.copy()
+
+    async def create_topics(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo | KafkaCallError]:
+        outcomes: dict[str, TopicInfo | KafkaCallError] = {}
+        for spec in specs:
+            if spec.name == "orders.delays" and not isinstance(self._outcome, LeadersMissing):
+                outcomes[spec.name] = self._outcome
+                continue
+            config = {name: value for name, value in spec.config.items() if name != MARK_SETTING}
+            self._simulation.kafka.create(spec.name, spec.partitions, spec.replication_factor, config)
+            made = info(spec.name, self._simulation.kafka.topics[spec.name].id)
+            late = spec.name == "orders.delays"
+            outcomes[spec.name] = LeadersMissing(str(self._outcome), made=made) if late else made
+        return outcomes
+
+    async def write(self, records: Sequence[RegistryRecord]) -> None:
+        if self._deaf:
+            raise KafkaUnreachable("no answer")
+        for record in records:
+            self._simulation.kafka.write(record.key, encode(record))
+
+
+def info(name: str, topic_id: str) -> TopicInfo:
+    return TopicInfo(
+        name=name, id=topic_id, partitions=1, replication_factor=1, leaders_known=True, left_out=(MARK_SETTING,)
+    )
+
+
+OUTCOMES = (
+    KafkaRefused("too many", code="POLICY_VIOLATION"),
+    TopicExists("there is one", code="TOPIC_ALREADY_EXISTS"),
+    LeadersMissing("no leader yet", made=info("orders.delays", "")),
+    KafkaUnreachable("no answer"),
+)
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: type(outcome).__name__)
+def test_topics_that_can_not_be_marked_are_ours_whatever_becomes_of_one_of_them(
+    outcome: KafkaCallError, deaf: bool
+) -> None:
+    simulation = Simulation(resource())
+    with pytest.raises(Stopped):
+        simulation.settle(actions=3)
+    executor = Executor(cast(Kube, None), Store(), cast(Recorder, None), rolling_at_once=1)
+    link = cast(KafkaLink, UnmarkedLink(simulation, outcome, deaf=deaf))
+    (creating,) = (a for a in reconcile(simulation.observe()).actions if isinstance(a, CreateTopics))
+    key = Key("DelayedTopic", "shop", "orders")
+    assert asyncio.run(executor.execute(key, (creating,), link)).failures
+    made = {name: topic.id for name, topic in simulation.kafka.topics.items()}
+    assert len(made) == 3 + isinstance(outcome, LeadersMissing)
+    noted = simulation.kafka.registry.topics.get("orders")
+    assert noted is None if deaf else noted is not None and noted.ids == made
+
+    simulation.kafka.unmarked = dict(executor.unmarked(key))
+    simulation.kafka.refuses = frozenset({MARK_SETTING})
+    simulation.settle()
+    assert simulation.condition(Condition.TOPICS_READY).status == "True"
+    assert made.items() <= simulation.kafka.registry.topics["orders"].ids.items()
+
+
 def test_what_was_refused_is_not_asked_for_with_every_look_but_another_value_is() -> None:
     simulation = settled("retention.ms")
     assert reconcile(simulation.observe()).actions == ()
@@ -93,11 +181,12 @@ def test_a_refusal_is_forgotten_after_a_while() -> None:
 
 @pytest.fixture
 def opened(api: KubeApi) -> Iterator[Opened]:
-    """`opened(settings…)`: a harness on a broker that refuses them."""
+    """`opened(settings…)`: a harness on a broker that refuses them. `most_partitions`: of a topic that it makes."""
     made: list[tuple[OperatorHarness, Broker]] = []
 
-    def open_one(*refusing: str) -> OperatorHarness:
-        broker = Broker(refusing=refusing)
+    def open_one(*refusing: str, most_partitions: int | None = None) -> OperatorHarness:
+        limits = {} if most_partitions is None else {"most.partitions": f"{most_partitions}"}
+        broker = Broker(refusing=refusing, settings=limits)
         broker.start()
         harness = OperatorHarness(api, broker, OperatorProcess(api, "--resync-seconds=3"))
         made.append((harness, broker))
@@ -143,3 +232,18 @@ def test_a_service_that_bounds_retention_is_told_which_promise_needs_more(opened
     harness.wait_for("TopicsReady", "False", "SettingRefused")
     assert "Altering topic config property 'retention.ms' is disallowed" in harness.condition("Ready")["message"]
     assert harness.stateful_set() is None
+
+
+@pytest.mark.slow
+@pytest.mark.api
+def test_topics_that_can_not_be_marked_stay_ours_though_one_of_them_is_refused_at_first(opened: Opened) -> None:
+    harness = opened(MARK_SETTING, most_partitions=12)
+    harness.apply(partitions=40, frontPartitions=3)
+    harness.wait_for("TopicsReady", "False", "SpecInvalid")
+    assert "A topic must not have more than 12 partitions" in harness.condition("Ready")["message"]
+    made = harness.topic_ids()
+    assert len(made) == 3
+    harness.wait(lambda: harness.registry().topics[harness.topic].ids == made, "they are noted")
+    harness.apply(partitions=12, frontPartitions=3)
+    harness.wait_until_served()
+    assert made.items() <= harness.topic_ids().items()

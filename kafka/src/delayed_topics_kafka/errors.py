@@ -4,7 +4,8 @@ DelayedTopicsError (core)
 └── KafkaCallError
     ├── ConnectionInvalid       bootstrap servers, credentials or certificates are missing or don't fit together
     ├── KafkaUnreachable        no answer in time; the same call may succeed later
-    │   └── TokenMissing        the token endpoint of the connection refuses, or doesn't answer
+    │   ├── TokenMissing        the token endpoint of the connection refuses, or doesn't answer
+    │   └── LeadersMissing      the topic was made, or grown, and some of its partitions have no leader yet
     └── KafkaRefused            Kafka answered no; `code` is Kafka's name of the reason
         ├── NotAuthorized       an ACL or the credentials
         ├── TopicMissing
@@ -24,6 +25,8 @@ from typing import Final, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from delayed_topics_core.errors import DelayedTopicsError
 
+from delayed_topics_kafka.model import TopicInfo
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -42,6 +45,14 @@ class KafkaUnreachable(KafkaCallError):
 
 class TokenMissing(KafkaUnreachable):
     """Kafka was not asked, since the token endpoint gave no token. The client library asks it again every 10 s."""
+
+
+class LeadersMissing(KafkaUnreachable):
+    """`made`: the topic as it is. What it was made without is in its `left_out`."""
+
+    def __init__(self, message: str, *, made: TopicInfo) -> None:
+        super().__init__(message)
+        self.made = made
 
 
 class KafkaRefused(KafkaCallError):

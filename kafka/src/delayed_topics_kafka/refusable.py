@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeGuard
 
-from delayed_topics_kafka.errors import KafkaCallError, KafkaRefused, SettingsRefused
+from delayed_topics_kafka.errors import KafkaCallError, KafkaRefused, LeadersMissing, SettingsRefused
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 from delayed_topics_kafka.topics import TopicCalls
 
@@ -42,10 +42,12 @@ class RefusableCalls(TopicCalls):
             return self._ask_for_topics([bare], self._deadline(), validate_only=True)[spec.name]
 
         if (other := answer({})) is not None:
-            return refusal if _is_about_settings(other) else other
+            return _both(refusal, other) if _is_about_settings(refusal) and _is_about_settings(other) else other
         accepted = {name: value for name, value in spec.config.items() if answer({name: value}) is None}
         made = super().create_topics([replace(spec, config=accepted)])[spec.name]
         left_out = tuple(sorted(spec.config.keys() - accepted.keys()))
+        if isinstance(made, LeadersMissing):
+            return LeadersMissing(str(made), made=replace(made.made, left_out=left_out))
         return replace(made, left_out=left_out) if isinstance(made, TopicInfo) else made
 
     def _one_by_one(self, topic: str, settings: Mapping[str, str], refusal: KafkaRefused) -> KafkaCallError | None:
@@ -57,6 +59,14 @@ class RefusableCalls(TopicCalls):
             elif outcome is not None:
                 return outcome
         return SettingsRefused(str(refusal), code=refusal.code, words_of=words_of) if words_of else None
+
+
+def _both(refusal: KafkaRefused, without: KafkaRefused) -> KafkaRefused:
+    """What Kafka said to a topic, and what to the same one without its settings: either may be what somebody has to change."""
+    if refusal.words == without.words:
+        return refusal
+    message = f"{refusal}. It also refused the topic without its settings ({without.words})"
+    return KafkaRefused(message, code=refusal.code, words=refusal.words)
 
 
 def _is_about_settings(outcome: object) -> TypeGuard[KafkaRefused]:

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 
 from delayed_topics_kafka.calls import AdminCalls, V, Wait, ask_once, forgiving, nothing, passing
 from delayed_topics_kafka.deadline import Deadline, until_true
-from delayed_topics_kafka.errors import KafkaCallError, KafkaRefused, TopicMissing, kafka_error
+from delayed_topics_kafka.errors import KafkaCallError, KafkaRefused, LeadersMissing, TopicMissing, kafka_error
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo, TopicPartitionKey
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -232,7 +232,8 @@ class TopicCalls(AdminCalls):
             if isinstance(found, KafkaCallError) or (found is not None and usable(name, found)):
                 outcomes[name] = found
             else:
-                outcomes[name] = self._too_slow(f"electing leaders for topic {name}")
+                late = self._too_slow(f"electing leaders for topic {name}")
+                outcomes[name] = late if found is None else LeadersMissing(str(late), made=found)
         return outcomes
 
 

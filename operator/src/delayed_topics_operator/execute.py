@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -10,8 +11,15 @@ from delayed_topics_core.errors import DelayedTopicsError
 from delayed_topics_core.registry import Claim, Owner, is_claim_key
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core.settings import MARK_SETTING
-from delayed_topics_kafka.errors import GroupActive, KafkaCallError, SettingsRefused, TopicExists
-from delayed_topics_kafka.model import CommittedOffset
+from delayed_topics_kafka.errors import (
+    GroupActive,
+    KafkaCallError,
+    LeadersMissing,
+    SettingsRefused,
+    TopicExists,
+    values_of,
+)
+from delayed_topics_kafka.model import CommittedOffset, TopicInfo
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.errors import KubeError, NotYet
@@ -96,6 +104,7 @@ class Executor:
         self._about_to_roll: set[tuple[str, str]] = set()
         self._clock = clock
         self._progress: dict[tuple[str, str], tuple[Progress, float]] = {}
+        self._unmarked = defaultdict[Key, dict[str, str]](dict)
 
     async def execute(
         self, key: Key, actions: tuple[Action, ...], link: KafkaLink | None, owned: Owned | None = None
@@ -125,6 +134,14 @@ class Executor:
                 any_changed = True
                 await self._tell(key, action)
         return Outcome(done=done, changed=any_changed, failures=tuple(failures.values()))
+
+    def unmarked(self, key: Key) -> Mapping[str, str]:
+        """The ids of topics that were made for this resource without a mark, by name. The registry may not have them yet."""
+        return self._unmarked.get(key, {})
+
+    def forget(self, key: Key) -> None:
+        """The resource is gone."""
+        self._unmarked.pop(key, None)
 
     def may_roll(self, namespace: str, name: str) -> bool:
         """Whether few enough others are rolling their pods."""
@@ -164,7 +181,7 @@ class Executor:
                 assert link is not None, f"{action} needs Kafka"
                 if owned is not None and not _about_claims(action) and not owned.is_so(await link.registry()):
                     raise NotYet(f"another resource took over the topics of {key} meanwhile")
-                await _at_kafka(action, link)
+                await _at_kafka(action, link, self._unmarked[key])
         return True
 
     async def _apply(self, action: ApplyChild) -> bool:
@@ -192,6 +209,15 @@ class Executor:
         await refresh(self._kube, self._store, action.kind, action.namespace, action.name)
 
 
+def made(outcomes: Iterable[TopicInfo | KafkaCallError]) -> Iterator[TopicInfo]:
+    """The topics that there are now."""
+    for outcome in outcomes:
+        if isinstance(outcome, TopicInfo):
+            yield outcome
+        elif isinstance(outcome, LeadersMissing):
+            yield outcome.made
+
+
 def _about_claims(action: Action) -> bool:
     match action:
         case WriteRegistry():
@@ -215,20 +241,26 @@ KafkaAction = (
 )
 
 
-async def _at_kafka(action: KafkaAction, link: KafkaLink) -> None:  # noqa: C901  one case per action
+async def _at_kafka(  # noqa: C901  one case per action
+    action: KafkaAction, link: KafkaLink, unnoted: dict[str, str]
+) -> None:
+    """`unnoted`: gets the ids of topics that were made without their mark."""
     match action:
         case WriteRegistry():
             await link.write([action.record])
         case RemoveFromRegistry():
             await link.remove(action.keys)
         case CreateTopics():
+            outcomes = await link.create_topics(action.specs)
+            unmarked = {info.name: info.id for info in made(outcomes.values()) if MARK_SETTING in info.left_out}
+            if unmarked:  # whatever became of the others, and of the next call: nothing else says whose they are
+                unnoted.update(unmarked)
+                await link.write([replace(action.record, ids={**action.record.ids, **unmarked})])
             try:
-                made = await link.create_topics(action.specs)
+                values_of(outcomes)
             except TopicExists as e:
                 # Somebody made it in this moment: the next pass sees that it isn't ours.
                 raise NotYet(str(e)) from e
-            if unmarked := {name: info.id for name, info in made.items() if MARK_SETTING in info.left_out}:
-                await link.write([replace(action.record, ids={**action.record.ids, **unmarked})])
         case GrowTopic():
             await link.create_partitions(action.topic, action.total)
         case AlterSettings():

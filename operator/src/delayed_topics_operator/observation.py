@@ -147,7 +147,7 @@ class KafkaView:
     """Kafka, as far as one delayed topic is concerned. `refused`: by topic and setting.
 
     `earliest`, `latest`: of partitions that the registry has no start offset for. `committed`: of partitions not known to have begun.
-    `load`: of a resource whose workers are scaled by it.
+    `load`: of a resource whose workers are scaled by it. `unmarked`: see `Executor.unmarked`.
     """
 
     registered: Registered
@@ -159,6 +159,7 @@ class KafkaView:
     group: GroupInfo
     news: WorkerNews
     refused: Mapping[str, Mapping[str, Refusal]] = field(default_factory=dict)
+    unmarked: Mapping[str, str] = field(default_factory=dict)
     load: Load | None = None
 
 

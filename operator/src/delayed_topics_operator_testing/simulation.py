@@ -105,6 +105,8 @@ class Kafka:
     refuses: frozenset[str] = frozenset()
     """Settings of topics that a policy takes from nobody."""
     refused: dict[str, dict[str, Refusal]] = field(default_factory=dict)
+    unmarked: dict[str, str] = field(default_factory=dict)
+    """Ids of topics that the operator remembers to have made without a mark."""
 
     def create(
         self, name: str, partitions: int, replication_factor: int = 3, config: Mapping[str, str] | None = None
@@ -376,6 +378,7 @@ class Simulation:
             ),
             news=self.news,
             refused=kafka.refused,
+            unmarked=kafka.unmarked,
             load=self.load,
         )
 

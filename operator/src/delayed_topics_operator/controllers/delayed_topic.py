@@ -127,6 +127,7 @@ class DelayedTopics:
         self._failing_since.pop(key, None)
         self._usage.forget(key)
         self._loads.forget(key)
+        self._executor.forget(key)
         self._undone.pop(key, None)
 
     async def _plan(self, key: Key, raw: Manifest) -> tuple[Plan, KafkaLink | None, Owned | None]:
@@ -272,7 +273,8 @@ class DelayedTopics:
             self._failing_since.pop(key, None)
             return state, None, None
         try:
-            view = await kafka_view(link, asked.names, Owner(cluster, key.namespace, key.name))
+            owner = Owner(cluster, key.namespace, key.name)
+            view = await kafka_view(link, asked.names, owner, unmarked=self._executor.unmarked(key))
             if asked.autoscale is None or view.registered.own is None:
                 self._loads.forget(key)
                 return state, view, link

@@ -248,9 +248,9 @@ class KafkaLink:
     async def remove(self, keys: Sequence[str]) -> None:
         await self._writes.ask(dict.fromkeys(keys))
 
-    async def create_topics(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo]:
-        """Returns when the topics can be used. Raises TopicExists."""
-        return values_of(await self._creates.ask({spec.name: spec for spec in specs}))
+    async def create_topics(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo | KafkaCallError]:
+        """Returns when the topics can be used, or why one can't: that of one says nothing of the others."""
+        return await self._creates.ask({spec.name: spec for spec in specs})
 
     async def create_partitions(self, topic: str, total: int) -> None:
         values_of(await self._grows.ask({topic: total}))

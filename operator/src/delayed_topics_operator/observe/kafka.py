@@ -1,6 +1,7 @@
 """What Kafka and the registry know of one delayed topic. The reads of all resources that are looked at go out together."""
 
 import asyncio
+from collections.abc import Mapping
 
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import Owner, TopicsRecord, claim_key
@@ -12,8 +13,9 @@ from delayed_topics_operator.reconcile import handover
 from delayed_topics_operator.reconcile.target import unbegun, unnoted
 
 
-async def kafka_view(link: KafkaLink, names: TopicNames, owner: Owner) -> KafkaView:
-    """Raises KafkaCallError. Of topics that nobody claimed only their existence and settings are looked at, for adopting."""
+async def kafka_view(link: KafkaLink, names: TopicNames, owner: Owner, *, unmarked: Mapping[str, str]) -> KafkaView:
+    """Raises KafkaCallError. Of topics that nobody claimed only their existence and settings are looked at, for adopting. `unmarked`: see
+    `Executor.unmarked`."""
     # The control topic stays when it is asked for no more.
     state, topics = await asyncio.gather(link.registry(), link.topics(names.possible))
     registered = _registered(state, names, owner)
@@ -44,6 +46,7 @@ async def kafka_view(link: KafkaLink, names: TopicNames, owner: Owner) -> KafkaV
         committed=committed,
         group=group,
         news=link.event_log.news(names.front),
+        unmarked=dict(unmarked),
         refused={name: link.refusals.of(name) for name in existing},
     )
 

@@ -153,13 +153,18 @@ def noted(o: Observation, kafka: KafkaView) -> TopicsRecord:
 
 
 def is_ours(kafka: KafkaView, name: str) -> bool:
-    """Whether there is a topic of that name, and the registry says whose it is: it was noted, or made for the claim, or adopted by it."""
+    """Whether there is a topic of that name, and the registry says whose it is: it was noted, or made for the claim, or adopted by it. One
+    that could not be marked is known until it is noted."""
     info, own = kafka.topics.get(name), kafka.registered.own
     if info is None or own is None:
         return False
     noted_id = kafka.registered.topics.ids.get(name) if kafka.registered.topics else None
     made = own.mark and kafka.configs.get(name, {}).get(MARK_SETTING) == str(own.mark)
-    return info.id == noted_id or bool(made) or (own.adopted and name == own.topic and noted_id is None)
+    return (
+        info.id in (noted_id, kafka.unmarked.get(name))
+        or bool(made)
+        or (own.adopted and name == own.topic and noted_id is None)
+    )
 
 
 def _is_foreign(kafka: KafkaView, name: str) -> bool:
