@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
 from delayed_topics_core.names import REGISTRY_TOPIC, TopicNames
 from delayed_topics_devcluster.broker import Brokers
 from delayed_topics_kafka.model import TopicInfo
@@ -45,6 +46,29 @@ def test_two_replicas_mean_that_a_record_counts_when_one_broker_has_it_and_the_c
     message = three.condition("DurabilityReduced")["message"]
     assert all(name in message for name in TopicNames.of(three.topic).topics)
     assert REGISTRY_TOPIC not in message
+
+
+@pytest.mark.slow
+def test_a_partition_that_somebody_added_and_that_has_no_leader_keeps_no_pause_from_being_followed(
+    three: OperatorHarness, brokers: Brokers
+) -> None:
+    three.wait(lambda: three.connection_status().get("brokersSeen") == 3, "three brokers were seen")
+    three.apply(replicationFactor=1)
+    three.wait_for("TopicsReady", "True")
+    delays = TopicNames.of(three.topic).delays
+    theirs = NewPartitions(delays, three.topics()[delays] + 1, replica_assignment=[[brokers.members[2].node_id]])
+    admin = AdminClient({"bootstrap.servers": three.broker.bootstrap})
+    admin.create_partitions([theirs])[delays].result(60)
+    three.wait_for("TopicsReady", "False", "PartitionsForeign")
+
+    brokers.members[2].kill()
+    three.wait_for("TopicsReady", "False", "TopicsCreating")
+    assert "some partitions have no leader" in three.condition("TopicsReady")["message"]
+    three.apply(replicationFactor=1, paused=True)
+    three.wait(lambda: three.registry().layouts[three.topic].paused, "the pause is followed")
+    assert three.condition("Ready")["reason"] != "KafkaUnreachable"
+    brokers.members[2].start()
+    three.wait_for("TopicsReady", "False", "PartitionsForeign")
 
 
 @pytest.mark.slow

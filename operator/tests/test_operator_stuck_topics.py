@@ -20,6 +20,16 @@ def leaderless(topic: str) -> Damage:
     return lambda simulation: simulation.kafka.leaderless.add(topic)
 
 
+def added(topic: str) -> Damage:
+    """Somebody else adds a partition, and it has no leader."""
+
+    def add(simulation: Simulation) -> None:
+        simulation.kafka.unled.add((topic, simulation.kafka.topics[topic].partitions))
+        simulation.kafka.topics[topic].partitions += 1
+
+    return add
+
+
 def gone(topic: str) -> Damage:
     return lambda simulation: simulation.kafka.delete(topic)
 
@@ -44,6 +54,7 @@ NONE_DECIDES = damages(
     leaderless_delays=leaderless("orders.delays"),
     leaderless_ready=leaderless("orders.ready"),
     leaderless_dead_letters=leaderless("orders.dead"),
+    added_to_ready=added("orders.ready"),
     foreign_control=foreign("orders.control"),
 )
 """Nobody has to decide anything: all of the spec can be followed."""
@@ -215,3 +226,29 @@ def test_a_refused_resource_no_longer_reads_a_control_topic_that_is_somebody_els
     foreign("orders.control")(simulation)
     simulation.settle()
     assert not layout(simulation).control
+
+
+@damages(front=added("orders"), delays=added("orders.delays"))
+def test_a_pause_and_the_number_of_workers_are_followed_though_somebody_added_a_partition_without_a_leader(
+    damage: Damage,
+) -> None:
+    simulation = Simulation.serving(control={}, workers={"replicas": 3})
+    damage(simulation)
+    followed(simulation)
+
+
+def test_a_new_partition_without_a_leader_is_served_once_kafka_says_where_it_begins_and_the_others_meanwhile() -> None:
+    simulation = Simulation.serving(partitions=8)
+    before = layout(simulation)
+    simulation.kafka.unled.add(("orders.delays", 8))
+    simulation.edit(partitions=9, paused=True)
+    simulation.settle()
+    assert (layout(simulation).state, layout(simulation).before) == ("planned", replace(before, paused=True))
+    assert len(simulation.kafka.registry.topics["orders"].start_offsets["orders.delays"]) == 8
+    said = simulation.condition(Condition.TOPICS_READY)
+    assert (said.status, said.message) == ("False", "some partitions have no leader. Check the brokers")
+
+    simulation.kafka.unled = set()
+    simulation.settle()
+    assert (layout(simulation).state, layout(simulation).layout.partition_count) == ("serving", 9)
+    assert len(simulation.kafka.registry.topics["orders"].start_offsets["orders.delays"]) == 9

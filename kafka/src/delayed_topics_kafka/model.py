@@ -27,7 +27,8 @@ class ClusterInfo:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicInfo:
     """`id` as Kafka's own tools print it. `replication_factor`: the lowest of its partitions. `leaders_known`: all partitions serve.
-    `lagging`: partitions that have replicas out of sync. `left_out`: of a topic that was just made, the settings that Kafka refused.
+    `leaderless`: partitions that don't. `lagging`: those that have replicas out of sync. `left_out`: of a topic that was just made, the
+    settings that Kafka refused.
     """
 
     name: str
@@ -35,6 +36,7 @@ class TopicInfo:
     partitions: int
     replication_factor: int
     leaders_known: bool
+    leaderless: tuple[int, ...] = ()
     lagging: tuple[int, ...] = ()
     left_out: tuple[str, ...] = ()
 

@@ -265,12 +265,14 @@ def _to_set(settings: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def _topic_info(described: TopicDescription) -> TopicInfo:
+    leaderless = tuple(p.id for p in described.partitions if p.leader is None or p.leader.id < 0)
     return TopicInfo(
         name=described.name,
         id=kafka_id(described.topic_id),
         partitions=len(described.partitions),
         replication_factor=min((len(p.replicas) for p in described.partitions), default=0),
-        leaders_known=all(p.leader is not None and p.leader.id >= 0 for p in described.partitions),
+        leaders_known=not leaderless,
+        leaderless=leaderless,
         lagging=tuple(p.id for p in described.partitions if len(p.isr) < len(p.replicas)),
     )
 

@@ -146,8 +146,8 @@ class Refusal:
 class KafkaView:
     """Kafka, as far as one delayed topic is concerned. `refused`: by topic and setting.
 
-    `earliest`, `latest`: of partitions that the registry has no start offset for. `committed`: of partitions not known to have begun.
-    `load`: of a resource whose workers are scaled by it. `unmarked`: see `Executor.unmarked`.
+    `earliest`, `latest`: of partitions that the registry has no start offset for, without those that have no leader. `committed`: of
+    partitions not known to have begun. `load`: of a resource whose workers are scaled by it. `unmarked`: see `Executor.unmarked`.
     """
 
     registered: Registered

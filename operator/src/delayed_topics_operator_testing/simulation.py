@@ -49,7 +49,7 @@ from delayed_topics_operator.plan import (
     WriteRegistry,
 )
 from delayed_topics_operator.reconcile import handover, reconcile
-from delayed_topics_operator.reconcile.target import unbegun, unnoted
+from delayed_topics_operator.reconcile.target import led, unbegun, unnoted
 from delayed_topics_operator.translate import FINALIZER, subject, wanted
 
 OPERATOR_NAMESPACE = "delayed-topics-system"
@@ -89,16 +89,16 @@ class Topic:
 
 @dataclass
 class Kafka:
-    """One Kafka cluster, with the registry in it."""
+    """One Kafka cluster, with the registry in it. `rebalancing`: groups of which Kafka tells no assignments now. `leaderless`: topics of
+    which some partition has no leader; `unled`: partitions that have none."""
 
     topics: dict[str, Topic] = field(default_factory=dict)
     committed: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
     members: dict[str, tuple[GroupMember, ...]] = field(default_factory=dict)
     assignors: dict[str, str] = field(default_factory=dict)
     rebalancing: set[str] = field(default_factory=set)
-    """Groups of which Kafka tells no assignments now."""
     leaderless: set[str] = field(default_factory=set)
-    """Topics of which some partition has no leader."""
+    unled: set[tuple[str, int]] = field(default_factory=set)
     registry: RegistryState = field(default_factory=RegistryState)
     brokers: int = 3
     made: int = 0
@@ -106,7 +106,6 @@ class Kafka:
     """Settings of topics that a policy takes from nobody."""
     refused: dict[str, dict[str, Refusal]] = field(default_factory=dict)
     unmarked: dict[str, str] = field(default_factory=dict)
-    """Ids of topics that the operator remembers to have made without a mark."""
 
     def create(
         self, name: str, partitions: int, replication_factor: int = 3, config: Mapping[str, str] | None = None
@@ -350,9 +349,8 @@ class Simulation:
             layout=state.layouts.get(names.front),
             topics=state.topics.get(names.front),
         )
-        record = registered.topics or TopicsRecord(topic=names.front)
-        sources = (names.front, names.delays)
-        fresh = unnoted(record, topics, sources)
+        record, sources = registered.topics or TopicsRecord(topic=names.front), (names.front, names.delays)
+        fresh = led(unnoted(record, topics, sources), topics)
         group = registered.layout.group if registered.layout is not None else names.group
         committed = kafka.committed.get(group, {})
         members = kafka.members.get(group, ())
@@ -391,7 +389,8 @@ class Simulation:
             id=topic.id,
             partitions=topic.partitions,
             replication_factor=topic.replication_factor,
-            leaders_known=name not in self.kafka.leaderless,
+            leaders_known=name not in self.kafka.leaderless | {of for of, _ in self.kafka.unled},
+            leaderless=tuple(sorted(p for of, p in self.kafka.unled if of == name)),
         )
 
 

@@ -10,7 +10,7 @@ from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.observation import KafkaView, Registered
 from delayed_topics_operator.reconcile import handover
-from delayed_topics_operator.reconcile.target import unbegun, unnoted
+from delayed_topics_operator.reconcile.target import led, unbegun, unnoted
 
 
 async def kafka_view(link: KafkaLink, names: TopicNames, owner: Owner, *, unmarked: Mapping[str, str]) -> KafkaView:
@@ -25,10 +25,12 @@ async def kafka_view(link: KafkaLink, names: TopicNames, owner: Owner, *, unmark
     existing = [name for name, info in topics.items() if info is not None and not others]
     record = registered.topics or TopicsRecord(topic=names.front)
     sources = (names.front, names.delays)
+    adopted = registered.own is not None and registered.own.adopted
     fresh = unnoted(record, topics, sources) if ours else []
+    # Of a topic that is adopted, the start offsets of all partitions are noted at once.
+    fresh = fresh if adopted and names.front not in record.ids else led(fresh, topics)
     pending = unbegun(record, topics, sources) if ours else []
     pending = list(dict.fromkeys((*pending, *handover.places(record, registered.layout)))) if ours else []
-    adopted = registered.own is not None and registered.own.adopted
     configs, earliest, latest, group = await asyncio.gather(
         link.configs(existing),
         link.offsets(fresh, "earliest"),

@@ -1,6 +1,6 @@
 """What the topics of a resource are to be: computed by several checks, always the same way."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -17,6 +17,9 @@ from delayed_topics_operator.reconcile import handover, history
 
 ROLES: tuple[TopicRole, ...] = ("dead-letter", "control", "ready", "delays", "front")
 """In the order in which they are made: what is copied to exists before what is copied from."""
+
+SOURCES: tuple[TopicRole, TopicRole] = ("front", "delays")
+"""Those that workers read."""
 
 DEFAULT_REPLICATION = 3
 DEFAULT_SKEW_MS = 5
@@ -89,8 +92,9 @@ def target(o: Observation, kafka: KafkaView) -> Target:
 
 
 def complete(kafka: KafkaView, t: Target) -> bool:
-    """Kafka has all that the layout needs. Partitions without a leader count too: any of them can lose its leader at any time."""
-    return not t.stuck and _has_others(kafka, t)
+    """Kafka has all that the layout needs. Partitions without a leader count too, once it is noted where they begin: any of them can lose
+    its leader at any time."""
+    return not t.stuck and _has_others(kafka, t) and _begins_known(kafka, t)
 
 
 def _has_others(kafka: KafkaView, t: Target) -> bool:
@@ -100,6 +104,13 @@ def _has_others(kafka: KafkaView, t: Target) -> bool:
         for role, name in t.names.items()
         if name not in (*t.lost, *t.foreign)
     )
+
+
+def _begins_known(kafka: KafkaView, t: Target) -> bool:
+    """Whether it is noted where each partition of the layout begins, or Kafka has said so now."""
+    sources = {t.names[role]: t.partitions[role] for role in SOURCES if t.names[role] not in (*t.lost, *t.foreign)}
+    missing = unnoted(_record(kafka, t.names["front"]), kafka.topics, sources)
+    return all(place in kafka.earliest for place in missing if place[1] < sources[place[0]])
 
 
 def _kept(o: Observation, previous: LayoutRecord | None) -> LayoutRecord | None:
@@ -149,7 +160,11 @@ def has_control(record: TopicsRecord | None) -> bool:
 
 
 def noted(o: Observation, kafka: KafkaView) -> TopicsRecord:
-    return kafka.registered.topics or TopicsRecord(topic=o.wanted.names.front)
+    return _record(kafka, o.wanted.names.front)
+
+
+def _record(kafka: KafkaView, front: str) -> TopicsRecord:
+    return kafka.registered.topics or TopicsRecord(topic=front)
 
 
 def is_ours(kafka: KafkaView, name: str) -> bool:
@@ -285,7 +300,7 @@ def settings(o: Observation, t: Target, role: TopicRole, replication_factor: int
 
 
 def unnoted(
-    record: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: tuple[str, str]
+    record: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: Iterable[str]
 ) -> list[TopicPartitionKey]:
     """Partitions of front and delays that exist and that the registry has no start offset for, or only one of a topic that is gone."""
     missing: list[TopicPartitionKey] = []
@@ -295,6 +310,11 @@ def unnoted(
             begin = len(record.start_offsets.get(name, ())) if record.ids.get(name) == info.id else 0
             missing += [(name, partition) for partition in range(begin, info.partitions)]
     return missing
+
+
+def led(places: Iterable[TopicPartitionKey], topics: Mapping[str, TopicInfo | None]) -> list[TopicPartitionKey]:
+    """Those that have a leader. Kafka has no answer about another one, and the call would fail after 15 s, with all that goes with it."""
+    return [(name, p) for name, p in places if (info := topics.get(name)) is not None and p not in info.leaderless]
 
 
 def unbegun(
@@ -349,6 +369,6 @@ def _can_go_on(kafka: KafkaView, t: Target, planned: LayoutRecord) -> bool:
     if previous is None or previous.state == "planned":
         return False
     if previous.state == "retired":
-        return _has_others(kafka, t)
+        return _has_others(kafka, t) and _begins_known(kafka, t)
     needing = ("layout", "front_partitions", "ready_partitions")
     return all(getattr(previous, name) == getattr(planned, name) for name in needing)

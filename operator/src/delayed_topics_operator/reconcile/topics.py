@@ -19,6 +19,7 @@ from delayed_topics_operator.plan import (
 from delayed_topics_operator.reconcile.enforced import RETENTION, differing, enforced, is_refused, missing
 from delayed_topics_operator.reconcile.target import (
     Target,
+    complete,
     id_of,
     identified,
     noted,
@@ -47,7 +48,7 @@ def check(o: Observation) -> Finding:
     created = tuple(spec for role in t.roles if (spec := _created(o, o.kafka, t, role)))
     grown = tuple(growth for role in t.roles if (growth := _grown(o.kafka, t, role)))
     made = (*((CreateTopics(specs=created, record=identified(o, o.kafka)),) if created else ()), *grown)
-    planned = write_layout(o, o.kafka, t) if made else ()
+    planned = () if complete(o.kafka, t) else write_layout(o, o.kafka, t)
     leaderless = any(
         (info := o.kafka.topics.get(name)) is not None and not info.leaders_known for name in t.names.values()
     )
