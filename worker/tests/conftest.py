@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka_testing.rights import AUTHORIZER
 from delayed_topics_kafka_testing.slow_wire import SlowWire, slow_broker
 from delayed_topics_worker_testing.harness import WorkerHarness
 
@@ -28,3 +29,13 @@ def wire(slow_kafka: SlowWire) -> Iterator[SlowWire]:
     """The way to a broker, as fast as it is with each test anew."""
     yield slow_kafka
     slow_kafka.reset()
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[WorkerHarness]:
+    """On a broker with ACLs."""
+    with (
+        Broker(settings={**AUTHORIZER, **PATIENT}) as broker,
+        WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as made,
+    ):
+        yield made

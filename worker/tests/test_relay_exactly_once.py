@@ -4,17 +4,13 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 from delayed_topics_core.names import transactional_id
-from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka_testing.rights import AUTHORIZER, deny_only, lift
+from delayed_topics_kafka_testing.rights import deny_only, lift
 from delayed_topics_worker.clients import SESSION_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
@@ -136,16 +132,6 @@ def test_another_compression_is_taken_up_while_records_are_released(harness: Wor
         time.sleep(1)
 
     assert doubled(all_ready(orders, sent)) == 0
-
-
-@pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[WorkerHarness]:
-    """On a broker with ACLs."""
-    with (
-        Broker(settings={**AUTHORIZER, **PATIENT}) as broker,
-        WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as made,
-    ):
-        yield made
 
 
 @pytest.mark.slow

@@ -81,9 +81,10 @@ class SharedWorker:
             self._engine.add_topic(names.front, names.delays, names.ready, names.dead_letter)
             self._numbered += 1
 
-    def report(self) -> dict[str, Any]:
+    def report(self, refused: dict[str | None, str] | None = None) -> dict[str, Any]:
+        refused = {None: "forbidden"} if refused is None else refused
         return self._reporter.report(
-            self._engine, self.assignment, refused="forbidden", snapshot=TopicsSnapshot({}, {}), unassigned={}
+            self._engine, self.assignment, refused=refused, snapshot=TopicsSnapshot({}, {}), unassigned={}
         )
 
     def is_shown(self) -> bool:
@@ -127,6 +128,36 @@ def test_a_topic_that_is_paused_or_planned_anew_stays(worker: SharedWorker) -> N
     for record in (replace(MINE, paused=True), replace(MINE, state="planned", before=MINE), MINE):
         worker.follows(record)
         assert worker.is_shown()
+
+
+@pytest.mark.process
+def test_what_kafka_refuses_is_told_of_the_topic_that_it_is_about_or_of_all(worker: SharedWorker) -> None:
+    worker.follows(MINE)
+    worker.follows(ANOTHER, of=ANOTHER)
+
+    def told(refused: dict[str | None, str]) -> dict[str, str]:
+        return {alarm["topic"]: alarm["message"] for alarm in worker.report(refused)["alarms"]}
+
+    assert told({"orders": "not orders"}) == {"orders": "not orders"}
+    assert told({"orders": "not orders", None: "no group"}) == {"orders": "not orders", "bookings": "no group"}
+    assert told({}) == {}
+
+
+@pytest.mark.process
+def test_a_topic_that_stands_still_is_told_nothing_of_what_keeps_another(
+    worker: SharedWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker.follows(MINE)
+    worker.follows(ANOTHER, of=ANOTHER)
+    stuck = Alarm("bookings", Reason.TARGET_UNAVAILABLE, "no copy to bookings.ready is acknowledged")
+    monkeypatch.setattr(report, "of_unacknowledged", lambda *_: [stuck])
+    monkeypatch.setattr(StallTimes, "seconds", lambda *_, **__: 60.0)
+
+    said = {alarm["topic"]: alarm["message"] for alarm in worker.report({})["alarms"] if alarm["reason"] == OVER.reason}
+
+    assert said.keys() == {"orders", "bookings"}
+    assert "bookings" not in said["orders"]
+    assert stuck.message in said["bookings"]
 
 
 def test_a_topic_that_comes_back_has_not_stood_still_meanwhile() -> None:

@@ -6,10 +6,12 @@ import uuid
 from dataclasses import replace
 
 import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
 from delayed_topics_core.handover import Handover, Position
 from delayed_topics_devcluster.kafka import limit_producer
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import GroupInfo
+from delayed_topics_kafka_testing.rights import deny_only, lift
 from delayed_topics_worker_testing.generations import events_of
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
@@ -163,6 +165,27 @@ def test_a_worker_that_ended_gives_up_a_topic_that_left_it_meanwhile(
 
     wait_until(lambda: held() == {stays.names.front, stays.names.delays}, what="the topic is given up", evidence=held)
     assert doubled(all_ready(stays, produce(stays))) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", [AclOperation.READ, AclOperation.ALL])
+def test_a_topic_that_may_not_be_read_is_an_alarm_of_its_own_and_named_to_no_other(
+    guarded: WorkerHarness, group: str, operation: AclOperation
+) -> None:
+    orders, beside = declare(guarded, group), declare(guarded, group)
+    deny_only(guarded.connection, ResourceType.TOPIC, orders.names.front, operation)
+    worker = guarded.start(member="shared-0", group=group)
+    sent = produce(beside)
+    alarms = worker.alarms
+
+    wait_until(lambda: any(alarm["reason"] == "KafkaRefused" for alarm in alarms()), what="the alarm", evidence=alarms)
+    assert doubled(all_ready(beside, sent)) == 0
+    told = alarms()
+    assert [alarm["topic"] for alarm in told if alarm["reason"] == "KafkaRefused"] == [orders.names.front]
+    assert not [alarm for alarm in told if alarm["topic"] == beside.names.front]
+
+    lift(guarded.connection, ResourceType.TOPIC, orders.names.front)
+    wait_until(lambda: not alarms(), what="no alarm", evidence=alarms)
 
 
 def test_a_worker_may_be_there_before_the_first_topic_of_its_group(harness: WorkerHarness, group: str) -> None:

@@ -209,9 +209,11 @@ def of_many_control_requests(served: Served, count: int) -> Alarm:
     return Alarm(served.topic, Reason.TOO_MANY_CONTROL_REQUESTS, message)
 
 
-def of_refusals(topics: Iterable[str], refusals: Mapping[Reason, str | None]) -> list[Alarm]:
-    """Returns an alarm for each topic of the worker, because these refusals concern the whole worker."""
-    return [Alarm(topic, reason, text) for reason, text in refusals.items() if text for topic in topics]
+def of_refusals(topics: Iterable[str], refused: Mapping[str | None, str]) -> list[Alarm]:
+    """Returns an alarm for each of the topics that Kafka refuses to the worker. `refused`: messages by topic; that of None is for all
+    topics without one of their own, because it concerns the whole worker."""
+    told = ((topic, refused.get(topic) or refused.get(None)) for topic in topics)
+    return [Alarm(topic, Reason.KAFKA_REFUSED, message) for topic, message in told if message]
 
 
 def of_retention(at_risk: Iterable[AtRisk], now_ms: int) -> list[Alarm]:

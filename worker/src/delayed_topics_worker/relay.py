@@ -1,6 +1,7 @@
 """The worker's loop: what the engine asks is decided, what the registry says is passed on, and what is seen is told."""
 
 import logging
+import re
 import time
 from collections.abc import Collection
 from contextlib import suppress
@@ -66,6 +67,8 @@ FATAL_WITHIN_SECONDS: Final = 120.0
 PROTOCOL_REFUSALS: Final = frozenset({"UNSUPPORTED_VERSION", "UNSUPPORTED_ASSIGNOR"})
 REFUSED_SECONDS: Final = 15.0
 """The client says every 5 s, whenever it asks for its topics, that they are refused."""
+UNAVAILABLE: Final = re.compile(r"Subscribed topic not available: ([^\s:]+): ")
+"""How the client (2.16) names a topic that it may not describe: in the text only."""
 
 
 class Relay:
@@ -114,8 +117,7 @@ class Relay:
             metrics=metrics,
             session_timeout_ms=SESSION_TIMEOUT_MS if config.protocol == "classic" else None,
         )
-        self._refused: str | None = None
-        self._refused_at = float("-inf")
+        self._refused: dict[str | None, tuple[str, float]] = {}  # by front topic; of None: all of them
         self._stopping = False
         self._fatal_at: list[float] = []
         self._start_at = float("-inf")
@@ -201,12 +203,13 @@ class Relay:
                 kafka_log.log(SYSLOG_LEVELS.get(level, logging.INFO), "%s: %s", facility, text)
 
     def _note_report(self, name: str, text: str, topic: str | None) -> None:
+        if named := UNAVAILABLE.match(text):
+            topic = named[1]
         if name in ("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"):
             of_topic = f" of {topic}" if topic else ""
-            self._refused = (
-                f"Kafka does not let the worker read records{of_topic} ({name}: {text}). Check the worker's ACLs"
-            )
-            self._refused_at = boot_seconds()
+            told = f"Kafka does not let the worker read records{of_topic} ({name}: {text}). Check the worker's ACLs"
+            served = self._served.find(topic) if topic else None
+            self._refused[served.topic if served else None] = (told, boot_seconds())
         else:
             kafka_log.info("%s: %s", name, text)
 
@@ -328,14 +331,14 @@ class Relay:
         if now < self._next_report:
             return
         began = time.thread_time()
-        if now - self._refused_at > REFUSED_SECONDS:
-            self._refused = None
+        self._refused = {of: told for of, told in self._refused.items() if now - told[1] <= REFUSED_SECONDS}
+        of_all: dict[str | None, str] = {None: str(self._registry.refused)} if self._registry.refused else {}
         if self._subscribed:  # else it is told beside that
             self._published.ready = assignment.settled
         self._published.status = self._reporter.report(
             engine,
             assignment,
-            refused=self._refused or self._registry.refused,
+            refused=of_all | {of: told for of, (told, _) in self._refused.items()},
             snapshot=self._watch.snapshot,
             unassigned=self._group_watch.unassigned,
         )

@@ -98,11 +98,11 @@ class Reporter:
         engine: Engine,
         assignment: Assignment,
         *,
-        refused: object,
+        refused: Mapping[str | None, str],
         snapshot: TopicsSnapshot,
         unassigned: Mapping[TopicPartitionKey, float],
     ) -> dict[str, Any]:
-        """The new /status. `refused`: what Kafka refuses to the whole worker. `unassigned`: see GroupWatch."""
+        """The new /status. `refused`: see `of_refusals`. `unassigned`: see GroupWatch."""
         state = engine.state()
         assignment.see(engine.look())
         self._now_ms, self._now_at = state.now_ms or 0, boot_seconds()
@@ -123,7 +123,8 @@ class Reporter:
         said = {(alarm.topic, alarm.reason) for alarm in alarms}
         stuck = of_unacknowledged(owned, snapshot)
         alarms += [alarm for alarm in stuck if (alarm.topic, alarm.reason) not in said]
-        alarms += self._not_releasing(shown, work, tallies, _why(state, stuck))
+        why = {s.topic: _why(state, [alarm for alarm in stuck if alarm.topic == s.topic]) for s in shown}
+        alarms += self._not_releasing(shown, work, tallies, why)
         alarms += self._offsets.alarms(
             spans, generation=assignment.generation, now_ms=self._now_ms, clock_fresh=state.time_known
         )
@@ -132,8 +133,8 @@ class Reporter:
         alarms += self._target_alarms(shown, tallies)
         alarms += self._controls.alarms(snapshot)
         alarms += of_unassigned(unassigned, shown)
-        refusals = {Reason.KAFKA_REFUSED: str(refusal) if (refusal := refused or state.refused) else None}
-        self._alarms.update(joined(alarms + of_refusals(work, refusals)))
+        of_all: dict[str | None, str] = {None: state.refused} if state.refused else {}
+        self._alarms.update(joined(alarms + of_refusals(work, {**of_all, **refused})))
         for alarm, raised in self._alarms.to_tell_again(lost=self._events.failed, now=self._now_at):
             self._write_alarm(alarm, raised, repeated=True)
         self._forget_all_but(work.keys())
@@ -165,7 +166,11 @@ class Reporter:
         self._shown = set(topics)
 
     def _not_releasing(
-        self, shown: Iterable[Served], work: Mapping[str, TopicWork], tallies: Mapping[str, Tally], why: str
+        self,
+        shown: Iterable[Served],
+        work: Mapping[str, TopicWork],
+        tallies: Mapping[str, Tally],
+        why: Mapping[str, str],
     ) -> list[Alarm]:
         raised: list[Alarm] = []
         for served in shown:
@@ -174,7 +179,10 @@ class Reporter:
             lag = 0 if served.paused else work[served.topic].due
             seconds = self._standstill.seconds(served.topic, done=done, lag=lag, now=time.monotonic())
             if seconds > NOT_RELEASING_SECONDS:
-                message = f"nothing has been released for {seconds:.0f} s, although {counted(lag, 'record')} should have been: {why}"
+                message = (
+                    f"nothing has been released for {seconds:.0f} s, although {counted(lag, 'record')} should have been"
+                )
+                message += f": {why[served.topic]}"
                 raised.append(Alarm(served.topic, Reason.NOT_RELEASING, message))
         return raised
 
@@ -280,6 +288,7 @@ def _status(served: Served, owned: Sequence[AssignedPartition], work: TopicWork)
 
 
 def _why(state: State, stuck: Sequence[Alarm]) -> str:
+    """Why nothing is released of a topic. `stuck`: of this one, as other topics may belong to others."""
     said: list[str] = []
     if state.clock_problem:
         said.append(f"the worker can't get the broker's time from topic {CLOCK_TOPIC} ({Fault(*state.clock_problem)})")

@@ -131,8 +131,13 @@ class WorkerProcess:
         log = self.log_path.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
         return "\n".join([f"{self.member} {state}; /status: {self.get('/status')[1]}", *log])
 
+    def alarms(self) -> list[dict[str, str]]:
+        """As the status has them."""
+        found: list[dict[str, str]] = self.status().get("alarms", [])
+        return found
+
     def alarm_reasons(self) -> set[str]:
-        return {alarm["reason"] for alarm in self.status().get("alarms", [])}
+        return {alarm["reason"] for alarm in self.alarms()}
 
     def cpu_seconds(self) -> float:
         """Processor time of all threads so far, its start included."""
