@@ -196,8 +196,9 @@ def merged(findings: Sequence[Finding]) -> Finding:
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """Executed in order. A failure at Kafka ends what is to be done there, and one in Kubernetes what is to be done there; see
-    `Executor.execute`. `wake_seconds`: when to look again, beside the resync. `status` None: leave it. `takes`: what the resource has of its namespace's quota from now on; None: as before. `decided`: a status that is written before the
-    actions, since the passes that follow go by what it decides; None: they decide nothing new."""
+    `Executor.execute`. `wake_seconds`: when to look again, beside the resync. `status` None: leave it. `takes`: what the resource has of
+    its namespace's quota from now on; None: as before. `decided`: a status that is written before the actions, since the passes that
+    follow go by what it decides; None: they decide nothing new."""
 
     actions: tuple[Action, ...] = ()
     status: DelayedTopicStatus | None = None

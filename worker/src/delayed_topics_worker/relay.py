@@ -65,8 +65,7 @@ LEAVE_SECONDS: Final = 18.0
 MOST_FATAL: Final = 3
 FATAL_WITHIN_SECONDS: Final = 120.0
 PROTOCOL_REFUSALS: Final = frozenset({"UNSUPPORTED_VERSION", "UNSUPPORTED_ASSIGNOR"})
-REFUSED_SECONDS: Final = 15.0
-"""The client says every 5 s, whenever it asks for its topics, that they are refused."""
+REFUSED_SECONDS: Final = 15.0  # the client says every 5 s, whenever it asks for its topics, that they are refused
 UNAVAILABLE: Final = re.compile(r"Subscribed topic not available: ([^\s:]+): ")
 """How the client (2.16) names a topic that it may not describe: in the text only."""
 
@@ -161,14 +160,13 @@ class Relay:
         self._controls.follow(engine)
         snapshot = self._watch.snapshot
         assignment.check_topics(snapshot)
-        longest_seconds = TURN_SECONDS
         if unasked := assignment.unasked(snapshot):
             self._watch.look(unasked)
-            # nothing tells when it has been answered, as it is within milliseconds when all is well
-            longest_seconds = SOON_SECONDS if boot_seconds() < self._soon_until else TURN_SECONDS
         assignment.tell_removed()
         assignment.begin(snapshot)
-        self._take_told(engine, assignment, longest_seconds)
+        # nothing tells when topics have been asked about, which takes milliseconds when all is well
+        soon = unasked and boot_seconds() < self._soon_until
+        self._take_told(engine, assignment, SOON_SECONDS if soon else TURN_SECONDS)
 
     def _take_told(self, engine: Engine, assignment: Assignment, longest_seconds: float) -> None:
         """Raises the first ClientFatal, when everything is taken."""
