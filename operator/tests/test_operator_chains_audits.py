@@ -147,10 +147,9 @@ def test_the_next_one_begins_where_the_last_one_ended_and_new_partitions_where_t
 def test_it_reads_from_when_the_oldest_of_what_was_pending_began() -> None:
     offsets, ends = {"orders": (40,), "orders.delays": (34, 30)}, {**AUDITED.ends, "orders.delays": (36, 35)}
     frozen = window(replace(AUDITED, offsets=offsets, ends=ends))
-    from_ = (frozen.roots_from_offsets, frozen.from_offsets["orders.delays"])
-    assert from_ == ({"orders": (33, 0), "orders.delays": (33, 30)}, (34, 30))
+    assert frozen.roots_from_offsets == {"orders": (33, 0), "orders.delays": (33, 30)}
     assert frozen.from_offsets["orders.ready"] == (32, 0), "all that has come since, and all that is that new"
-    assert frozen.from_offsets["orders.dead"] == (33, 0)
+    assert [frozen.from_offsets[f"orders.{kind}"] for kind in ("dead", "delays")] == [(33, 0), (34, 30)]
 
 
 def test_it_knows_what_has_come_since_the_last_one() -> None:

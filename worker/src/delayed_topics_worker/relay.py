@@ -119,8 +119,7 @@ class Relay:
         self._refused: dict[str | None, tuple[str, float]] = {}  # by front topic; of None: all of them
         self._stopping = False
         self._fatal_at: list[float] = []
-        self._start_at = float("-inf")
-        self._soon_until = float("-inf")
+        self._start_at = self._soon_until = float("-inf")
 
     def stop(self) -> None:
         """Called by a signal handler: `run` returns after the turn at hand."""

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use super::batching::{Batching, Shared};
 use super::error::{code, Error};
 use super::event::{knows_brokers, Event};
-use super::ffi::{self, text, Functions, GroupMetadata, Handle, Load, Queue};
+use super::ffi::{self, text, Functions, Handle, Load, Queue};
 use super::list::{List, Offset, Partitions};
+use super::membership::Membership;
 
 /// What a client is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -365,45 +366,6 @@ impl Drop for Client {
         unsafe {
             (self.functions.queue_destroy)(self.queue);
             (self.functions.destroy_flags)(self.handle, ffi::DESTROY_NO_CONSUMER_CLOSE);
-        }
-    }
-}
-
-/// A consumer's place in its group.
-pub struct Membership {
-    functions: &'static Functions,
-    metadata: *mut GroupMetadata,
-}
-
-// SAFETY: it is a value that nobody changes.
-unsafe impl Send for Membership {}
-
-impl Membership {
-    /// The generation of its group, with the newer protocol its own epoch; below 0: it is in none.
-    pub fn generation(&self) -> i32 {
-        if self.metadata.is_null() {
-            return -1;
-        }
-        // SAFETY: only asks.
-        unsafe { (self.functions.consumer_group_metadata_generation_id)(self.metadata) }
-    }
-
-    /// Whether it is a member, and has not begun to leave.
-    pub fn is_member(&self) -> bool {
-        // SAFETY: what it gives lives as long as the metadata.
-        !self.metadata.is_null()
-            && unsafe {
-                let member_id = (self.functions.consumer_group_metadata_member_id)(self.metadata);
-                !member_id.is_null() && *member_id != 0
-            }
-    }
-}
-
-impl Drop for Membership {
-    fn drop(&mut self) {
-        if !self.metadata.is_null() {
-            // SAFETY: made by `Client::membership` and destroyed nowhere else.
-            unsafe { (self.functions.consumer_group_metadata_destroy)(self.metadata) }
         }
     }
 }

@@ -9,13 +9,15 @@ mod error;
 mod event;
 mod ffi;
 mod list;
+mod membership;
 mod producing;
 mod topics;
 
-pub use client::{Client, Kind, Membership, Settings};
+pub use client::{Client, Kind, Settings};
 pub use error::{code, Error};
 pub use event::{Delivered, Event, Fetched, HeaderIterator, LogLine, Place, Refusal};
 pub use ffi::{load, Load};
 pub use list::{Offset, Partitions};
+pub use membership::Membership;
 pub use producing::{Copy, CopyHeaders};
 pub use topics::TopicHandle;
