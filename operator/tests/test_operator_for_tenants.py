@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_operator.audits.manifests import job_name, window_name
+from delayed_topics_operator.translate import FINALIZER
 from delayed_topics_operator_testing.audits import apply_audit, child, status
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
@@ -85,6 +87,51 @@ def test_an_audit_of_a_topic_that_shares_workers_has_the_connection_that_it_moun
     assert base64.b64decode(secret["data"]["bootstrap-servers"]).decode() == tenant.broker.bootstrap
     tenant.api.kubectl("delete", "dtaudit", "first", f"--namespace={tenant.namespace}", "--timeout=180s")
     tenant.wait(lambda: tenant.api.get("Secret", mounted, tenant.namespace) is None, "its credentials are gone")
+
+
+CLUSTER_WIDE = {"kind": "ClusterKafkaConnection", "name": "default"}
+
+
+def forged(kind: str, name: str, namespace: str) -> Manifest:
+    """By somebody who knows how the operator names what it makes for an audit. A Job that never gets a pod."""
+    metadata = {"name": name, "namespace": namespace}
+    if kind == "ConfigMap":
+        return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": {}}
+    container = {"name": "audit", "image": "audit:1"}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    spec = {"suspend": True, "activeDeadlineSeconds": 600, "template": template}
+    return {"apiVersion": "batch/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize(("kind", "field"), [("ConfigMap", "windowConfigMap"), ("Job", "jobName")])
+def test_no_audit_brings_the_credentials_of_a_cluster_connection_into_a_tenants_namespace(
+    tenant: OperatorHarness, kind: str, field: str
+) -> None:
+    tenant.api.apply(tenant.cluster_connection(allow=[]))
+    audit = {
+        "apiVersion": "delayedtopics.io/v1alpha1",
+        "kind": "DelayedTopicAudit",
+        "metadata": {"name": "first", "namespace": tenant.namespace, "finalizers": [FINALIZER]},
+        "spec": {"delayedTopicRef": {"name": tenant.topic}},
+    }
+    tenant.apply(connectionRef={"kind": "KafkaConnection", "name": "nowhere"})
+    tenant.api.apply(audit)
+    uid = (tenant.api.get("DelayedTopicAudit", "first", tenant.namespace) or {})["metadata"]["uid"]
+    job = job_name("first", uid)
+    tenant.api.apply(forged(kind, window_name(job) if kind == "ConfigMap" else job, tenant.namespace))
+    tenant.wait(lambda: field in status(tenant), "the operator has found what looks like its own")
+    tenant.delete()
+    tenant.apply(connectionRef=CLUSTER_WIDE)
+
+    def stolen() -> bool:
+        secrets = tenant.api.list_all("Secret", tenant.namespace)
+        data = (base64.b64decode(value).decode() for secret in secrets for value in (secret.get("data") or {}).values())
+        return tenant.broker.bootstrap in data
+
+    tenant.wait(lambda: stolen() or "verdict" in status(tenant), "the audit has ended", seen=lambda: status(tenant))
+    assert not stolen()
+    assert "was deleted and created again while it was audited" in status(tenant)["message"]
+    assert status(tenant)["verdict"] == "Unknown"
 
 
 def test_a_namespace_that_has_not_let_the_operator_in_is_told_how_to(harness: OperatorHarness) -> None:

@@ -11,7 +11,7 @@ from delayed_topics_core.reasons import Condition
 from delayed_topics_core.registry import AuditedRecord
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import DelayedTopic, parse, to_dict
-from delayed_topics_operator.audits.manifests import job_name, window_name
+from delayed_topics_operator.audits.manifests import audited_uid, job_name, window_name
 from delayed_topics_operator.audits.observation import AuditObservation, JobSettings, Refused, Unauditable, Waiting
 from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
 from delayed_topics_operator.audits.reconcile import reconcile
@@ -68,7 +68,7 @@ class AuditSimulation:
     frozen: AuditWindow | Waiting | Unauditable | Refused = WINDOW
     ahead: str | None = None
     home: str = AUDIT_NAMESPACE
-    files: dict[str, str] | Waiting = field(default_factory=lambda: {"password": "s3cret"})
+    files: dict[str, str] | Waiting | Refused = field(default_factory=lambda: {"password": "s3cret"})
     spark_applications: bool = True
     most_local_disk_mebibytes: int | None = None
     fs_group: int | None = 10001
@@ -101,11 +101,13 @@ class AuditSimulation:
     def observe(self) -> AuditObservation:
         audit = parse("DelayedTopicAudit", copy.deepcopy(self.raw))
         seen = FINALIZER in audit.metadata.finalizers
+        topic = self.topic_model() if self.topic else None
         return AuditObservation(
             now=self.now,
             job_name=self.job_name,
             audit=audit,
-            topic=self.topic_model() if self.topic else None,
+            topic=topic,
+            replaced=topic is not None and audited_uid(self.config_map) not in (None, topic.metadata.uid),
             job_settings=JobSettings(
                 image="audit:1",
                 image_pull_policy="Never",

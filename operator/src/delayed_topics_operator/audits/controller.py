@@ -15,7 +15,7 @@ from delayed_topics_operator.audits import spark_application
 from delayed_topics_operator.audits.access import Place, most_local_disk_mebibytes, no_room
 from delayed_topics_operator.audits.access import refused as not_allowed
 from delayed_topics_operator.audits.freeze import freeze
-from delayed_topics_operator.audits.manifests import AUDIT_LABEL, job_name, secret_name, window_name
+from delayed_topics_operator.audits.manifests import AUDIT_LABEL, audited_uid, job_name, secret_name, window_name
 from delayed_topics_operator.audits.observation import (
     AuditObservation,
     JobSettings,
@@ -138,7 +138,10 @@ class Audits:
                 job = await self._kube.find(audit.spec.spark.mode, home, name)
             if job is not None:
                 pods, warnings = await pods_and_warnings(self._kube, job, labels=f"{AUDIT_LABEL}={name}", expected=1)
-        undecided = audit.status.verdict is None and not deleting
+        replaced = topic is not None and (
+            home != self._home_of(topic) or audited_uid(config_map) not in (None, topic.metadata.uid)
+        )
+        undecided = audit.status.verdict is None and not deleting and not replaced
         begun = config_map is not None or job is not None or audit.status.job_name is not None
         ahead = self._turns.ahead(raw) if undecided and not begun else None
         return AuditObservation(
@@ -146,6 +149,7 @@ class Audits:
             job_name=name,
             audit=audit,
             topic=topic,
+            replaced=replaced,
             job_settings=self._job_settings(audit, topic, home, beginning=undecided and not ahead and job is None),
             frozen=await self._begin(key, audit, topic, home)
             if undecided and topic and not begun and not ahead
@@ -161,12 +165,19 @@ class Audits:
     def _job_settings(
         self, audit: DelayedTopicAudit, topic: DelayedTopic | None, home: str, *, beginning: bool
     ) -> JobSettings:
-        files: Mapping[str, str] | Waiting | None = None
+        files: Mapping[str, str] | Waiting | Refused | None = None
         most_local_disk: int | None = None
         if topic is not None and beginning:
             state, _ = self._connections.look(connection_key(topic))
-            most_local_disk = most_local_disk_mebibytes(self._place(topic, home, state), audit.spec.spark)
-            files = Waiting(reason=state.reason, message=state.message) if isinstance(state, Unusable) else state.files
+            place = self._place(topic, home, state)
+            most_local_disk = most_local_disk_mebibytes(place, audit.spec.spark)
+            # Again, and not only when the window was frozen: in a tenant's namespace somebody else may have made the window.
+            if (refusal := not_allowed(audit.spec, place)) is not None:
+                files = Refused(message=refusal)
+            elif isinstance(state, Unusable):
+                files = Waiting(reason=state.reason, message=state.message)
+            else:
+                files = state.files
         return JobSettings(
             image=self._settings.audit_image,
             image_pull_policy=self._settings.image_pull_policy,
@@ -186,14 +197,18 @@ class Audits:
                 self._store.gone(child)
 
     def _home(self, key: Key, topic: DelayedTopic | None) -> str:
-        """Where the Job lives. When the DelayedTopic is gone: where it was, as the status says."""
+        """Where the Job lives. Once there is anything of the audit: where that is, whatever became of the DelayedTopic."""
         raw = self._store.get(*key) or {}
         status = raw.get("status") or {}
         known = status.get("jobName") or status.get("windowConfigMap")
         if known:
             return str(known.partition("/")[0])
-        cluster_wide = topic is None or topic.spec.connection_ref.kind == "ClusterKafkaConnection"
-        return self._settings.audit_namespace if cluster_wide else key.namespace
+        return self._home_of(topic) if topic is not None else self._settings.audit_namespace
+
+    def _home_of(self, topic: DelayedTopic) -> str:
+        """Where an audit of this DelayedTopic lives. What is elsewhere is of another one, since a connection can't be changed."""
+        cluster_wide = topic.spec.connection_ref.kind == "ClusterKafkaConnection"
+        return self._settings.audit_namespace if cluster_wide else topic.metadata.namespace or ""
 
     async def _begin(
         self, key: Key, audit: DelayedTopicAudit, topic: DelayedTopic, home: str

@@ -24,6 +24,8 @@ AUDIT_LABEL = "delayedtopics.io/audit"
 """Of all that an audit has, its executors' pods too: the Job's name."""
 CONTAINER = "audit"
 WINDOW_KEY = "window.json"
+TOPIC_UID = "delayedtopics.io/delayed-topic-uid"
+"""Annotation of the window: the DelayedTopic whose offsets were frozen, since another one may get its name."""
 MAX_NAME = 54
 """A pod's name is the Job's and six characters; it is a host name too, of at most 63."""
 
@@ -59,7 +61,15 @@ def config_map(o: AuditObservation, window: AuditWindow) -> Manifest:
     data = {WINDOW_KEY: window.encode()}
     if o.audit.spec.spark.executors and o.audit.spec.spark.mode == "Job":
         data[executors.TEMPLATE_KEY] = json.dumps({"apiVersion": "v1", "kind": "Pod", **_executor(o, window)})
-    return {**_object("v1", "ConfigMap", name, o), "immutable": True, "data": data}
+    made = _object("v1", "ConfigMap", name, o)
+    made["metadata"]["annotations"] = {TOPIC_UID: o.topic.metadata.uid if o.topic else None}
+    return {**made, "immutable": True, "data": data}
+
+
+def audited_uid(config_map: Manifest | None) -> str | None:
+    """Of the DelayedTopic that this window is of. None: there is no window, or an older operator made it."""
+    annotations = ((config_map or {}).get("metadata") or {}).get("annotations") or {}
+    return annotations.get(TOPIC_UID)
 
 
 def _executor(o: AuditObservation, window: AuditWindow | None) -> Manifest:

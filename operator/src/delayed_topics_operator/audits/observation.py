@@ -36,7 +36,8 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class JobSettings:
-    """`home`: the namespace of the Job. `files`: the connection, of which it gets a copy; None while no Job is to begin.
+    """`home`: the namespace of the Job. `files`: the connection, of which it gets a copy; None while no Job is to begin. Refused: it
+    must not, or must not any more.
 
     `spark_applications`: whether this installation has them; without, none of them is looked at.
     `most_local_disk_mebibytes`: what each pod may have of its node's; None: nobody limits it.
@@ -47,7 +48,7 @@ class JobSettings:
     image: str
     image_pull_policy: str
     home: str
-    files: Mapping[str, str] | Waiting | None
+    files: Mapping[str, str] | Waiting | Refused | None
     spark_applications: bool = False
     most_local_disk_mebibytes: int | None = None
     fs_group: int | None = None
@@ -57,7 +58,8 @@ class JobSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditObservation:
-    """`job_name`: of the Job that it has or would get. `topic` None: there is no such DelayedTopic.
+    """`job_name`: of the Job that it has or would get. `topic` None: there is no such DelayedTopic. `replaced`: what there is of the
+    audit was made for another one, which had the name of `topic` before.
 
     `frozen`: looked for while nothing has begun. `ahead`: an older audit of the same DelayedTopic that has no verdict yet.
     `job`: what runs it, a Job or a SparkApplication. `secret`: its own. `pods`: its own, and those that Spark has made for it.
@@ -68,6 +70,7 @@ class AuditObservation:
     job_name: str
     audit: DelayedTopicAudit
     topic: DelayedTopic | None
+    replaced: bool
     job_settings: JobSettings
     frozen: AuditWindow | Waiting | Unauditable | Refused | None
     ahead: str | None

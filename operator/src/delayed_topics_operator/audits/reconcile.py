@@ -56,6 +56,10 @@ def reconcile(o: AuditObservation) -> AuditPlan:
         return _concluded(o)
     if o.topic is None:
         return _without_topic(o)
+    if o.replaced:
+        return _conclude(
+            o, "Unknown", f"DelayedTopic {_topic_name(o)} was deleted and created again while it was audited"
+        )
     if o.job is not None:
         return _running(o, o.job)
     if o.audit.status.job_name is None and o.config_map is None:
@@ -118,6 +122,8 @@ def _run(o: AuditObservation) -> AuditPlan:
             raise AssertionError("a Job is to begin")
         case Waiting(reason=reason, message=message):
             return AuditPlan(status=_status(o, _not_yet(reason, message)), wake_seconds=WAIT_SECONDS)
+        case Refused(message=message):
+            return _conclude(o, "Unknown", message, reason=Reason.NOT_ALLOWED)
         case files:
             secret = manifests.secret(o, files)
             if o.secret is not None and o.secret.get("data") == secret["data"]:
@@ -128,13 +134,17 @@ def _run(o: AuditObservation) -> AuditPlan:
 
 def _without_topic(o: AuditObservation) -> AuditPlan:
     """A DelayedTopic that never existed may still be created. One that was audited and deleted will not come back as the same."""
-    name = f"{o.namespace}/{o.audit.spec.delayed_topic_ref.name}"
+    name = _topic_name(o)
     if o.config_map is None and o.job is None:
         waiting = _not_yet(
             Reason.AUDIT_WAITING, f"DelayedTopic {name} does not exist. Either create it, or delete this audit"
         )
         return AuditPlan(status=_status(o, waiting), wake_seconds=WAIT_SECONDS)
     return _conclude(o, "Unknown", f"DelayedTopic {name} was deleted while it was audited")
+
+
+def _topic_name(o: AuditObservation) -> str:
+    return f"{o.namespace}/{o.audit.spec.delayed_topic_ref.name}"
 
 
 def _running(o: AuditObservation, job: Manifest) -> AuditPlan:
@@ -261,7 +271,7 @@ def _on_topic(o: AuditObservation) -> DelayedTopicStatus | None:
     """Its verdict, if it is of all records or of a chain. That a promise was broken, whatever was looked at."""
     status, topic = o.audit.status, o.topic
     verdict, at = status.verdict, status.finished_at
-    if topic is None or topic.metadata.deletion_timestamp is not None or verdict is None or at is None:
+    if topic is None or o.replaced or topic.metadata.deletion_timestamp is not None or verdict is None or at is None:
         return None
     made, looked_at = topic.metadata.creation_timestamp, status.started_at or at
     if made is not None and looked_at < made:

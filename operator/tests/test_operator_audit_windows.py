@@ -1,0 +1,30 @@
+"""A window that is there does not say what may be audited by it: whose it is, and what is granted, is looked at again."""
+
+import pytest
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_operator.audits.observation import Refused
+from delayed_topics_operator_testing.audit_simulation import AuditSimulation, topic_resource
+from delayed_topics_operator_testing.simulation import Stopped
+
+
+def test_a_delayed_topic_that_is_made_again_meanwhile_is_not_audited_by_the_window_of_the_one_before() -> None:
+    simulation = AuditSimulation()
+    with pytest.raises(Stopped):
+        simulation.settle(actions=2)
+    assert (simulation.config_map is not None, simulation.secret) == (True, None)
+    successor = topic_resource()
+    successor["metadata"] |= {"uid": "another", "creationTimestamp": "2026-01-02T00:00:30Z"}
+    simulation.topic = successor
+    simulation.settle()
+    assert simulation.status["verdict"] == "Unknown"
+    assert "DelayedTopic shop/orders was deleted and created again while it was audited" in simulation.status["message"]
+    assert (simulation.job, simulation.secret, simulation.config_map) == (None, None, None)
+    assert simulation.topic_model().status.last_audit is None, "it says nothing of the new one"
+
+
+def test_a_window_is_no_permission_to_run_what_the_connection_does_not_grant() -> None:
+    simulation = AuditSimulation(files=Refused(message="ask its owner to add an entry to spec.allow"))
+    simulation.settle()
+    assert (simulation.status["verdict"], simulation.job, simulation.secret) == ("Unknown", None, None)
+    complete = simulation.condition(Condition.COMPLETE)
+    assert (complete.reason, complete.message) == (Reason.NOT_ALLOWED, "ask its owner to add an entry to spec.allow")
