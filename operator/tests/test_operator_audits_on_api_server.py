@@ -116,8 +116,11 @@ def test_a_broken_promise_stays_said_until_somebody_has_acknowledged_it(harness:
         lambda: "the later audit second is Verified" in said().get("message", ""), "the later verdict is known"
     )
     assert (said()["status"], said()["reason"]) == ("False", "PromiseBroken")
-    acknowledge = said()["message"].partition("kubectl ")[2].split()
-    harness.api.kubectl(*acknowledge)
+
+    def acknowledge() -> None:
+        harness.api.kubectl(*said()["message"].partition("kubectl ")[2].split())
+
+    acknowledge()
     harness.wait_for("DeliveryVerified", "True", "EveryRecordAccounted")
     assert "audit second" in said()["message"]
     labels = f'resource_name="{harness.topic}",resource_namespace="{harness.namespace}",verdict="Verified"'
@@ -126,6 +129,14 @@ def test_a_broken_promise_stays_said_until_somebody_has_acknowledged_it(harness:
     broken, kept = pipeline(harness, "first"), pipeline(harness, "second")
     assert (broken.returncode, broken.stdout.splitlines()[-1]) == (1, "counted"), broken.stderr
     assert (kept.returncode, kept.stdout.splitlines()[-2:]) == (0, ["counted", "Verified"]), kept.stderr
+
+    harness.api.kubectl("delete", "dtaudit", "first", f"--namespace={harness.namespace}", "--timeout=180s")
+    apply_audit(harness, "first")
+    wait_for_job(harness, "first")
+    report(harness, "Violated", "first")
+    harness.wait_for("DeliveryVerified", "False", "PromiseBroken")
+    acknowledge()
+    harness.wait_for("DeliveryVerified", "Unknown", "ViolationAcknowledged")
 
 
 @pytest.mark.slow

@@ -118,6 +118,17 @@ def test_an_acknowledged_audit_that_is_not_of_the_schedule_acknowledges_those_be
     assert broken not in acknowledge(simulation, "by-hand")
 
 
+def test_an_acknowledgement_of_an_audit_of_the_same_name_keeps_the_next_one_that_found_something() -> None:
+    simulation = scheduled(historyLimit=1)
+    broken = break_promise(simulation)
+    simulation.annotate(acknowledged_audit=broken)
+    simulation.raw["status"]["lastViolation"]["acknowledgeAs"] = f"{broken}/2026-01-02T13:00:30Z"
+    conclude(later(simulation, hours=1))
+    simulation.settle()
+    assert broken in {audit["metadata"]["name"] for audit in audits(simulation)}
+    assert broken not in acknowledge(simulation, f"{broken}/2026-01-02T13:00:30Z")
+
+
 def test_without_a_schedule_no_audit_is_made_and_those_that_were_made_stay() -> None:
     simulation = later(scheduled(), hours=1)
     del simulation.raw["spec"]["audit"]

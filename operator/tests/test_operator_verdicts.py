@@ -7,7 +7,7 @@ import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_operator.observation import Unusable
 from delayed_topics_operator.translate import ACKNOWLEDGED_AUDIT
-from delayed_topics_operator_testing.audit_simulation import WINDOW, AuditSimulation, audit_resource
+from delayed_topics_operator_testing.audit_simulation import WINDOW, AuditSimulation, audit_resource, topic_resource
 from delayed_topics_operator_testing.simulation import BEGIN, Manifest, Simulation, resource
 
 AT = "2026-01-01T00:00:00Z"
@@ -71,6 +71,49 @@ def test_when_it_was_acknowledged_the_audits_after_it_count() -> None:
     simulation.raw["status"]["lastViolation"] |= {"name": "third"}
     simulation.settle()
     assert said(simulation)[:2] == ("False", Reason.PROMISE_BROKEN)
+
+
+def acknowledge(simulation: Simulation) -> str:
+    """By the command that the condition has. Returns the value of the annotation."""
+    value = said(simulation)[2].rpartition(f"{ACKNOWLEDGED_AUDIT}=")[2]
+    simulation.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = value
+    simulation.settle()
+    return value
+
+
+def test_an_acknowledgement_is_of_one_violation_and_not_of_later_ones_that_audits_of_the_same_name_find() -> None:
+    simulation = Simulation(raw=topic_resource())
+
+    def audit(hour: int, verdict: str) -> None:
+        frozen = replace(WINDOW, frozen_at_ms=WINDOW.frozen_at_ms + hour * 3_600_000)
+        audit = begun(AuditSimulation(raw=audit_resource("first"), topic=simulation.raw, frozen=frozen))
+        audit.job_reports(verdict)
+        audit.settle()
+        simulation.settle()
+
+    values = []
+    for hour in (1, 2, 3):
+        audit(hour, "Violated")
+        assert said(simulation)[:2] == ("False", Reason.PROMISE_BROKEN)
+        values.append(acknowledge(simulation))
+        assert said(simulation)[:2] == ("Unknown", Reason.VIOLATION_ACKNOWLEDGED)
+    assert len(set(values)) == 3
+    audit(4, "Verified")
+    assert said(simulation)[:2] == ("True", Reason.EVERY_RECORD_ACCOUNTED)
+
+
+def test_a_command_that_was_copied_before_the_same_audit_found_more_acknowledges_nothing() -> None:
+    simulation = Simulation(raw=topic_resource())
+    for hour in (1, 2):
+        frozen = replace(WINDOW, frozen_at_ms=WINDOW.frozen_at_ms + hour * 3_600_000)
+        audit = begun(AuditSimulation(raw=audit_resource("first"), topic=simulation.raw, frozen=frozen))
+        audit.job_reports("Violated")
+        audit.settle()
+    simulation.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = "first"
+    simulation.settle()
+    assert said(simulation)[:2] == ("False", Reason.PROMISE_BROKEN)
+    acknowledge(simulation)
+    assert said(simulation)[:2] == ("Unknown", Reason.VIOLATION_ACKNOWLEDGED)
 
 
 def test_a_broken_promise_is_said_of_a_resource_that_can_not_be_served_too() -> None:

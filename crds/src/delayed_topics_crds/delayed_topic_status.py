@@ -190,6 +190,9 @@ class LastViolation(Status):
     """When the audit finished."""
     message: str
     """Which promise was broken, and for which records."""
+    acknowledge_as: str | None = None
+    """The value of the annotation `delayedtopics.io/acknowledged-audit` that acknowledges this broken promise: the name of the audit. If an
+    earlier audit of the same name is known, `startedAt` follows the name, after a `/`. Unless set, the value is the name."""
 
 
 class DelayedTopicStatus(StatusBase):
@@ -219,4 +222,4 @@ class DelayedTopicStatus(StatusBase):
     """The latest finished audit of all records, or of a chain."""
     last_violation: LastViolation | None = None
     """The latest broken promise that an audit found. The condition `DeliveryVerified` stays False until the annotation
-    `delayedtopics.io/acknowledged-audit` names that audit."""
+    `delayedtopics.io/acknowledged-audit` has the value of `acknowledgeAs`."""

@@ -39,7 +39,7 @@ from delayed_topics_operator.plan import (
     WriteRegistry,
 )
 from delayed_topics_operator.reconcile.failures import reason_of
-from delayed_topics_operator.translate import FINALIZER, status_of
+from delayed_topics_operator.translate import ACKNOWLEDGED_AUDIT, FINALIZER, status_of
 from delayed_topics_operator.verdicts import REASONS, TRUTH
 
 Manifest = dict[str, Any]
@@ -281,7 +281,10 @@ def _on_topic(o: AuditObservation) -> DelayedTopicStatus | None:
         reason = next((c.reason for c in status.conditions if c.type == Condition.VERIFIED), REASONS[verdict])
         last = LastAudit(name=o.name, verdict=verdict, started_at=looked_at, time=at, reason=reason, message=message)
     if verdict == "Violated" and _is_later(looked_at, violation):
-        violation = LastViolation(name=o.name, started_at=looked_at, time=at, message=message)
+        annotated = (topic.metadata.annotations or {}).get(ACKNOWLEDGED_AUDIT)
+        known = {annotated, violation.name if violation is not None else None}
+        value = f"{o.name}/{looked_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if o.name in known else o.name
+        violation = LastViolation(name=o.name, started_at=looked_at, time=at, message=message, acknowledge_as=value)
     return DelayedTopicStatus(last_audit=last, last_violation=violation)
 
 

@@ -14,6 +14,7 @@ from delayed_topics_crds.schedule import ScheduledAudit
 
 from delayed_topics_operator.observation import Observation
 from delayed_topics_operator.plan import ApplyChild, DeleteChild, Finding
+from delayed_topics_operator.reconcile.verdict import unacknowledged
 from delayed_topics_operator.worker_sets import MANAGED_BY
 
 Manifest = dict[str, Any]
@@ -45,9 +46,11 @@ def check(o: Observation) -> Finding:
 
 def _acknowledged(o: Observation, done: Sequence[Manifest]) -> int:
     """How many of them came no later than the audit that somebody has acknowledged, which need not be one of a schedule."""
-    name, last = o.subject.acknowledged_audit, o.subject.status.last_violation
-    if last is not None and last.name == name:
+    name, last = (o.subject.acknowledged_audit or "").partition("/")[0], o.subject.status.last_violation
+    if last is not None and unacknowledged(o) is None:
         return len(done)
+    if last is not None and last.name == name:
+        return 0  # an earlier audit of that name was acknowledged, and not the one that is there
     return next((at + 1 for at, audit in enumerate(done) if audit["metadata"]["name"] == name), 0)
 
 
