@@ -95,6 +95,22 @@ def test_after_delete_nothing_is_left_and_applying_again_begins_anew(harness: Op
     assert not set(harness.topic_ids().values()) & set(former.values())
 
 
+@pytest.mark.parametrize("field", ["schedule", "ready topic"])
+def test_after_delete_nothing_is_left_although_the_spec_asks_for_what_there_can_not_be(
+    harness: OperatorHarness, field: str
+) -> None:
+    harness.apply(deletionPolicy="Delete")
+    harness.wait_until_served()
+    wrong = {
+        "schedule": {"audit": {"schedule": "0 24 * * *"}},
+        "ready topic": {"ready": {"allowedTopics": [harness.topic]}},
+    }
+    harness.patch("DelayedTopic", harness.topic, {"spec": wrong[field]}, namespace=harness.namespace)
+    harness.wait_for("Ready", "False", "SpecInvalid")
+    harness.delete()
+    wait_until_nothing_is_left(harness)
+
+
 @pytest.mark.slow
 def test_a_namespace_that_is_deleted_goes_and_keeps_the_policy_of_each(harness: OperatorHarness) -> None:
     harness.apply(deletionPolicy="Delete")

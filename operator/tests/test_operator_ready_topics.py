@@ -7,7 +7,6 @@ import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import Grant
 from delayed_topics_crds.pods import LabelSelector
-from delayed_topics_operator.errors import SpecInvalid
 from delayed_topics_operator_testing.simulation import Simulation, resource, usable
 
 
@@ -84,6 +83,20 @@ def test_what_is_not_granted_is_refused_by_name_and_nothing_is_made(prefixes: tu
     assert simulation.kafka.topics == {}
 
 
-def test_a_topic_into_which_its_own_records_would_come_in_again_is_refused() -> None:
-    with pytest.raises(SpecInvalid, match=r"spec\.ready\.allowedTopics has the front topic orders,"):
-        declared("invoices", "orders").observe()
+def test_a_topic_into_which_its_own_records_would_come_in_again_is_refused_and_what_is_served_can_be_paused() -> None:
+    simulation = declared("invoices", "orders")
+    simulation.settle()
+    assert (said(simulation), simulation.kafka.topics) == (("False", Reason.SPEC_INVALID), {})
+    simulation.edit(ready={"allowedTopics": ["invoices"]})
+    simulation.serve()
+    simulation.edit(ready={"allowedTopics": ["invoices", "orders"]}, paused=True)
+    simulation.settle()
+    assert said(simulation) == ("False", Reason.SPEC_INVALID)
+    layout = simulation.kafka.registry.layouts["orders"]
+    assert (layout.targets, layout.paused) == (("invoices",), True)
+
+
+def said(simulation: Simulation) -> tuple[str, str]:
+    ready = simulation.condition(Condition.READY)
+    assert "spec.ready.allowedTopics has the front topic orders," in ready.message
+    return ready.status, ready.reason

@@ -1,11 +1,12 @@
 """`spec.audit.schedule`: audits are made in time, one after the other, and the oldest go."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import parse
-from delayed_topics_operator.errors import SpecInvalid
-from delayed_topics_operator.translate import ACKNOWLEDGED_AUDIT, wanted
+from delayed_topics_operator.translate import ACKNOWLEDGED_AUDIT
 from delayed_topics_operator_testing.simulation import Manifest, Simulation, resource
 
 NOON = datetime(2026, 1, 2, 12, 0, 30, tzinfo=UTC)
@@ -135,7 +136,16 @@ def test_without_a_schedule_no_audit_is_made_and_those_that_were_made_stay() -> 
     assert len(audits(later(simulation, days=1))) == 1
 
 
-@pytest.mark.parametrize("schedule", ["61 * * * *", "0 0 31 2 *x", "* * * * 9"])
-def test_what_is_no_cron_expression_is_refused_with_an_example(schedule: str) -> None:
-    with pytest.raises(SpecInvalid, match=r"spec\.audit\.schedule .* is not a cron expression .*every day at 3:00"):
-        wanted(parse("DelayedTopic", resource(audit={"schedule": schedule})))
+@pytest.mark.parametrize("schedule", ["61 * * * *", "0 24 * * *", "0 0 31 2 *x", "* * * * 9"])
+def test_what_is_no_cron_expression_is_said_with_an_example_and_all_else_is_done(schedule: str) -> None:
+    simulation = Simulation.serving(audit={"schedule": schedule})
+    simulation.edit(paused=True)
+    simulation.settle()
+    ready = simulation.condition(Condition.READY)
+    assert (ready.status, ready.reason) == ("False", Reason.SPEC_INVALID)
+    assert re.search(r"spec\.audit\.schedule .* is not a cron expression .*every day at 3:00", ready.message)
+    assert simulation.kafka.registry.layouts["orders"].paused is True
+    assert audits(simulation) == []
+    simulation.edit(audit={"schedule": "0 * * * *"})
+    simulation.settle()
+    assert simulation.condition(Condition.READY).reason == Reason.PAUSED

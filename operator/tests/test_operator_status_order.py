@@ -18,7 +18,7 @@ from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.load import Interval, Load
-from delayed_topics_operator.observation import Observation
+from delayed_topics_operator.observation import Observation, Wanted
 from delayed_topics_operator.plan import AlterSettings, ApplyChild
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.settings import Settings
@@ -127,7 +127,7 @@ class Simulated(DelayedTopics):
         )
         self._around = around
 
-    async def _observe(self, key: Key, resource: DelayedTopic) -> tuple[Observation, KafkaLink | None]:
+    async def _observe(self, key: Key, resource: DelayedTopic, asked: Wanted) -> tuple[Observation, KafkaLink | None]:
         return self._around.simulation.observe(), cast(KafkaLink, self._around)
 
     def go_on(self) -> None:

@@ -1,10 +1,8 @@
 """From the models of the resources to the terms of core. Nothing beyond knows what a manifest looks like."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from cronsim import CronSim, CronSimError
 from delayed_topics_core.errors import IllegalTopicName
 from delayed_topics_core.layout import LayoutSpec, ladder
 from delayed_topics_core.names import TopicNames
@@ -60,12 +58,6 @@ def wanted(resource: DelayedTopic) -> Wanted:
         names = TopicNames.of(spec.topic or resource.metadata.name)
     except IllegalTopicName as e:
         raise SpecInvalid(f"spec.topic: {e}") from e
-    if names.front in spec.ready.allowed_topics:
-        raise SpecInvalid(
-            f"spec.ready.allowedTopics has the front topic {names.front}, where released records would be delayed again. Remove it"
-        )
-    if spec.audit is not None:
-        _check_schedule(spec.audit.schedule)
     workers = spec.workers or Workers()
     layout = LayoutSpec(
         delay_seconds=_delay_list(spec),
@@ -96,16 +88,6 @@ def _delay_list(spec: DelayedTopicSpec) -> tuple[int, ...]:
         case None, preset if preset is not None:
             return PRESETS[preset]
     raise SpecInvalid("spec must have one of delaySeconds and preset, and not both")
-
-
-def _check_schedule(schedule: str) -> None:
-    """CEL can only check that there are five fields, and not what they mean."""
-    try:
-        CronSim(schedule, datetime.now(UTC))
-    except CronSimError as e:
-        raise SpecInvalid(
-            f"spec.audit.schedule {schedule!r} is not a cron expression ({e}). For example, '0 3 * * *' means every day at 3:00"
-        ) from e
 
 
 def subject(

@@ -134,7 +134,7 @@ class DelayedTopics:
         """With what it is about. Raises KubeError, NotYet; a refusal after it was said."""
         link, owned = None, None
         try:
-            o, link = await self._observe(key, _parse(raw))
+            o, link = await self._observe(key, *_parse(raw))
             plan, owned = reconcile(o), Owned(topic=o.wanted.names.front, owner=o.subject.owner)
             if plan.takes is not None:  # nothing was waited for since it was looked at what others have
                 self._usage.note(Use(key, o.wanted.names.front), o.wanted.connection, plan.takes)
@@ -184,9 +184,8 @@ class DelayedTopics:
             before = status_of(DelayedTopicStatus, raw)
             await self._recorder.tell(raw, (*notices(before, status), *autoscaled(before, status)))
 
-    async def _observe(self, key: Key, resource: DelayedTopic) -> tuple[Observation, KafkaLink | None]:
-        """Raises SpecInvalid, KubeError, NotYet."""
-        asked = wanted(resource)
+    async def _observe(self, key: Key, resource: DelayedTopic, asked: Wanted) -> tuple[Observation, KafkaLink | None]:
+        """Raises KubeError, NotYet."""
         namespace = self._store.namespace(key.namespace)
         about = subject(
             resource,
@@ -312,14 +311,16 @@ def _expected(workers: Manifest | None, asked: Wanted) -> int:
     return present if asked.autoscale is not None or not asked.own_workers else min(asked.replicas, present)
 
 
-def _parse(raw: Manifest) -> DelayedTopic:
-    """Raises ValidationError."""
+def _parse(raw: Manifest) -> tuple[DelayedTopic, Wanted]:
+    """Of one that is being deleted only what that needs, if there is no more. Raises ValidationError, SpecInvalid."""
     try:
-        return parse("DelayedTopic", raw)
-    except ValidationError:
+        resource = parse("DelayedTopic", raw)
+        return resource, wanted(resource)
+    except (ValidationError, SpecInvalid):
         if not raw["metadata"].get("deletionTimestamp"):
             raise
-        return parse("DelayedTopic", enough_to_delete(raw))
+        resource = parse("DelayedTopic", enough_to_delete(raw))
+        return resource, wanted(resource)
 
 
 def _now() -> datetime:

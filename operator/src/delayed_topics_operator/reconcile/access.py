@@ -25,6 +25,11 @@ def check(o: Observation) -> Finding:
         )
         said = ConditionState(status="False", reason=Reason.SPEC_INVALID, message=message)
         return Finding(conditions={Condition.TOPICS_READY: said}, proceed=False)
+    front = o.wanted.names.front
+    if front in o.wanted.targets:
+        message = f"spec.ready.allowedTopics has the front topic {front}, where released records would be delayed again. Remove it"
+        said = ConditionState(status="False", reason=Reason.SPEC_INVALID, message=message)
+        return Finding(conditions={Condition.READY: said}, proceed=False)
     if isinstance(o.connection, Unusable):
         said = ConditionState(status="Unknown", reason=o.connection.reason, message=o.connection.message)
         return Finding(conditions={Condition.CLAIMED: said, Condition.TOPICS_READY: said}, proceed=False)

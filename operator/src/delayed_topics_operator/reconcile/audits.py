@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from cronsim import CronSim
+from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import API_VERSION, to_dict
 from delayed_topics_crds.schedule import ScheduledAudit
 
+from delayed_topics_operator.errors import SpecInvalid
 from delayed_topics_operator.observation import Observation
-from delayed_topics_operator.plan import ApplyChild, DeleteChild, Finding
+from delayed_topics_operator.plan import ApplyChild, ConditionState, DeleteChild, Finding
 from delayed_topics_operator.reconcile.verdict import unacknowledged
+from delayed_topics_operator.schedule import times
 from delayed_topics_operator.worker_sets import MANAGED_BY
 
 Manifest = dict[str, Any]
@@ -28,6 +30,12 @@ def check(o: Observation) -> Finding:
     asked = o.wanted.spec.audit
     if asked is None:
         return Finding()
+    last = max((_made_for(audit) for audit in o.audits), default=o.subject.created_at or o.now)
+    try:
+        due = next(times(asked.schedule, last))
+    except SpecInvalid as e:
+        said = ConditionState(status="False", reason=Reason.SPEC_INVALID, message=str(e))
+        return Finding(conditions={Condition.READY: said})
     done = sorted((audit for audit in o.audits if _verdict(audit)), key=_scheduled_for)
     known = _acknowledged(o, done)
     outdated = tuple(
@@ -37,8 +45,6 @@ def check(o: Observation) -> Finding:
     )
     if len(done) < len(o.audits):
         return Finding(actions=outdated, wake_seconds=RETRY_SECONDS)
-    last = max((_made_for(audit) for audit in o.audits), default=o.subject.created_at or o.now)
-    due = next(CronSim(asked.schedule, last))
     if due <= o.now:
         return Finding(actions=(*outdated, ApplyChild(manifest=_audit(o, asked, due), change="created")))
     return Finding(actions=outdated, wake_seconds=(due - o.now).total_seconds())

@@ -84,7 +84,7 @@ def conditions(o: Observation, said: Conditions) -> tuple[StatusCondition, ...]:
         if c.reason in REASONS
     }
     all_said: dict[Condition, ConditionState] = {**known, **said}
-    fresh = {**said, Condition.READY: _ready(o, all_said)}
+    fresh = {Condition.READY: _ready(o, all_said), **said}
     made = {
         kind: condition(kind, s, known=before, now=o.now, generation=o.subject.generation) for kind, s in fresh.items()
     }
@@ -100,10 +100,6 @@ def in_units(seconds: int) -> str:
 
 
 def _ready(o: Observation, said: Mapping[Condition, ConditionState]) -> ConditionState:
-    if o.subject.deleting:
-        return said.get(Condition.READY) or ConditionState(
-            status="False", reason=Reason.DELETING, message="the resource is being deleted"
-        )
     for kind in (Condition.CLAIMED, Condition.TOPICS_READY, Condition.WORKERS_READY):
         found = said.get(kind)
         if found is None:

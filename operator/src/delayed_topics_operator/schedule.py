@@ -1,0 +1,18 @@
+"""The times of `spec.audit.schedule`. The API server can only check that there are five fields, and not what they mean."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from cronsim import CronSim, CronSimError
+
+from delayed_topics_operator.errors import SpecInvalid
+
+
+def times(schedule: str, after: datetime) -> Iterator[datetime]:
+    """Those after `after`, in UTC, without an end. Raises SpecInvalid if it is no cron expression."""
+    try:
+        yield from CronSim(schedule, after)
+    except CronSimError as e:
+        raise SpecInvalid(
+            f"spec.audit.schedule {schedule!r} is not a cron expression ({e}). For example, '0 3 * * *' means every day at 3:00"
+        ) from e
