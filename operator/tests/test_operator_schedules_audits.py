@@ -149,3 +149,19 @@ def test_what_is_no_cron_expression_is_said_with_an_example_and_all_else_is_done
     simulation.edit(audit={"schedule": "0 * * * *"})
     simulation.settle()
     assert simulation.condition(Condition.READY).reason == Reason.PAUSED
+
+
+def test_a_schedule_that_never_comes_is_said_and_all_else_is_done() -> None:
+    simulation = Simulation.serving(audit={"schedule": "0 3 LW * */7"})  # the last weekday of a month, and a Sunday
+    ready = simulation.condition(Condition.READY)
+    assert (ready.status, ready.reason) == ("False", Reason.SPEC_INVALID)
+    assert "spec.audit.schedule '0 3 LW * */7' never comes" in ready.message
+    assert simulation.condition(Condition.TOPICS_READY).status == "True"
+
+
+@pytest.mark.parametrize("edited", ["soon", "2026-01-02T13:00:00", "9999-12-31T23:59:59Z", ""])
+def test_an_annotation_of_an_audit_that_somebody_edited_ends_no_schedule(edited: str) -> None:
+    simulation = later(scheduled(), hours=1)
+    audits(simulation)[0]["metadata"]["annotations"]["delayedtopics.io/scheduled-for"] = edited
+    conclude(simulation)
+    assert len(audits(later(simulation, hours=1))) == 2

@@ -2,12 +2,14 @@
 is said of a DelayedTopic goes with it."""
 
 from datetime import datetime
+from itertools import islice
 from typing import Any, Final, get_args
 
-from cronsim import CronSim, CronSimError
 from delayed_topics_crds.common import Verdict
 
 from delayed_topics_operator import metrics
+from delayed_topics_operator.errors import SpecInvalid
+from delayed_topics_operator.schedule import times
 from delayed_topics_operator.store import Manifest, Store
 
 COUNTED: Final = ("lost", "early", "doubled", "overdue", "late")
@@ -42,8 +44,7 @@ def _expected(topic: Manifest, last: dict[str, Any]) -> datetime | None:
         return None
     since = last.get("startedAt") or last.get("time") or topic["metadata"]["creationTimestamp"]
     try:
-        times = CronSim(schedule, datetime.fromisoformat(since))
-        next(times)
-        return next(times)
-    except (CronSimError, StopIteration):
+        _, expected = islice(times(schedule, datetime.fromisoformat(since)), 2)
+        return expected
+    except SpecInvalid:
         return None  # the DelayedTopic says that its schedule is none

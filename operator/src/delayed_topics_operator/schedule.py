@@ -9,10 +9,14 @@ from delayed_topics_operator.errors import SpecInvalid
 
 
 def times(schedule: str, after: datetime) -> Iterator[datetime]:
-    """Those after `after`, in UTC, without an end. Raises SpecInvalid if it is no cron expression."""
+    """Those after `after`, in UTC, without an end. Raises SpecInvalid if it is no cron expression, or there is no such time."""
     try:
         yield from CronSim(schedule, after)
     except CronSimError as e:
         raise SpecInvalid(
             f"spec.audit.schedule {schedule!r} is not a cron expression ({e}). For example, '0 3 * * *' means every day at 3:00"
         ) from e
+    raise SpecInvalid(
+        f"spec.audit.schedule {schedule!r} never comes, since no day in the next 50 years is as its fields say. For example, '0 3 * * *' "
+        "means every day at 3:00"
+    )

@@ -5,7 +5,7 @@ one before ended, so nothing is left out however few they are.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from delayed_topics_core.reasons import Condition, Reason
@@ -22,6 +22,9 @@ from delayed_topics_operator.worker_sets import MANAGED_BY
 Manifest = dict[str, Any]
 
 SCHEDULED_FOR = "delayedtopics.io/scheduled-for"
+TIME = "%Y-%m-%dT%H:%M:%SZ"
+CLOCKS = timedelta(minutes=5)
+"""By which those of the operator and the API server may differ."""
 MAX_NAME = 253
 RETRY_SECONDS = 10.0
 
@@ -61,8 +64,14 @@ def _acknowledged(o: Observation, done: Sequence[Manifest]) -> int:
 
 
 def _scheduled_for(audit: Manifest) -> datetime:
-    at = (audit["metadata"].get("annotations") or {}).get(SCHEDULED_FOR) or audit["metadata"]["creationTimestamp"]
-    return datetime.fromisoformat(at)
+    """As the operator noted it. Anybody who may edit the audit can write something else there."""
+    noted = (audit["metadata"].get("annotations") or {}).get(SCHEDULED_FOR) or ""
+    created = datetime.fromisoformat(audit["metadata"]["creationTimestamp"])
+    try:
+        at = datetime.strptime(noted, TIME).replace(tzinfo=UTC)
+    except ValueError:
+        return created
+    return at if at < created + CLOCKS else created
 
 
 def _made_for(audit: Manifest) -> datetime:
@@ -81,7 +90,7 @@ def _audit(o: Observation, asked: ScheduledAudit, at: datetime) -> Manifest:
             "name": o.subject.name[: MAX_NAME - len(suffix)].rstrip("-.") + suffix,
             "namespace": o.subject.namespace,
             "labels": {"app.kubernetes.io/managed-by": MANAGED_BY},
-            "annotations": {SCHEDULED_FOR: at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")},
+            "annotations": {SCHEDULED_FOR: at.astimezone(UTC).strftime(TIME)},
             "ownerReferences": [{**owner, "controller": True}],
         },
         "spec": {
