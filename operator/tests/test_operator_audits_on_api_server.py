@@ -156,6 +156,31 @@ def test_an_audit_waits_for_its_delayed_topic_and_outlives_an_operator(harness: 
 
 
 @pytest.mark.slow
+def test_a_delayed_topic_is_followed_although_somebody_has_made_an_audit_with_the_name_of_the_next_scheduled_one(
+    harness: OperatorHarness,
+) -> None:
+    harness.apply()
+    harness.wait_until_served()
+    made = datetime.fromisoformat((harness.resource() or {})["metadata"]["creationTimestamp"])
+    minute = int(made.timestamp()) // 60 + 1
+    apply_audit(harness, f"{harness.topic}-{minute}", delayedTopicRef={"name": "another"})
+    harness.apply(audit={"schedule": "* * * * *"})
+    harness.wait(lambda: datetime.now(UTC).timestamp() > 60 * minute + 1, "the time of the schedule has come")
+    harness.apply(audit={"schedule": "* * * * *"}, retryCap=7)
+
+    def followed() -> bool:
+        found = harness.resource() or {}
+        return bool(found["status"].get("observedGeneration") == found["metadata"]["generation"])
+
+    harness.wait(followed, "the edit is followed")
+    harness.wait(
+        lambda: harness.api.get("DelayedTopicAudit", f"{harness.topic}-{minute + 1}", harness.namespace) is not None,
+        "the schedule goes on",
+    )
+    harness.wait_event("AuditWaiting", f"{harness.topic}-{minute} ")
+
+
+@pytest.mark.slow
 def test_an_audit_deleted_while_it_runs_leaves_nothing(harness: OperatorHarness) -> None:
     harness.apply()
     apply_audit(harness)

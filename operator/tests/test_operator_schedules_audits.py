@@ -165,3 +165,15 @@ def test_an_annotation_of_an_audit_that_somebody_edited_ends_no_schedule(edited:
     audits(simulation)[0]["metadata"]["annotations"]["delayedtopics.io/scheduled-for"] = edited
     conclude(simulation)
     assert len(audits(later(simulation, hours=1))) == 2
+
+
+def test_an_audit_of_somebody_else_with_the_name_of_the_next_one_is_left_alone_and_the_time_after_it_counts() -> None:
+    simulation = scheduled()
+    taken = f"orders-{int(NOON.timestamp()) // 60 + 60 - NOON.minute}"
+    simulation.taken = frozenset({taken})
+    plan = later(simulation, hours=1).settle()
+    assert audits(simulation) == []
+    assert plan.wake_seconds == pytest.approx(3600 - NOON.second)
+    assert any(taken in notice.message for notice in plan.notices)
+    (audit,) = audits(later(simulation, hours=1))
+    assert audit["metadata"]["annotations"]["delayedtopics.io/scheduled-for"] == "2026-01-02T14:00:00Z"

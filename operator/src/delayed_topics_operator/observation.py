@@ -196,8 +196,8 @@ class Observation:
     `refused_protocol`: see `reconcile.protocol`.
     `autoscaled`, `scaled`: how many workers that wants, and the decision if it is a new one; see `reconcile.autoscale`.
     `in_vain`: what changed nothing when it was done the last time, as where a webhook puts back what there was.
-    `audits`: those that were made for its schedule. `vanished`: names of pods beyond the wanted replicas that there were at the
-    last look and are no more.
+    `audits`: those that were made for its schedule. `taken`: names that it can't give to one, since there are such audits.
+    `vanished`: names of pods beyond the wanted replicas that there were at the last look and are no more.
     """
 
     now: datetime
@@ -217,6 +217,7 @@ class Observation:
     autoscaled: int | None = None
     scaled: WorkersScaled | None = None
     audits: tuple[Manifest, ...] = ()
+    taken: frozenset[str] = frozenset()
     vanished: tuple[str, ...] = ()
     worker_pods: tuple[Manifest, ...] = ()
     warnings: tuple[Manifest, ...] = ()

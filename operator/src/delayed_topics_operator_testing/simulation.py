@@ -170,6 +170,7 @@ class Simulation:
     news: WorkerNews = field(default_factory=WorkerNews)
     load: Load | None = None
     vanished: tuple[str, ...] = ()
+    taken: frozenset[str] = frozenset()
     others: Amount = field(default_factory=Amount)
     own: Amount = field(default_factory=Amount)
     worker_pods: tuple[Manifest, ...] = ()
@@ -217,6 +218,7 @@ class Simulation:
             children=copy.deepcopy(self.children),
             may_roll=self.may_roll,
             vanished=self.vanished,
+            taken=self.taken,
             others=self.others,
             own=self.own,
             worker_pods=self.worker_pods,

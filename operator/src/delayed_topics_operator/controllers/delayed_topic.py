@@ -2,6 +2,7 @@
 
 import logging
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -32,6 +33,7 @@ from delayed_topics_operator.observe.pods import pod_settings, pods_and_warnings
 from delayed_topics_operator.plan import Plan
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.reconcile.audits import audit_name, stem, stems
 from delayed_topics_operator.reconcile.failures import not_ready, reason_of, with_failure, with_undone
 from delayed_topics_operator.reconcile.invalid import enough_to_delete, reconcile_invalid
 from delayed_topics_operator.reconcile.quota import hard
@@ -236,7 +238,8 @@ class DelayedTopics:
             children=live,
             may_roll=self._executor.may_roll(home, name),
             in_vain=self._undone[key].in_vain,
-            audits=self._scheduled_audits(about),
+            audits=(scheduled := self._scheduled_audits(about)),
+            taken=self._taken(about, scheduled),
             worker_pods=pods,
             warnings=warnings,
             vanished=self._pod_counts.vanished(
@@ -262,6 +265,13 @@ class DelayedTopics:
             for audit in self._store.by_index("DelayedTopicAudit", owner_uids, about.uid)
             if "deletionTimestamp" not in audit["metadata"]
         )
+
+    def _taken(self, about: Subject, scheduled: Sequence[Manifest]) -> frozenset[str]:
+        """The names of all other audits that begin as those of its schedule do."""
+        named = self._store.by_index(
+            "DelayedTopicAudit", stems, (about.namespace, stem(audit_name(about.name, _now())))
+        )
+        return frozenset(audit["metadata"]["name"] for audit in named if audit not in scheduled)
 
     async def _kafka(
         self, key: Key, asked: Wanted, cluster: str, *, ready: int

@@ -14,7 +14,7 @@ from delayed_topics_crds.schedule import ScheduledAudit
 
 from delayed_topics_operator.errors import SpecInvalid
 from delayed_topics_operator.observation import Observation
-from delayed_topics_operator.plan import ApplyChild, ConditionState, DeleteChild, Finding
+from delayed_topics_operator.plan import ApplyChild, ConditionState, DeleteChild, Finding, Notice
 from delayed_topics_operator.reconcile.verdict import unacknowledged
 from delayed_topics_operator.schedule import times
 from delayed_topics_operator.worker_sets import MANAGED_BY
@@ -35,10 +35,12 @@ def check(o: Observation) -> Finding:
         return Finding()
     last = max((_made_for(audit) for audit in o.audits), default=o.subject.created_at or o.now)
     try:
-        due = next(times(asked.schedule, last))
+        first = next(times(asked.schedule, last))
+        due = next(at for at in times(asked.schedule, last) if audit_name(o.subject.name, at) not in o.taken)
     except SpecInvalid as e:
         said = ConditionState(status="False", reason=Reason.SPEC_INVALID, message=str(e))
         return Finding(conditions={Condition.READY: said})
+    notices = (_passed_over(o, first, due),) if first < due and first <= o.now else ()
     done = sorted((audit for audit in o.audits if _verdict(audit)), key=_scheduled_for)
     known = _acknowledged(o, done)
     outdated = tuple(
@@ -47,10 +49,35 @@ def check(o: Observation) -> Finding:
         if at < known or _verdict(audit) != "Violated"
     )
     if len(done) < len(o.audits):
-        return Finding(actions=outdated, wake_seconds=RETRY_SECONDS)
+        return Finding(actions=outdated, notices=notices, wake_seconds=RETRY_SECONDS)
     if due <= o.now:
-        return Finding(actions=(*outdated, ApplyChild(manifest=_audit(o, asked, due), change="created")))
-    return Finding(actions=outdated, wake_seconds=(due - o.now).total_seconds())
+        made = ApplyChild(manifest=_audit(o, asked, due), change="created")
+        return Finding(actions=(*outdated, made), notices=notices)
+    return Finding(actions=outdated, notices=notices, wake_seconds=(due - o.now).total_seconds())
+
+
+def audit_name(topic: str, at: datetime) -> str:
+    """Follows from the time, as that of a CronJob's Job does: an operator that is killed doesn't make it twice."""
+    suffix = f"-{int(at.timestamp()) // 60}"
+    return topic[: MAX_NAME - len(suffix)].rstrip("-.") + suffix
+
+
+def stems(audit: Manifest) -> tuple[tuple[str, str]]:
+    """For `Store.by_index`: namespace, and name without the time, which all audits of one schedule have in common."""
+    meta = audit["metadata"]
+    return ((str(meta["namespace"]), stem(str(meta["name"]))),)
+
+
+def stem(name: str) -> str:
+    return name.rpartition("-")[0]
+
+
+def _passed_over(o: Observation, at: datetime, due: datetime) -> Notice:
+    message = (
+        f"DelayedTopicAudit {audit_name(o.subject.name, at)} has the name that the audit of the schedule would get, and either is not of "
+        f"the schedule, or is being deleted. So the next audit of the schedule is the one for {due.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    )
+    return Notice(type="Warning", reason=Reason.AUDIT_WAITING, message=message)
 
 
 def _acknowledged(o: Observation, done: Sequence[Manifest]) -> int:
@@ -80,14 +107,12 @@ def _made_for(audit: Manifest) -> datetime:
 
 
 def _audit(o: Observation, asked: ScheduledAudit, at: datetime) -> Manifest:
-    """The name follows from the time, as a CronJob's does: an operator that is killed doesn't make it twice."""
-    suffix = f"-{int(at.timestamp()) // 60}"
     owner = {"apiVersion": API_VERSION, "kind": "DelayedTopic", "name": o.subject.name, "uid": o.subject.uid}
     return {
         "apiVersion": API_VERSION,
         "kind": "DelayedTopicAudit",
         "metadata": {
-            "name": o.subject.name[: MAX_NAME - len(suffix)].rstrip("-.") + suffix,
+            "name": audit_name(o.subject.name, at),
             "namespace": o.subject.namespace,
             "labels": {"app.kubernetes.io/managed-by": MANAGED_BY},
             "annotations": {SCHEDULED_FOR: at.astimezone(UTC).strftime(TIME)},
