@@ -1,7 +1,6 @@
 """Kafka and Kubernetes as far as plans go: executes actions on values, and observes itself.
 
-A third interpreter of plans, next to `execute` and `explain`: with it a test can stop the operator after every single action,
-and compare where it ends up.
+A third interpreter of plans, next to `execute` and `explain`: a test can stop the operator after each action, and compare where it ends up.
 """
 
 import copy
@@ -55,8 +54,7 @@ from delayed_topics_operator.translate import FINALIZER, subject, wanted
 OPERATOR_NAMESPACE = "delayed-topics-system"
 CLUSTER = "0000-cluster"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-OF_AUDITS = ("lastAudit", "lastViolation")
-"""What the controller of audits writes into the status."""
+OF_AUDITS = ("lastAudit", "lastViolation")  # what the controller of audits writes into the status
 
 KAFKAS_OWN = {
     "cleanup.policy": "delete",
