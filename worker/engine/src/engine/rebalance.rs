@@ -88,11 +88,12 @@ impl Engine {
         self.fetch_at_once();
     }
 
-    /// Once the client has ended the pause of a cooperative rebalance.
+    /// Once the client has ended the pause of a cooperative rebalance. One that is closing has perhaps ended, and answers nothing.
     fn fetch_at_once(&self) {
-        let Some(consumer) = self.consumer.as_ref().filter(|consumer| !consumer.is_eager()) else { return };
         let served: Vec<Offset> = self.slots.iter().map(|(_, partition)| partition.offset(0)).collect();
-        consumer.fetch_at_once(&served);
+        if let (Some(consumer), None, false) = (&self.consumer, &self.leaving, served.is_empty()) {
+            consumer.fetch_at_once(&served);
+        }
     }
 
     /// A partition that was assigned is served from now on, if it may begin.
