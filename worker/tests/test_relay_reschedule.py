@@ -96,8 +96,11 @@ def test_a_retry_waits_as_long_as_the_list_says_whatever_was_asked_for_its_first
 ) -> None:
     orders = declare(harness, (0, 3))
     harness.start(orders)
-    at_ms = in_ms(2)
+    at_ms = in_ms(5)
     reschedule(orders, b"o-1", at_ms)
+    # that this one is answered shows that the one before it is in force, and a record without a delay comes out at once
+    reschedule(orders, b"o-0", in_ms(orders.record.max_delay_seconds + 60))
+    wait_for_answers(orders, [b"o-0"])
     produce(orders, [b"o-1"], level=1)
     (first,) = orders.ready(1)
     assert first.due_at_ms == at_ms
