@@ -7,7 +7,7 @@ import pytest
 from delayed_topics_core.control import Control, ControlKind
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import TopicNames
-from delayed_topics_core.registry import encode
+from delayed_topics_core.registry import TopicsRecord, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core.settings import least_retention_seconds
 from delayed_topics_core_testing.served import serving
@@ -17,6 +17,7 @@ from delayed_topics_kafka.control import ControlRead
 from delayed_topics_worker import control
 from delayed_topics_worker.config import WorkerConfig
 from delayed_topics_worker.control import Controls, ControlTopic
+from delayed_topics_worker.happenings import Changed
 from delayed_topics_worker.served import ServedTopics
 
 MOST: Final = 4
@@ -50,8 +51,8 @@ class NothingReleased:
     def __init__(self) -> None:
         self.withheld: set[bytes] = set()
 
-    def withdraw(self, _: int, ids: list[bytes]) -> None:
-        self.withheld -= set(ids)
+    def withdraw(self, _: int, ids: list[bytes] | None) -> None:
+        self.withheld -= self.withheld if ids is None else set(ids)
 
     def want(self, _: int, changes: list[tuple[bytes, int | None]]) -> list[bool]:
         self.withheld |= {of_id for of_id, _ in changes}
@@ -62,17 +63,26 @@ class Worker:
     """Serves these topics and reads their control topics."""
 
     def __init__(self, *topics: str) -> None:
-        state = RegistryState()
+        self._state, self._served = RegistryState(), ServedTopics(WorkerConfig(topics=topics))
         for topic in topics:
-            layout = initial(LayoutSpec(delay_seconds=(0,), partitions=1))
-            record = serving(topic, layout, control=True, outage_budget_seconds=0, group="shared")
-            state.apply(state.next_offset, record.key, encode(record))
-        served = ServedTopics(WorkerConfig(topics=topics))
-        served.follow(state)
+            self.notes(topic)
+        served = self._served
         self.log = Log()
         self._engine = NothingReleased()
         self._controls = Controls(Connection(bootstrap_servers="127.0.0.1:1"), served, member="orders-0")
         self._controls._watch = cast(Any, self.log)
+
+    def notes(self, topic: str, *, control: bool = True, control_id: str = "first") -> None:
+        layout = initial(LayoutSpec(delay_seconds=(0,), partitions=1))
+        record = serving(topic, layout, control=control, outage_budget_seconds=0, group="shared")
+        topics = TopicsRecord(topic=topic, ids={TopicNames.of(topic).control: control_id})
+        for noted in (record, topics):
+            self._state.apply(self._state.next_offset, noted.key, encode(noted))
+        self._served.follow(self._state)
+
+    def is_told_of(self, of_id: bytes) -> None:
+        """That a record of this id was cancelled, of the first topic."""
+        self._controls.on_changed(Changed(0, of_id, "cancelled", None))
 
     def read(self) -> set[bytes]:
         """The ids whose records it withholds, after it has read what was written."""
@@ -108,6 +118,16 @@ def test_what_was_accepted_stays_in_force_though_more_topics_share_a_worker_sinc
     worker.log.write("orders", [b"one more"], at_ms=NOW_MS)
     worker.log.write("invoices", [b"i-0", b"i-1"], at_ms=NOW_MS)
     assert worker.read() == set(ids), "there is no room at all"
+
+
+def test_what_is_told_of_a_control_topic_that_was_made_again_and_given_up_ends_no_worker() -> None:
+    worker = Worker("orders")
+    worker.log.write("orders", [b"o-1"], at_ms=NOW_MS)
+    assert worker.read() == {b"o-1"}
+    worker.notes("orders", control=False, control_id="second")
+    assert worker.read() == set()
+
+    worker.is_told_of(b"o-1")
 
 
 def test_answers_that_nobody_asked_for_take_no_more_room_than_requests() -> None:

@@ -228,10 +228,11 @@ class Controls:
         before = self._ids.get(served.topic)
         if noted is not None:
             self._ids[served.topic] = noted
-        is_another = noted is not None and before is not None and noted != before
-        if is_another and self._requests.pop(served.topic, None) is not None:
+        is_read = served.topic in self._requests
+        is_another = is_read and None not in (noted, before) and noted != before
+        if is_another:
             engine.withdraw(number, None)
-        if served.has_control_topic and served.topic not in self._requests:
+        if is_another or (served.has_control_topic and not is_read):
             self._requests[served.topic] = Requests()
             self._wanted_at[served.topic] = boot_seconds()
             life = self._topics[served.topic].life + 1 if served.topic in self._topics else 0
