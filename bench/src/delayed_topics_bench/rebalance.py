@@ -31,7 +31,10 @@ PER_PARTITION_PER_SECOND = 34
 LATE_MS = 100
 """From sending to the append in the ready topic: what takes longer counts as late."""
 CALM_SECONDS = 3.0
-"""A rebalance is over when every partition gave records for so long, with no gap of CALM_GAP_MS."""
+"""The event comes when every partition gave records for so long, with no gap of STEADY_GAP_MS, and the measurement ends when they did so
+again, with no gap of CALM_GAP_MS."""
+STEADY_GAP_MS = 200
+"""Far above what a quiet group shows: members that have just started would otherwise set the floor that an interruption must exceed."""
 CALM_GAP_MS = 1000
 TIMEOUT_SECONDS = 120.0
 
@@ -252,8 +255,8 @@ class _Received:
                 self.sent_ms[partition].append(int(message.value() or b"0"))
                 self.appends_ms[partition].append(message.timestamp()[1])
 
-    def wait_calm(self, *, after_ms: int = 0) -> None:
-        """Until each partition has given records for a while, without a gap, after that time."""
+    def wait_calm(self, *, gap_ms: int, after_ms: int = 0) -> None:
+        """Until each partition has given records for a while, without a gap of `gap_ms`, after that time."""
 
         def calm() -> bool:
             now_ms = int(time.time() * 1000)
@@ -262,7 +265,7 @@ class _Received:
                 [since_ms, *(at for at in times if at > since_ms), now_ms] for times in list(self.appends_ms.values())
             )
             return since_ms >= after_ms and all(
-                after - before < CALM_GAP_MS for times in moments for before, after in pairwise(times)
+                after - before < gap_ms for times in moments for before, after in pairwise(times)
             )
 
         wait_until(
@@ -300,12 +303,12 @@ def rebalance(testbed: Testbed, setup: Setup, *, members: int, partitions: int, 
                 for number in range(members):
                     group.start(number)
                 before = group.wait_settled()
-                received.wait_calm()
+                received.wait_calm(gap_ms=STEADY_GAP_MS)
                 event_ms = int(time.time() * 1000)
                 group.make(event)
                 received.follow(topic.record.ready_partitions)
                 after = group.wait_settled()
-                received.wait_calm(after_ms=event_ms)
+                received.wait_calm(gap_ms=CALM_GAP_MS, after_ms=event_ms)
         finally:
             group.end()
     gone = f"{topic.names.front}-{members - 1}" if event == "restart" else None
