@@ -21,6 +21,7 @@ def judged(appends_ms: dict[int, list[int]], *moved: int) -> Interruption:
 def test_nothing_happened() -> None:
     found = judged({0: steady(), 1: steady()})
     assert (found.convergence_s, found.moved, found.undisturbed_pause_p99_ms, found.late) == (0, 0, 0, 0)
+    assert found.moved_pause_ms is None, "no pause of nothing"
 
 
 def test_partitions_that_moved_are_told_from_those_that_stayed() -> None:

@@ -28,10 +28,23 @@ def main(bootstrap: str, group: str, member: str, sources: str, target: str, set
         messages: list[Message] = consumer.consume(1000, COMMIT_SECONDS)
         for message in messages:
             if message.error() is None:
-                producer.produce(target, message.value(), partition=message.partition() or 0)
+                _forward(producer, message, target)
         producer.flush()
         _commit(consumer)
     consumer.close()
+
+
+def _forward(producer: Producer, message: Message, target: str) -> None:
+    """Into the partition of the same number, of which the producer may not know yet."""
+    while True:
+        try:
+            producer.produce(target, message.value(), partition=message.partition() or 0)
+        except KafkaException as e:
+            if e.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                raise
+            producer.list_topics(target, 10)
+        else:
+            return
 
 
 def _commit(consumer: Consumer) -> None:

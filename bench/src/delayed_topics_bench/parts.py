@@ -248,11 +248,11 @@ def _rebalance(testbed: Testbed, plan: Plan, name: str, members: int, event: Eve
     with step(f"{name}: {members} members, {plan.shared_partitions} partitions, {event}"):
         found = rebalance(testbed, SETUPS[name], members=members, partitions=plan.shared_partitions, event=event)
         say(
-            f"over after {found.convergence_s:.1f} s; {found.moved} partitions moved, for {found.moved_pause_ms:,.0f} ms"
+            f"over after {found.convergence_s:.1f} s; {found.moved} partitions moved, for {found.moved_pause_ms or 0:,.0f} ms"
         )
         say(f"others paused for {found.undisturbed_pause_p99_ms:,.0f} ms; {found.late:,} records were late")
     key = f"{event}, {members} members, {plan.shared_partitions} partitions: {name}"
-    return [Entry(key=key, figures=asdict(found))]
+    return [Entry(key=key, figures={name: figure for name, figure in asdict(found).items() if figure is not None})]
 
 
 def shared_tasks(testbed: Testbed, plan: Plan) -> Iterator[Task]:

@@ -75,12 +75,12 @@ class Interruption:
     `floor_ms`, the longest of any partition while nothing happened, for CALM_SECONDS before the event. The pauses are the longest
     of each partition, beyond what the load itself makes: of those with another owner the median and the longest, of the others
     p99. Those of a member that was started again count as moved, and so do new ones, whose pause is from the event to their first
-    record. `late`: records that came over LATE_MS after they were sent."""
+    record. There may be none: the broker assigns the topics in turn, and what the member had may be of the delays topic alone. `late`: records that came over LATE_MS after they were sent."""
 
     convergence_s: float
     moved: int
-    moved_pause_ms: float
-    moved_pause_most_ms: float
+    moved_pause_ms: float | None
+    moved_pause_most_ms: float | None
     undisturbed_pause_p99_ms: float
     floor_ms: float
     late: int
@@ -116,8 +116,8 @@ def interruption(
     return Interruption(
         convergence_s=(resumed_ms - event_ms) / 1000,
         moved=len(moved),
-        moved_pause_ms=median(of_moved) if of_moved else 0.0,
-        moved_pause_most_ms=max(of_moved, default=0.0),
+        moved_pause_ms=median(of_moved) if of_moved else None,
+        moved_pause_most_ms=max(of_moved, default=None),
         undisturbed_pause_p99_ms=float(percentile(others, 99)) if others else 0.0,
         floor_ms=floor_ms - interval_ms,
         late=late,

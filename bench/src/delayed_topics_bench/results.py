@@ -75,10 +75,11 @@ class Figure(NamedTuple):
 
 
 def merged(values: list[Any]) -> Any:
-    """The same thing of several runs: numbers become a Figure, all else is the first run's."""
+    """The same thing of several runs: numbers become a Figure, all else is the first run's. What a run doesn't have is of the others."""
     first = values[0]
     if isinstance(first, dict):
-        return {name: merged([value[name] for value in values if name in value]) for name in first}
+        names = dict.fromkeys(name for value in values for name in value)
+        return {name: merged([value[name] for value in values if name in value]) for name in names}
     if isinstance(first, int | float) and not isinstance(first, bool):
         return Figure(median(values), min(values), max(values))
     return first
