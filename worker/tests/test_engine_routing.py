@@ -278,8 +278,9 @@ def test_a_record_gets_to_any_due_time_never_early_and_late_by_no_more_than_its_
 @pytest.mark.parametrize(
     ("remaining_ms", "partition"),
     [
-        (599_000, 11),  # less than a second gone: the partition of its own delay
-        (598_999, 10),
+        (525_000, 11),  # an eighth of it is over: the partition of its own delay
+        (480_001, 11),  # the longest that fits would take more than eight hops: the next longer one
+        (480_000, 10),
         (60_000, 10),
         (59_999, 9),
         (5_000, 9),  # none fits: the one of 10 s is the least behind
@@ -290,6 +291,27 @@ def test_a_late_hop_takes_the_longest_delay_that_fits_and_if_none_fits_the_short
 ) -> None:
     late = replace(with_headers(FRONT, ("dt-attempt", b"3")), now_ms=NOW_MS + 600_000 - remaining_ms)
     assert copied(late, "delays").partition == partition
+
+
+@given(st.lists(st.integers(1, MAX_DELAY_SECONDS), min_size=1, max_size=4, unique=True), st.floats(0, 1), st.randoms())
+def test_a_record_that_was_read_late_comes_out_in_time_after_few_hops_whatever_delays_there_are(
+    delay_seconds: list[int], late_part: float, random: Random
+) -> None:
+    """One of a day that was read some seconds late was copied through the partition of a second, once a second for a day."""
+    spec = LayoutSpec(delay_seconds=tuple(delay_seconds), partitions=12, lanes_per_delay=1)
+    case = replace(FRONT, setting=Setting(initial(spec), retry_cap=3, ready_partitions=9))
+    delay_ms = delay_seconds[-1] * 1000
+    late = replace(
+        with_headers(case, ("dt-delay-level", b"%d" % len(delay_seconds))),
+        now_ms=NOW_MS + int(late_part * delay_ms),
+    )
+    hops_take_ms = iter(lambda: random.randrange(101), None)
+
+    arrival = sent_on(late, hops_take_ms)
+
+    due_at_ms = NOW_MS + delay_ms
+    assert due_at_ms <= arrival.at_ms <= due_at_ms + arrival.last_hop_ms
+    assert arrival.hops <= 8 * len(delay_seconds) + 1
 
 
 @pytest.mark.parametrize("remaining_ms", [999, -5])
@@ -305,12 +327,12 @@ def test_a_hop_is_released_at_its_due_time_in_the_partition_of_its_root() -> Non
 
 
 def test_a_hop_that_is_not_due_when_its_partitions_delay_is_over_hops_on() -> None:
-    case = replace(DELAYS, partition=9, headers=hopped(500_000))
+    case = replace(DELAYS, partition=9, headers=hopped(490_000))
     wait = waits(case)
     assert wait.turn_at_ms == NOW_MS + 10_000
     onward = engine.take_turn(case.record(), wait, SETTING.policy, NOW_MS + 10_000)
     assert isinstance(onward, engine.Copy)
-    assert (onward.target, onward.partition, onward.due_at_ms) == ("delays", 10, NOW_MS + 500_000)
+    assert (onward.target, onward.partition, onward.due_at_ms) == ("delays", 10, NOW_MS + 490_000)
     assert (b"dt-hops", b"2") in onward.headers
 
 

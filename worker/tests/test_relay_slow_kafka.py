@@ -96,6 +96,23 @@ def test_a_worker_that_ends_while_it_asks_what_is_committed_commits_nothing_of_a
     assert doubled(all_ready(orders, sent, timeout_seconds=60)) == 0
 
 
+def test_records_that_were_read_in_time_keep_their_order_though_they_became_due_before_they_could_be_sent(
+    harness: WorkerHarness, wire: SlowWire
+) -> None:
+    """Some hop. Then Kafka answers no commit, so that nothing may be sent, until those that are read after them are due too."""
+    orders = harness.declare((1,), front_partitions=1)
+    harness.start(orders)
+    with steady_load(orders, per_second=100, levels=1) as sent:
+        wait_until(lambda: orders.released() > 0, what="records come out")
+        wire.hold_back_requests(Api.OFFSET_COMMIT, 3, client_id="orders-0")
+        held_at = len(sent)
+        wait_until(lambda: len(sent) >= held_at + 450, what="commits are answered again, and more records come")
+        wire.hold_back_requests(Api.OFFSET_COMMIT, 0, client_id="orders-0")
+
+    ready = sorted(all_ready(orders, sent, timeout_seconds=60), key=lambda record: record.offset)
+    assert [int(record.value or b"") for record in ready] == sent
+
+
 def test_a_worker_that_ends_while_a_transaction_fails_commits_nothing_of_it(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:

@@ -114,7 +114,7 @@ impl Way {
             headers: Some(headers.iter().copied()),
         };
         let mut now_ms = read_at_ms;
-        let mut waiting = match decide(&record, &self.policy, LowerBoundMs(now_ms)) {
+        let mut waiting = match decide(&record, &self.policy, LowerBoundMs(now_ms), LowerBoundMs(now_ms)) {
             Decision::Hop(hop) => return (stored.appended_at_ms, Some(self.copy(&headers, &record, &hop, now_ms)), 0),
             Decision::Wait(wait) => wait.waiting,
             Decision::DeadLetter(dead) => panic!("a dead letter: {dead:?}"),

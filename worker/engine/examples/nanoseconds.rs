@@ -94,7 +94,7 @@ impl Bench {
         };
         let place = record.place();
         self.encoded.0.clear();
-        match decide(&record, &self.policy, NOW) {
+        match decide(&record, &self.policy, NOW, NOW) {
             Decision::Wait(wait) if side == Side::Front => match wait.take_turn(&record, &self.policy, NOW) {
                 Turn::Release(release) => {
                     self.copies.release(headers.iter().copied(), place, &release, &mut self.encoded);

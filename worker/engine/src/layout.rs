@@ -125,6 +125,12 @@ impl Layout {
         let fitting = self.waits.partition_point(|kind| self.kinds[*kind].delay_ms() <= remaining_ms);
         self.waits.get(fitting.saturating_sub(1)).map(|kind| &self.kinds[*kind])
     }
+
+    /// The shortest delay of list and ladder that is over after `remaining_ms`; `None`: there is none so long.
+    #[must_use]
+    pub fn shortest_beyond(&self, remaining_ms: i64) -> Option<&Kind> {
+        self.waits.iter().map(|kind| &self.kinds[*kind]).find(|kind| kind.delay_ms() > remaining_ms)
+    }
 }
 
 #[cfg(test)]
@@ -148,6 +154,8 @@ mod tests {
         let layout = Layout::new(&[0, 60, 5], &[], &[0, 60, 5, 10]).unwrap();
         let within = |remaining_ms| layout.longest_within(remaining_ms).map(Kind::delay_seconds);
         assert_eq!([4_999, 5_000, 59_999, 60_000, i64::MAX].map(within), [5, 5, 5, 60, 60].map(Some));
+        let beyond = |remaining_ms| layout.shortest_beyond(remaining_ms).map(Kind::delay_seconds);
+        assert_eq!([4_999, 5_000, 59_999, 60_000].map(beyond), [Some(5), Some(60), Some(60), None]);
         assert_eq!(Layout::new(&[0], &[], &[0]).unwrap().longest_within(10), None);
         let ladder = Layout::new(&[0, 60], &[1, 4, 16], &[0, 60, 1, 4, 16]).unwrap();
         let within = |remaining_ms| ladder.longest_within(remaining_ms).map(Kind::delay_seconds);

@@ -12,6 +12,10 @@ use crate::release::{LowerBoundMs, ReadyPlace, Release};
 
 /// A remainder below this is waited out in the window: no kind is shorter than one second.
 pub const HELD_IN_MEMORY_MS: i64 = 1000;
+/// A record that was read late by no more than this part of its delay goes to the partitions of its delay.
+const LATE_PART: i64 = 8;
+/// Through partitions of one delay, where there is no ladder.
+const MOST_EQUAL_HOPS: i64 = 8;
 /// While the topic that a record asks for is missing, it waits in the delays topic, for no longer than this at a time.
 const TARGET_WAIT_MS: i64 = 60_000;
 /// The same where there is no such delay: in memory.
@@ -107,16 +111,24 @@ pub enum Turn<'a> {
     DeadLetter(DeadLetter<'a>),
 }
 
-/// What becomes of a record that has just been read.
+/// What becomes of a record that has not been looked at before.
+///
+/// Its way follows from when it was read, not from when there is room for its copy: one that was read in time hops, as those
+/// before it did, even if it has become due meanwhile. Otherwise it would overtake them.
 #[must_use]
-pub fn decide<'a, H: Headers<'a>>(record: &Record<'a, H>, policy: &Policy, now: LowerBoundMs) -> Decision<'a> {
+pub fn decide<'a, H: Headers<'a>>(
+    record: &Record<'a, H>,
+    policy: &Policy,
+    now: LowerBoundMs,
+    read_at: LowerBoundMs,
+) -> Decision<'a> {
     let (own, root) = match record.read() {
         Ok(read) => read,
         Err(cause) => return Decision::DeadLetter(dead_letter(record, None, cause)),
     };
     let appended_at_ms = record.appended_at_ms.unwrap_or(now.0);
     match record.side {
-        Side::Front => decide_front(own, root, appended_at_ms, policy, now),
+        Side::Front => decide_front(own, root, appended_at_ms, policy, read_at),
         Side::Delays { delay_seconds } => {
             decide_delays(own, root, appended_at_ms, i64::from(delay_seconds) * 1000, record, policy)
         }
@@ -129,13 +141,13 @@ fn due_at_ms(own: &OwnHeaders<'_>, appended_at_ms: i64, delay_ms: i64) -> i64 {
     asked_ms.map_or(appended_at_ms.saturating_add(delay_ms), |ms| ms.max(appended_at_ms))
 }
 
-/// A record of a front partition. Due now, or within a second: it waits; otherwise it hops.
+/// A record of a front partition. Due when it was read, or within a second: it waits; otherwise it hops.
 fn decide_front<'a>(
     own: OwnHeaders<'a>,
     root: Place<'a>,
     appended_at_ms: i64,
     policy: &Policy,
-    now: LowerBoundMs,
+    read_at: LowerBoundMs,
 ) -> Decision<'a> {
     if let Some(cause) = refused(&own, appended_at_ms, policy) {
         return Decision::DeadLetter(DeadLetter { own, root, due_at_ms: None, cause });
@@ -144,7 +156,7 @@ fn decide_front<'a>(
     let listed = own.delay_level.map_or_else(|| layout.for_attempt(own.attempt), |level| layout.for_level(level));
     let due_at_ms = due_at_ms(&own, appended_at_ms, listed.delay_ms());
     let own_kind = own.deliver_at_ms.is_none().then_some(listed);
-    if let Some(kind) = next_kind(layout, own_kind, due_at_ms.saturating_sub(now.0)) {
+    if let Some(kind) = next_kind(layout, own_kind, due_at_ms.saturating_sub(read_at.0)) {
         return Decision::Hop(Hop { own, root, due_at_ms, partition: kind.lane(root.partition) });
     }
     let waiting = Waiting { due_at_ms, turn_at_ms: due_at_ms, misrouted: false };
@@ -299,20 +311,28 @@ pub fn dead_letter<'a, H: Headers<'a>>(
 
 /// The kind that a record with `remaining_ms` to wait hops to; `None`: it is held in the window.
 ///
-/// The normal case is its own kind. A hop made late goes to the longest kind that fits, so that it isn't served behind
-/// records that wait longer; if none fits, to the shortest: what is behind its due time there is the least.
+/// The normal case is its own kind, also for a record that was read late by a small part of its delay: should so many wait
+/// there that it is served in its turn only, it is late by that part at most. A hop made later goes to the longest kind that
+/// fits, so that it isn't served behind records that wait longer; if none fits, to the shortest: what is behind its due time
+/// there is the least. Without a ladder the longest that fits may be far too short, and each of its hops is a copy: then it
+/// goes to the next longer one.
 #[must_use]
 pub fn next_kind<'l>(layout: &'l Layout, own: Option<&'l Kind>, remaining_ms: i64) -> Option<&'l Kind> {
     if remaining_ms <= 0 || own.is_some_and(|kind| kind.delay_seconds() == 0) {
         return None;
     }
-    if own.is_some_and(|kind| remaining_ms >= kind.delay_ms() - HELD_IN_MEMORY_MS) {
+    let late_ms = |kind: &Kind| kind.delay_ms() - remaining_ms;
+    if own.is_some_and(|kind| late_ms(kind) <= HELD_IN_MEMORY_MS.max(kind.delay_ms() / LATE_PART)) {
         return own;
     }
     if remaining_ms < HELD_IN_MEMORY_MS {
         return None;
     }
-    layout.longest_within(remaining_ms)
+    let fitting = layout.longest_within(remaining_ms)?;
+    if layout.has_ladder() || remaining_ms <= fitting.delay_ms() * MOST_EQUAL_HOPS {
+        return Some(fitting);
+    }
+    layout.shortest_beyond(remaining_ms).or(Some(fitting))
 }
 
 /// What a client asks for and doesn't get.

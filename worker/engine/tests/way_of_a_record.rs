@@ -45,7 +45,9 @@ fn value<'a>(headers: &'a Owned, name: &str) -> &'a str {
 fn a_retry_hops_and_is_released_when_it_is_due_and_not_before() {
     let sent: Vec<Header<'_>> = vec![(b"\xff", None), (b"dt-attempt", Some(b"1")), (b"\xff", Some(b"2"))];
     let front = record(Side::Front, &sent);
-    let Decision::Hop(hop) = decide(&front, &policy(), LowerBoundMs(T + 3)) else { panic!("it has 10 s to wait") };
+    let Decision::Hop(hop) = decide(&front, &policy(), LowerBoundMs(T + 3), LowerBoundMs(T + 3)) else {
+        panic!("it has 10 s to wait")
+    };
     assert_eq!((hop.partition, hop.due_at_ms), (2, T + 10_000));
 
     let mut written = Owned::new();
@@ -57,7 +59,7 @@ fn a_retry_hops_and_is_released_when_it_is_due_and_not_before() {
 
     let read = borrowed(&written);
     let hopped = record(DELAYS, &read);
-    let Decision::Wait(wait) = decide(&hopped, &policy(), LowerBoundMs(T)) else { panic!("it waits") };
+    let Decision::Wait(wait) = decide(&hopped, &policy(), LowerBoundMs(T), LowerBoundMs(T)) else { panic!("it waits") };
     let waiting = Waiting { due_at_ms: T + 10_000, turn_at_ms: T + 10_000, misrouted: false };
     assert_eq!(wait.waiting, waiting);
     assert_eq!(take_turn(&hopped, waiting, &policy(), LowerBoundMs(T + 9_999)), Turn::Hold(waiting));
@@ -83,7 +85,7 @@ fn one_that_is_not_due_when_its_partition_is_served_hops_on() {
         (b"dt-hops", Some(b"1")),
     ];
     let hopped = record(DELAYS, &hop);
-    let Decision::Wait(wait) = decide(&hopped, &policy(), LowerBoundMs(T)) else { panic!("it waits") };
+    let Decision::Wait(wait) = decide(&hopped, &policy(), LowerBoundMs(T), LowerBoundMs(T)) else { panic!("it waits") };
     assert_eq!(wait.waiting.turn_at_ms, T + 10_000);
     let Turn::Hop(on) = take_turn(&hopped, wait.waiting, &policy(), LowerBoundMs(T + 10_000)) else {
         panic!("60 s left")
@@ -109,11 +111,13 @@ fn a_copy_that_is_too_large_gets_smaller_until_nothing_is_left_to_leave_out() {
 fn a_producers_clock_decides_nothing_and_a_name_that_cannot_be_read_is_a_dead_letter() {
     let headers: Vec<Header<'_>> = vec![];
     let producers = Record { appended_at_ms: None, ..record(DELAYS, &headers) };
-    let Decision::Wait(wait) = decide(&producers, &policy(), LowerBoundMs(T + 5)) else { panic!("it waits") };
+    let Decision::Wait(wait) = decide(&producers, &policy(), LowerBoundMs(T + 5), LowerBoundMs(T + 5)) else {
+        panic!("it waits")
+    };
     assert_eq!((wait.waiting.due_at_ms, wait.waiting.misrouted), (T + 10_005, true));
 
     let unreadable = Record { headers: None, ..record(DELAYS, &headers) };
-    let Decision::DeadLetter(dead) = decide(&unreadable, &policy(), LowerBoundMs(T)) else {
+    let Decision::DeadLetter(dead) = decide(&unreadable, &policy(), LowerBoundMs(T), LowerBoundMs(T)) else {
         panic!("it can't be read")
     };
     assert_eq!(dead.cause.reason(), "HeaderUnreadable");

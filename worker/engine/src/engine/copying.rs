@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::changes::Changes;
 use super::clock::boot_ns;
 use super::happening::Happening;
+use super::held::Taken;
 use super::partition::{Alone, Lone, Partition, Refused};
 use super::producers::{Output, To};
 use super::slots::CopyOf;
@@ -149,7 +150,7 @@ impl<P: Output> Sending<'_, P> {
             let Some(taken) = self.partition.held.take(self.now.0, self.served.paused) else {
                 return Goes::On;
             };
-            let (offset, waiting) = (taken.offset, taken.waiting);
+            let Taken { offset, waiting, .. } = taken;
             let alone = self.partition.alone.get(&offset).copied();
             if alone.is_some() && !(self.partition.in_flight() == 0 && self.may_go_alone && *queued == 0) {
                 self.partition.held.put_back(&taken);
@@ -166,7 +167,7 @@ impl<P: Output> Sending<'_, P> {
                 key: stored.key,
                 headers: (waiting.is_some() || stored.headers.are_readable()).then(|| stored.headers.clone()),
             };
-            let outcome = self.outcome(&record, waiting, &stored, alone);
+            let outcome = self.outcome(&record, &taken, &stored, alone);
             self.tally.waited_for_target += u64::from(outcome.waits_for_target(self.now));
             if let Outcome::Hold(waiting) = outcome {
                 self.partition.held.wait(&taken, waiting);
@@ -211,11 +212,11 @@ impl<P: Output> Sending<'_, P> {
     fn outcome<'r>(
         &self,
         record: &Record<'r, StoredHeaders<'r>>,
-        waiting: Option<Waiting>,
+        taken: &Taken,
         stored: &Parts<'_, StoredHeaders<'_>>,
         alone: Option<Alone>,
     ) -> Outcome<'r> {
-        let outcome = self.as_wanted(record, self.decided(record, waiting));
+        let outcome = self.as_wanted(record, self.decided(record, taken));
         let Some(Alone::AsDeadLetter(_, refused)) = alone else { return outcome };
         let cause = match refused {
             Refused::TooLarge => Cause::TooLarge(stored.value.map_or(0, <[u8]>::len)),
@@ -224,11 +225,12 @@ impl<P: Output> Sending<'_, P> {
         Outcome::DeadLetter(dead_letter(record, outcome.due_at_ms(), cause))
     }
 
-    fn decided<'r>(&self, record: &Record<'r, StoredHeaders<'r>>, waiting: Option<Waiting>) -> Outcome<'r> {
-        if let Some(waiting) = waiting {
+    fn decided<'r>(&self, record: &Record<'r, StoredHeaders<'r>>, taken: &Taken) -> Outcome<'r> {
+        if let Some(waiting) = taken.waiting {
             return take_turn(record, waiting, &self.served.policy, self.now).into();
         }
-        match decide(record, &self.served.policy, self.now) {
+        let read_at = LowerBoundMs(taken.read_at_ms.saturating_sub(self.served.skew_ms).min(self.now.0));
+        match decide(record, &self.served.policy, self.now, read_at) {
             Decision::Wait(wait) => {
                 let waiting = wait.waiting;
                 // in a delays partition others may have waited for longer

@@ -174,7 +174,7 @@ impl Play {
                     value: Some(&value[..record.bytes]),
                     headers,
                 };
-                self.partition.held.arrive(offset, &parts);
+                self.partition.held.arrive(offset, &parts, self.now_ms);
             }
         }
     }

@@ -13,9 +13,17 @@ use crate::routing::Waiting;
 #[derive(Default)]
 pub struct Held {
     store: Store,
-    /// Offsets that were not looked at.
-    arrived: VecDeque<(i64, At)>,
+    /// What was not looked at.
+    arrived: VecDeque<Arrived>,
     pending: Pending<At>,
+}
+
+/// A record that was read.
+#[derive(Clone, Copy)]
+struct Arrived {
+    offset: i64,
+    read_at_ms: i64,
+    at: At,
 }
 
 /// A record that was taken out to be looked at.
@@ -25,14 +33,19 @@ pub struct Taken {
     pub offset: i64,
     /// What was decided when it was looked at before.
     pub waiting: Option<Waiting>,
+    /// The broker's time when it was read, as far as that is still needed; `i64::MAX` otherwise.
+    pub read_at_ms: i64,
     at: At,
 }
 
 impl Held {
-    /// A record that has been read.
-    pub fn arrive<'a, H: Iterator<Item = Header<'a>> + Clone>(&mut self, offset: i64, parts: &Parts<'a, H>) {
+    /// A record that has been read. `read_at_ms`: the broker's time then; `i64::MAX`: nobody knows.
+    pub fn arrive<'a, H>(&mut self, offset: i64, parts: &Parts<'a, H>, read_at_ms: i64)
+    where
+        H: Iterator<Item = Header<'a>> + Clone,
+    {
         let at = self.store.add(parts);
-        self.arrived.push_back((offset, at));
+        self.arrived.push_back(Arrived { offset, read_at_ms, at });
     }
 
     /// The record whose turn has come. Those that wait come before those that have arrived.
@@ -40,9 +53,13 @@ impl Held {
         let waited = if paused { None } else { self.pending.pop(now_ms) };
         match waited {
             Some(Entry { turn_at_ms, offset, record: at }) => {
-                Some(Taken { offset, waiting: Some(self.store.waiting(at, turn_at_ms)), at })
+                let waiting = Some(self.store.waiting(at, turn_at_ms));
+                Some(Taken { offset, waiting, read_at_ms: i64::MAX, at })
             }
-            None => self.arrived.pop_front().map(|(offset, at)| Taken { offset, waiting: None, at }),
+            None => self.arrived.pop_front().map(|arrived| {
+                let Arrived { offset, read_at_ms, at } = arrived;
+                Taken { offset, waiting: None, read_at_ms, at }
+            }),
         }
     }
 
@@ -56,7 +73,10 @@ impl Held {
     pub fn put_back(&mut self, taken: &Taken) {
         match taken.waiting {
             Some(waiting) => self.pending.add(waiting.turn_at_ms, taken.offset, taken.at),
-            None => self.arrived.push_front((taken.offset, taken.at)),
+            None => {
+                let Taken { offset, read_at_ms, at, .. } = *taken;
+                self.arrived.push_front(Arrived { offset, read_at_ms, at });
+            }
         }
     }
 
@@ -98,7 +118,7 @@ impl Held {
     /// Memory that is taken.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.store.bytes() + self.arrived.capacity() * size_of::<(i64, At)>() + self.pending.bytes()
+        self.store.bytes() + self.arrived.capacity() * size_of::<Arrived>() + self.pending.bytes()
     }
 
     /// Gives back the memory of records that are gone, where that is more than `spare_bytes` and than what is needed by those
@@ -108,8 +128,8 @@ impl Held {
             return;
         }
         let former = std::mem::take(&mut self.store);
-        for (_, at) in &mut self.arrived {
-            *at = self.store.take_over(&former, *at);
+        for arrived in &mut self.arrived {
+            arrived.at = self.store.take_over(&former, arrived.at);
         }
         let store = &mut self.store;
         self.pending.for_each_mut(|at| *at = store.take_over(&former, *at));
@@ -122,7 +142,7 @@ impl Held {
         if self.len() == 0 {
             return 0;
         }
-        let lines = self.arrived.len() * size_of::<(i64, At)>() + self.pending.len() * size_of::<Entry<At>>();
+        let lines = self.arrived.len() * size_of::<Arrived>() + self.pending.len() * size_of::<Entry<At>>();
         lines + self.store.live_bytes().max(LEAST_CHUNK_BYTES)
     }
 }
@@ -142,7 +162,7 @@ mod tests {
         let mut held = Held::default();
         let parts = Parts { appended_at_ms: None, key: None, value: Some(&[0; 400]), headers: std::iter::empty() };
         for offset in 1..=COUNT {
-            held.arrive(offset, &parts);
+            held.arrive(offset, &parts, i64::MAX);
         }
         for turn_at_ms in [5, 6] {
             let taken: Vec<Taken> = std::iter::from_fn(|| held.take(turn_at_ms - 1, false)).collect();

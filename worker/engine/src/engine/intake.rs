@@ -19,10 +19,11 @@ impl Engine {
     /// Takes in what the consumer has to tell; false: it was nothing.
     pub(super) fn take_events(&mut self) -> bool {
         self.polled_at_ns = boot_ns();
+        let read_at_ms = self.clock.estimate_ms().unwrap_or(i64::MAX);
         for taken in 0..AT_ONCE {
             let Some(event) = self.consumer.as_ref().and_then(|consumer| consumer.poll()) else { return taken > 0 };
             match event {
-                Event::Fetched(record) => self.take_in(&record),
+                Event::Fetched(record) => self.take_in(&record, read_at_ms),
                 Event::End(at) => self.reach_end(&at),
                 Event::Failed(error, at) => self.consumer_failed(error, at),
                 Event::Assigned(partitions) => self.assigned(&partitions),
@@ -36,7 +37,7 @@ impl Engine {
         true
     }
 
-    fn take_in(&mut self, record: &Fetched) {
+    fn take_in(&mut self, record: &Fetched, read_at_ms: i64) {
         let Some(slot) = self.slots.of_record(record) else { return };
         if !self.continues(slot, First::Record(record.offset())) {
             return;
@@ -51,7 +52,7 @@ impl Engine {
                     value: record.value(),
                     headers: record.headers(),
                 };
-                partition.held.arrive(record.offset(), &parts);
+                partition.held.arrive(record.offset(), &parts, read_at_ms);
                 topic.tally.taken_in += 1;
             }
             Ok(false) => partition.dirty = true,

@@ -358,7 +358,7 @@ mod tests {
         partition.step(Step::Place);
         let headers: [(&[u8], Option<&[u8]>); 0] = [];
         let parts = Parts { appended_at_ms: Some(1), key: None, value: None, headers: headers.into_iter() };
-        partition.held.arrive(0, &parts);
+        partition.held.arrive(0, &parts, i64::MAX);
         partition
     }
 

@@ -144,7 +144,7 @@ pub enum WaitOrCopy {
 #[pyfunction]
 pub fn decide(py: Python<'_>, record: &Record, policy: &Policy, now_ms: i64) -> PyResult<WaitOrCopy> {
     let borrowed = record.borrowed();
-    Ok(match routing::decide(&borrowed, &policy.0, LowerBoundMs(now_ms)) {
+    Ok(match routing::decide(&borrowed, &policy.0, LowerBoundMs(now_ms), LowerBoundMs(now_ms)) {
         Decision::Wait(wait) => WaitOrCopy::Wait(Wait::of(written(wait.root), wait.waiting)),
         Decision::Hop(hop) => WaitOrCopy::Copy(hop_copy(py, &borrowed, &hop)?),
         Decision::DeadLetter(dead) => WaitOrCopy::Copy(dead_letter_copy(py, &borrowed, &dead, true)?),
