@@ -18,7 +18,7 @@ from delayed_topics_operator.controllers.connection import Connections, _Entry, 
 from delayed_topics_operator.controllers.delayed_topic import SOON_SECONDS, UNDONE_SECONDS, DelayedTopics
 from delayed_topics_operator.controllers.found import Found, same_cluster
 from delayed_topics_operator.errors import ConnectionUnusable, KubeRefused, NotFound, NotYet
-from delayed_topics_operator.execute import Owned
+from delayed_topics_operator.execute import Executor, Owned
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.installation import INSTALLATION
@@ -57,11 +57,13 @@ class WithoutSecrets(Kubernetes):
 def connections(store: Store, *, kube: Kubernetes | None = None, **settings: Any) -> Connections:
     kube = kube or Kubernetes()
     made = Settings(namespace="system", audit_namespace="audits", worker_image="w", audit_image="a", **settings)
+    recorder = Recorder(kube)  # type: ignore[arg-type]
     return Connections(
         settings=made,
         kube=kube,  # type: ignore[arg-type]
         store=store,
-        recorder=Recorder(kube),  # type: ignore[arg-type]
+        recorder=recorder,
+        executor=Executor(kube, store, recorder, rolling_at_once=1),  # type: ignore[arg-type]
         usage=Usage(store=store, settings=made, cluster="c", changed=lambda _: None),
         changed=lambda _: None,
         doubted=lambda _: None,
@@ -286,6 +288,7 @@ def controller(kind: type[DelayedTopics], kube: Any, recorder: Any = None) -> De
         kube=kube,
         store=store,
         recorder=recorder,
+        executor=Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once),
         connections=connections(store),
         usage=Usage(store=store, settings=settings, cluster="c", changed=lambda _: None),
         tenants=Tenants(settings, store),

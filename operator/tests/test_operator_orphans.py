@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_operator.audits.manifests import job_name
+from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.orphans import Sweeper
 from delayed_topics_operator.settings import Settings
@@ -144,7 +145,8 @@ class Clock:
 def sweeper(kube: Kubernetes, store: Store, clock: Clock) -> Sweeper:
     settings = Settings(namespace=SYSTEM_NAMESPACE, audit_namespace=AUDIT_NAMESPACE, worker_image="w", audit_image="a")
     recorder = Recorder(kube)  # type: ignore[arg-type]
-    return Sweeper(settings=settings, kube=kube, store=store, recorder=recorder, clock=clock)  # type: ignore[arg-type]
+    executor = Executor(kube, store, recorder, rolling_at_once=1)  # type: ignore[arg-type]
+    return Sweeper(settings=settings, kube=kube, store=store, recorder=recorder, executor=executor, clock=clock)  # type: ignore[arg-type]
 
 
 def test_what_has_no_resource_is_given_time_in_which_the_resource_may_come_back() -> None:

@@ -3,16 +3,22 @@
 import asyncio
 import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_operator.controllers.delayed_topic import DelayedTopics
+from delayed_topics_operator.errors import NotYet
 from delayed_topics_operator.eventlog import RaisedAlarm, WorkerNews
 from delayed_topics_operator.execute import STUCK_SECONDS, Executor
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.leadership import Leadership
 from delayed_topics_operator.observation import Usable
 from delayed_topics_operator.plan import ApplyChild, Plan
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.runtime import Runtime
+from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
 from delayed_topics_operator_testing.simulation import Simulation
 
@@ -206,3 +212,42 @@ def test_rollouts_that_are_stuck_stop_nobody_elses_however_often_they_are_edited
     assert executor.may_roll("system", "c")
     store.put(rolling("a", updated=1))
     assert not executor.may_roll("system", "c")
+
+
+class Unhurried(Kubernetes):
+    """Answers about `orders` only when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def apply(self, body: dict[str, Any], **_: Any) -> dict[str, Any]:
+        if body["metadata"]["name"] == "orders":
+            self.asked.set()
+            await self.may_answer.wait()
+        return await super().apply(body)
+
+
+def test_workers_of_a_topic_and_shared_workers_take_turns_also_before_the_api_server_has_answered() -> None:
+    def replaced(name: str) -> tuple[ApplyChild]:
+        return (ApplyChild(manifest=rolling(name), change="changed", rolls=True),)
+
+    async def story() -> None:
+        kube = Unhurried()
+        settings = Settings(
+            namespace="system", audit_namespace="audits", worker_image="w", audit_image="a", rolling_at_once=1
+        )
+        leadership = Leadership.without_end()
+        runtime = Runtime(settings=settings, kube=cast(Kube, kube), cluster="cluster", leadership=leadership)
+        topics = cast(DelayedTopics, runtime.runners["DelayedTopic"].controller)._executor
+        shared = runtime.connections._shared._executor
+        first = asyncio.create_task(topics.execute(Key("DelayedTopic", "shop", "orders"), replaced("orders"), None))
+        await kube.asked.wait()
+        connection = Key("ClusterKafkaConnection", "", "kafka")
+        second = await shared.execute(connection, replaced("shared"), None)
+        kube.may_answer.set()
+        assert (await first).failures == ()
+        assert [type(failure.error) for failure in second.failures] == [NotYet]
+        assert kube.applied == ["StatefulSet"]
+
+    asyncio.run(story())

@@ -14,6 +14,7 @@ from delayed_topics_kafka.errors import KafkaRefused, SettingsRefused
 from delayed_topics_operator.controllers import delayed_topic
 from delayed_topics_operator.controllers.connection import Connections
 from delayed_topics_operator.controllers.delayed_topic import SOON_SECONDS, UNDONE_SECONDS, DelayedTopics
+from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
@@ -115,11 +116,13 @@ class Simulated(DelayedTopics):
         )
         store, kube = Store(), cast(Kube, around)
         store.put(copy.deepcopy(around.simulation.raw))
+        recorder = Recorder(kube)
         super().__init__(
             settings=settings,
             kube=kube,
             store=store,
-            recorder=Recorder(kube),
+            recorder=recorder,
+            executor=Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once),
             connections=cast(Connections, Connected()),
             usage=Usage(store=store, settings=settings, cluster=CLUSTER, changed=lambda _: None),
             tenants=Tenants(settings, store),

@@ -86,7 +86,7 @@ class Outcome:
 
 
 class Executor:
-    """`rolling_at_once`: StatefulSets whose pods may be replaced at the same time."""
+    """One for all controllers of an operator. `rolling_at_once`: StatefulSets whose pods may be replaced at the same time."""
 
     def __init__(
         self,

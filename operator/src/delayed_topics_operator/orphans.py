@@ -51,13 +51,14 @@ class Sweeper:
         kube: Kube,
         store: Store,
         recorder: Recorder,
+        executor: Executor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._kube = kube
         self._store = store
         self._recorder = recorder
-        self._executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
+        self._executor = executor
         self._clock = clock
         self._since: dict[Orphans, float] = {}
 

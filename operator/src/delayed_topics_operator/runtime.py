@@ -15,6 +15,7 @@ from delayed_topics_operator.controllers.connection import KINDS as CONNECTION_K
 from delayed_topics_operator.controllers.connection import Connections
 from delayed_topics_operator.controllers.delayed_topic import DelayedTopics
 from delayed_topics_operator.errors import KubeError
+from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.kube import APIS, Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.installation import connection_of, connections, front_topic
@@ -51,7 +52,10 @@ class Runtime:
         self.kube = kube
         self.store = Store()
         self.recorder = Recorder(kube)
-        self._sweeper = Sweeper(settings=settings, kube=kube, store=self.store, recorder=self.recorder)
+        executor = Executor(kube, self.store, self.recorder, rolling_at_once=settings.rolling_at_once)
+        self._sweeper = Sweeper(
+            settings=settings, kube=kube, store=self.store, recorder=self.recorder, executor=executor
+        )
         self.synced = asyncio.Event()
         """Set when everything was listed once."""
         self.tenants = Tenants(settings, self.store)
@@ -64,6 +68,7 @@ class Runtime:
             kube=kube,
             store=self.store,
             recorder=self.recorder,
+            executor=executor,
             usage=usage,
             changed=self._connection_changed,
             doubted=self.wake,
@@ -77,6 +82,7 @@ class Runtime:
             kube=kube,
             store=self.store,
             recorder=self.recorder,
+            executor=executor,
             connections=self.connections,
             usage=usage,
             tenants=self.tenants,
@@ -87,6 +93,7 @@ class Runtime:
             kube=kube,
             store=self.store,
             recorder=self.recorder,
+            executor=executor,
             connections=self.connections,
             usage=usage,
             tenants=self.tenants,

@@ -66,6 +66,7 @@ class Audits:
         kube: Kube,
         store: Store,
         recorder: Recorder,
+        executor: Executor,
         connections: Connections,
         usage: Usage,
         tenants: Tenants,
@@ -82,7 +83,7 @@ class Audits:
         self._tenants = tenants
         self._cluster = cluster
         self._changed = changed
-        self._executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
+        self._executor = executor
         self._turns = Turns(store)
 
     async def reconcile(self, key: Key) -> float | None:

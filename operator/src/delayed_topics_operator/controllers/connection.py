@@ -95,6 +95,7 @@ class Connections:
         kube: Kube,
         store: Store,
         recorder: Recorder,
+        executor: Executor,
         usage: Usage,
         changed: Callable[[Key], None],
         doubted: Callable[[Key], None],
@@ -117,7 +118,6 @@ class Connections:
         self._cluster = cluster
         self._tenure = leadership
         self._tenants = tenants
-        executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
         self._shared = SharedWorkersOf(settings=settings, kube=kube, store=store, executor=executor, cluster=cluster)
         self._entries: dict[Key, _Entry] = {}
         self._unlooked_since: dict[Key, datetime] = {}

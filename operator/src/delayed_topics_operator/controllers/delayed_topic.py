@@ -70,6 +70,7 @@ class DelayedTopics:
         kube: Kube,
         store: Store,
         recorder: Recorder,
+        executor: Executor,
         connections: Connections,
         usage: Usage,
         tenants: Tenants,
@@ -84,7 +85,7 @@ class DelayedTopics:
         self._usage = usage
         self._tenants = tenants
         self._cluster = cluster
-        self._executor = Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once)
+        self._executor = executor
         self._failing_since: dict[Key, datetime] = {}
         self._undone = defaultdict[Key, Undone](Undone)
         self._pod_counts = PodCounts()
