@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_operator.errors import Conflict, LeadershipLost, NotYet
+from delayed_topics_operator.field_managers import ELSEWHERE_FIELD_MANAGER, FIELD_MANAGER
 from delayed_topics_operator.gateways.kafka import KafkaLink
-from delayed_topics_operator.gateways.kube import FIELD_MANAGER, Kube
+from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.installation import INSTALLATION, record, serves, transactional_id
 from delayed_topics_operator.leadership import Leadership
 from delayed_topics_operator.lease import Candidate, Times
 from delayed_topics_operator.queue import Key
-from delayed_topics_operator.served_elsewhere import FIELD_MANAGER as ELSEWHERE
 from delayed_topics_operator.served_elsewhere import UNSERVED_SECONDS, ServedElsewhere
 from delayed_topics_operator.store import Manifest, Store
 from hypothesis import given
@@ -180,7 +180,7 @@ def stored(version: str = "7", server: str | None = None, **status: Any) -> Stor
     """A connection, a DelayedTopic that names it, and the namespace of one installation."""
     store, group = Store(), {"apiVersion": "delayedtopics.io/v1alpha1", "status": status}
     fields: Manifest = {"f:status": {"f:conditions": {'k:{"type":"ServedElsewhere"}': {}}}}
-    manager = {"manager": ELSEWHERE, "subresource": "status", "fieldsV1": fields}
+    manager = {"manager": ELSEWHERE_FIELD_MANAGER, "subresource": "status", "fieldsV1": fields}
     managed = {"managedFields": [manager] if "conditions" in status else []}
     meta = {"name": "theirs", "uid": "u", "resourceVersion": version, "generation": 3, **managed}
     annotations = {INSTALLATION: server} if server else {}

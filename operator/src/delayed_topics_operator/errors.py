@@ -18,8 +18,13 @@ DelayedTopicsError (core)
             └── Invalid         the object breaks a rule, or changes what can't be changed
 """
 
+import re
+
 from delayed_topics_core.errors import DelayedTopicsError
 from delayed_topics_core.reasons import Reason
+
+_OF_QUOTA = re.compile(r"(exceeded|failed) quota: ")
+"""What the admission of quotas says; it has no status of its own."""
 
 
 class OperatorError(DelayedTopicsError):
@@ -76,6 +81,11 @@ class Forbidden(KubeRefused):
 
 class QuotaExceeded(Forbidden):
     """403 of a ResourceQuota, which says which and by how much."""
+
+
+def of_quota(message: str) -> bool:
+    """Whether a ResourceQuota is what refused."""
+    return _OF_QUOTA.search(message) is not None
 
 
 class NotFound(KubeRefused):

@@ -12,6 +12,7 @@ from delayed_topics_crds import DelayedTopicStatus, KafkaConnectionStatus
 
 from delayed_topics_operator.conditions import condition
 from delayed_topics_operator.errors import NotFound
+from delayed_topics_operator.field_managers import ELSEWHERE_FIELD_MANAGER
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.status import write_status
 from delayed_topics_operator.installation import INSTALLATION, connection_of, server_of
@@ -20,7 +21,6 @@ from delayed_topics_operator.queue import Key
 from delayed_topics_operator.store import Manifest, Store
 from delayed_topics_operator.translate import status_of
 
-FIELD_MANAGER = "delayed-topics-elsewhere"
 UNSERVED_SECONDS = 60.0
 """For so long the operator that serves a DelayedTopic need not have looked at it."""
 
@@ -77,7 +77,7 @@ class ServedElsewhere:
         kind = DelayedTopicStatus if resource["kind"] == "DelayedTopic" else KafkaConnectionStatus
         status = kind(conditions=() if message is None else (_served_elsewhere(resource, kind, message),))
         try:
-            await write_status(self._kube, self._store, resource, status, field_manager=FIELD_MANAGER)
+            await write_status(self._kube, self._store, resource, status, field_manager=ELSEWHERE_FIELD_MANAGER)
         except NotFound:
             self._store.gone(resource)
 

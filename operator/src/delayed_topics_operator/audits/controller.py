@@ -30,6 +30,7 @@ from delayed_topics_operator.audits.turns import Turns
 from delayed_topics_operator.controllers.connection import Connections
 from delayed_topics_operator.errors import KubeRefused, NotFound, NotYet, SpecInvalid
 from delayed_topics_operator.execute import Executor, Owned
+from delayed_topics_operator.field_managers import AUDITS_FIELD_MANAGER
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
@@ -48,7 +49,6 @@ from delayed_topics_operator.tenants import Tenants
 from delayed_topics_operator.translate import FINALIZER, connection_key, wanted
 from delayed_topics_operator.usage import Usage, Use
 
-FIELD_MANAGER = "delayed-topics-operator-audits"
 STEPS = 8
 """Plans in one pass; a new audit needs four to its running Job, one that has ended three."""
 SOON_SECONDS = 0.3
@@ -320,7 +320,7 @@ class Audits:
             topic = self._store.get("DelayedTopic", key.namespace, raw["spec"]["delayedTopicRef"]["name"])
             if plan.topic_status is not None and topic is not None:
                 noted = await write_status(
-                    self._kube, self._store, topic, plan.topic_status, field_manager=FIELD_MANAGER
+                    self._kube, self._store, topic, plan.topic_status, field_manager=AUDITS_FIELD_MANAGER
                 )
                 if noted:
                     self._changed(Key("DelayedTopic", key.namespace, topic["metadata"]["name"]))

@@ -27,8 +27,7 @@ from delayed_topics_operator.audits.pods import Failed, Reported, Running, outco
 from delayed_topics_operator.audits.runner import ended, is_application
 from delayed_topics_operator.audits.storage import storage
 from delayed_topics_operator.conditions import condition
-from delayed_topics_operator.errors import KubeRefused
-from delayed_topics_operator.gateways.kube import of_quota
+from delayed_topics_operator.errors import KubeRefused, of_quota
 from delayed_topics_operator.plan import (
     AddFinalizer,
     ApplyChild,

@@ -6,7 +6,6 @@ fields that they don't know; so only its configuration and transport are used.
 
 import asyncio
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -25,9 +24,10 @@ from delayed_topics_operator.errors import (
     KubeUnreachable,
     NotFound,
     QuotaExceeded,
+    of_quota,
 )
+from delayed_topics_operator.field_managers import FIELD_MANAGER
 
-FIELD_MANAGER = "delayed-topics-operator"
 REQUEST_SECONDS = 20.0
 CONNECTIONS = 64
 PAGE_ITEMS = 500
@@ -71,8 +71,6 @@ APIS: Mapping[str, Api] = {
 }
 
 _REFUSALS: Mapping[int, type[KubeRefused]] = {403: Forbidden, 404: NotFound, 409: Conflict, 410: Expired, 422: Invalid}
-_OF_QUOTA = re.compile(r"(exceeded|failed) quota: ")
-"""What the admission of quotas says; it has no status of its own."""
 _UNAVAILABLE = frozenset({429, 500, 502, 503, 504})
 
 
@@ -250,8 +248,3 @@ def _error(what: str, status: int, data: bytes, headers: Mapping[str, str]) -> K
     if refusal is Forbidden and of_quota(message):
         refusal = QuotaExceeded
     return refusal(f"the API server refused {what} ({status}): {message}", status=status)
-
-
-def of_quota(message: str) -> bool:
-    """Whether a ResourceQuota is what refused."""
-    return _OF_QUOTA.search(message) is not None

@@ -9,7 +9,8 @@ from typing import Any
 from delayed_topics_crds import to_dict
 from delayed_topics_crds.base import Status
 
-from delayed_topics_operator.gateways.kube import FIELD_MANAGER, Kube
+from delayed_topics_operator.field_managers import FIELD_MANAGER
+from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.store import Manifest, Store
 
 

@@ -7,7 +7,8 @@ from delayed_topics_core.reasons import Reason
 
 from delayed_topics_operator import manifests
 from delayed_topics_operator.drift import drifted
-from delayed_topics_operator.gateways.kube import FIELD_MANAGER, of_quota
+from delayed_topics_operator.errors import of_quota
+from delayed_topics_operator.field_managers import FIELD_MANAGER
 from delayed_topics_operator.plan import Action, ApplyChild, ConditionState, DeleteChild
 from delayed_topics_operator.pods import hindrance, told
 
