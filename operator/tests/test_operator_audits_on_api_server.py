@@ -5,7 +5,6 @@ import os
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
@@ -17,6 +16,7 @@ from delayed_topics_devcluster.paths import cache_dir
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_kafka_testing.rights import AUTHORIZER, rule
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator_testing.audits import (
     apply_audit,
     child,
@@ -32,8 +32,6 @@ from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE
 from checks.documents import blocks
 
 pytestmark = pytest.mark.api
-
-Manifest = dict[str, Any]
 
 
 def pipeline(harness: OperatorHarness, name: str) -> subprocess.CompletedProcess[str]:

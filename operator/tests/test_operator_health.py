@@ -12,6 +12,7 @@ from delayed_topics_crds.connection import Grant
 from delayed_topics_crds.pods import LabelSelector
 from delayed_topics_crds.schema import structural
 from delayed_topics_operator.controllers.connection_status import connection_status
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observation import Unusable
 from delayed_topics_operator_testing.audit_simulation import AuditSimulation
 from delayed_topics_operator_testing.simulation import BEGIN, Simulation, resource, usable
@@ -19,7 +20,6 @@ from lupa.lua51 import LuaRuntime
 
 from checks.documents import blocks
 
-Manifest = dict[str, Any]
 GITOPS = Path(__file__).resolve().parents[2] / "docs" / "gitops.md"
 
 

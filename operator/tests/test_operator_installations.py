@@ -8,10 +8,11 @@ import pytest
 import yaml
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_operator.installation import INSTALLATION, connection_of, serves
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.store import Store
 from delayed_topics_operator_testing.kube_api import KubeApi
-from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
 from delayed_topics_operator_testing.rights import give_the_rights_of_the_chart, take_the_rights_of_the_chart
 

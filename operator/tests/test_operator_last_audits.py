@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 from delayed_topics_operator.last_audits import expose
-from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.store import Store
 from prometheus_client import REGISTRY
 
 HOURLY = "0 * * * *"

@@ -15,9 +15,10 @@ from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.installation import INSTALLATION, record, serves, transactional_id
 from delayed_topics_operator.leadership import Leadership
 from delayed_topics_operator.lease import Candidate, Times
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.served_elsewhere import UNSERVED_SECONDS, ServedElsewhere
-from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.store import Store
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,16 +4,15 @@ import itertools
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 
 pytestmark = pytest.mark.api
 
-Manifest = dict[str, Any]
 OURS = {"kind": "KafkaConnection", "name": "ours"}
 GONE_SECONDS = 180
 PARTS = ("rolebinding", "kafkaconnection", "delayedtopic", "delayedtopicaudit")

@@ -7,11 +7,12 @@ import pytest
 from delayed_topics_operator.audits.manifests import job_name
 from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.recorder import Recorder
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.orphans import Sweeper
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
 from delayed_topics_operator.worker_sets import MANAGED_BY, object_name
-from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE
 from delayed_topics_operator_testing.simulation import resource
 

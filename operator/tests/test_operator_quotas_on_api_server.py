@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 
 pytestmark = pytest.mark.api
-
-Manifest = dict[str, Any]
 
 
 def grant(**fields: Any) -> list[Manifest]:

@@ -19,6 +19,7 @@ from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.load import Interval, Load
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observation import Observation, Wanted
 from delayed_topics_operator.plan import AlterSettings, ApplyChild
 from delayed_topics_operator.queue import Key
@@ -28,7 +29,6 @@ from delayed_topics_operator.tenants import Tenants
 from delayed_topics_operator.usage import Usage
 from delayed_topics_operator_testing.simulation import CLUSTER, OPERATOR_NAMESPACE, Simulation
 
-Manifest = dict[str, Any]
 ORDERS = Key("DelayedTopic", "shop", "orders")
 BEHIND = Load(
     intervals=2

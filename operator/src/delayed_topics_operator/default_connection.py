@@ -3,8 +3,9 @@
 import logging
 
 from delayed_topics_operator.errors import KubeRefused, NotFound
-from delayed_topics_operator.gateways.kube import Kube, Manifest
+from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.installation import INSTALLATION, installation_of
+from delayed_topics_operator.manifest import Manifest
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from delayed_topics_operator.errors import Conflict, NotYet
 from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.queue import Key
-from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.store import Store
 
 INSTALLATION = "delayedtopics.io/installation"
 TRANSACTIONAL_ID_PREFIX = "delayedtopics-operator/"

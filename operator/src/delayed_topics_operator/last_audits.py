@@ -9,8 +9,9 @@ from delayed_topics_crds.common import Verdict
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.errors import SpecInvalid
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.schedule import times
-from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.store import Store
 
 COUNTED: Final = ("lost", "early", "doubled", "overdue", "late")
 """Fields of an audit's account."""

@@ -13,10 +13,9 @@ from delayed_topics_crds import to_dict
 from delayed_topics_crds.delayed_topic import WorkerTemplate
 from delayed_topics_crds.schedule import Spark
 
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observation import PodSettings
 from delayed_topics_operator.worker_sets import HTTP_PORT, WorkerSet, resources_of
-
-Manifest = dict[str, Any]
 
 APPLIED = "delayedtopics.io/applied"
 CONFIG_HASH = "delayedtopics.io/config-hash"

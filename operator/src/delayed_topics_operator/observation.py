@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from delayed_topics_core.layout import LayoutSpec
 from delayed_topics_core.names import TopicNames
@@ -22,10 +21,9 @@ from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, To
 from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.eventlog import WorkerNews
 from delayed_topics_operator.load import Load
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.plan import Action, ConditionState
 from delayed_topics_operator.queue import Key
-
-Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from delayed_topics_crds import API_VERSION
 
@@ -19,6 +18,7 @@ from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.installation import connection_of
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observe.children import WATCHED, base_name, child_names
 from delayed_topics_operator.plan import DeleteChild, Notice
 from delayed_topics_operator.queue import Key
@@ -27,8 +27,6 @@ from delayed_topics_operator.store import Store
 from delayed_topics_operator.worker_sets import CONNECTION_LABEL, MANAGED_BY, NAME_LABEL, NAMESPACE_LABEL, object_name
 
 log = logging.getLogger(__name__)
-
-Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import RegistryRecord, TopicsRecord
@@ -10,8 +10,7 @@ from delayed_topics_crds import DelayedTopicStatus
 from delayed_topics_kafka.model import NewTopicSpec
 
 from delayed_topics_operator.amount import Amount
-
-Manifest = dict[str, Any]
+from delayed_topics_operator.manifest import Manifest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from delayed_topics_core.reasons import EXIT_PROTOCOL_REFUSED
 
-Manifest = dict[str, Any]
+from delayed_topics_operator.manifest import Manifest
 
 _IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
 _STUCK = _IMAGE_REASONS | frozenset(

@@ -20,11 +20,12 @@ from delayed_topics_operator.gateways.kube import APIS, Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.installation import connection_of, connections, front_topic
 from delayed_topics_operator.leadership import Leadership
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observe.children import WATCHED
 from delayed_topics_operator.orphans import Sweeper
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Indexer, Manifest, Store, namespaces
+from delayed_topics_operator.store import Indexer, Store, namespaces
 from delayed_topics_operator.tenants import Tenants
 from delayed_topics_operator.usage import Usage
 from delayed_topics_operator.worker_sets import (

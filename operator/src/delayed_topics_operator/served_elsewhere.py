@@ -16,9 +16,10 @@ from delayed_topics_operator.field_managers import ELSEWHERE_FIELD_MANAGER
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.status import write_status
 from delayed_topics_operator.installation import INSTALLATION, connection_of, server_of
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.plan import ConditionState
 from delayed_topics_operator.queue import Key
-from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.store import Store
 from delayed_topics_operator.translate import status_of
 
 UNSERVED_SECONDS = 60.0

@@ -7,13 +7,12 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from delayed_topics_crds import GROUP
 
 from delayed_topics_operator.errors import NotYet
+from delayed_topics_operator.manifest import Manifest
 
-Manifest = dict[str, Any]
 Name = tuple[str, str]
 """Namespace (empty for cluster-scoped objects) and name."""
 Indexer = Callable[[Manifest], Iterable[Hashable]]

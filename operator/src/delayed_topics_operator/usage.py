@@ -17,10 +17,11 @@ from delayed_topics_crds import Grant, NamespaceQuota, Quota, QuotaHard, QuotaUs
 
 from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.installation import connection_of, front_topic
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.quota import hard, partitions_of
 from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Manifest, Store, namespaces
+from delayed_topics_operator.store import Store, namespaces
 from delayed_topics_operator.translate import FINALIZER
 from delayed_topics_operator.worker_sets import object_name
 

@@ -16,11 +16,11 @@ import kopf
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.gateways.kube import APIS
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.worker_sets import SELECTOR_LABELS
 
 log = logging.getLogger(__name__)
 
-Manifest = dict[str, Any]
 Seen = Callable[[str | None, Manifest], None]
 """Called with the type of the event and the object, in the loop that `Watch` was made in."""
 

@@ -15,10 +15,11 @@ from delayed_topics_operator.audits.manifests import audited_uid, job_name, wind
 from delayed_topics_operator.audits.observation import AuditObservation, JobSettings, Refused, Unauditable, Waiting
 from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
 from delayed_topics_operator.audits.reconcile import reconcile
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.plan import AddFinalizer, ApplyChild, DeleteChild, Notice, RemoveFinalizer, WriteRegistry
 from delayed_topics_operator.translate import FINALIZER
 
-from delayed_topics_operator_testing.simulation import Manifest, Stopped, resource
+from delayed_topics_operator_testing.simulation import Stopped, resource
 
 AUDIT_NAMESPACE = "delayed-topics-audits"
 BEGIN = datetime(2026, 1, 2, tzinfo=UTC)

@@ -4,11 +4,10 @@ import json
 from typing import Any
 
 from delayed_topics_core.reasons import Reason
+from delayed_topics_operator.manifest import Manifest
 
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE
-
-Manifest = dict[str, Any]
 
 
 def apply_audit(harness: OperatorHarness, name: str = "first", **spec: Any) -> None:

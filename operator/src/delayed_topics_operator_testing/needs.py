@@ -8,10 +8,11 @@ from delayed_topics_devcluster.audit_log import Right, used
 from delayed_topics_operator.audits.manifests import AUDIT_LABEL, SELECTOR_LABELS
 from delayed_topics_operator.gateways.kube import APIS
 from delayed_topics_operator.lease import LEASE
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observe.children import WATCHED
 from delayed_topics_operator.runtime import CLUSTER_WIDE
 
-from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE
 from delayed_topics_operator_testing.rights import OPERATOR, Grant
 

@@ -13,12 +13,12 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_kafka.registry import RegistryFollower
 from delayed_topics_operator.lease import LEASE
+from delayed_topics_operator.manifest import Manifest
 
 from delayed_topics_operator_testing.kube_api import KubeApi, unless_gone
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
 from delayed_topics_operator_testing.rights import give_the_rights_of_the_chart
 
-Manifest = dict[str, Any]
 _numbers = itertools.count(1)
 DELETE_SECONDS = 180
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import yaml
 from delayed_topics_devcluster.api_server import ApiServer
@@ -12,6 +12,7 @@ from delayed_topics_devcluster.audit_log import Right
 from delayed_topics_devcluster.paths import REPOSITORY
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_operator.lease import LEASE
+from delayed_topics_operator.manifest import Manifest
 
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
 
@@ -20,8 +21,6 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROLES = {"ClusterRole": "clusterroles", "Role": "roles"}
 RIGHTS = ("Namespace", "ServiceAccount", *ROLES, "ClusterRoleBinding", "RoleBinding")
 OPERATOR = f"system:serviceaccount:{SYSTEM_NAMESPACE}:delayed-topics-operator"
-
-Manifest = dict[str, Any]
 
 
 class Grant(NamedTuple):

@@ -20,6 +20,7 @@ from delayed_topics_operator import worker_sets
 from delayed_topics_operator.amount import Amount
 from delayed_topics_operator.eventlog import WorkerNews
 from delayed_topics_operator.load import Load
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observation import (
     KafkaView,
     Observation,
@@ -68,8 +69,6 @@ KAFKAS_OWN = {
     "segment.bytes": "1073741824",
 }
 """Kafka's defaults."""
-
-Manifest = dict[str, Any]
 
 
 class Stopped(Exception):

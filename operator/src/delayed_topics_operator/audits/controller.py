@@ -19,7 +19,6 @@ from delayed_topics_operator.audits.manifests import AUDIT_LABEL, audited_uid, j
 from delayed_topics_operator.audits.observation import (
     AuditObservation,
     JobSettings,
-    Manifest,
     Refused,
     Unauditable,
     Waiting,
@@ -36,6 +35,7 @@ from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.gateways.status import write_status
 from delayed_topics_operator.installation import connection_of, serves
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observation import Unusable, Usable
 from delayed_topics_operator.observe.pods import pods_and_warnings
 from delayed_topics_operator.plan import RemoveFinalizer, WriteRegistry

@@ -4,16 +4,13 @@ Their driver is the Job's pod, which makes them with the rights of the service a
 they go with it. Spark adds to the template its image, its cores and memory, and its environment.
 """
 
-from typing import Any
-
 from delayed_topics_crds.schedule import Spark
 
 from delayed_topics_operator.audits.local_disk import LocalDisk
 from delayed_topics_operator.audits.observation import AuditObservation
 from delayed_topics_operator.audits.storage import Storage
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.manifests import CONTAINER_SECURITY, POD_SECURITY, nodes
-
-Manifest = dict[str, Any]
 
 PLAIN_ACCOUNT = "delayed-topics-audit"
 """Of all pods in the namespace that audits of cluster connections run in. It has no rights."""

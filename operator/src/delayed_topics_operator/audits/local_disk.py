@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any, Final
+from typing import Final
 
 from delayed_topics_core.audit_window import AuditWindow
 
 from delayed_topics_operator.audits.observation import AuditObservation
-
-Manifest = dict[str, Any]
+from delayed_topics_operator.manifest import Manifest
 
 BYTES_PER_OFFSET: Final = 80
 """Shuffled and cached, where nothing stays in memory: 181 bytes for a record with its hops and outcomes, two and a half offsets

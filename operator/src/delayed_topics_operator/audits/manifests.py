@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_crds import API_VERSION
@@ -13,10 +12,9 @@ from delayed_topics_operator.audits import executors, spark_application
 from delayed_topics_operator.audits.local_disk import LocalDisk, local_disk
 from delayed_topics_operator.audits.observation import AuditObservation
 from delayed_topics_operator.audits.storage import storage
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.manifests import CONTAINER_SECURITY, POD_SECURITY, encoded, nodes
 from delayed_topics_operator.worker_sets import MANAGED_BY, NAME_LABEL, NAMESPACE_LABEL, label_value
-
-Manifest = dict[str, Any]
 
 APP = "delayed-topics-audit"
 SELECTOR_LABELS = f"app.kubernetes.io/name={APP},app.kubernetes.io/managed-by={MANAGED_BY}"

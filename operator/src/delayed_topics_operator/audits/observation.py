@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.reasons import Reason
 from delayed_topics_crds import DelayedTopic, DelayedTopicAudit
 
-Manifest = dict[str, Any]
+from delayed_topics_operator.manifest import Manifest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from delayed_topics_crds import Account
 from delayed_topics_crds.common import Verdict
@@ -12,9 +11,8 @@ from pydantic import BaseModel, ValidationError
 from delayed_topics_operator.audits import spark_application
 from delayed_topics_operator.audits.manifests import CONTAINER
 from delayed_topics_operator.audits.runner import Ended, deadline_seconds, ended, without_pod
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.pods import obstacle, told
-
-Manifest = dict[str, Any]
 
 _REMEDIES = {
     "image": ". Correct the chart values images.audit or images.pullSecrets",

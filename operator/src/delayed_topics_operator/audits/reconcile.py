@@ -6,7 +6,6 @@ DelayedTopic. So an operator that is killed in between goes on where it was, and
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.carried import Carried
@@ -28,6 +27,7 @@ from delayed_topics_operator.audits.runner import ended, is_application
 from delayed_topics_operator.audits.storage import storage
 from delayed_topics_operator.conditions import condition
 from delayed_topics_operator.errors import KubeRefused, of_quota
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.plan import (
     AddFinalizer,
     ApplyChild,
@@ -40,8 +40,6 @@ from delayed_topics_operator.plan import (
 from delayed_topics_operator.reconcile.failures import reason_of
 from delayed_topics_operator.translate import ACKNOWLEDGED_AUDIT, FINALIZER, status_of
 from delayed_topics_operator.verdicts import REASONS, TRUTH
-
-Manifest = dict[str, Any]
 
 WAIT_SECONDS = 5.0
 POLL_SECONDS = 2.0

@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from delayed_topics_operator.audits import spark_application
-
-Manifest = dict[str, Any]
+from delayed_topics_operator.manifest import Manifest
 
 POD_SECONDS = 10
 """Both have a pod sooner than that, unless somebody has to do something about it."""

@@ -3,14 +3,13 @@
 Its driver is what would be the Job's pod, with the same arguments; what Spark is told of executors stands in fields of the resource.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from delayed_topics_crds.schedule import Spark
 
 from delayed_topics_operator.audits import executors
 from delayed_topics_operator.audits.observation import AuditObservation
-
-Manifest = dict[str, Any]
+from delayed_topics_operator.manifest import Manifest
 
 API_VERSION: Final = "sparkoperator.k8s.io/v1beta2"
 KIND: Final = "SparkApplication"

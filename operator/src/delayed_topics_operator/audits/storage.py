@@ -1,11 +1,9 @@
 """Where an audit's account goes, a claim or a bucket, and what every pod that writes there is given. Pure."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from delayed_topics_operator.audits.observation import AuditObservation
-
-Manifest = dict[str, Any]
+from delayed_topics_operator.manifest import Manifest
 
 VOLUME = "output"
 CLAIM = "/var/lib/delayed-topics-audit"

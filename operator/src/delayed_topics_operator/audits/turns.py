@@ -2,7 +2,8 @@
 
 from datetime import UTC, datetime
 
-from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.store import Store
 from delayed_topics_operator.translate import FINALIZER
 
 

@@ -41,6 +41,7 @@ from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.gateways.status import write_status
 from delayed_topics_operator.installation import connections, installation_of, record, serves, transactional_id
 from delayed_topics_operator.leadership import Leadership
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observation import Unusable, Usable
 from delayed_topics_operator.observe.secrets import security
 from delayed_topics_operator.queue import Key
@@ -50,7 +51,7 @@ from delayed_topics_operator.reconcile.invalid import problems
 from delayed_topics_operator.reconcile.transitions import notices
 from delayed_topics_operator.served_elsewhere import ServedElsewhere
 from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.store import Store
 from delayed_topics_operator.tenants import Tenants
 from delayed_topics_operator.translate import FINALIZER, status_of
 from delayed_topics_operator.usage import Usage

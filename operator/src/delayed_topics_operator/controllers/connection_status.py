@@ -9,9 +9,9 @@ from delayed_topics_crds import MAX_NAMESPACES, ClusterKafkaConnectionStatus, Ka
 
 from delayed_topics_operator.conditions import condition
 from delayed_topics_operator.controllers.found import Found
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observation import Unusable, Usable
 from delayed_topics_operator.plan import ConditionState
-from delayed_topics_operator.store import Manifest
 from delayed_topics_operator.translate import status_of
 
 

@@ -25,6 +25,7 @@ from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.gateways.status import write_status
 from delayed_topics_operator.installation import connection_of, serves
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observation import KafkaView, Observation, Subject, Unusable, Usable, Wanted
 from delayed_topics_operator.observe.children import PodCounts, children
 from delayed_topics_operator.observe.kafka import kafka_view
@@ -42,7 +43,7 @@ from delayed_topics_operator.reconcile.transitions import autoscaled, notices
 from delayed_topics_operator.reconcile.worker_set import all_ready
 from delayed_topics_operator.served_elsewhere import ServedElsewhere
 from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Manifest, Store, owner_uids
+from delayed_topics_operator.store import Store, owner_uids
 from delayed_topics_operator.tenants import Tenants
 from delayed_topics_operator.translate import status_of, subject, wanted
 from delayed_topics_operator.usage import Usage, Use

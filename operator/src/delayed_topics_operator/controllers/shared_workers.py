@@ -18,6 +18,7 @@ from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.installation import connection_of, front_topic
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.manifests import template_of
 from delayed_topics_operator.observation import PodSettings, Shared
 from delayed_topics_operator.observe.children import children
@@ -28,7 +29,7 @@ from delayed_topics_operator.reconcile.failures import reason_of
 from delayed_topics_operator.reconcile.shared_workers import SharedObservation, plan
 from delayed_topics_operator.reconcile.worker_set import all_ready, ours, removal
 from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.store import Store
 from delayed_topics_operator.translate import status_of
 from delayed_topics_operator.worker_sets import selector, shared_labels, shared_name, shared_worker_set
 

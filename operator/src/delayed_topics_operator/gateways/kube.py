@@ -8,7 +8,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import aiohttp
 from kubernetes import aio
@@ -27,13 +27,13 @@ from delayed_topics_operator.errors import (
     of_quota,
 )
 from delayed_topics_operator.field_managers import FIELD_MANAGER
+from delayed_topics_operator.manifest import Manifest
 
 REQUEST_SECONDS = 20.0
 CONNECTIONS = 64
 PAGE_ITEMS = 500
 """Of a list, as client-go has it: neither side holds all of a long one at once."""
 
-Manifest = dict[str, Any]
 Propagation = Literal["Foreground", "Background", "Orphan"]
 
 

@@ -11,7 +11,8 @@ from delayed_topics_crds.base import Status
 
 from delayed_topics_operator.field_managers import FIELD_MANAGER
 from delayed_topics_operator.gateways.kube import Kube
-from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.store import Store
 
 
 async def write_status(

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from delayed_topics_operator.gateways.kube import Kube
-from delayed_topics_operator.store import Manifest, Store
+from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.store import Store
 
 WATCHED = ("ConfigMap", "Service", "PodDisruptionBudget", "StatefulSet")
 """Kinds that are listed in the namespaces of workers. Secrets can't be: RBAC has no list of some only, so they are got by name."""

@@ -1,10 +1,10 @@
 """What all worker pods have, and of those that do not run yet what Kubernetes tells."""
 
 from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observation import PodSettings
 from delayed_topics_operator.pods import silent
 from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Manifest
 
 
 def pod_settings(settings: Settings, *, home: str, allowed: bool) -> PodSettings:

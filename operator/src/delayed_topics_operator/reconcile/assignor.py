@@ -6,7 +6,8 @@ refuses a worker with another assignor while the group has a member with this on
 
 from delayed_topics_core.reasons import Condition, Reason
 
-from delayed_topics_operator.observation import Manifest, Observation
+from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.observation import Observation
 from delayed_topics_operator.plan import ConditionState, Finding, ScaleWorkers
 
 WAKE_SECONDS = 2.0

@@ -6,20 +6,18 @@ one before ended, so nothing is left out however few they are.
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import API_VERSION, to_dict
 from delayed_topics_crds.schedule import ScheduledAudit
 
 from delayed_topics_operator.errors import SpecInvalid
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observation import Observation
 from delayed_topics_operator.plan import ApplyChild, ConditionState, DeleteChild, Finding, Notice
 from delayed_topics_operator.reconcile.verdict import unacknowledged
 from delayed_topics_operator.schedule import times
 from delayed_topics_operator.worker_sets import MANAGED_BY
-
-Manifest = dict[str, Any]
 
 SCHEDULED_FOR = "delayedtopics.io/scheduled-for"
 TIME = "%Y-%m-%dT%H:%M:%SZ"

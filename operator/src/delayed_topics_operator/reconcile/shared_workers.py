@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.words import shortened
 
 from delayed_topics_operator import manifests, worker_sets
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observation import Shared
 from delayed_topics_operator.plan import Action, ApplyChild, ConditionState
 from delayed_topics_operator.reconcile.worker_set import (
@@ -21,7 +21,6 @@ from delayed_topics_operator.reconcile.worker_set import (
 )
 from delayed_topics_operator.worker_sets import WorkerSet
 
-Manifest = dict[str, Any]
 TEMPLATE = "spec.sharedWorkers.template"
 
 

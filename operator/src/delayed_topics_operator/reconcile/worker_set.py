@@ -1,7 +1,7 @@
 """Computes the actions by which the objects around a StatefulSet of workers become as declared. Pure."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from delayed_topics_core.reasons import Reason
 
@@ -9,10 +9,10 @@ from delayed_topics_operator import manifests
 from delayed_topics_operator.drift import drifted
 from delayed_topics_operator.errors import of_quota
 from delayed_topics_operator.field_managers import FIELD_MANAGER
+from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.plan import Action, ApplyChild, ConditionState, DeleteChild
 from delayed_topics_operator.pods import hindrance, told
 
-Manifest = dict[str, Any]
 Live = Mapping[tuple[str, str], Manifest]
 """By kind and name."""
 

@@ -10,7 +10,8 @@ from delayed_topics_crds import RefusedProtocol
 
 from delayed_topics_operator import manifests, worker_sets
 from delayed_topics_operator.explain import explanation
-from delayed_topics_operator.observation import Manifest, Observation, Shared, Usable
+from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.observation import Observation, Shared, Usable
 from delayed_topics_operator.plan import Action, ApplyChild, ConditionState, FenceWorkers, Finding, ScaleWorkers
 from delayed_topics_operator.reconcile import handover
 from delayed_topics_operator.reconcile.assignor import mixes, stop_first
