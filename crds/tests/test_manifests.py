@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from delayed_topics_crds import KINDS, PLURALS, parse, to_dict
+from delayed_topics_crds import KINDS, parse, to_dict
 from delayed_topics_crds.__main__ import CHART_TEMPLATES, MANIFESTS, REFERENCE, drifted, generated, main
 from delayed_topics_crds.base import RULES
 from delayed_topics_crds.manifests import definition
@@ -122,7 +122,7 @@ def test_what_a_rule_walks_has_a_maximum() -> None:
         assert node["type"] not in maximum or maximum[node["type"]] in node, path
 
 
-@pytest.mark.parametrize("kind", PLURALS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_api_server_fills_in_what_the_model_fills_in(kind: str) -> None:
     spec = MINIMAL_SPECS[kind]
     defaulted = with_defaults(SCHEMAS[kind]["properties"]["spec"], spec)
@@ -145,7 +145,7 @@ def test_the_scale_subresource_finds_its_fields_where_a_resource_has_workers_of_
     assert with_defaults(spec, {"delaySeconds": [0], "workers": {"template": {}}})["workers"]["replicas"] == 1
 
 
-@pytest.mark.parametrize("kind", PLURALS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_columns_point_at_fields_that_exist(kind: str) -> None:
     paths = {path.replace("[]", "") for path, _ in nodes(SCHEMAS[kind])}
     for column in KINDS[kind].columns:
@@ -153,18 +153,18 @@ def test_columns_point_at_fields_that_exist(kind: str) -> None:
         assert path in paths or path == ".metadata.creationTimestamp"
 
 
-@pytest.mark.parametrize("kind", PLURALS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_chart_installs_the_same_definition_and_keeps_it(kind: str) -> None:
-    template = (ROOT / CHART_TEMPLATES / f"{PLURALS[kind]}.yaml").read_text()
+    template = (ROOT / CHART_TEMPLATES / f"{KINDS[kind].plural}.yaml").read_text()
     assert "{{- if .Values.crds.install }}" in template
     crd = yaml.safe_load("\n".join(line for line in template.splitlines() if not line.startswith("{{-")))
     assert crd["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
-    assert crd == yaml.safe_load((ROOT / MANIFESTS / f"delayedtopics.io_{PLURALS[kind]}.yaml").read_text())
+    assert crd == yaml.safe_load((ROOT / MANIFESTS / f"delayedtopics.io_{KINDS[kind].plural}.yaml").read_text())
 
 
 def test_the_reference_has_every_field_of_every_kind() -> None:
     page = (ROOT / REFERENCE).read_text()
-    for kind in PLURALS:
+    for kind in KINDS:
         assert f"## {kind}\n" in page
     for field in ("delaySeconds", "workers.template.resources", "allow[].namespaceSelector", "account.doubled"):
         assert f"| `{field}` |" in page

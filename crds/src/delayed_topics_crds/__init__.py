@@ -32,7 +32,7 @@ from delayed_topics_crds.delayed_topic_status import (
     WorkersScaled,
     WorkersStatus,
 )
-from delayed_topics_crds.kinds import API_VERSION, GROUP, KINDS, PLURALS, VERSION, parse, to_dict
+from delayed_topics_crds.kinds import API_VERSION, GROUP, KINDS, VERSION, parse, to_dict
 from delayed_topics_crds.quota import MAX_NAMESPACES, NamespaceQuota, Quota, QuotaHard, QuotaUsed
 
 __all__ = [
@@ -42,7 +42,6 @@ __all__ = [
     "MAX_MEMBERS",
     "MAX_NAMESPACES",
     "MAX_RECENT",
-    "PLURALS",
     "VERSION",
     "Account",
     "AuditGrant",

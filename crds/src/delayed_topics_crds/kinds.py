@@ -110,7 +110,6 @@ KINDS: Mapping[str, Kind] = {
         ),
     )
 }
-PLURALS: Mapping[str, str] = {name: kind.plural for name, kind in KINDS.items()}
 
 
 @overload

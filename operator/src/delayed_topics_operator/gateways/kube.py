@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import aiohttp
+from delayed_topics_crds import API_VERSION, KINDS
 from kubernetes import aio
 
 from delayed_topics_operator import metrics
@@ -51,12 +52,8 @@ class Api:
         return root + scope + "/" + "/".join(part for part in (self.plural, name, subresource) if part)
 
 
-_OWN = "delayedtopics.io/v1alpha1"
 APIS: Mapping[str, Api] = {
-    "DelayedTopic": Api(_OWN, "delayedtopics"),
-    "DelayedTopicAudit": Api(_OWN, "delayedtopicaudits"),
-    "KafkaConnection": Api(_OWN, "kafkaconnections"),
-    "ClusterKafkaConnection": Api(_OWN, "clusterkafkaconnections", namespaced=False),
+    **{kind.name: Api(API_VERSION, kind.plural, namespaced=kind.namespaced) for kind in KINDS.values()},
     "Namespace": Api("v1", "namespaces", namespaced=False),
     "ConfigMap": Api("v1", "configmaps"),
     "Secret": Api("v1", "secrets"),
