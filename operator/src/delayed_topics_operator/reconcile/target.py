@@ -303,13 +303,7 @@ def unnoted(
     record: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: Iterable[str]
 ) -> list[TopicPartitionKey]:
     """Partitions of front and delays that exist and that the registry has no start offset for, or only one of a topic that is gone."""
-    missing: list[TopicPartitionKey] = []
-    for name in names:
-        info = topics.get(name)
-        if info is not None:
-            begin = len(record.start_offsets.get(name, ())) if record.ids.get(name) == info.id else 0
-            missing += [(name, partition) for partition in range(begin, info.partitions)]
-    return missing
+    return _beyond({name: len(offsets) for name, offsets in record.start_offsets.items()}, record, topics, names)
 
 
 def led(places: Iterable[TopicPartitionKey], topics: Mapping[str, TopicInfo | None]) -> list[TopicPartitionKey]:
@@ -321,11 +315,18 @@ def unbegun(
     record: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: tuple[str, str]
 ) -> list[TopicPartitionKey]:
     """Partitions of front and delays that are not known to have had a committed offset."""
+    return _beyond(record.begun, record, topics, names)
+
+
+def _beyond(
+    known: Mapping[str, int], record: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: Iterable[str]
+) -> list[TopicPartitionKey]:
+    """Partitions that exist, without the first `known` ones of those topics that are the registered ones."""
     missing: list[TopicPartitionKey] = []
     for name in names:
         info = topics.get(name)
         if info is not None:
-            begin = record.begun.get(name, 0) if record.ids.get(name) == info.id else 0
+            begin = known.get(name, 0) if record.ids.get(name) == info.id else 0
             missing += [(name, partition) for partition in range(begin, info.partitions)]
     return missing
 
