@@ -72,7 +72,10 @@ def test_the_guarantee_reaches_the_workers_and_replaces_them() -> None:
     assert [a.kind for a in simulation.done if isinstance(a, ApplyChild) and a.rolls] == ["StatefulSet"]
 
 
-@pytest.mark.parametrize("memory", ["1e99999999", "1e-99999999", "9" * 40, "1e99999999999999999999", "1.2.3", "-5Gi"])
+@pytest.mark.parametrize(
+    "memory",
+    ["1e99999999", "1e-99999999", "9" * 40, "1e99999999999999999999", "1e999999E", "1.2.3", "-5Gi", "NaN", "Infinity"],
+)
 def test_a_memory_limit_that_no_machine_has_holds_up_nobody(memory: str) -> None:
     simulation = Simulation.serving(workers={"template": {"resources": {"limits": {"memory": memory}}}})
     config = json.loads(simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]["worker.json"])

@@ -4,21 +4,13 @@ The API server fills in defaults and other writers add fields of their own; what
 manifest is there, with its value.
 """
 
-import re
 from collections.abc import Sequence
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
-_QUANTITY = re.compile(r"([+-]?[0-9.]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
-_SUFFIX = {
-    "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1),
-    **{s: Decimal(1000) ** i for i, s in enumerate("kMGTPE", 1)},
-    **{f"{s}i": Decimal(1024) ** i for i, s in enumerate("KMGTPE", 1)},
-}  # fmt: skip
+from delayed_topics_operator.quantity import quantity
+
 MERGE_KEYS = ("uid", "mountPath", "containerPort", "topologyKey", "name", "port")
 """What Kubernetes tells the entries of a list of objects apart by; the first that all entries have."""
-MIN_DIGIT, MAX_DIGIT = -30, 18
-"""Powers of ten that the first digit of a quantity may stand for; Kubernetes itself caps them at 2^63."""
 
 
 def drifted(wanted: Any, live: Any, path: str = "") -> str | None:
@@ -68,22 +60,6 @@ def _drifted_by(key: str, wanted: Sequence[Any], live: Sequence[Any], path: str)
         (at for i, entry in enumerate(wanted) if (at := drifted(entry, found.get(entry[key], {}), f"{path}[{i}]"))),
         None,
     )
-
-
-def quantity(value: Any) -> Decimal | None:
-    """A Kubernetes quantity as a number: `1000m` and `1` are the same, and the API server writes the shorter.
-
-    None: it is none, or none that a machine has (a tenant's `1e99999999` has a hundred million digits as an integer).
-    """
-    found = _QUANTITY.fullmatch(str(value))
-    if found is None:
-        return None
-    number, suffix = found[1], found[2] or ""
-    try:
-        exact = Decimal(number) * _SUFFIX[suffix] if suffix in _SUFFIX else Decimal(number + suffix)
-    except InvalidOperation:
-        return None
-    return exact if MIN_DIGIT <= exact.adjusted() <= MAX_DIGIT else None
 
 
 def _empty(value: Any) -> bool:

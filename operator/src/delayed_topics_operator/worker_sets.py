@@ -11,9 +11,9 @@ from delayed_topics_crds import API_VERSION, to_dict
 from delayed_topics_crds.connection import SharedWorkers
 from delayed_topics_crds.delayed_topic import WorkerTemplate
 
-from delayed_topics_operator.drift import quantity
 from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observation import PodSettings, Subject, Wanted
+from delayed_topics_operator.quantity import quantity
 from delayed_topics_operator.queue import Key
 
 APP = "delayed-topics-worker"

@@ -7,7 +7,7 @@ from delayed_topics_crds.delayed_topic import WorkerTemplate
 from delayed_topics_crds.pods import Quantity, ResourceRequirements
 from delayed_topics_crds.schedule import Spark
 
-from delayed_topics_operator.drift import quantity
+from delayed_topics_operator.quantity import quantity
 
 PATH = "spec.workers.template"
 
