@@ -12,11 +12,6 @@ from delayed_topics_operator.reconcile.access import covers
 from delayed_topics_operator.reconcile.pod_template import nodes_not_granted
 from delayed_topics_operator.reconcile.quota import hard
 
-NO_SPARK_APPLICATIONS = (
-    "spec.spark.mode is SparkApplication, which is not enabled for this operator (chart value audits.sparkApplications.enabled). "
-    "Create a new DelayedTopicAudit with spec.spark.mode Job"
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
@@ -49,8 +44,8 @@ def refused(asked: DelayedTopicAuditSpec, place: Place) -> str | None:
             "spec.spark.executors is set, but executors are not enabled for this operator (chart value audits.executors.enabled). "
             "Create a new DelayedTopicAudit without spec.spark.executors"
         )
-    if asked.spark.mode == spark_application.KIND and not place.spark_applications:
-        return NO_SPARK_APPLICATIONS
+    if (disabled := mode_disabled(asked.spark, spark_applications=place.spark_applications)) is not None:
+        return disabled
     if place.grants is None:
         return None
     most = hard(place.grants, place.namespace_labels).executors
@@ -61,6 +56,17 @@ def refused(asked: DelayedTopicAuditSpec, place: Place) -> str | None:
             "owner for more"
         )
     return _not_granted(asked.spark, place)
+
+
+def mode_disabled(spark: Spark, *, spark_applications: bool) -> str | None:
+    """Why this installation neither makes nor looks at what would run the audit. `spark_applications`: whether it has them. None: it
+    does."""
+    if spark.mode != spark_application.KIND or spark_applications:
+        return None
+    return (
+        "spec.spark.mode is SparkApplication, which is not enabled for this operator (chart value audits.sparkApplications.enabled). "
+        "Create a new DelayedTopicAudit with spec.spark.mode Job"
+    )
 
 
 def no_room(asked: DelayedTopicAuditSpec, place: Place, others: int) -> str | None:

@@ -11,8 +11,7 @@ from delayed_topics_kafka.errors import KafkaCallError
 from pydantic import ValidationError
 
 from delayed_topics_operator.amount import Amount
-from delayed_topics_operator.audits import spark_application
-from delayed_topics_operator.audits.access import Place, most_local_disk_mebibytes, no_room
+from delayed_topics_operator.audits.access import Place, mode_disabled, most_local_disk_mebibytes, no_room
 from delayed_topics_operator.audits.access import refused as not_allowed
 from delayed_topics_operator.audits.freeze import freeze
 from delayed_topics_operator.audits.manifests import AUDIT_LABEL, audited_uid, job_name, secret_name, window_name
@@ -135,8 +134,9 @@ class Audits:
         if FINALIZER in audit.metadata.finalizers and self._tenants.may_audit(home) and not gone:
             config_map = await self._kube.find("ConfigMap", home, window_name(name))
             secret = await self._kube.find("Secret", home, secret_name(name))
-            if audit.spec.spark.mode != spark_application.KIND or self._settings.audit_spark_applications:
-                job = await self._kube.find(audit.spec.spark.mode, home, name)
+            spark = audit.spec.spark
+            if mode_disabled(spark, spark_applications=self._settings.audit_spark_applications) is None:
+                job = await self._kube.find(spark.mode, home, name)
             if job is not None:
                 pods, warnings = await pods_and_warnings(self._kube, job, labels=f"{AUDIT_LABEL}={name}", expected=1)
         replaced = topic is not None and (

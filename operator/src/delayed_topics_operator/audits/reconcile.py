@@ -17,8 +17,8 @@ from delayed_topics_crds.audit import MAX_OFFENDERS, Offenders
 from delayed_topics_crds.common import Verdict
 from pydantic.alias_generators import to_camel
 
-from delayed_topics_operator.audits import manifests, spark_application
-from delayed_topics_operator.audits.access import NO_SPARK_APPLICATIONS
+from delayed_topics_operator.audits import manifests
+from delayed_topics_operator.audits.access import mode_disabled
 from delayed_topics_operator.audits.freeze import ended as ended_window
 from delayed_topics_operator.audits.observation import AuditObservation, Refused, Unauditable, Waiting
 from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
@@ -61,8 +61,9 @@ def reconcile(o: AuditObservation) -> AuditPlan:
         return _running(o, o.job)
     if o.audit.status.job_name is None and o.config_map is None:
         return _begin(o)
-    if o.audit.spec.spark.mode == spark_application.KIND and not o.job_settings.spark_applications:
-        return _conclude(o, "Unknown", NO_SPARK_APPLICATIONS, reason=Reason.NOT_ALLOWED)
+    disabled = mode_disabled(o.audit.spec.spark, spark_applications=o.job_settings.spark_applications)
+    if disabled is not None:
+        return _conclude(o, "Unknown", disabled, reason=Reason.NOT_ALLOWED)
     if o.audit.status.job_name is not None:
         kind, name = o.audit.spec.spark.mode, o.audit.status.job_name
         gone = f"{kind} {name} was removed before it ended. Create a new DelayedTopicAudit"
