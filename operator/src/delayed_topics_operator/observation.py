@@ -8,7 +8,7 @@ from delayed_topics_core.layout import LayoutSpec
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import Claim, LayoutRecord, Owner, TopicsRecord
-from delayed_topics_crds import DelayedTopicStatus, Grant, RefusedProtocol, WorkersScaled
+from delayed_topics_crds import DelayedTopicStatus, Grant, RebalanceStatus, RefusedProtocol, WorkersScaled
 from delayed_topics_crds.delayed_topic import (
     Assignor,
     Autoscale,
@@ -191,7 +191,7 @@ class Observation:
 
     `worker_pods`, `warnings`: while not all workers are ready, their pods by name, and Events that may say what keeps them.
     `others`: what the rest of its namespace has by its connection. `own`: what it was let have before. `beyond`: see `reconcile.quota`.
-    `refused_protocol`: see `reconcile.protocol`.
+    `refused_protocol`: see `reconcile.protocol`. `rebalance`: what the status is to say of the consumer group; see `reconcile.rebalances`.
     `autoscaled`, `scaled`: how many workers that wants, and the decision if it is a new one; see `reconcile.autoscale`.
     `in_vain`: what changed nothing when it was done the last time, as where a webhook puts back what there was.
     `audits`: those that were made for its schedule. `taken`: names that it can't give to one, since there are such audits.
@@ -212,6 +212,7 @@ class Observation:
     own: Amount = field(default_factory=Amount)
     beyond: GrantExceeded = GrantExceeded()
     refused_protocol: RefusedProtocol | None = None
+    rebalance: RebalanceStatus | None = None
     autoscaled: int | None = None
     scaled: WorkersScaled | None = None
     audits: tuple[Manifest, ...] = ()

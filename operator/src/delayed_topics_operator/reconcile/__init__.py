@@ -21,6 +21,7 @@ from delayed_topics_operator.reconcile import (
     layout,
     protocol,
     quota,
+    rebalances,
     status,
     take_over,
     topics,
@@ -49,8 +50,8 @@ CHECKS: tuple[Callable[[Observation], Finding], ...] = (
 def reconcile(o: Observation) -> Plan:
     """Returns what has to be done next, with the status as it is before that."""
     if o.subject.deleting:
-        return deletion.plan(o)
-    o = protocol.settled(quota.limited(autoscale.scaled(o)))
+        return deletion.plan(rebalances.noted(o))
+    o = rebalances.noted(protocol.settled(quota.limited(autoscale.scaled(o))))
     found = _found(o)
     if o.subject.plan_only:
         planned = ConditionState(

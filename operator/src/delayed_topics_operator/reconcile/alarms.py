@@ -19,19 +19,20 @@ HARMLESS = frozenset({Reason.MISROUTED_RECORDS, Reason.RETENTION_AT_RISK})
 
 def check(o: Observation) -> Finding:
     assert o.kafka is not None, "access is checked first"
+    assert o.rebalance is not None, "it is noted first"
     serving = _workers(o)
     alarms = sorted(
         (a for a in o.kafka.news.alarms if a.member in serving),
         key=lambda a: (reason_of(a) in HARMLESS, a.reason, a.member),
     )
-    rebalance, slow_seconds = rebalances.of(o, o.kafka), o.wanted.spec.rebalance.slow_seconds
+    slow_seconds = o.wanted.spec.rebalance.slow_seconds
     said = _said(alarms)
-    slow = rebalances.slow(rebalance, now=o.now, slow_seconds=slow_seconds)
+    slow = rebalances.slow(o.rebalance, now=o.now, slow_seconds=slow_seconds)
     if slow is not None and (said.status == "False" or said.reason in HARMLESS):
         said = ConditionState(status="True", reason=Reason.REBALANCE_SLOW, message=slow)
-    ended = rebalances.ended_slowly(o.subject.status.rebalance, rebalance, slow_seconds=slow_seconds)
+    ended = rebalances.ended_slowly(o.subject.status.rebalance, o.rebalance, slow_seconds=slow_seconds)
     wake_seconds = REBALANCING_WAKE_SECONDS if not o.kafka.group.settled else None
-    if wake_seconds is None and slow is None and rebalances.under_way_since(rebalance) is not None:
+    if wake_seconds is None and slow is None and rebalances.under_way_since(o.rebalance) is not None:
         wake_seconds = slow_seconds  # workers report when it ends, but nobody reports that it has become slow
     return Finding(
         conditions={Condition.ALARM: said},

@@ -18,7 +18,12 @@ SAME_GENERATION = timedelta(minutes=10)
 """Generations of the same number further apart are of groups that were made one after the other."""
 
 
-def of(o: Observation, kafka: KafkaView) -> RebalanceStatus:
+def noted(o: Observation) -> Observation:
+    """With what the status is to say of the consumer group."""
+    return o if o.kafka is None else replace(o, rebalance=_status(o, o.kafka))
+
+
+def _status(o: Observation, kafka: KafkaView) -> RebalanceStatus:
     before = o.subject.status.rebalance
     group = _of_topic(kafka.group, o.wanted.names) if o.shares_workers else kafka.group
     status = rebalance_status(before, group, kafka.news, now=o.now)

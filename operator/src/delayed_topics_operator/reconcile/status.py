@@ -23,7 +23,6 @@ from delayed_topics_operator import worker_sets
 from delayed_topics_operator.conditions import condition
 from delayed_topics_operator.observation import KafkaView, Observation, Usable
 from delayed_topics_operator.plan import Conditions, ConditionState
-from delayed_topics_operator.reconcile import rebalances
 from delayed_topics_operator.reconcile.alarms import HARMLESS, REASONS
 from delayed_topics_operator.reconcile.autoscale import last_scaled
 from delayed_topics_operator.reconcile.target import is_ours, names_of
@@ -53,7 +52,7 @@ def of(o: Observation, said: Conditions) -> DelayedTopicStatus:
         layout=_layout(registered) if registered else before.layout,
         topics=_topics(o, kafka) if kafka and claimed else before.topics,
         workers=_workers(o),
-        rebalance=rebalances.of(o, kafka) if kafka and claimed else before.rebalance,
+        rebalance=o.rebalance if claimed else before.rebalance,
     )
 
 
