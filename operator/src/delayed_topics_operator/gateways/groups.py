@@ -27,7 +27,7 @@ _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload([helper.__name__])
 
 
-class GroupCalls:
+class GroupHelper:
     """The helper is begun with the first call and after each end. Belongs to one event loop."""
 
     def __init__(self, connection: Connection, *, client_id: str, timeout_seconds: float) -> None:

@@ -31,7 +31,7 @@ from delayed_topics_operator import metrics
 from delayed_topics_operator.errors import LeadershipLost
 from delayed_topics_operator.eventlog import EventLog
 from delayed_topics_operator.gateways.gather import Gatherer
-from delayed_topics_operator.gateways.groups import GroupCalls
+from delayed_topics_operator.gateways.groups import GroupHelper
 from delayed_topics_operator.gateways.helper import Call
 from delayed_topics_operator.gateways.refusals import Refusals
 from delayed_topics_operator.gateways.registry import RegistryThread
@@ -71,7 +71,7 @@ class KafkaLink:
         self._timeout_seconds = timeout_seconds
         self._woken = woken
         self._admin = KafkaAdmin(connection, client_id=CLIENT_ID, timeout_seconds=timeout_seconds)
-        self._group_calls = GroupCalls(connection, client_id=CLIENT_ID, timeout_seconds=timeout_seconds)
+        self._group_helper = GroupHelper(connection, client_id=CLIENT_ID, timeout_seconds=timeout_seconds)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="kafka")
         self._following: asyncio.Task[None] | None = None
         self._closed = False
@@ -184,7 +184,7 @@ class KafkaLink:
         await self._registry_thread.close()
         in_thread = partial(asyncio.get_running_loop().run_in_executor, None)
         await in_thread(partial(self._threads.shutdown, wait=settle))
-        await in_thread(partial(self._group_calls.close, settle=settle))
+        await in_thread(partial(self._group_helper.close, settle=settle))
 
     async def describe_cluster(self) -> ClusterInfo:
         return await self._blocking("describe_cluster", 1, self._admin.describe_cluster)
@@ -357,7 +357,7 @@ class KafkaLink:
     async def _in_helper(self, call: Call, items: int, *arguments: Any) -> dict[Any, Any]:
         self._begin(call, items)
         self._tenure.check()
-        return await self._group_calls.call(call, *arguments)
+        return await self._group_helper.call(call, *arguments)
 
     def _begin(self, call: str, items: int) -> None:
         """A pass may go on with a link whose connection was changed or deleted meanwhile. Raises KafkaUnreachable."""
