@@ -34,13 +34,13 @@ from delayed_topics_operator.observe.pods import pod_settings, pods_and_warnings
 from delayed_topics_operator.plan import Plan
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile import reconcile
-from delayed_topics_operator.reconcile.audits import audit_name, stem, stems
+from delayed_topics_operator.reconcile.audit_schedule import audit_name, stem, stems
+from delayed_topics_operator.reconcile.children import all_ready
 from delayed_topics_operator.reconcile.failures import not_ready, reason_of, with_failure, with_undone
 from delayed_topics_operator.reconcile.invalid import enough_to_delete, reconcile_invalid
 from delayed_topics_operator.reconcile.quota import hard
 from delayed_topics_operator.reconcile.status import OWN_CONDITIONS
 from delayed_topics_operator.reconcile.transitions import autoscaled, notices
-from delayed_topics_operator.reconcile.worker_set import all_ready
 from delayed_topics_operator.served_elsewhere import ServedElsewhere
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store, owner_uids

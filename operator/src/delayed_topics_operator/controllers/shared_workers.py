@@ -25,9 +25,9 @@ from delayed_topics_operator.observe.children import children
 from delayed_topics_operator.observe.pods import pod_settings, pods_and_warnings
 from delayed_topics_operator.plan import Action, ConditionState, WriteRegistry
 from delayed_topics_operator.queue import Key
+from delayed_topics_operator.reconcile.children import all_ready, ours, removal
 from delayed_topics_operator.reconcile.failures import reason_of
 from delayed_topics_operator.reconcile.shared_workers import SharedObservation, plan
-from delayed_topics_operator.reconcile.worker_set import all_ready, ours, removal
 from delayed_topics_operator.settings import Settings
 from delayed_topics_operator.store import Store
 from delayed_topics_operator.translate import status_of

@@ -14,7 +14,7 @@ from delayed_topics_operator.plan import ConditionState, Finding, Plan, merged
 from delayed_topics_operator.reconcile import (
     access,
     alarms,
-    audits,
+    audit_schedule,
     autoscale,
     claim,
     deletion,
@@ -43,7 +43,7 @@ CHECKS: tuple[Callable[[Observation], Finding], ...] = (
     workers.check,
     autoscale.check,
     alarms.check,
-    audits.check,
+    audit_schedule.check,
 )
 
 

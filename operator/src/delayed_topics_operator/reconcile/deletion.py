@@ -20,8 +20,8 @@ from delayed_topics_operator.plan import (
     WriteRegistry,
 )
 from delayed_topics_operator.reconcile import handover, status
+from delayed_topics_operator.reconcile.children import ours, removal
 from delayed_topics_operator.reconcile.target import is_ours
-from delayed_topics_operator.reconcile.worker_set import ours, removal
 from delayed_topics_operator.reconcile.workers import fences
 from delayed_topics_operator.worker_sets import labels
 

@@ -15,7 +15,7 @@ from delayed_topics_core.registry import LayoutRecord, TopicsRecord
 from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
 from delayed_topics_operator.observation import KafkaView, Observation, Usable
-from delayed_topics_operator.reconcile.worker_set import all_ready
+from delayed_topics_operator.reconcile.children import all_ready
 
 WAKE_SECONDS: Final = 0.5
 MAX_PARTITIONS: Final = 200

@@ -10,7 +10,7 @@ from delayed_topics_operator import manifests, worker_sets
 from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observation import Shared
 from delayed_topics_operator.plan import Action, ApplyChild, ConditionState
-from delayed_topics_operator.reconcile.worker_set import (
+from delayed_topics_operator.reconcile.children import (
     STARTING_SECONDS,
     Live,
     all_ready,

@@ -20,7 +20,7 @@ from delayed_topics_operator.plan import (
     WriteRegistry,
 )
 from delayed_topics_operator.reconcile.access import may_take_over
-from delayed_topics_operator.reconcile.worker_set import ours, removal
+from delayed_topics_operator.reconcile.children import ours, removal
 from delayed_topics_operator.translate import TAKE_OVER
 from delayed_topics_operator.worker_sets import labels
 

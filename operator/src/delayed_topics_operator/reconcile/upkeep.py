@@ -15,8 +15,8 @@ from delayed_topics_operator import manifests, worker_sets
 from delayed_topics_operator.observation import Observation, Usable
 from delayed_topics_operator.plan import Action, Finding, WriteRegistry, merged
 from delayed_topics_operator.reconcile import alarms, workers
+from delayed_topics_operator.reconcile.children import changes, in_the_way, ours
 from delayed_topics_operator.reconcile.target import kept_serving, written
-from delayed_topics_operator.reconcile.worker_set import changes, in_the_way, ours
 
 
 def check(o: Observation, planned: Iterable[Action]) -> Finding:

@@ -16,9 +16,7 @@ from delayed_topics_operator.plan import Action, ApplyChild, ConditionState, Fen
 from delayed_topics_operator.reconcile import handover
 from delayed_topics_operator.reconcile.assignor import mixes, stop_first
 from delayed_topics_operator.reconcile.autoscale import last_scaled
-from delayed_topics_operator.reconcile.pod_template import PATH
-from delayed_topics_operator.reconcile.target import record, target
-from delayed_topics_operator.reconcile.worker_set import (
+from delayed_topics_operator.reconcile.children import (
     STARTING_SECONDS,
     all_ready,
     changes,
@@ -28,6 +26,8 @@ from delayed_topics_operator.reconcile.worker_set import (
     ours,
     removal,
 )
+from delayed_topics_operator.reconcile.pod_template import PATH
+from delayed_topics_operator.reconcile.target import record, target
 
 ROLL_WAKE_SECONDS = 2.0
 POD_WAKE_SECONDS = 10.0
