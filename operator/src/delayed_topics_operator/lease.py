@@ -87,7 +87,7 @@ class Elector:
         self._namespace = namespace
         self._candidate = candidate
         self._times = candidate.times
-        self._tenure = leadership
+        self._leadership = leadership
         self._said = ""
         self.held_by = ""
         """Who else held the lease when it was looked at last."""
@@ -102,12 +102,12 @@ class Elector:
 
     async def hold(self) -> None:
         """Renews the lease. Returns when it is lost, and ends the leadership."""
-        while self._tenure.remaining_seconds > 0 and not self.held_by:
-            await asyncio.sleep(min(self._times.retry_seconds, self._tenure.remaining_seconds))
-            await self._tried(self._tenure.remaining_seconds)
+        while self._leadership.remaining_seconds > 0 and not self.held_by:
+            await asyncio.sleep(min(self._times.retry_seconds, self._leadership.remaining_seconds))
+            await self._tried(self._leadership.remaining_seconds)
         metrics.HOLDS_LEASE.set(0)
         by = f" because {self.held_by} holds it" if self.held_by else f" within {self._times.renew_within_seconds:g} s"
-        self._tenure.end(f"the lease {self._namespace}/{LEASE} could not be renewed{by}")
+        self._leadership.end(f"the lease {self._namespace}/{LEASE} could not be renewed{by}")
 
     async def release(self) -> None:
         """Once nothing is done any more: the next operator need not wait then."""
@@ -146,7 +146,7 @@ class Elector:
             return False
         await self._write(lease, spec)
         # counted from before the write: nobody can have seen it earlier than that
-        self._tenure.extend(asked_at + self._times.renew_within_seconds)
+        self._leadership.extend(asked_at + self._times.renew_within_seconds)
         return True
 
     async def _write(self, lease: dict[str, Any], spec: Spec) -> None:

@@ -117,7 +117,7 @@ class Connections:
         self._news = news
         self._elsewhere = ServedElsewhere(kube, store, namespace=settings.namespace)
         self._cluster = cluster
-        self._tenure = leadership
+        self._leadership = leadership
         self._tenants = tenants
         self._shared = SharedWorkersOf(settings=settings, kube=kube, store=store, executor=executor, cluster=cluster)
         self._entries: dict[Key, _Entry] = {}
@@ -307,7 +307,7 @@ class Connections:
                 registry_bytes=self._settings.registry_mebibytes * 2**20,
                 woken=lambda topics: self._news(key, topics),
                 transactional_id=transactional_id(self._cluster, self._settings.namespace, key),
-                leadership=self._tenure,
+                leadership=self._leadership,
             )
             try:
                 found = await find(key, resource, link)

@@ -67,7 +67,7 @@ class KafkaLink:
         """`registry_bytes`: the most keys and values of the registry that are held. `woken` is called with the front topics of which
         the registry or the events have news. `transactional_id`: of the registry's writer, see RegistryThread."""
         self.connection = connection
-        self._tenure = leadership
+        self._leadership = leadership
         self._timeout_seconds = timeout_seconds
         self._woken = woken
         self._admin = KafkaAdmin(connection, client_id=CLIENT_ID, timeout_seconds=timeout_seconds)
@@ -352,11 +352,11 @@ class KafkaLink:
 
     async def _blocking(self, call: str, items: int, function: Callable[[], T]) -> T:
         self._begin(call, items)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._tenure.bound(function))
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._leadership.bound(function))
 
     async def _in_helper(self, call: Call, items: int, *arguments: Any) -> dict[Any, Any]:
         self._begin(call, items)
-        self._tenure.check()
+        self._leadership.check()
         return await self._group_helper.call(call, *arguments)
 
     def _begin(self, call: str, items: int) -> None:

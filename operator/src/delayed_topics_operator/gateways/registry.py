@@ -40,7 +40,7 @@ class RegistryThread:
         self._timeout_seconds = timeout_seconds
         self._registry_bytes = registry_bytes
         self._transactional_id = transactional_id
-        self._tenure = leadership
+        self._leadership = leadership
         self._event_log = event_log
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="registry")
         self._last_read = RegistryState()
@@ -121,11 +121,11 @@ class RegistryThread:
         return await self._in_thread(poll)
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
-        call = self._tenure.bound(function)
+        call = self._leadership.bound(function)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, call)
         except WriterFenced as e:
-            self._tenure.end(f"another operator of this installation has taken over the registry: {e}")
+            self._leadership.end(f"another operator of this installation has taken over the registry: {e}")
             raise
 
     def _opened(self) -> tuple[RegistryFollower, RegistryWriter, EventFollower]:
