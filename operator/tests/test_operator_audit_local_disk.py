@@ -9,7 +9,7 @@ import pytest
 from delayed_topics_core.carried import Carried
 from delayed_topics_crds import Grant, parse
 from delayed_topics_crds.schedule import Spark
-from delayed_topics_operator.audits.access import Place, most_local_disk_mebibytes, refused
+from delayed_topics_operator.audits.access import AuditSite, most_local_disk_mebibytes, refused
 from delayed_topics_operator.audits.executors import LOCAL_DISK
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator_testing.audit_simulation import AUDIT_NAMESPACE, WINDOW, AuditSimulation, audit_resource
@@ -20,7 +20,7 @@ CARRIED = Carried(folder="orders-audit-0a1b2c3d", sha256="ab")
 GIVEN_MIB = 76_294
 """80 bytes for each of 10^9 offsets."""
 EVERY_TOPIC = {"namespaceSelector": {}, "topicPrefixes": [""]}
-PLACE = Place(
+SITE = AuditSite(
     namespace="shop",
     namespace_labels={},
     home=AUDIT_NAMESPACE,
@@ -135,22 +135,22 @@ def test_with_a_storage_class_each_pod_has_a_volume_of_its_own(spark: dict[str, 
 
 def test_a_grant_bounds_size_and_storage_classes() -> None:
     granted = {**EVERY_TOPIC, "audits": {"maxLocalDisk": "1Ti", "storageClasses": ["a"]}}
-    place = replace(PLACE, grants=(Grant.model_validate(granted),))
+    site = replace(SITE, grants=(Grant.model_validate(granted),))
 
     def said(**asked: str) -> str | None:
-        return refused(parse("DelayedTopicAudit", audit_resource(spark={"localDisk": asked})).spec, place)
+        return refused(parse("DelayedTopicAudit", audit_resource(spark={"localDisk": asked})).spec, site)
 
     assert said(size="1024Gi", storageClassName="a") is None
     assert "spec.spark.localDisk.size (2Ti, at most 1Ti)" in (said(size="2Ti") or "")
     assert "spec.spark.localDisk.storageClassName (b)" in (said(size="1Gi", storageClassName="b") or "")
-    assert most_local_disk_mebibytes(place, Spark()) == 2**20
-    assert most_local_disk_mebibytes(replace(place, grants=None), Spark()) is None
+    assert most_local_disk_mebibytes(site, Spark()) == 2**20
+    assert most_local_disk_mebibytes(replace(site, grants=None), Spark()) is None
 
 
 def test_only_the_grant_by_which_an_audit_runs_says_how_much_disk_it_may_fill() -> None:
     """Of another grant one has the executors, of this one the disk: nobody granted both."""
     many = {**EVERY_TOPIC, "audits": {"maxExecutors": 20, "maxLocalDisk": "10Gi"}}
     large = {**EVERY_TOPIC, "audits": {"maxLocalDisk": "1Ti"}}
-    place = replace(PLACE, grants=(Grant.model_validate(many), Grant.model_validate(large)))
-    assert most_local_disk_mebibytes(place, Spark(executors=20)) == 10 * 2**10
-    assert most_local_disk_mebibytes(place, Spark()) == 2**20
+    site = replace(SITE, grants=(Grant.model_validate(many), Grant.model_validate(large)))
+    assert most_local_disk_mebibytes(site, Spark(executors=20)) == 10 * 2**10
+    assert most_local_disk_mebibytes(site, Spark()) == 2**20

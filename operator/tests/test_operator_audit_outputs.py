@@ -8,7 +8,7 @@ import pytest
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import Grant, parse
-from delayed_topics_operator.audits.access import Place, refused
+from delayed_topics_operator.audits.access import AuditSite, refused
 from delayed_topics_operator.audits.observation import Refused
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator_testing.audit_simulation import AUDIT_NAMESPACE, WINDOW, AuditSimulation, audit_resource
@@ -75,7 +75,7 @@ def test_amazons_own_s3_needs_a_bucket_and_a_secret_only() -> None:
 
 @pytest.mark.parametrize("output", [{"claimName": "accounts"}, {"s3": S3}], ids=str)
 def test_no_storage_of_the_operators_namespace_is_written_to_for_a_tenant(output: dict[str, Any]) -> None:
-    place = Place(
+    site = AuditSite(
         namespace="shop",
         namespace_labels={},
         home=AUDIT_NAMESPACE,
@@ -86,8 +86,8 @@ def test_no_storage_of_the_operators_namespace_is_written_to_for_a_tenant(output
         grants=(Grant.model_validate({"namespaceSelector": {}, "topicPrefixes": [""]}),),
     )
     asked = parse("DelayedTopicAudit", audit_resource(output=output)).spec
-    assert "must come with a KafkaConnection of namespace shop" in (refused(asked, place) or "")
-    assert refused(asked, replace(place, home="shop", grants=None)) is None
+    assert "must come with a KafkaConnection of namespace shop" in (refused(asked, site) or "")
+    assert refused(asked, replace(site, home="shop", grants=None)) is None
 
 
 def test_an_audit_that_may_not_be_has_its_verdict_at_once() -> None:

@@ -14,7 +14,7 @@ from delayed_topics_operator.reconcile.quota import hard
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class AuditSite:
     """Where an audit of `topic` would run. `home`: the namespace of its Job. `executors`, `spark_applications`: whether this
     installation has them.
 
@@ -31,31 +31,31 @@ class Place:
     grants: tuple[Grant, ...] | None
 
 
-def refused(asked: DelayedTopicAuditSpec, place: Place) -> str | None:
+def refused(asked: DelayedTopicAuditSpec, site: AuditSite) -> str | None:
     """Why such an audit must not run there. None: it may run."""
-    if asked.output is not None and place.home != place.namespace:
+    if asked.output is not None and site.home != site.namespace:
         # The claims and Secrets there do not belong to the tenant, and a Job of the operator could write to any of them.
         return (
-            f"spec.output must come with a KafkaConnection of namespace {place.namespace}. With a cluster connection, the Job runs in "
-            f"namespace {place.home}. Create a new DelayedTopicAudit without spec.output"
+            f"spec.output must come with a KafkaConnection of namespace {site.namespace}. With a cluster connection, the Job runs in "
+            f"namespace {site.home}. Create a new DelayedTopicAudit without spec.output"
         )
-    if asked.spark.executors and not place.executors:
+    if asked.spark.executors and not site.executors:
         return (
             "spec.spark.executors is set, but executors are not enabled for this operator (chart value audits.executors.enabled). "
             "Create a new DelayedTopicAudit without spec.spark.executors"
         )
-    if (disabled := mode_disabled(asked.spark, spark_applications=place.spark_applications)) is not None:
+    if (disabled := mode_disabled(asked.spark, spark_applications=site.spark_applications)) is not None:
         return disabled
-    if place.grants is None:
+    if site.grants is None:
         return None
-    most = hard(place.grants, place.namespace_labels).executors
+    most = hard(site.grants, site.namespace_labels).executors
     if most is not None and asked.spark.executors > most:
         return (
-            f"{place.connection} allows namespace {place.namespace} at most {most} executors in total (spec.allow[].quota.executors), but "
+            f"{site.connection} allows namespace {site.namespace} at most {most} executors in total (spec.allow[].quota.executors), but "
             f"this audit alone asks for {asked.spark.executors}. Either ask for fewer in a new DelayedTopicAudit, or ask the connection's "
             "owner for more"
         )
-    return _not_granted(asked.spark, place)
+    return _not_granted(asked.spark, site)
 
 
 def mode_disabled(spark: Spark, *, spark_applications: bool) -> str | None:
@@ -69,25 +69,25 @@ def mode_disabled(spark: Spark, *, spark_applications: bool) -> str | None:
     )
 
 
-def no_room(asked: DelayedTopicAuditSpec, place: Place, others: int) -> str | None:
+def no_room(asked: DelayedTopicAuditSpec, site: AuditSite, others: int) -> str | None:
     """Why it has to wait for other audits of its namespace. `others`: the executors that those have. None: it does not have to wait."""
-    most = hard(place.grants or (), place.namespace_labels).executors
+    most = hard(site.grants or (), site.namespace_labels).executors
     if not asked.spark.executors or most is None or others + asked.spark.executors <= most:
         return None
     return (
-        f"{place.connection} allows namespace {place.namespace} at most {most} executors in total (spec.allow[].quota.executors), and "
+        f"{site.connection} allows namespace {site.namespace} at most {most} executors in total (spec.allow[].quota.executors), and "
         f"other audits have {others} of them. This audit waits until {asked.spark.executors} are free"
     )
 
 
-def most_local_disk_mebibytes(place: Place, spark: Spark) -> int | None:
+def most_local_disk_mebibytes(site: AuditSite, spark: Spark) -> int | None:
     """The limit for each pod. None: there is no limit, or the audit is refused."""
-    granting = [granted for granted in _granted(place) if not any(_beyond(spark, granted))]
+    granting = [granted for granted in _granted(site) if not any(_beyond(spark, granted))]
     return max((_mebibytes(granted.max_local_disk) for granted in granting), default=None)
 
 
-def _granted(place: Place) -> list[AuditGrant]:
-    return [grant.audits for grant in place.grants or () if covers(grant, place.topic, place.namespace_labels)]
+def _granted(site: AuditSite) -> list[AuditGrant]:
+    return [grant.audits for grant in site.grants or () if covers(grant, site.topic, site.namespace_labels)]
 
 
 def _mebibytes(size: str) -> int:
@@ -95,11 +95,11 @@ def _mebibytes(size: str) -> int:
     return int(size[:-2]) * {"Mi": 1, "Gi": 2**10, "Ti": 2**20}[size[-2:]]
 
 
-def _not_granted(spark: Spark, place: Place) -> str | None:
-    where = f"{place.connection.kind} {place.connection.name}"
-    lacking = [list(_beyond(spark, granted)) for granted in _granted(place)]
+def _not_granted(spark: Spark, site: AuditSite) -> str | None:
+    where = f"{site.connection.kind} {site.connection.name}"
+    lacking = [list(_beyond(spark, granted)) for granted in _granted(site)]
     if not lacking:
-        return f"{where} has no grant for this namespace and topic {place.topic}. Ask its owner to add an entry to spec.allow"
+        return f"{where} has no grant for this namespace and topic {site.topic}. Ask its owner to add an entry to spec.allow"
     least = min(lacking, key=len)
     if not least:
         return None

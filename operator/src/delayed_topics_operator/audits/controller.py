@@ -11,7 +11,7 @@ from delayed_topics_kafka.errors import KafkaCallError
 from pydantic import ValidationError
 
 from delayed_topics_operator.amount import Amount
-from delayed_topics_operator.audits.access import Place, mode_disabled, most_local_disk_mebibytes, no_room
+from delayed_topics_operator.audits.access import AuditSite, mode_disabled, most_local_disk_mebibytes, no_room
 from delayed_topics_operator.audits.access import refused as not_allowed
 from delayed_topics_operator.audits.freeze import freeze
 from delayed_topics_operator.audits.manifests import AUDIT_LABEL, audited_uid, job_name, secret_name, window_name
@@ -170,10 +170,10 @@ class Audits:
         most_local_disk: int | None = None
         if topic is not None and beginning:
             state, _ = self._connections.look(connection_key(topic))
-            place = self._place(topic, home, state)
-            most_local_disk = most_local_disk_mebibytes(place, audit.spec.spark)
+            site = self._site(topic, home, state)
+            most_local_disk = most_local_disk_mebibytes(site, audit.spec.spark)
             # Again, and not only when the window was frozen: in a tenant's namespace somebody else may have made the window.
-            if (refusal := not_allowed(audit.spec, place)) is not None:
+            if (refusal := not_allowed(audit.spec, site)) is not None:
                 files = Refused(message=refusal)
             elif isinstance(state, Unusable):
                 files = Waiting(reason=state.reason, message=state.message)
@@ -228,15 +228,15 @@ class Audits:
             return Waiting(reason=Reason.NOT_ALLOWED, message=message)
         connection = connection_key(topic)
         state, link = self._connections.look(connection)
-        place = self._place(topic, home, state)
-        if (refusal := not_allowed(audit.spec, place)) is not None:
+        site = self._site(topic, home, state)
+        if (refusal := not_allowed(audit.spec, site)) is not None:
             return Refused(message=refusal)
         if isinstance(state, Unusable):
             return Waiting(reason=state.reason, message=state.message)
         assert link is not None, "the connection can be used"
         use = Use(key, topic.metadata.name)
         others = self._usage.others(use, connection, link.registry_read).executors
-        if (full := no_room(audit.spec, place, others)) is not None:
+        if (full := no_room(audit.spec, site, others)) is not None:
             return Waiting(reason=Reason.GRANT_EXCEEDED, message=full)
         self._usage.note(use, connection, Amount(executors=audit.spec.spark.executors))
         owner = self._owner(topic)
@@ -255,10 +255,10 @@ class Audits:
             self._connections.doubt(connection, e)
             return Waiting(reason=reason_of(e), message=str(e))
 
-    def _place(self, topic: DelayedTopic, home: str, state: Usable | Unusable) -> Place:
+    def _site(self, topic: DelayedTopic, home: str, state: Usable | Unusable) -> AuditSite:
         """Raises SpecInvalid, NotYet."""
         namespace = topic.metadata.namespace or ""
-        return Place(
+        return AuditSite(
             namespace=namespace,
             namespace_labels=self._store.namespace(namespace)["metadata"].get("labels") or {},
             home=home,
