@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from delayed_topics_devcluster.cluster import cluster_layout
+from delayed_topics_devcluster.cluster import cluster_folders
 from delayed_topics_devcluster.context import Cluster
 from delayed_topics_devcluster.errors import CommandFailedError
 from delayed_topics_devcluster.images import image_name
@@ -187,7 +187,7 @@ def test_the_host_reaches_pods_and_services(namespace: Namespace) -> None:
 
 @local_only
 def test_up_leaves_a_running_cluster_alone(cluster: Cluster) -> None:
-    record = cluster_layout().processes / "kubelet.json"
+    record = cluster_folders().processes / "kubelet.json"
     before = Process.read(record)
     cluster.up()
     assert before is not None
@@ -197,7 +197,7 @@ def test_up_leaves_a_running_cluster_alone(cluster: Cluster) -> None:
 @local_only
 def test_the_audit_log_shows_who_asked_for_what(namespace: Namespace) -> None:
     namespace.kubectl("create", "configmap", "looked-for", "--from-literal=a=b")
-    with cluster_layout().audit_log.open() as log:
+    with cluster_folders().audit_log.open() as log:
         events = [json.loads(line) for line in log if namespace.name in line and "looked-for" in line]
     creation = next(event for event in events if event["verb"] == "create")
     assert creation["user"]["username"] == "admin"

@@ -4,7 +4,7 @@ import os
 import time
 
 import pytest
-from delayed_topics_devcluster.cluster import cluster_layout
+from delayed_topics_devcluster.cluster import cluster_folders
 from delayed_topics_e2e.calls import Calls, OperatorCalls, resource_versions, writes_in_audit_log
 from delayed_topics_e2e.report import Report
 from delayed_topics_e2e.tenant import Tenant
@@ -54,7 +54,7 @@ def test_many_resources_get_ready_and_then_nothing_is_written(tenant: Tenant, re
     assert not news, f"something changed each time: {news}\n{install.operator_log()}"
     assert (operator.read() - calls).kube_writes == 0, install.operator_log()
     if install.own_node:
-        assert not writes_in_audit_log(cluster_layout().audit_log, since=from_here, by="delayed-topics-operator")
+        assert not writes_in_audit_log(cluster_folders().audit_log, since=from_here, by="delayed-topics-operator")
     report.add("many", f"no API write in {IDLE_SECONDS:g} idle seconds with {RESOURCES} resources")
 
 

@@ -13,7 +13,7 @@ from delayed_topics_devcluster.pause_image import write_pause_image
 from delayed_topics_devcluster.pki import CertificateAuthority, write_key_pair
 from delayed_topics_devcluster.processes import Process, died
 from delayed_topics_devcluster.progress import step
-from delayed_topics_devcluster.settings import API_SERVER, CONTAINERD_SOCKET, NODE_NAME, Layout
+from delayed_topics_devcluster.settings import API_SERVER, CONTAINERD_SOCKET, NODE_NAME, ClusterFolders
 from delayed_topics_devcluster.waiting import wait_until
 
 __all__ = ["assemble", "import_archive", "node_is_ready"]
@@ -29,37 +29,37 @@ API_CLIENTS = {
 }
 
 
-def assemble(layout: Layout, programs: Path) -> None:
+def assemble(folders: ClusterFolders, programs: Path) -> None:
     """Start everything and return when the node takes pods: about 15 s."""
-    cluster = _Assembly(layout=layout, programs=programs)
+    cluster = _Assembly(folders=folders, programs=programs)
     with step("certificates, namespaces, network"):
-        layout.make()
-        _write_certificates(layout)
-        _write_configuration(layout)
+        folders.make()
+        _write_certificates(folders)
+        _write_configuration(folders)
         cluster.namespace = Namespace.create(
-            pause=programs / "pause", owner=REPOSITORY, kubelet=layout.kubelet, log=layout.logs / "namespace.log"
+            pause=programs / "pause", owner=REPOSITORY, kubelet=folders.kubelet, log=folders.logs / "namespace.log"
         )
     with step("etcd and API server"):
-        cluster.start(*settings.etcd(layout))
-        cluster.start(*settings.api_server(layout))
-        cluster.wait(lambda: _answers(layout, "get", "--raw", "/readyz"), what="the API server is ready")
+        cluster.start(*settings.etcd(folders))
+        cluster.start(*settings.api_server(folders))
+        cluster.wait(lambda: _answers(folders, "get", "--raw", "/readyz"), what="the API server is ready")
         role = json.dumps(settings.COREDNS_ROLE)
-        cluster.wait(lambda: _answers(layout, "apply", "-f", "-", text_in=role), what="CoreDNS has its role")
+        cluster.wait(lambda: _answers(folders, "apply", "-f", "-", text_in=role), what="CoreDNS has its role")
     with step("controller manager, scheduler, containerd, kubelet, kube-proxy, CoreDNS"):
-        cluster.start(*settings.controller_manager(layout))
-        cluster.start(*settings.scheduler(layout))
-        cluster.start("coredns", "-conf", str(layout.config / "Corefile"))
-        cluster.start("kube-proxy", f"--config={layout.config}/kube-proxy.yaml")
-        cluster.start("containerd", f"--config={layout.config}/containerd.toml")
+        cluster.start(*settings.controller_manager(folders))
+        cluster.start(*settings.scheduler(folders))
+        cluster.start("coredns", "-conf", str(folders.config / "Corefile"))
+        cluster.start("kube-proxy", f"--config={folders.config}/kube-proxy.yaml")
+        cluster.start("containerd", f"--config={folders.config}/containerd.toml")
         cluster.wait(cluster.containerd_serves, what="containerd serves")
         import_archive(
             cluster.namespace,
-            write_pause_image(layout.root / "pause.tar", program=programs / "pause", name=settings.PAUSE_IMAGE),
+            write_pause_image(folders.root / "pause.tar", program=programs / "pause", name=settings.PAUSE_IMAGE),
         )
-        cluster.start(*settings.kubelet_command(layout))
-        cluster.wait(lambda: node_is_ready(layout), what="the node is ready")
+        cluster.start(*settings.kubelet_command(folders))
+        cluster.wait(lambda: node_is_ready(folders), what="the node is ready")
         account = ("get", "serviceaccount", "default", "--namespace=default")
-        cluster.wait(lambda: _answers(layout, *account), what="pods may be created")
+        cluster.wait(lambda: _answers(folders, *account), what="pods may be created")
 
 
 def import_archive(namespace: Namespace, archive: Path) -> None:
@@ -76,18 +76,18 @@ def _ctr_image(namespace: Namespace, *arguments: str | Path) -> None:
     namespace.run("ctr", f"--address={CONTAINERD_SOCKET}", "--namespace=k8s.io", "image", *arguments)
 
 
-def node_is_ready(layout: Layout) -> bool:
+def node_is_ready(folders: ClusterFolders) -> bool:
     """Whether the API server answers, and says so."""
     condition = 'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}'
     try:
-        return _kubectl(layout, "get", "nodes", "--output", condition) == "True"
+        return _kubectl(folders, "get", "nodes", "--output", condition) == "True"
     except CommandFailedError:
         return False
 
 
 class _Assembly:
-    def __init__(self, *, layout: Layout, programs: Path) -> None:
-        self._layout = layout
+    def __init__(self, *, folders: ClusterFolders, programs: Path) -> None:
+        self._folders = folders
         self._programs = programs
         self._started: dict[str, Process] = {}
         self.namespace: Namespace
@@ -95,8 +95,8 @@ class _Assembly:
     def start(self, name: str, *arguments: str) -> None:
         built = self._programs / name
         program = built if built.exists() else name
-        process = self.namespace.start([program, *arguments], log=self._layout.logs / f"{name}.log")
-        process.write(self._layout.processes / f"{name}.json")
+        process = self.namespace.start([program, *arguments], log=self._folders.logs / f"{name}.log")
+        process.write(self._folders.processes / f"{name}.json")
         self._started[name] = process
 
     def wait(self, condition: Callable[[], bool], *, what: str) -> None:
@@ -105,10 +105,10 @@ class _Assembly:
         def met() -> bool:
             for name, process in self._started.items():
                 if not process.alive():
-                    raise died(name, self._layout.logs / f"{name}.log")
+                    raise died(name, self._folders.logs / f"{name}.log")
             return condition()
 
-        wait_until(met, what=f"{what} (logs in {self._layout.logs})", timeout_seconds=START_TIMEOUT_SECONDS)
+        wait_until(met, what=f"{what} (logs in {self._folders.logs})", timeout_seconds=START_TIMEOUT_SECONDS)
 
     def containerd_serves(self) -> bool:
         try:
@@ -118,21 +118,21 @@ class _Assembly:
         return True
 
 
-def _kubectl(layout: Layout, *arguments: str, text_in: str | None = None) -> str:
+def _kubectl(folders: ClusterFolders, *arguments: str, text_in: str | None = None) -> str:
     kubectl = settings.kubectl()
-    return run(kubectl, f"--kubeconfig={layout.kubeconfig}", "--request-timeout=5s", *arguments, text_in=text_in)
+    return run(kubectl, f"--kubeconfig={folders.kubeconfig}", "--request-timeout=5s", *arguments, text_in=text_in)
 
 
-def _answers(layout: Layout, *arguments: str, text_in: str | None = None) -> bool:
+def _answers(folders: ClusterFolders, *arguments: str, text_in: str | None = None) -> bool:
     try:
-        _kubectl(layout, *arguments, text_in=text_in)
+        _kubectl(folders, *arguments, text_in=text_in)
     except CommandFailedError:
         return False
     return True
 
 
-def _write_certificates(layout: Layout) -> None:
-    authority = CertificateAuthority(layout.pki)
+def _write_certificates(folders: ClusterFolders) -> None:
+    authority = CertificateAuthority(folders.pki)
     service_names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"]
     first_service_address = SERVICE_NETWORK.replace(".0.0/16", ".0.1")
     authority.issue(
@@ -149,18 +149,18 @@ def _write_certificates(layout: Layout) -> None:
     )
     authority.issue("api-server-to-kubelet", common_name="kube-apiserver", organizations=["system:masters"])
     authority.issue("kubelet", common_name=NODE_NAME, names=[NODE_NAME, NODE_ADDRESS])
-    write_key_pair(layout.pki, "service-accounts")
+    write_key_pair(folders.pki, "service-accounts")
     for name, (user, groups) in API_CLIENTS.items():
         authority.kubeconfig(
-            layout.config / f"{name}.kubeconfig", server=API_SERVER, common_name=user, organizations=groups
+            folders.config / f"{name}.kubeconfig", server=API_SERVER, common_name=user, organizations=groups
         )
-    authority.kubeconfig(layout.kubeconfig, server=API_SERVER, common_name="admin", organizations=["system:masters"])
+    authority.kubeconfig(folders.kubeconfig, server=API_SERVER, common_name="admin", organizations=["system:masters"])
 
 
-def _write_configuration(layout: Layout) -> None:
-    layout.write("audit-policy.yaml", settings.audit_policy())
-    layout.write("containerd.toml", settings.containerd(layout))
-    layout.write("cni/10-delayed-topics.conflist", json.dumps(settings.network_plugins()))
-    layout.write("kubelet.yaml", settings.kubelet(layout))
-    layout.write("kube-proxy.yaml", settings.kube_proxy(layout))
-    layout.write("Corefile", settings.coredns(layout))
+def _write_configuration(folders: ClusterFolders) -> None:
+    folders.write("audit-policy.yaml", settings.audit_policy())
+    folders.write("containerd.toml", settings.containerd(folders))
+    folders.write("cni/10-delayed-topics.conflist", json.dumps(settings.network_plugins()))
+    folders.write("kubelet.yaml", settings.kubelet(folders))
+    folders.write("kube-proxy.yaml", settings.kube_proxy(folders))
+    folders.write("Corefile", settings.coredns(folders))

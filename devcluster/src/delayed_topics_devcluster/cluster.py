@@ -22,10 +22,10 @@ from delayed_topics_devcluster.paths import REPOSITORY, cache_dir, cluster_of
 from delayed_topics_devcluster.preconditions import require_root
 from delayed_topics_devcluster.processes import Process, resident_bytes
 from delayed_topics_devcluster.progress import say, step
-from delayed_topics_devcluster.settings import Layout
+from delayed_topics_devcluster.settings import ClusterFolders
 from delayed_topics_devcluster.waiting import wait_until
 
-__all__ = ["Status", "cluster_layout", "down", "import_image", "load", "prepare", "status", "unload", "up"]
+__all__ = ["Status", "cluster_folders", "down", "import_image", "load", "prepare", "status", "unload", "up"]
 
 BYTES_PER_MEGABYTE = 1_000_000
 READY_TIMEOUT_SECONDS = 120.0
@@ -44,9 +44,9 @@ class Status:
         return "pods" in self.resident_megabytes and not self.ended
 
 
-def cluster_layout() -> Layout:
+def cluster_folders() -> ClusterFolders:
     """Where the cluster's files are, whether it runs or not."""
-    return Layout(root=cache_dir() / "cluster")
+    return ClusterFolders(root=cache_dir() / "cluster")
 
 
 def status() -> Status:
@@ -55,7 +55,7 @@ def status() -> Status:
     ended: list[str] = []
     for namespace in _own_namespaces():
         running["pods"] = _resident_bytes_of_tree(namespace.init.pid) // BYTES_PER_MEGABYTE
-    for file in sorted(cluster_layout().processes.glob("*.json")):
+    for file in sorted(cluster_folders().processes.glob("*.json")):
         process = Process.read(file)
         if process is not None and process.alive():
             running[file.stem] = _resident_bytes_of_tree(process.pid) // BYTES_PER_MEGABYTE
@@ -74,15 +74,15 @@ def up() -> None:
         if _is_up():
             return
     _get_programs()  # for minutes; nobody's `down` has to wait for that
-    layout = cluster_layout()
+    folders = cluster_folders()
     with _machine_locked():
         if _is_up():
             return
         _remove()
         try:
-            assemble(layout, binaries())
+            assemble(folders, binaries())
         except BaseException:
-            kept = _keep_logs(layout)
+            kept = _keep_logs(folders)
             _remove()
             say(f"the logs are in {kept}")
             raise
@@ -99,7 +99,7 @@ def prepare() -> None:
 def down() -> None:
     """End the cluster, whoever started it, and remove everything of it. Succeeds also if there is none, or only parts of one."""
     remove_orphans()
-    if os.geteuid() != 0 and not Namespace.inits() and not cluster_layout().root.exists():
+    if os.geteuid() != 0 and not Namespace.inits() and not cluster_folders().root.exists():
         return
     require_root()
     with _machine_locked(), step("ending the cluster"):
@@ -138,7 +138,7 @@ def unload(name: str) -> None:
 
 
 def _loaded() -> Path:
-    return cluster_layout().root / "images"
+    return cluster_folders().root / "images"
 
 
 def _forget(name: str) -> None:
@@ -150,7 +150,7 @@ def _is_up() -> bool:
     _refuse_cluster_of_another()
 
     def decided() -> bool:
-        return not status().running or node_is_ready(cluster_layout())
+        return not status().running or node_is_ready(cluster_folders())
 
     try:  # a busy one answers late, and somebody may be using it
         wait_until(decided, what="the node is ready", timeout_seconds=READY_TIMEOUT_SECONDS)
@@ -176,10 +176,10 @@ def _machine_locked() -> AbstractContextManager[None]:
 
 def _remove() -> None:
     """End what runs of anybody's cluster, and remove its files and ours."""
-    roots = {cluster_layout().root, *(cluster_of(namespace.program) for namespace in Namespace.running())}
+    roots = {cluster_folders().root, *(cluster_of(namespace.program) for namespace in Namespace.running())}
     Namespace.end_all()
-    for layout in (Layout(root=root) for root in roots):
-        for file in layout.processes.glob("*.json"):
+    for folders in (ClusterFolders(root=root) for root in roots):
+        for file in folders.processes.glob("*.json"):
             process = Process.read(file)
             if process is not None:  # the nsenter that waited for something inside
                 process.kill()
@@ -229,11 +229,11 @@ def _remove_if_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def _keep_logs(layout: Layout) -> Path:
+def _keep_logs(folders: ClusterFolders) -> Path:
     kept = cache_dir() / "cluster-failed-logs"
     shutil.rmtree(kept, ignore_errors=True)
-    if layout.logs.is_dir():
-        shutil.copytree(layout.logs, kept)
+    if folders.logs.is_dir():
+        shutil.copytree(folders.logs, kept)
     return kept
 
 

@@ -80,7 +80,7 @@ class LocalCluster(WithTools):
 
     @property
     def kubeconfig(self) -> Path:
-        return cluster.cluster_layout().kubeconfig
+        return cluster.cluster_folders().kubeconfig
 
     def up(self) -> None:
         cluster.up()

@@ -10,7 +10,7 @@ from delayed_topics_devcluster.namespace import KUBELET_FOLDER, NODE_ADDRESS, PO
 from delayed_topics_devcluster.packages import CNI_BINARIES
 from delayed_topics_devcluster.paths import cache_dir
 
-__all__ = ["API_SERVER", "CLUSTER_DOMAIN", "CONTAINERD_SOCKET", "NODE_NAME", "PAUSE_IMAGE", "Layout"]
+__all__ = ["API_SERVER", "CLUSTER_DOMAIN", "CONTAINERD_SOCKET", "NODE_NAME", "PAUSE_IMAGE", "ClusterFolders"]
 
 API_SERVER = f"https://{NODE_ADDRESS}:6443"
 CLUSTER_DOMAIN = "cluster.local"
@@ -22,7 +22,7 @@ PAUSE_IMAGE = "delayed-topics/pause:dev"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class ClusterFolders:
     """The folder of the running cluster, and what is where in it."""
 
     root: Path
@@ -99,11 +99,11 @@ def audit_policy() -> dict[str, Any]:
     }
 
 
-def containerd(layout: Layout) -> str:
+def containerd(folders: ClusterFolders) -> str:
     """containerd's configuration (TOML)."""
     return f"""\
 version = 2
-root = "{layout.root}/containerd"
+root = "{folders.root}/containerd"
 state = "/run/containerd"
 [grpc]
   address = "{CONTAINERD_SOCKET}"
@@ -121,7 +121,7 @@ state = "/run/containerd"
         SystemdCgroup = false
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{CNI_BINARIES}"
-    conf_dir = "{layout.config}/cni"
+    conf_dir = "{folders.config}/cni"
 """
 
 
@@ -141,7 +141,7 @@ def network_plugins() -> dict[str, Any]:
     return {"cniVersion": "1.0.0", "name": "delayed-topics", "plugins": plugins}
 
 
-def kubelet(layout: Layout) -> dict[str, Any]:
+def kubelet(folders: ClusterFolders) -> dict[str, Any]:
     """A KubeletConfiguration."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -149,11 +149,11 @@ def kubelet(layout: Layout) -> dict[str, Any]:
         "authentication": {
             "anonymous": {"enabled": False},
             "webhook": {"enabled": True},
-            "x509": {"clientCAFile": str(layout.pki / "ca.crt")},
+            "x509": {"clientCAFile": str(folders.pki / "ca.crt")},
         },
         "authorization": {"mode": "Webhook"},
-        "tlsCertFile": str(layout.pki / "kubelet.crt"),
-        "tlsPrivateKeyFile": str(layout.pki / "kubelet.key"),
+        "tlsCertFile": str(folders.pki / "kubelet.crt"),
+        "tlsPrivateKeyFile": str(folders.pki / "kubelet.key"),
         "cgroupDriver": "cgroupfs",
         "failCgroupV1": False,
         "failSwapOn": False,
@@ -161,7 +161,7 @@ def kubelet(layout: Layout) -> dict[str, Any]:
         "clusterDomain": CLUSTER_DOMAIN,
         "resolvConf": "",
         "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
-        "podLogsDir": str(layout.root / "pod-logs"),
+        "podLogsDir": str(folders.root / "pod-logs"),
         "maxPods": MAX_PODS,
         "serializeImagePulls": False,
         # There is no registry to get a removed image back from.
@@ -170,24 +170,24 @@ def kubelet(layout: Layout) -> dict[str, Any]:
     }
 
 
-def kubelet_command(layout: Layout) -> list[str]:
+def kubelet_command(folders: ClusterFolders) -> list[str]:
     """The kubelet's command line."""
     return [
         "kubelet",
-        f"--config={layout.config}/kubelet.yaml",
-        f"--kubeconfig={layout.config}/kubelet.kubeconfig",
+        f"--config={folders.config}/kubelet.yaml",
+        f"--kubeconfig={folders.config}/kubelet.kubeconfig",
         f"--root-dir={KUBELET_FOLDER}",
         f"--hostname-override={NODE_NAME}",
         f"--node-ip={NODE_ADDRESS}",
     ]
 
 
-def kube_proxy(layout: Layout) -> dict[str, Any]:
+def kube_proxy(folders: ClusterFolders) -> dict[str, Any]:
     """A KubeProxyConfiguration."""
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
-        "clientConnection": {"kubeconfig": str(layout.config / "kube-proxy.kubeconfig")},
+        "clientConnection": {"kubeconfig": str(folders.config / "kube-proxy.kubeconfig")},
         "hostnameOverride": NODE_NAME,
         "mode": "iptables",
         "clusterCIDR": POD_NETWORK,
@@ -196,7 +196,7 @@ def kube_proxy(layout: Layout) -> dict[str, Any]:
     }
 
 
-def coredns(layout: Layout) -> str:
+def coredns(folders: ClusterFolders) -> str:
     """A Corefile: the cluster's names, and nothing else."""
     return f"""\
 .:53 {{
@@ -204,7 +204,7 @@ def coredns(layout: Layout) -> str:
     health {NODE_ADDRESS}:8080
     ready {NODE_ADDRESS}:8181
     kubernetes {CLUSTER_DOMAIN} in-addr.arpa {{
-        kubeconfig {layout.config}/coredns.kubeconfig
+        kubeconfig {folders.config}/coredns.kubeconfig
         ttl 5
     }}
     cache 5
@@ -237,9 +237,9 @@ COREDNS_ROLE = {
 }
 
 
-def api_server(layout: Layout) -> list[str]:
+def api_server(folders: ClusterFolders) -> list[str]:
     """The API server's command line."""
-    pki = layout.pki
+    pki = folders.pki
     return [
         "kube-apiserver",
         "--etcd-servers=http://127.0.0.1:2379",
@@ -259,21 +259,21 @@ def api_server(layout: Layout) -> list[str]:
         f"--service-account-issuer=https://kubernetes.default.svc.{CLUSTER_DOMAIN}",
         f"--service-account-key-file={pki}/service-accounts.pub",
         f"--service-account-signing-key-file={pki}/service-accounts.key",
-        f"--audit-policy-file={layout.config}/audit-policy.yaml",
-        f"--audit-log-path={layout.audit_log}",
+        f"--audit-policy-file={folders.config}/audit-policy.yaml",
+        f"--audit-log-path={folders.audit_log}",
         "--audit-log-maxsize=200",
         "--audit-log-maxbackup=1",
     ]
 
 
-def controller_manager(layout: Layout) -> list[str]:
+def controller_manager(folders: ClusterFolders) -> list[str]:
     """The controller manager's command line."""
     return [
         "kube-controller-manager",
-        f"--kubeconfig={layout.config}/kube-controller-manager.kubeconfig",
+        f"--kubeconfig={folders.config}/kube-controller-manager.kubeconfig",
         "--use-service-account-credentials",
-        f"--service-account-private-key-file={layout.pki}/service-accounts.key",
-        f"--root-ca-file={layout.pki}/ca.crt",
+        f"--service-account-private-key-file={folders.pki}/service-accounts.key",
+        f"--root-ca-file={folders.pki}/ca.crt",
         "--leader-elect=false",
         # A new namespace has its ServiceAccount after 0.1 s; at the 20 requests a second of the default after 4 s.
         "--kube-api-qps=500",
@@ -282,16 +282,16 @@ def controller_manager(layout: Layout) -> list[str]:
     ]
 
 
-def scheduler(layout: Layout) -> list[str]:
+def scheduler(folders: ClusterFolders) -> list[str]:
     """The scheduler's command line."""
-    return ["kube-scheduler", f"--kubeconfig={layout.config}/kube-scheduler.kubeconfig", "--leader-elect=false"]
+    return ["kube-scheduler", f"--kubeconfig={folders.config}/kube-scheduler.kubeconfig", "--leader-elect=false"]
 
 
-def etcd(layout: Layout) -> list[str]:
+def etcd(folders: ClusterFolders) -> list[str]:
     """etcd's command line: reachable in the cluster's own network namespace only."""
     return [
         "etcd",
-        f"--data-dir={layout.root}/etcd",
+        f"--data-dir={folders.root}/etcd",
         "--listen-client-urls=http://127.0.0.1:2379",
         "--advertise-client-urls=http://127.0.0.1:2379",
         "--listen-peer-urls=http://127.0.0.1:2380",
