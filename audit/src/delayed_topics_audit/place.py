@@ -40,7 +40,7 @@ def partition_of(place: Column) -> Column:
 
 
 def line_of(place: Column) -> Column:
-    """Door and partition in one number."""
+    """Topic number and partition in one number."""
     return sf.shiftright(place, OFFSET_BITS).cast("int")
 
 

@@ -1,1 +1,1 @@
-"""The pure decisions of delayed topics: layout, routing, headers, windows, registry records."""
+"""The pure decisions of delayed topics: layout, names of topics and headers, registry records, events, reasons."""

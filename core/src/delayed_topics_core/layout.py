@@ -1,4 +1,5 @@
-"""The layout: which partition of the delays topic stands for which delay. Nothing else in the project computes a partition.
+"""The layout: which partition of the delays topic stands for which delay. Nothing else makes or changes a table; the engine and the
+client only look partitions up in it.
 
 `initial` gives the first table, `evolve` every later one. A partition's delay never changes: whatever a manifest becomes,
 tables are only appended to, so no record that waits changes its meaning and no stale client can make one early.

@@ -5,7 +5,8 @@ claim/<topic>/<owner>    Claim, written once and never rewritten: compaction kee
                          Who takes over writes its own claim, and then removes the one that it took the topics from
 layout/<topic>           LayoutRecord: `planned`, then `serving` once Kafka has the partitions; `retired`: workers give it up.
                          A planned one has the one before it inside, by which workers go on until then
-topics/<topic>           TopicsRecord: topic ids, the offsets that serving began at and, after removal, ended at
+topics/<topic>           TopicsRecord: topic ids, the offsets that serving began at, which partitions have begun, and a handover
+                         that is under way
 audited/<topic>          AuditedRecord: where the last audit ended and the next one begins
 
 Owner is `<Kubernetes cluster>/<namespace>/<name>`. Values are JSON; unknown fields are ignored, so that a newer writer

@@ -1,1 +1,1 @@
-"""Every call to Kafka: connections, registry, batched admin calls, broker clock."""
+"""Every call to Kafka: connections, registry, events, batched admin calls, offsets."""
