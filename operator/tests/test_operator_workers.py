@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_crds.delayed_topic import ASSIGNORS
 from delayed_topics_operator import worker_sets
 from delayed_topics_operator.drift import drifted
 from delayed_topics_operator.eventlog import RaisedAlarm, WorkerNews
@@ -13,6 +14,7 @@ from delayed_topics_operator.observe.children import PodCounts
 from delayed_topics_operator.plan import ApplyChild, DeleteChild, FenceWorkers
 from delayed_topics_operator.reconcile import reconcile
 from delayed_topics_operator_testing.simulation import Simulation, member, resource
+from delayed_topics_worker.config import ASSIGNORS as OF_WORKERS
 
 
 def stateful_set(simulation: Simulation) -> dict[str, Any]:
@@ -70,6 +72,11 @@ def test_the_guarantee_reaches_the_workers_and_replaces_them() -> None:
     config = json.loads(simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]["worker.json"])
     assert config["guarantee"] == "ExactlyOnce"
     assert [a.kind for a in simulation.done if isinstance(a, ApplyChild) and a.rolls] == ["StatefulSet"]
+
+
+def test_workers_know_the_assignors_that_a_resource_may_name_and_the_same_default() -> None:
+    """The models and the worker import nothing that could have one list for both."""
+    assert {protocol.capitalize(): tuple(found) for protocol, found in OF_WORKERS.items()} == ASSIGNORS
 
 
 @pytest.mark.parametrize(
