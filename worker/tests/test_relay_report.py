@@ -222,8 +222,8 @@ def test_what_a_worker_has_of_a_topic_is_told_again_every_day_though_another_is_
 def told_alarms() -> Alarms:
     """One is raised, and one was."""
     alarms = Alarms(lambda alarm, raised: None, now=0.0)
-    alarms.update([STANDING, OVER])
-    alarms.update([STANDING])
+    alarms.update([STANDING, OVER], now=0.0)
+    alarms.update([STANDING], now=0.0)
     return alarms
 
 

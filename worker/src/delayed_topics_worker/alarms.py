@@ -25,14 +25,22 @@ TOLD_AGAIN_SECONDS: Final = 86_400.0
 """A raised alarm is told anew that often: Kafka keeps events for a week, and whoever reads them later would know of none."""
 LOST_TOLD_AGAIN_SECONDS: Final = 60.0
 """What may have been lost is told anew that often at most."""
+CHANGE_TOLD_SECONDS: Final = 60.0
+"""An alarm that says something else is told anew that often at most."""
 
 
 class Alarm(NamedTuple):
-    """`topic`: the front topic."""
+    """`topic`: the front topic. `about`: what the message says besides amounts that change all the time, as seconds do, if it has some."""
 
     topic: str
     reason: Reason
     message: str
+    about: tuple[str, ...] = ()
+
+    @property
+    def gist(self) -> tuple[str, ...]:
+        """It is worth telling again when this has changed."""
+        return self.about or (self.message,)
 
 
 class AtRisk(NamedTuple):
@@ -87,14 +95,19 @@ class RecentRise:
         return now - at < self._seconds
 
 
+Key = tuple[str, Reason]
+
+
 class Alarms:
-    """The alarms that are raised now. `update` reports what has changed."""
+    """The alarms that are raised now. `update` reports which come and go."""
 
     def __init__(self, on_change: Callable[[Alarm, bool], None], *, now: float) -> None:
         """`on_change` gets the alarm, and whether it is raised or cleared. `now`: seconds of any steady clock."""
         self._on_change = on_change
-        self._raised: dict[tuple[str, Reason], Alarm] = {}
-        self._cleared: dict[tuple[str, Reason], Alarm] = {}
+        self._raised: dict[Key, Alarm] = {}
+        self._told: dict[Key, tuple[tuple[str, ...], float]] = {}
+        """The gist of those that are raised as it was told last, and when."""
+        self._cleared: dict[Key, Alarm] = {}
         """Those that may have to be told again."""
         self._told_at = now
         self._lost = 0
@@ -103,7 +116,7 @@ class Alarms:
     def raised(self) -> list[Alarm]:
         return list(self._raised.values())
 
-    def update(self, now_raised: Iterable[Alarm]) -> None:
+    def update(self, now_raised: Iterable[Alarm], *, now: float) -> None:
         current = {(alarm.topic, alarm.reason): alarm for alarm in now_raised}
         for key, alarm in self._raised.items():
             if key not in current:
@@ -113,25 +126,36 @@ class Alarms:
             if key not in self._raised:
                 log.warning("alarm %s of %s: %s", alarm.reason, alarm.topic, alarm.message)
                 self._on_change(alarm, True)
+                self._told[key] = alarm.gist, now
+        self._told = {key: self._told[key] for key in current}
         self._cleared = {key: alarm for key, alarm in (self._cleared | self._raised).items() if key not in current}
         self._raised = current
 
     def to_tell_again(self, *, lost: int, now: float) -> list[tuple[Alarm, bool]]:
-        """Returns alarms, and whether each is raised or cleared. `lost`: how many events could not be written so far."""
-        passed = now - self._told_at
-        if passed < LOST_TOLD_AGAIN_SECONDS:
-            return []
-        if lost == self._lost:
-            if passed < TOLD_AGAIN_SECONDS:
-                return []
-            self._cleared = {}
-        self._told_at, self._lost = now, lost
-        return [(alarm, False) for alarm in self._cleared.values()] + [(alarm, True) for alarm in self.raised]
+        """Returns alarms, and whether each is raised or cleared: those that say something else now, and at times all. `lost`: how many
+        events could not be written so far."""
+        cleared: list[Alarm] = []
+        again, passed = self._raised, now - self._told_at
+        if passed < LOST_TOLD_AGAIN_SECONDS or (lost == self._lost and passed < TOLD_AGAIN_SECONDS):
+            again = {key: alarm for key, alarm in self._raised.items() if self._says_something_else(key, alarm, now)}
+            for alarm in again.values():
+                log.warning("alarm %s of %s: %s", alarm.reason, alarm.topic, alarm.message)
+        else:
+            if lost == self._lost:
+                self._cleared = {}
+            cleared = list(self._cleared.values())
+            self._told_at, self._lost = now, lost
+        self._told |= {key: (alarm.gist, now) for key, alarm in again.items()}
+        return [(alarm, False) for alarm in cleared] + [(alarm, True) for alarm in again.values()]
+
+    def _says_something_else(self, key: Key, alarm: Alarm, now: float) -> bool:
+        gist, told_at = self._told[key]
+        return alarm.gist != gist and now - told_at >= CHANGE_TOLD_SECONDS
 
 
 def of_partitions(owned: Iterable[AssignedPartition]) -> list[Alarm]:
     """Returns one alarm for each topic and reason, with the message of its first partition."""
-    stopped: dict[tuple[str, Reason], list[tuple[str, int, str]]] = {}
+    stopped: dict[Key, list[tuple[str, int, str]]] = {}
     for o in owned:
         stop = o.stop or o.tried
         if stop is not None:
@@ -160,19 +184,19 @@ def of_unacknowledged(owned: Iterable[AssignedPartition], snapshot: TopicsSnapsh
         name: info.lagging for name, info in snapshot.topics.items() if isinstance(info, TopicInfo) and info.lagging
     }
     blamed = {topic: names & lagging.keys() for topic, names in targets.items() if names & lagging.keys()} or targets
-    return [
-        Alarm(
-            topic,
-            Reason.TARGET_UNAVAILABLE,
-            f"Kafka has not acknowledged copies to {', '.join(sorted(names))} for {seconds[topic]:.0f} s"
-            + "".join(
-                f". {name} {list(lagging[name])} has replicas out of sync" for name in sorted(names & lagging.keys())
-            )
-            + ". Partitions whose copies go there wait. Check that the brokers are up, that as many replicas are in sync as "
-            "min.insync.replicas requires, and that no quota slows the workers down",
+    raised: list[Alarm] = []
+    for topic, waiting in blamed.items():
+        named = ", ".join(sorted(waiting))
+        behind = "".join(
+            f". {name} {list(lagging[name])} has replicas out of sync" for name in sorted(waiting & lagging.keys())
         )
-        for topic, names in blamed.items()
-    ]
+        message = (
+            f"Kafka has not acknowledged copies to {named} for {seconds[topic]:.0f} s{behind}. Partitions whose copies go there "
+            "wait. Check that the brokers are up, that as many replicas are in sync as min.insync.replicas requires, and that no quota "
+            "slows the workers down"
+        )
+        raised.append(Alarm(topic, Reason.TARGET_UNAVAILABLE, message, about=(named, behind)))
+    return raised
 
 
 def of_missing_targets(served: Served) -> str:
@@ -206,7 +230,7 @@ def of_many_control_requests(served: Served, count: int) -> Alarm:
         f"{count} requests are in force in {served.names.control}, and workers accept no more. Either withdraw some by writing records "
         "without a value, or wait until the topic's retention removes them"
     )
-    return Alarm(served.topic, Reason.TOO_MANY_CONTROL_REQUESTS, message)
+    return Alarm(served.topic, Reason.TOO_MANY_CONTROL_REQUESTS, message, about=(served.names.control,))
 
 
 def of_refusals(topics: Iterable[str], refused: Mapping[str | None, str]) -> list[Alarm]:
@@ -218,16 +242,11 @@ def of_refusals(topics: Iterable[str], refused: Mapping[str | None, str]) -> lis
 
 def of_retention(at_risk: Iterable[AtRisk], now_ms: int) -> list[Alarm]:
     """Returns one alarm for each topic, about the record that Kafka may remove first. `now_ms`: the broker's time."""
-    found = _by_topic(at_risk)
-    first = {topic: min(parts, key=lambda part: part.risk.removable_at_ms) for topic, parts in found.items()}
-    return [
-        Alarm(topic, Reason.RETENTION_AT_RISK, _of_risk(first[topic], now_ms) + _further(found[topic]))
-        for topic in found
-    ]
+    return [_of_risk(topic, parts, now_ms) for topic, parts in _by_topic(at_risk).items()]
 
 
-def _of_risk(at_risk: AtRisk, now_ms: int) -> str:
-    owned, offset, risk = at_risk
+def _of_risk(topic: str, at_risk: Sequence[AtRisk], now_ms: int) -> Alarm:
+    owned, offset, risk = min(at_risk, key=lambda part: part.risk.removable_at_ms)
     left_ms = risk.removable_at_ms - now_ms
     at = datetime.fromtimestamp(risk.removable_at_ms / 1000, UTC)
     when = f"from {at:%Y-%m-%d %H:%M:%S} UTC on, which is in {lasting(left_ms)}" if left_ms > 0 else "at any moment"
@@ -240,39 +259,45 @@ def _of_risk(at_risk: AtRisk, now_ms: int) -> str:
         cure = "end the pause (spec.paused)"
     else:
         cure = "find out from other alarms and the worker's log what holds the records up. Start more workers if they are only too slow"
-    return (
+    message = (
         f"unreleased records of {owned} come near the end of retention. Kafka may remove offset {offset} {when}. {kept}. "
-        f"Either raise spec.outageBudgetSeconds of the DelayedTopic to keep the records for longer, or {cure}"
+        f"Either raise spec.outageBudgetSeconds of the DelayedTopic to keep the records for longer, or {cure}{_further(at_risk)}"
     )
+    return Alarm(topic, Reason.RETENTION_AT_RISK, message, about=(kept, cure, *_names(at_risk)))
 
 
 def of_unreadable(unreadable: Iterable[Unreadable]) -> list[Alarm]:
     """Returns one alarm for each topic, about the partition that could not be read for the longest time."""
-    found = _by_topic(unreadable)
-    return [
-        Alarm(topic, Reason.NOT_RELEASING, _of_silence(max(parts, key=lambda part: part.seconds)) + _further(parts))
-        for topic, parts in found.items()
-    ]
+    return [_of_silence(topic, parts) for topic, parts in _by_topic(unreadable).items()]
 
 
-def _of_silence(unreadable: Unreadable) -> str:
-    owned, span, seconds, offsets, bootstrap_servers = unreadable
-    nothing = f"the worker could not read anything from {owned} at offset {span.position} for {seconds:.0f} s"
+def _of_silence(topic: str, unreadable: Sequence[Unreadable]) -> Alarm:
+    longest = max(unreadable, key=lambda part: part.seconds)
+    owned, span, seconds, offsets, _ = longest
+    what = f"the worker could not read anything from {owned} at offset {span.position} for {seconds:.0f} s"
+    if isinstance(offsets, Offsets) and offsets.stable_end > span.position:
+        what += f", although Kafka has committed records up to offset {offsets.stable_end}"
+    why = _why_silent(longest)
+    message = f"{what}{why}{_further(unreadable)}"
+    return Alarm(topic, Reason.NOT_RELEASING, message, about=(why, *_names(unreadable)))
+
+
+def _why_silent(unreadable: Unreadable) -> str:
+    owned, span, _, offsets, bootstrap_servers = unreadable
     if offsets is None or isinstance(offsets, KafkaCallError):
-        return f"{nothing}. The worker could not find out why: {offsets or 'Kafka has not answered yet'}"
+        return f". The worker could not find out why: {offsets or 'Kafka has not answered yet'}"
     if offsets.stable_end <= span.position:
         return (
-            f"{nothing}, because a transaction is open there. The transaction ends when its producer ends it, or after its "
+            ", because a transaction is open there. The transaction ends when its producer ends it, or after its "
             f"transaction.timeout.ms. To find the producer, run kafka-transactions.sh --bootstrap-server {bootstrap_servers} "
             f"describe-producers --topic {owned.topic} --partition {owned.partition}. If find-hanging lists the transaction too, "
             "Kafka has lost track of it. In this case, end it with abort"
         )
-    given = f"{nothing}, although Kafka has committed records up to offset {offsets.stable_end}"
     error = owned.seen.read_error if owned.seen else None
     if error is None:
-        return f"{given}. The Kafka client has reported no error. Delete the worker's pod, so that the next pod reads with a new client"
+        return ". The Kafka client has reported no error. Delete the worker's pod, so that the next pod reads with a new client"
     return (
-        f"{given}. The Kafka client can't decode the next batch ({error}). To give up the records of this batch, stop the workers, set "
+        f". The Kafka client can't decode the next batch ({error}). To give up the records of this batch, stop the workers, set "
         "the group's offset behind the batch, and start the workers again"
     )
 
@@ -288,7 +313,9 @@ def of_unassigned(unassigned: Mapping[TopicPartitionKey, float], served: Iterabl
             if place[0] in (s.names.front, s.names.delays) and seconds >= UNASSIGNED_SECONDS
         ]
         if of_topic and s.layout is not None:
-            raised.append(Alarm(s.topic, Reason.NOT_RELEASING, _of_no_worker(of_topic, s.layout.group)))
+            places = tuple(sorted(f"{topic} [{partition}]" for _, (topic, partition) in of_topic))
+            message = _of_no_worker(of_topic, s.layout.group)
+            raised.append(Alarm(s.topic, Reason.NOT_RELEASING, message, about=places))
     return raised
 
 
@@ -311,6 +338,10 @@ def _by_topic(partitions: Iterable[P]) -> dict[str, list[P]]:
     return found
 
 
+def _names(partitions: Iterable[AtRisk | Unreadable]) -> list[str]:
+    return sorted(str(partition.owned) for partition in partitions)
+
+
 def _further(partitions: Sequence[object]) -> str:
     """Returns the sentence that tells how many partitions there are besides the one that the message names."""
     more = len(partitions) - 1
@@ -319,10 +350,17 @@ def _further(partitions: Sequence[object]) -> str:
 
 def joined(alarms: Iterable[Alarm]) -> list[Alarm]:
     """Joins the alarms of one topic and reason to one alarm."""
-    messages: dict[tuple[str, Reason], list[str]] = {}
-    for topic, reason, message in alarms:
-        messages.setdefault((topic, reason), []).append(message)
-    return [Alarm(topic, reason, ". Also, ".join(said)) for (topic, reason), said in messages.items()]
+    found: dict[Key, list[Alarm]] = {}
+    for alarm in alarms:
+        found.setdefault((alarm.topic, alarm.reason), []).append(alarm)
+    return [
+        Alarm(
+            *key,
+            ". Also, ".join(alarm.message for alarm in ones),
+            about=tuple(part for alarm in ones for part in alarm.gist) if any(alarm.about for alarm in ones) else (),
+        )
+        for key, ones in found.items()
+    ]
 
 
 def lasting(ms: int) -> str:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from delayed_topics_core.events import TOLD_AGAIN_MS, Event, EventKind, format_places
 from delayed_topics_core.names import CLOCK_TOPIC
@@ -43,6 +43,13 @@ NOT_RELEASING_SECONDS: Final = 10.0
 MISROUTED_SHOWN_SECONDS: Final = 600.0
 WAITED_SHOWN_SECONDS: Final = 90.0
 """What waits for a ready topic looks for it every 60 s at least."""
+
+
+class Why(NamedTuple):
+    """`about`: as that of an alarm."""
+
+    text: str
+    about: tuple[str, ...]
 
 
 class Reporter:
@@ -134,14 +141,14 @@ class Reporter:
         alarms += self._controls.alarms(snapshot)
         alarms += of_unassigned(unassigned, shown)
         of_all: dict[str | None, str] = {None: state.refused} if state.refused else {}
-        self._alarms.update(joined(alarms + of_refusals(work, {**of_all, **refused})))
+        self._alarms.update(joined(alarms + of_refusals(work, {**of_all, **refused})), now=self._now_at)
         for alarm, raised in self._alarms.to_tell_again(lost=self._events.failed, now=self._now_at):
             self._write_alarm(alarm, raised, repeated=True)
         self._forget_all_but(work.keys())
         return {
             "member": self._member,
             "topics": {s.topic: _status(s, by_topic.get(s.topic, ()), work[s.topic]) for s in shown},
-            "alarms": [alarm._asdict() for alarm in self._alarms.raised],
+            "alarms": [{"topic": a.topic, "reason": a.reason, "message": a.message} for a in self._alarms.raised],
             "rebalance": {"generation": assignment.generation, "last": self._last_change},
             "held_bytes": state.held_bytes,
         }
@@ -170,7 +177,7 @@ class Reporter:
         shown: Iterable[Served],
         work: Mapping[str, TopicWork],
         tallies: Mapping[str, Tally],
-        why: Mapping[str, str],
+        why: Mapping[str, Why],
     ) -> list[Alarm]:
         raised: list[Alarm] = []
         for served in shown:
@@ -182,8 +189,9 @@ class Reporter:
                 message = (
                     f"nothing has been released for {seconds:.0f} s, although {counted(lag, 'record')} should have been"
                 )
-                message += f": {why[served.topic]}"
-                raised.append(Alarm(served.topic, Reason.NOT_RELEASING, message))
+                message += f": {why[served.topic].text}"
+                about = ("nothing", *why[served.topic].about)
+                raised.append(Alarm(served.topic, Reason.NOT_RELEASING, message, about=about))
         return raised
 
     def _misrouted_alarms(self, shown: Iterable[Served], tallies: Mapping[str, Tally]) -> list[Alarm]:
@@ -287,17 +295,18 @@ def _status(served: Served, owned: Sequence[AssignedPartition], work: TopicWork)
     }
 
 
-def _why(state: State, stuck: Sequence[Alarm]) -> str:
+def _why(state: State, stuck: Sequence[Alarm]) -> Why:
     """Why nothing is released of a topic. `stuck`: of this one, as other topics may belong to others."""
     said: list[str] = []
     if state.clock_problem:
         said.append(f"the worker can't get the broker's time from topic {CLOCK_TOPIC} ({Fault(*state.clock_problem)})")
     said += [state.problem] if state.problem else []
-    said += [alarm.message for alarm in stuck[:1]]
+    if stuck:
+        return Why(". Also, ".join([*said, stuck[0].message]), (*said, *stuck[0].gist))
     if not said and not state.time_known:
         said.append(
             "the worker does not know the broker's time, because Kafka has answered no clock probe within the last second"
         )
     if not said and not state.may_send:
         said.append("Kafka has accepted no commit within the last second")
-    return ". Also, ".join(said) or "the worker does not know why. See its log"
+    return Why(". Also, ".join(said) or "the worker does not know why. See its log", tuple(said))

@@ -1,0 +1,176 @@
+"""An alarm that is about something else meanwhile says so to whoever reads the events, and one that only lasts stays as it was told."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from delayed_topics_core.events import Event
+from delayed_topics_core.layout import LayoutSpec, initial
+from delayed_topics_core.reasons import Reason
+from delayed_topics_core_testing.served import serving
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_engine import Seen
+from delayed_topics_kafka.events import EventFollower
+from delayed_topics_kafka.model import TopicInfo
+from delayed_topics_worker import alarms
+from delayed_topics_worker.alarms import (
+    CHANGE_TOLD_SECONDS,
+    Alarm,
+    Alarms,
+    AtRisk,
+    Unreadable,
+    joined,
+    of_retention,
+    of_unacknowledged,
+    of_unassigned,
+    of_unreadable,
+)
+from delayed_topics_worker.assigned import AssignedPartition
+from delayed_topics_worker.known_offsets import Offsets
+from delayed_topics_worker.retention import Risk
+from delayed_topics_worker.served import Served
+from delayed_topics_worker.topic_watch import TopicsSnapshot
+from delayed_topics_worker.unreadable import Span
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
+from delayed_topics_worker_testing.running import running_relay
+
+NOW_MS = 1_700_000_000_000
+DAY_MS = 86_400_000
+SERVED = replace(
+    Served.of("orders"), layout=serving("orders", initial(LayoutSpec(delay_seconds=(0, 10), partitions=2)))
+)
+
+
+def removed(orders: DeclaredTopic, partition: int, before: int) -> None:
+    client = AdminClient(orders.harness.connection.client_config())
+    for deleted in client.delete_records([TopicPartition(orders.names.front, partition, before)]).values():
+        deleted.result(60)
+
+
+@pytest.mark.broker
+def test_records_that_are_removed_from_a_second_partition_are_told_as_those_of_the_first_were(
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The condition of the delayed topic has what was told last. The worker has not read partition 0, where a transaction is open."""
+    monkeypatch.setattr(alarms, "CHANGE_TOLD_SECONDS", 0.0)
+    orders = harness.declare((0,), front_partitions=2)
+    for n in range(10):
+        orders.produce(b"%d" % n, partition=1)
+    orders.flush()
+    removed(orders, 1, before=6)
+    unfinished = Producer({**harness.connection.client_config(), "transactional.id": orders.names.front})
+    unfinished.init_transactions(60)
+    unfinished.begin_transaction()
+    unfinished.produce(orders.names.front, b"v", partition=0)
+    assert unfinished.flush(60) == 0
+    told_of: list[Event] = []
+
+    def told(*words: str) -> bool:
+        told_of.extend(e for e in follower.poll(1) if e.topic == orders.names.front and e.kind == "alarm")
+        return bool(told_of) and all(word in told_of[-1].detail["message"] for word in words)
+
+    with running_relay(orders), EventFollower(harness.connection) as follower:
+        wait_until(lambda: told(f"{orders.names.front} [1]"), what="the alarm of the first")
+        removed(orders, 0, before=1)
+        wait_until(lambda: told(f"{orders.names.front} [0]", "1 more partition"), what="the alarm of both")
+    assert {event.detail["reason"] for event in told_of} == {Reason.RECORDS_REMOVED}
+
+
+def removed_from(*partitions: int) -> Alarm:
+    return Alarm("orders", Reason.RECORDS_REMOVED, f"records of orders {list(partitions)} were removed")
+
+
+def test_what_an_alarm_says_else_is_told_once_a_minute_at_most() -> None:
+    raised = Alarms(lambda alarm, is_raised: None, now=0.0)
+
+    def told(partitions: Sequence[int], now: float) -> list[tuple[Alarm, bool]]:
+        raised.update([removed_from(*partitions)], now=now)
+        return raised.to_tell_again(lost=0, now=now)
+
+    later = CHANGE_TOLD_SECONDS
+    assert told([1], 0.0) == []
+    assert told([0, 1], later - 1) == []
+    assert told([0, 1], later) == [(removed_from(0, 1), True)]
+    assert told([0, 1], 3 * later) == []
+    assert told([0, 1, 2], 3 * later + 1) == [(removed_from(0, 1, 2), True)]
+    assert told([0, 1], 4 * later) == []
+    assert told([0, 1, 2], 5 * later) == [], "it is as it was told"
+
+
+def test_an_alarm_that_comes_back_says_what_it_is_about_then() -> None:
+    changes: list[tuple[Alarm, bool]] = []
+    raised = Alarms(lambda alarm, is_raised: changes.append((alarm, is_raised)), now=0.0)
+    for at, partitions in enumerate([[1], [], [0]]):
+        raised.update([removed_from(*partitions)] if partitions else [], now=at)
+
+    assert changes == [(removed_from(1), True), (removed_from(1), False), (removed_from(0), True)]
+    assert raised.to_tell_again(lost=0, now=2 * CHANGE_TOLD_SECONDS) == []
+
+
+def owned(partition: int, *, stuck_seconds: float = 0.0) -> AssignedPartition:
+    seen = SimpleNamespace(stuck_seconds=stuck_seconds, unacknowledged=(True, False, False, False), read_error=None)
+    return AssignedPartition(
+        served=SERVED,
+        topic="orders",
+        partition=partition,
+        generation=1,
+        group_generation=1,
+        assigned_at=0,
+        seen=cast(Seen, seen),
+    )
+
+
+def silent(seconds: float, *partitions: int, end: int = 9) -> list[Alarm]:
+    return of_unreadable(Unreadable(owned(p), Span(5, 20), seconds, Offsets(0, end), "kafka:9092") for p in partitions)
+
+
+def unassigned(seconds: float, *partitions: int) -> list[Alarm]:
+    return of_unassigned({("orders", p): seconds for p in partitions}, [SERVED])
+
+
+def at_risk(offset: int, *partitions: int, days: int = 7) -> list[Alarm]:
+    risk = Risk(
+        first=0,
+        below=100,
+        removable_at_ms=NOW_MS + offset * 1000,
+        delay_ms=0,
+        retention_ms=days * DAY_MS,
+        retention_told=True,
+    )
+    return of_retention([AtRisk(owned(p), offset, risk) for p in partitions], NOW_MS)
+
+
+def unacknowledged(seconds: float, lagging: Sequence[int] = ()) -> list[Alarm]:
+    info = TopicInfo(
+        name="orders.ready", id="x", partitions=2, replication_factor=3, leaders_known=True, lagging=tuple(lagging)
+    )
+    return of_unacknowledged([owned(0, stuck_seconds=seconds)], TopicsSnapshot({"orders.ready": info}, {}))
+
+
+@pytest.mark.parametrize(
+    ("before", "later", "other"),
+    [
+        (silent(30, 1), silent(31, 1), silent(31, 1, 2)),
+        (silent(30, 1), silent(31, 1, end=12), silent(31, 1, end=5)),
+        (unassigned(30, 1), unassigned(31, 1), unassigned(31, 2)),
+        (at_risk(5, 1), at_risk(6, 1), at_risk(6, 1, 2)),
+        (at_risk(5, 1), at_risk(6, 1), at_risk(6, 1, days=14)),
+        (unacknowledged(3), unacknowledged(4), unacknowledged(4, lagging=[1])),
+        (silent(30, 1) + unassigned(30, 2), silent(31, 1) + unassigned(31, 2), silent(31, 1) + unassigned(31, 3)),
+    ],
+)
+def test_seconds_that_pass_are_not_told_and_other_partitions_and_causes_are(
+    before: list[Alarm], later: list[Alarm], other: list[Alarm]
+) -> None:
+    raised = Alarms(lambda alarm, is_raised: None, now=0.0)
+    raised.update(joined(before), now=0.0)
+    assert joined(before) != joined(later)
+
+    raised.update(joined(later), now=2 * CHANGE_TOLD_SECONDS)
+    assert raised.to_tell_again(lost=0, now=2 * CHANGE_TOLD_SECONDS) == []
+    raised.update(joined(other), now=2 * CHANGE_TOLD_SECONDS)
+    assert raised.to_tell_again(lost=0, now=2 * CHANGE_TOLD_SECONDS) == [(alarm, True) for alarm in joined(other)]
