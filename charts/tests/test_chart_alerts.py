@@ -38,7 +38,7 @@ HEALTHY = {
     **{NOT_READY % (f"edited-{n}", "WorkersStarting"): f"_x{8 * n} 1x8 stale" for n in range(1, 8)},
     CONDITION % ("DeliveryVerified", "True", "EveryRecordAccounted"): "3x60",
     'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="failed"}': "4x60",
-    "delayedtopics_events_failed": "3x60",
+    "delayedtopics_events_failed_total": "3x60",
     "delayed_topics_operator_holds_lease": "1x60",
     AUDITED % "Verified": "1x60",
     AUDITED % "Unknown": "0x60",
@@ -56,7 +56,7 @@ TROUBLE: dict[str, dict[str, str]] = {
     "DelayedTopicDeliveryViolated": {CONDITION % ("DeliveryVerified", "False", "PromiseBroken"): "1x60"},
     "DelayedTopicAuditUnknown": {AUDITED % "Verified": "0x60", AUDITED % "Unknown": "1x60"},
     "DelayedTopicAuditMissing": {EXPECTED: "600x60"},
-    "DelayedTopicEventsLost": {"delayedtopics_events_failed": "3x30 5x30"},
+    "DelayedTopicEventsLost": {"delayedtopics_events_failed_total": "3x30 5x30"},
     "DelayedTopicsOperatorFails": {
         'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="failed"}': "4+1x60"
     },

@@ -6,8 +6,12 @@ from confluent_kafka import Producer
 from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.events import Event
 from delayed_topics_core.names import EVENTS_TOPIC
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka import outbox
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.events import EventFollower, EventWriter
+
+NOWHERE = Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": 0})
 
 
 def event(number: int) -> Event:
@@ -39,11 +43,38 @@ def test_events_arrive_in_order_and_noise_and_what_newer_workers_tell_is_passed_
 
 
 def test_without_kafka_nothing_waits_and_the_loss_is_counted() -> None:
-    writer = EventWriter(Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": 0}))
+    writer = EventWriter(NOWHERE)
     for number in range(3):
         writer.write(event(number))
     writer.close(0.2)
     assert writer.failed == 3
+
+
+def test_an_event_that_kafka_does_not_take_is_counted_though_no_other_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a worker that has nothing else to tell."""
+    monkeypatch.setattr(outbox, "DELIVERY_TIMEOUT_MS", 100)
+    writer = EventWriter(NOWHERE)
+    writer.write(event(1))
+    wait_until(lambda: writer.failed == 1, what="it is counted", timeout_seconds=30)
+
+
+def test_each_event_that_kafka_does_not_take_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those behind the first, whose producer is given up then, as well."""
+    monkeypatch.setattr(outbox, "DELIVERY_TIMEOUT_MS", 1000)
+    writer, written = EventWriter(NOWHERE), 0
+
+    def one_has_failed() -> bool:
+        nonlocal written
+        writer.write(event(written))
+        written += 1
+        return writer.failed > 0
+
+    wait_until(one_has_failed, what="the first is counted", timeout_seconds=30, poll_seconds=0.05)
+    one_has_failed()
+    writer.close(0.2)
+    assert writer.failed == written
 
 
 def test_replaced_producers_are_read_from_the_rebalance_that_older_workers_wrote() -> None:

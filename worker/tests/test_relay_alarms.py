@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -10,10 +11,13 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from delayed_topics_core.events import Event
 from delayed_topics_core.layout import LayoutSpec, initial
+from delayed_topics_core.names import EVENTS_TOPIC
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core_testing.served import serving
+from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_engine import Seen
+from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_worker import alarms
@@ -78,6 +82,42 @@ def test_records_that_are_removed_from_a_second_partition_are_told_as_those_of_t
         removed(orders, 0, before=1)
         wait_until(lambda: told(f"{orders.names.front} [0]", "1 more partition"), what="the alarm of both")
     assert {event.detail["reason"] for event in told_of} == {Reason.RECORDS_REMOVED}
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+def test_an_alarm_that_kafka_did_not_take_is_told_once_it_does_by_a_worker_that_has_nothing_else_to_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alarms, "LOST_TOLD_AGAIN_SECONDS", 0.5)
+    told_of: list[Event] = []
+
+    def told(kind: str, **detail: object) -> bool:
+        told_of.extend(follower.poll(1))
+        return any(event.kind == kind and detail.items() <= event.detail.items() for event in told_of)
+
+    def takes_events_of(most_bytes: int) -> None:
+        settings = {EVENTS_TOPIC: {"max.message.bytes": str(most_bytes)}}
+        assert harness.admin.alter_topic_configs(settings) == {EVENTS_TOPIC: None}
+
+    with (
+        Broker(settings=PATIENT) as broker,
+        WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness,
+        EventFollower(harness.connection) as follower,
+    ):
+        orders = harness.declare((0, 1), front_partitions=1, partitions=2)
+        with running_relay(orders) as (relay, _):
+            wait_until(lambda: told("rebalance", change="caught-up"), what="all that is to be told of its start is")
+            takes_events_of(1)
+            orders.produce(topic=orders.names.delays)
+            orders.flush()
+            wait_until(
+                lambda: "delayedtopics_events_failed_total 0.0" not in relay._metrics.exposition().decode(),
+                what="the worker counts that an event is lost",
+                timeout_seconds=60,
+            )
+            takes_events_of(1_000_000)
+            wait_until(lambda: told("alarm", reason="MisroutedRecords", raised=True), what="the alarm is told")
 
 
 def removed_from(*partitions: int) -> Alarm:

@@ -17,6 +17,7 @@ from delayed_topics_kafka.clock import boot_seconds
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_worker import report
 from delayed_topics_worker.alarms import LOST_TOLD_AGAIN_SECONDS, TOLD_AGAIN_SECONDS, Alarm, Alarms, StallTimes
+from delayed_topics_worker.assigned import Change
 from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.clients import ASIDE, clock_properties, librdkafka, producer_properties
 from delayed_topics_worker.committed import CommittedReader
@@ -191,8 +192,11 @@ class Told:
 
     def __init__(self, *_: object, **__: object) -> None:
         self.assigned: list[str] = []
+        self.rebalances: list[Event] = []
 
     def write(self, event: Event) -> None:
+        if event.kind == "rebalance":
+            self.rebalances.append(event)
         if event.kind == "assignment":
             self.assigned.append(event.topic)
 
@@ -217,6 +221,36 @@ def test_what_a_worker_has_of_a_topic_is_told_again_every_day_though_another_is_
         worker.report()
 
     assert told.assigned.count("orders") == 1 + 2
+
+
+@pytest.mark.process
+def test_that_partitions_are_served_is_told_again_after_events_could_not_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The operator takes a rebalance to be under way until it has read that."""
+    told, seconds = Told(), 0.0
+    monkeypatch.setattr(report, "EventWriter", lambda *_, **__: told)
+    monkeypatch.setattr(report, "boot_seconds", lambda: seconds)
+    worker = SharedWorker()
+    worker.follows(MINE)
+    places = ["orders[0]"]
+    worker.assignment.changes += [
+        Change("served", "orders", 1, places, generation=4, at=0.0, took_ms=200),
+        Change("caught-up", "orders", 1, places, generation=4, at=0.0, took_ms=200, delayed=7),
+        Change("revoked", "orders", 1, places, generation=4, at=0.0, took_ms=0),
+    ]
+    worker.report()
+    served, caught_up, _ = told.rebalances
+    assert "delayedtopics_events_failed_total 0.0" in worker.metrics.exposition().decode()
+
+    told.failed, seconds = 3, LOST_TOLD_AGAIN_SECONDS
+    worker.report()
+
+    assert told.rebalances[3:] == [served, caught_up], "as it was told at first"
+    assert "delayedtopics_events_failed_total 3.0" in worker.metrics.exposition().decode()
+    seconds = 3 * LOST_TOLD_AGAIN_SECONDS
+    worker.report()
+    assert len(told.rebalances) == 5
 
 
 def told_alarms() -> Alarms:

@@ -44,11 +44,11 @@ class Takeover:
 
 
 def takeovers(events: Iterable[Event], topic: str) -> list[Takeover]:
-    """Those of one delayed topic, oldest first."""
+    """Those of one delayed topic, oldest first. A worker that could not write events may tell of one twice."""
     names = TopicNames.of(topic)
     topic_numbers = {names.front: FRONT, names.delays: DELAYS}
-    found = [_takeover(event, topic_numbers) for event in events if event.topic == topic and _began_again(event)]
-    return sorted(found, key=lambda takeover: takeover.from_ms)
+    found = (_takeover(event, topic_numbers) for event in events if event.topic == topic and _began_again(event))
+    return sorted(dict.fromkeys(found), key=lambda takeover: takeover.from_ms)
 
 
 def told(events: Iterable[Event], topic: str) -> list[tuple[int, int]]:

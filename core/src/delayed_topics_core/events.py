@@ -34,8 +34,8 @@ class Event:
     Of an alarm {reason, message, raised, repeated}: `repeated` is as above.
     Of a rebalance {change, partitions, places, generation, took_ms}: that partitions are served (`assigned`, by all of the topic that
     was assigned with them), or no longer (`revoked`, `lost`), or that what had been due of them before they were served has come out
-    (`caught-up`, with `delayed`: how many records that were). Of replaced producers the same without a change: they had copies of
-    these partitions on their way, which new producers send again.
+    (`caught-up`, with `delayed`: how many records that were). The same event comes twice if the first may not have been written. Of
+    replaced producers the same without a change: they had copies of these partitions on their way, which new producers send again.
     """
 
     kind: EventKind

@@ -24,6 +24,8 @@ class EventWriter:
 
     @property
     def failed(self) -> int:
+        """How many so far. Never raises."""
+        self._outbox.poll()
         return self._outbox.failed
 
     def write(self, event: Event) -> None:

@@ -1,7 +1,7 @@
 """Records that nobody waits for."""
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -11,9 +11,12 @@ from delayed_topics_kafka.idempotence import IDEMPOTENT
 
 log = logging.getLogger(__name__)
 
+DELIVERY_TIMEOUT_MS: Final = 60_000
+
 
 class Outbox:
-    """Fire and forget, to topics of one partition: a record that can't be delivered is counted in `failed`, and nothing waits for it."""
+    """Fire and forget, to topics of one partition: a record that can't be delivered is counted in `failed`, and nothing waits for it. It is
+    counted by the next call of any method."""
 
     def __init__(self, connection: Connection, *, client_id: str) -> None:
         self.failed = 0
@@ -22,7 +25,7 @@ class Outbox:
             "client.id": client_id,
             **IDEMPOTENT,
             "linger.ms": 5,
-            "message.timeout.ms": 60_000,
+            "message.timeout.ms": DELIVERY_TIMEOUT_MS,
             "topic.metadata.propagation.max.ms": 3000,  # a missing topic is said after that
             "queue.buffering.max.messages": 10_000,
             "delivery.report.only.error": True,
@@ -33,13 +36,16 @@ class Outbox:
 
     def write(self, topic: str, *, key: bytes | str, value: bytes | None) -> None:
         """Returns at once, and never raises: a topic that is gone is refused right here, not by a report."""
+        self.poll()
         if self._ailing:  # it may be stranded, see stranded.py; nobody polls it often enough to be told
-            self._ailing = False
-            self._producer = Producer(self._config)
+            self._renew()
         try:
             self._producer.produce(topic, key=key, value=value, partition=0)
         except (BufferError, KafkaException) as e:
             self._fail(topic, e)
+
+    def poll(self) -> None:
+        """Counts what could not be delivered meanwhile: the client tells nobody who does not ask. Returns at once, and never raises."""
         try:
             self._producer.poll(0)
         except RAISED as e:
@@ -54,10 +60,15 @@ class Outbox:
             self._end(e)
 
     def _end(self, error: KafkaException | SystemError) -> None:
-        """The producer can't go on, for instance because it has no right to write. It does not report on the records that it still has."""
-        self.failed += len(self._producer)
-        self._producer = Producer(self._config)
+        """The producer can't go on, for instance because it has no right to write."""
+        self._renew()
         log.warning("giving up the records that were to be written to Kafka: %s", kafka_error(error))
+
+    def _renew(self) -> None:
+        """A producer that is given up does not report on the records that it still has."""
+        self.failed += len(self._producer)
+        self._ailing = False
+        self._producer = Producer(self._config)
 
     def _fail(self, topic: str, error: object) -> None:
         self.failed += 1

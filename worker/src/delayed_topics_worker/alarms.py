@@ -110,7 +110,8 @@ class Alarms:
         self._cleared: dict[Key, Alarm] = {}
         """Those that may have to be told again."""
         self._told_at = now
-        self._lost = 0
+        self.lost = 0
+        """How many events could not be written before everything was told again last."""
 
     @property
     def raised(self) -> list[Alarm]:
@@ -136,15 +137,15 @@ class Alarms:
         events could not be written so far."""
         cleared: list[Alarm] = []
         again, passed = self._raised, now - self._told_at
-        if passed < LOST_TOLD_AGAIN_SECONDS or (lost == self._lost and passed < TOLD_AGAIN_SECONDS):
+        if passed < LOST_TOLD_AGAIN_SECONDS or (lost == self.lost and passed < TOLD_AGAIN_SECONDS):
             again = {key: alarm for key, alarm in self._raised.items() if self._says_something_else(key, alarm, now)}
             for alarm in again.values():
                 log.warning("alarm %s of %s: %s", alarm.reason, alarm.topic, alarm.message)
         else:
-            if lost == self._lost:
+            if lost == self.lost:
                 self._cleared = {}
             cleared = list(self._cleared.values())
-            self._told_at, self._lost = now, lost
+            self._told_at, self.lost = now, lost
         self._told |= {key: (alarm.gist, now) for key, alarm in again.items()}
         return [(alarm, False) for alarm in cleared] + [(alarm, True) for alarm in again.values()]
 

@@ -134,7 +134,7 @@ class Metrics:
         self.alarms = self._gauge("alarms", "1 while an alarm is raised", "topic", "reason")
         self.clock_fresh = self._gauge("clock_fresh", "1 while the broker's time is known")
         self.fence_open = self._gauge("fence_open", "1 while the last accepted commit allows to release")
-        self.events_failed = self._gauge("events_failed", "Events that could not be written")
+        self.events_failed = self._counter("events_failed", "Events that could not be written")
 
     def exposition(self) -> bytes:
         return generate_latest(self.registry)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from delayed_topics_core.events import TOLD_AGAIN_MS, Event, EventKind, format_places
@@ -77,6 +78,9 @@ class Reporter:
         self._alarms = Alarms(self._alarm_changed, now=boot_seconds())
         self._shown: set[str] = set()
         self._last_change: dict[str, Any] = {}
+        self._served_told: dict[str, dict[str, Event]] = {}
+        """By front topic, the last events of partitions that are served, and that have caught up."""
+        self._lost = 0
         self._standstill = StallTimes()
         self._offsets = OffsetWatch(admin, connection.bootstrap_servers)
         self._misrouted = RecentRise(MISROUTED_SHOWN_SECONDS)
@@ -142,8 +146,7 @@ class Reporter:
         alarms += of_unassigned(unassigned, shown)
         of_all: dict[str | None, str] = {None: state.refused} if state.refused else {}
         self._alarms.update(joined(alarms + of_refusals(work, {**of_all, **refused})), now=self._now_at)
-        for alarm, raised in self._alarms.to_tell_again(lost=self._events.failed, now=self._now_at):
-            self._write_alarm(alarm, raised, repeated=True)
+        self._tell_again(self._events.failed)
         self._forget_all_but(work.keys())
         return {
             "member": self._member,
@@ -160,16 +163,26 @@ class Reporter:
         self._metrics.clock_fresh.set(state.time_known)
         self._metrics.fence_open.set(state.may_send)
         self._metrics.held_bytes.set(state.held_bytes)
-        self._metrics.events_failed.set(self._events.failed)
         for topic, count in self._controls.in_force().items():
             if topic in tallies:
                 self._metrics.control_requests.labels(topic).set(count)
+
+    def _tell_again(self, lost: int) -> None:
+        """`lost`: how many events could not be written so far."""
+        self._metrics.events_failed.inc(lost - self._lost)
+        self._lost, lost_before = lost, self._alarms.lost
+        for alarm, raised in self._alarms.to_tell_again(lost=lost, now=self._now_at):
+            self._write_alarm(alarm, raised, repeated=True)
+        if self._alarms.lost != lost_before:  # the operator waits for the end of a rebalance
+            for event in chain.from_iterable(told.values() for told in self._served_told.values()):
+                self._events.write(event)
 
     def _forget_all_but(self, topics: Set[str]) -> None:
         """Those that this worker has left. What the engine has counted for one that comes back goes on where it was."""
         for topic in self._shown - topics:
             self._metrics.forget(topic)
             self._standstill.forget(topic)
+            self._served_told.pop(topic, None)
         self._shown = set(topics)
 
     def _not_releasing(
@@ -236,13 +249,18 @@ class Reporter:
                 continue
             if change.kind == "caught-up":
                 told = {"change": change.kind, **detail, "delayed": change.delayed}
-                self._write("rebalance", change.topic, told, change.at)
+                self._note_served(self._write("rebalance", change.topic, told, change.at))
                 continue
             kind = "assigned" if change.kind == "served" else change.kind
             self._last_change = {"change": kind, **detail}
             self._metrics.rebalances.labels(change.topic, kind).inc(change.partitions)
             self._shown.add(change.topic)
-            self._write("rebalance", change.topic, self._last_change, change.at)
+            event = self._write("rebalance", change.topic, self._last_change, change.at)
+            if change.kind == "served":
+                self._note_served(event)
+
+    def _note_served(self, event: Event) -> None:
+        self._served_told.setdefault(event.topic, {})[event.detail["change"]] = event
 
     def _write_assigned_again(
         self, assignment: Assignment, by_topic: Mapping[str, Sequence[AssignedPartition]]
@@ -268,11 +286,13 @@ class Reporter:
         detail = {"reason": alarm.reason.value, "message": alarm.message, "raised": raised, **further}
         self._write("alarm", alarm.topic, detail)
 
-    def _write(self, kind: EventKind, topic: str, detail: dict[str, Any], at: float | None = None) -> None:
+    def _write(self, kind: EventKind, topic: str, detail: dict[str, Any], at: float | None = None) -> Event:
         """`at`: when it was, in the worker's seconds, if not now."""
         since_ms = int(((boot_seconds() if at is None else at) - self._now_at) * 1000)
         at_ms = self._now_ms + since_ms if self._now_ms else int(time.time() * 1000)
-        self._events.write(Event(kind=kind, topic=topic, member=self._member, at_ms=at_ms, detail=detail))
+        event = Event(kind=kind, topic=topic, member=self._member, at_ms=at_ms, detail=detail)
+        self._events.write(event)
+        return event
 
 
 def _work(owned: Sequence[AssignedPartition], spans: Spans) -> TopicWork:
