@@ -104,6 +104,37 @@ def test_a_worker_that_is_restarted_within_its_session_makes_none(told: Told) ->
     assert shown(told) == [FIRST]
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_worker_that_is_restarted_hours_later_leaves_the_last_rebalance_as_it_was(told: Told, killed: bool) -> None:
+    """It is assigned once more what it had, in the same generation."""
+    told.assigned(2, a=(0, 1, 4), b=(2, 3, 5))
+    for member in "ab":
+        told.add("rebalance", member, change="caught-up", generation=2, delayed=3)
+    before = rebalances(told.events)
+    assert [(r.reason, r.delayed_records) for r in before[1:]] == [("TopicChanged", 6)]
+    told.now_ms += 6 * 3_600_000
+    if not killed:
+        told.revoked(a=(0, 1, 4))
+        told.stops("a")
+    told.starts("a")
+    told.assigned(2, a=(0, 1, 4))
+    told.add("rebalance", "a", change="caught-up", generation=2, delayed=700)
+    assert rebalances(told.events) == before
+    told.revoked(a=(0, 1, 4))
+    told.assigned(3, b=(0, 1, 2, 3, 4, 5))
+    assert rebalances(told.events)[:2] == before
+
+
+def test_a_worker_that_is_killed_before_it_serves_and_restarted_ends_the_rebalance_when_it_serves(told: Told) -> None:
+    told.starts("c")
+    told.revoked(a=(0, 1), b=(2, 3))
+    told.given(2, {"c": (1, 3)}, served=False)
+    told.starts("c")
+    told.assigned(2, c=(1, 3))
+    last = rebalances(told.events)[-1]
+    assert (last.reason, last.ended_at_ms) == ("WorkerJoined", told.now_ms)
+
+
 def test_rebalances_that_follow_each_other_at_once_are_several(told: Told) -> None:
     told.starts("c", "d")
     told.revoked(a=(0, 1), b=(2, 3))
@@ -155,6 +186,28 @@ def test_one_that_gave_up_and_got_back_its_partitions_can_be_lost_later(told: To
 def test_partitions_that_are_new_come_of_the_topic(told: Told) -> None:
     told.assigned(2, a=(0, 1, 4), b=(2, 3, 5))
     assert shown(told)[1:] == [(2, "TopicChanged", 2, 2, 0)]
+
+
+def test_partitions_that_move_because_others_are_new_come_of_the_topic_too(told: Told) -> None:
+    """The assignor Range gives each worker as many consecutive partitions."""
+    told.revoked(a=(0, 1), b=(2, 3))
+    told.assigned(2, a=(0, 1, 2), b=(3, 4))
+    assert shown(told)[1:] == [(2, "TopicChanged", 2, 2, 0)]
+
+
+def test_partitions_that_are_new_when_a_worker_joins_come_of_the_worker(told: Told) -> None:
+    told.starts("c")
+    told.revoked(a=(0, 1), b=(2, 3))
+    told.assigned(2, a=(0, 1), b=(2, 3), c=(4,))
+    assert shown(told)[1:] == [(2, "WorkerJoined", 1, 1, 2)]
+
+
+def test_partitions_that_move_though_nobody_came_or_left_and_none_is_new_moved_for_an_unknown_reason(
+    told: Told,
+) -> None:
+    told.revoked(a=(0, 1), b=(2, 3))
+    told.assigned(2, a=(0, 1, 2), b=(3,))
+    assert shown(told)[1:] == [(2, "Unknown", 1, 2, 0)]
 
 
 def test_what_a_worker_gave_up_may_be_told_after_another_got_it(told: Told) -> None:

@@ -7,7 +7,7 @@ from delayed_topics_core.events import Event
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_worker import alarms, report
-from delayed_topics_worker_testing.generations import members_now, moves, noted_by_kafka, owners_now, told
+from delayed_topics_worker_testing.generations import events_of, members_now, moves, noted_by_kafka, owners_now, told
 from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.running import running_relay
@@ -165,6 +165,40 @@ def test_a_worker_that_only_restarts_keeps_its_partitions(harness: WorkerHarness
     assert members_now(orders) == {"orders-0", "orders-1"}
     harness.start(orders, member="orders-1")
     assert owners_now(orders) == before
+
+
+def test_a_worker_that_restarts_within_its_session_is_no_part_of_the_last_rebalance(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 1), front_partitions=4, partitions=4)
+    _, second = (harness.start(orders, member=f"orders-{n}") for n in range(2))
+
+    def caught_up() -> int:
+        return len([event for event in events_of(orders) if event.detail.get("change") == "caught-up"])
+
+    wait_until(lambda: told(orders)[-1].delayed_records == 0, what="both have served what was due")
+    before, known = told(orders), caught_up()
+    assert second.terminate() == 0
+    harness.start(orders, member="orders-1")
+    wait_until(lambda: caught_up() > known, what="it tells that it serves what it had")
+
+    assert told(orders) == before
+
+
+def test_partitions_that_move_because_the_topic_has_more_are_told_as_a_change_of_the_topic(
+    harness: WorkerHarness,
+) -> None:
+    """With Range, the third of four front partitions goes to the first worker when a fifth comes."""
+    orders = harness.declare((0, 1), front_partitions=4, partitions=4)
+    for n in range(2):
+        harness.start(orders, member=f"orders-{n}")
+    wait_until(lambda: told(orders)[-1].ended_at_ms is not None, what="two workers share them")
+    before = told(orders)
+    orders.grow_front(5)
+    wait_until(
+        lambda: len(told(orders)) > len(before) and told(orders)[-1].ended_at_ms is not None,
+        what="the new partition is served",
+    )
+
+    assert [(r.reason, r.moved_partitions) for r in told(orders)[len(before) :]] == [("TopicChanged", 2)]
 
 
 @pytest.mark.slow

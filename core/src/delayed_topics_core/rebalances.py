@@ -49,8 +49,9 @@ class Rebalance:
 class _Generation:
     """`owners`: of the partitions that were assigned in it. `given_up_at_ms`: when these gave them up, if they told.
     `told_at_ms`, `served_at_ms`: by worker, when it was assigned them, and when it served them. `delayed`: by worker, the records that were
-    due before that, when they have come out. `joined`: workers that were assigned
-    something for the first time since they started. `left`: those that have stopped since, in peace."""
+    due before that, when they have come out. `restarted`: workers that were assigned anew what they had in it: what they did first
+    stands. `joined`: other workers that were assigned something for the first time since they started. `left`: those that have stopped
+    since, in peace."""
 
     number: int
     owners: dict[Place, str] = field(default_factory=dict)
@@ -58,6 +59,7 @@ class _Generation:
     told_at_ms: dict[str, int] = field(default_factory=dict)
     served_at_ms: dict[str, int] = field(default_factory=dict)
     delayed: dict[str, int] = field(default_factory=dict)
+    restarted: set[str] = field(default_factory=set)
     joined: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
     session_ms: int = 0
@@ -68,11 +70,12 @@ class _Generation:
 
     def serve(self, event: Event) -> None:
         """A worker serves what it was assigned; after that it has caught up with it."""
-        delayed = event.detail.get("delayed")
+        member, delayed = event.member, event.detail.get("delayed")
         if event.detail.get("change") == "assigned":
-            self.served_at_ms[event.member] = event.at_ms
-        elif type(delayed) is int and delayed >= 0:
-            self.delayed[event.member] = delayed
+            if member not in self.restarted or member not in self.served_at_ms:
+                self.served_at_ms[member] = event.at_ms
+        elif type(delayed) is int and delayed >= 0 and (member not in self.restarted or member not in self.delayed):
+            self.delayed[member] = delayed
 
 
 class Rebalances:
@@ -145,9 +148,14 @@ class Rebalances:
             self._open = sorted([*self._open, found], key=lambda g: g.number)
         found.told_at_ms.setdefault(event.member, event.at_ms)
         found.left.discard(event.member)
+        if all(found.owners.get(place) == event.member for place in places):
+            found.restarted.add(event.member)
+        else:
+            found.restarted.discard(event.member)
         if event.member in self._started:
             del self._started[event.member]
-            found.joined.add(event.member)
+            if event.member not in found.restarted:
+                found.joined.add(event.member)
         session_ms = event.detail.get("session_timeout_ms")
         found.session_ms = session_ms if type(session_ms) is int and 0 <= session_ms <= found.at_ms else 0
         for place in places[: MAX_PLACES - len(found.owners)]:
@@ -228,7 +236,7 @@ class Rebalances:
             return "WorkerLeft"
         if any(owner in this.joined for _, owner in moved.values()):
             return "WorkerJoined"
-        return "TopicChanged" if all(former is None for former, _ in moved.values()) else "Unknown"
+        return "TopicChanged" if any(former is None for former, _ in moved.values()) else "Unknown"
 
     def _has_left(self, member: str, generations: list[_Generation]) -> bool:
         """After the last of these, or what was before them, in which it was assigned something."""
