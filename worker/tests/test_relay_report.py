@@ -77,10 +77,11 @@ class SharedWorker:
         value = encode(record) if record is not None else None
         self._state.apply(self._state.next_offset, of.key, value)
         self._served.follow(self._state)
-        for served in list(self._served)[self._numbered :]:
-            names = served.names
-            self._engine.add_topic(names.front, names.delays, names.ready, names.dead_letter)
-            self._numbered += 1
+        for served in self._served:
+            if served.number >= self._numbered:
+                names = served.names
+                self._engine.add_topic(names.front, names.delays, names.ready, names.dead_letter)
+                self._numbered += 1
 
     def report(self, refused: dict[str | None, str] | None = None) -> dict[str, Any]:
         refused = {None: "forbidden"} if refused is None else refused

@@ -208,8 +208,8 @@ class Controls:
 
     def follow(self, engine: Engine) -> None:
         """Pass on what was read since."""
-        for number, served in enumerate(self._served):
-            self._begin(engine, number, served)
+        for served in self._served:
+            self._begin(engine, served)
         if not self._requests:
             return
         self._watch.look([self._topics[topic] for topic in self._requests])
@@ -217,12 +217,12 @@ class Controls:
         by_topic: dict[str, list[ControlRead]] = {}
         for read in reads:
             by_topic.setdefault(read.topic, []).append(read)
-        for number, served in enumerate(self._served):
+        for served in self._served:
             if of_topic := by_topic.get(served.names.control):
-                self._take(engine, number, served, of_topic)
+                self._take(engine, served, of_topic)
             served.is_control_known = self._topics.get(served.topic) in known
 
-    def _begin(self, engine: Engine, number: int, served: Served) -> None:
+    def _begin(self, engine: Engine, served: Served) -> None:
         """Have its control topic read, if it has one that isn't; and anew if another one has its name."""
         noted = served.noted_id(served.names.control)
         before = self._ids.get(served.topic)
@@ -231,14 +231,14 @@ class Controls:
         is_read = served.topic in self._requests
         is_another = is_read and None not in (noted, before) and noted != before
         if is_another:
-            engine.withdraw(number, None)
+            engine.withdraw(served.number, None)
         if is_another or (served.has_control_topic and not is_read):
             self._requests[served.topic] = Requests()
             self._wanted_at[served.topic] = boot_seconds()
             life = self._topics[served.topic].life + 1 if served.topic in self._topics else 0
             self._topics[served.topic] = ControlTopic(served.names.control, life)
 
-    def _take(self, engine: Engine, number: int, served: Served, reads: list[ControlRead]) -> None:
+    def _take(self, engine: Engine, served: Served, reads: list[ControlRead]) -> None:
         requests, room = self._requests[served.topic], self._room(served)
         retention_ms = 1000 * _retention_seconds(served.layout) if served.layout is not None else None
         in_force: dict[bytes, bool] = {}
@@ -246,15 +246,15 @@ class Controls:
             if retention_ms is not None:  # by the time of the topic: all workers count alike, however late they read it
                 in_force.update(dict.fromkeys(requests.expire(read.at_ms - retention_ms), False))
             in_force[read.id] = requests.take(read, most=room, refused=_refused(served, read))
-        engine.withdraw(number, [of_id for of_id, holds in in_force.items() if not holds])
+        engine.withdraw(served.number, [of_id for of_id, holds in in_force.items() if not holds])
         wanted = [(of_id, requests.in_force[of_id].control.deliver_at_ms) for of_id, holds in in_force.items() if holds]
-        for (of_id, _), was_released in zip(wanted, engine.want(number, wanted), strict=True):
+        for (of_id, _), was_released in zip(wanted, engine.want(served.number, wanted), strict=True):
             request = requests.in_force[of_id]
             if was_released and request.answer is None and served.has_control_topic:
                 self._write(served, of_id, request.control.answered(ControlKind.TOO_LATE))
 
     def on_changed(self, happening: Changed) -> None:
-        served = list(self._served)[happening.number]
+        served = self._served.numbered(happening.number)
         request = self._requests[served.topic].in_force.get(happening.id)
         kind = ControlKind(happening.outcome)
         if request is None or request.control.deliver_at_ms != happening.deliver_at_ms or request.answer is kind:
@@ -263,12 +263,12 @@ class Controls:
 
     def answer(self, engine: Engine, assignment: Assignment, now_ms: int) -> None:
         """Write what is to be said, and forget what is over. `now_ms`: the broker's time."""
-        for number, served in enumerate(self._served):
+        for served in self._served:
             requests = self._requests.get(served.topic)
             if requests is None or served.layout is None or not now_ms:
                 continue
             if over := requests.expire(now_ms - 1000 * _retention_seconds(served.layout)):
-                engine.withdraw(number, over)
+                engine.withdraw(served.number, over)
             if (served.names.front, 0) in assignment.owned and served.has_control_topic:
                 before_ms = now_ms - 1000 * (_longest_wait_seconds(served.layout) + NOT_FOUND_SECONDS)
                 for of_id, answer in requests.take_answers(not_found_before_ms=before_ms):

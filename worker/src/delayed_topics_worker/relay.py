@@ -237,7 +237,7 @@ class Relay:
 
     def _number_topics(self, engine: Engine) -> None:
         """The engine knows all of them before it is assigned partitions of any."""
-        fresh = list(self._served)[self._numbered :]
+        fresh = [served for served in self._served if served.number >= self._numbered]
         for served in fresh:
             names = served.names
             engine.add_topic(names.front, names.delays, names.ready, names.dead_letter)
@@ -247,10 +247,10 @@ class Relay:
 
     def _serve(self, engine: Engine, changed: Collection[str]) -> None:
         """Tell the engine what the registry and Kafka say of these."""
-        for number, served in enumerate(self._served):
+        for served in self._served:
             if served.topic in changed:
                 engine.serve(
-                    number,
+                    served.number,
                     served.policy,
                     paused=served.paused,
                     skew_ms=served.skew_ms,

@@ -123,9 +123,8 @@ class Reporter:
         spans = {o: unread_span(o) for o in owned}
         by_topic = of_topics(owned)
         self._write_assigned_again(assignment, by_topic)
-        numbered = [(n, s) for n, s in enumerate(self._served) if s.listed or s.topic in by_topic]
-        shown = [served for _, served in numbered]
-        counted_by = engine.tallies([number for number, _ in numbered])
+        shown = [served for served in self._served if served.listed or served.topic in by_topic]
+        counted_by = engine.tallies([served.number for served in shown])
         tallies = {served.topic: tally for served, tally in zip(shown, counted_by, strict=True)}
         self._count(state, tallies)
         work = {s.topic: _work(by_topic.get(s.topic, ()), spans) for s in shown}

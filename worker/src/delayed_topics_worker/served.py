@@ -22,11 +22,12 @@ class Served:
     not of those of which nobody knows yet. `listed`: the registry has a layout of it for these workers, if only a planned one,
     and not a retired one. `is_control_known`: the control topic was read to its end.
 
-    `owner`: whose workers these are; empty: anybody's. `group`: which one they are in; empty: the layout's.
+    `owner`: whose workers these are; empty: anybody's. `group`: which one they are in; empty: the layout's. `number`: the engine's.
     """
 
     topic: str
     names: TopicNames
+    number: int = 0
     owner: str = ""
     group: str = ""
     layout: LayoutRecord | None = None
@@ -163,6 +164,10 @@ class ServedTopics:
     def __iter__(self) -> Iterator[Served]:
         return iter(self._all)
 
+    def numbered(self, number: int) -> Served:
+        """Raises IndexError."""
+        return self._all[number]
+
     def of_source(self, topic: str) -> Served:
         """Whose front or delays topic this is. Raises KeyError."""
         return self._by_source[topic]
@@ -182,5 +187,6 @@ class ServedTopics:
         return {served.topic for served in self._all if served.follow(state)}
 
     def _add(self, served: Served) -> None:
+        served.number = len(self._all)
         self._all.append(served)
         self._by_source.update({served.names.front: served, served.names.delays: served})
