@@ -87,7 +87,7 @@ class Worker:
     def read(self) -> set[bytes]:
         """The ids whose records it withholds, after it has read what was written."""
         self._controls.follow(cast(Engine, self._engine))
-        in_force = set().union(*(requests.in_force for requests in self._controls._requests.values()))
+        in_force = set().union(*(followed.requests.in_force for followed in self._controls._followed.values()))
         assert self._engine.withheld == in_force
         return in_force
 

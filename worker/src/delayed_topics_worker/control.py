@@ -1,9 +1,8 @@
-"""Which records are cancelled: what control topics say, for how long, and what is answered there."""
+"""Which records are cancelled: control topics are read, what they say is passed on, and answers are written there."""
 
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from itertools import chain, islice, takewhile
 from typing import Final, NamedTuple
 
 from delayed_topics_core.control import Control, ControlKind
@@ -19,120 +18,17 @@ from delayed_topics_worker.alarms import Alarm, of_many_control_requests, of_unr
 from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.background import Repeated
 from delayed_topics_worker.happenings import Changed
+from delayed_topics_worker.requests import Requests
 from delayed_topics_worker.served import Served, ServedTopics
 from delayed_topics_worker.topic_watch import TopicsSnapshot
 from delayed_topics_worker.unserved import what_is_wrong
 
 MOST_REQUESTS: Final = 100_000
 """In force for all delayed topics of a worker: some 50 MB. Each has its part of them. Those beyond are refused, which is an alarm."""
-MOST_ANSWERS: Final = 10_000
-"""That wait to be written for one delayed topic, while nobody has its first front partition. Further ones are not written."""
-MOST_WITHDRAWN: Final = 1_000
-"""That are remembered for one delayed topic, for the moment until all workers have read it."""
-MOST_AT_ONCE: Final = 1_000
-"""Answers that are written at a time, twice a second."""
 POLL_SECONDS: Final = 0.2
 NOT_FOUND_SECONDS: Final = 60
 """After the longest wait of a record."""
 UNREAD_SECONDS: Final = 10.0
-
-
-class Request(NamedTuple):
-    """What a control topic says of an id: the last request, what was answered to it, and since when that is, by the broker's clock."""
-
-    control: Control
-    answer: ControlKind | None
-    at_ms: int
-
-
-@dataclass
-class Requests:
-    """Of one delayed topic, by id.
-
-    `in_force`: no record of these is released. `answers`: what is to be written. `unheard`: those in force that nobody has answered, and
-    since when. `withdrawn`: those that were withdrawn lately. Every worker of the topic knows them, and whoever has front partition 0
-    answers. The oldest come first.
-    """
-
-    in_force: dict[bytes, Request] = field(default_factory=dict)
-    answers: dict[bytes, Control | None] = field(default_factory=dict)
-    unheard: dict[bytes, int] = field(default_factory=dict)
-    withdrawn: dict[bytes, None] = field(default_factory=dict)
-
-    def take(self, read: ControlRead, *, most: int, refused: ControlKind | None = None) -> bool:
-        """Whether it is in force from now on. `most`: so many may be. `refused`: why a request isn't, whatever it says."""
-        self._hear(read.id)
-        before = self.in_force.pop(read.id, None)
-        has_room = before is not None or len(self.in_force) < most
-        control = read.control
-        if not read.is_understood:
-            self._answer(read.id, Control(ControlKind.NOT_UNDERSTOOD))
-        elif control is None:
-            self._withdraw(read.id)
-        elif control.is_request:
-            self._take_request(read, control, before, has_room=has_room, refused=refused)
-        elif read.id in self.withdrawn:
-            self._answer(read.id, None)  # a worker that had not read this has answered what was asked for before
-        elif before is not None and before.control.deliver_at_ms != control.deliver_at_ms:
-            self.in_force[read.id] = before  # the same, and something else was asked for since
-            self._answer(read.id, before.control)
-        elif control.is_in_force and has_room:
-            asked = ControlKind.CANCEL if control.deliver_at_ms is None else ControlKind.DELIVER_AT
-            self.in_force[read.id] = Request(control.answered(asked), control.kind, read.at_ms)
-        return read.id in self.in_force
-
-    def _take_request(
-        self,
-        read: ControlRead,
-        control: Control,
-        before: Request | None,
-        *,
-        has_room: bool,
-        refused: ControlKind | None,
-    ) -> None:
-        self.withdrawn.pop(read.id, None)
-        if refused is None and not has_room:
-            refused = ControlKind.NO_ROOM
-        if refused is not None:
-            self._answer(read.id, control.answered(refused))
-            return
-        known = before.answer if before is not None and before.control == control else None
-        known = None if known is ControlKind.NOT_FOUND else known
-        self.in_force[read.id] = Request(control, known, read.at_ms)
-        if known is None:
-            self.unheard[read.id] = read.at_ms
-        else:
-            self._answer(read.id, control.answered(known))
-
-    def _withdraw(self, of_id: bytes) -> None:
-        self.withdrawn[of_id] = None
-        if len(self.withdrawn) > MOST_WITHDRAWN:
-            del self.withdrawn[next(iter(self.withdrawn))]
-
-    def _answer(self, of_id: bytes, answer: Control | None) -> None:
-        if len(self.answers) < MOST_ANSWERS:
-            self.answers[of_id] = answer
-
-    def _hear(self, of_id: bytes) -> None:
-        self.answers.pop(of_id, None)
-        self.unheard.pop(of_id, None)
-
-    def take_answers(self, *, not_found_before_ms: int) -> list[tuple[bytes, Control | None]]:
-        """What is to be written next; `NOT_FOUND` to those of which nothing was heard since; None: it is withdrawn."""
-        unheard = takewhile(lambda of_id: self.unheard[of_id] < not_found_before_ms, self.unheard)
-        not_found = ((of_id, self.in_force[of_id].control.answered(ControlKind.NOT_FOUND)) for of_id in unheard)
-        answers = list(islice(chain(self.answers.items(), not_found), MOST_AT_ONCE))
-        for of_id, _ in answers:
-            self._hear(of_id)
-        return answers
-
-    def expire(self, before_ms: int) -> list[bytes]:
-        """The ids of those that are in force no longer."""
-        over = list(takewhile(lambda of_id: self.in_force[of_id].at_ms < before_ms, self.in_force))
-        for of_id in over:
-            del self.in_force[of_id]
-            self._hear(of_id)
-        return over
 
 
 class ControlTopic(NamedTuple):
@@ -191,6 +87,16 @@ class ControlWatch:
         self._known = frozenset(topic for topic in wanted if topic.name in self._reader.read)
 
 
+@dataclass
+class _Followed:
+    """The control topic of a delayed topic. `wanted_at`: since when it is to be read, in seconds of the worker's clock. `requests`: what
+    it says."""
+
+    topic: ControlTopic
+    wanted_at: float
+    requests: Requests = field(default_factory=Requests)
+
+
 class Controls:
     """Of all delayed topics of a worker. Belongs to the worker's thread. A control topic that was read once is read on, until another one
     has its name: what was asked for in the one before is nothing to records of the next."""
@@ -200,27 +106,28 @@ class Controls:
         self._served = served
         self._client_id = f"{member}-control"
         self._watch = ControlWatch(connection, client_id=self._client_id)
-        self._requests: dict[str, Requests] = {}
-        self._topics: dict[str, ControlTopic] = {}
+        self._followed: dict[str, _Followed] = {}
         self._ids: dict[str, str] = {}
-        self._wanted_at: dict[str, float] = {}
+        """Of control topics, as they were noted last."""
         self._outbox: Outbox | None = None
 
     def follow(self, engine: Engine) -> None:
         """Pass on what was read since."""
         for served in self._served:
             self._begin(engine, served)
-        if not self._requests:
+        if not self._followed:
             return
-        self._watch.look([self._topics[topic] for topic in self._requests])
+        self._watch.look([followed.topic for followed in self._followed.values()])
         known, reads = self._watch.take()
         by_topic: dict[str, list[ControlRead]] = {}
         for read in reads:
             by_topic.setdefault(read.topic, []).append(read)
         for served in self._served:
+            if (followed := self._followed.get(served.topic)) is None:
+                continue
             if of_topic := by_topic.get(served.names.control):
-                self._take(engine, served, of_topic)
-            served.is_control_known = self._topics.get(served.topic) in known
+                self._take(engine, served, followed.requests, of_topic)
+            served.is_control_known = followed.topic in known
 
     def _begin(self, engine: Engine, served: Served) -> None:
         """Have its control topic read, if it has one that isn't; and anew if another one has its name."""
@@ -228,18 +135,16 @@ class Controls:
         before = self._ids.get(served.topic)
         if noted is not None:
             self._ids[served.topic] = noted
-        is_read = served.topic in self._requests
-        is_another = is_read and None not in (noted, before) and noted != before
+        followed = self._followed.get(served.topic)
+        is_another = followed is not None and None not in (noted, before) and noted != before
         if is_another:
             engine.withdraw(served.number, None)
-        if is_another or (served.has_control_topic and not is_read):
-            self._requests[served.topic] = Requests()
-            self._wanted_at[served.topic] = boot_seconds()
-            life = self._topics[served.topic].life + 1 if served.topic in self._topics else 0
-            self._topics[served.topic] = ControlTopic(served.names.control, life)
+        if is_another or (served.has_control_topic and followed is None):
+            life = 0 if followed is None else followed.topic.life + 1
+            self._followed[served.topic] = _Followed(ControlTopic(served.names.control, life), boot_seconds())
 
-    def _take(self, engine: Engine, served: Served, reads: list[ControlRead]) -> None:
-        requests, room = self._requests[served.topic], self._room(served)
+    def _take(self, engine: Engine, served: Served, requests: Requests, reads: list[ControlRead]) -> None:
+        room = self._room(served)
         retention_ms = 1000 * _retention_seconds(served.layout) if served.layout is not None else None
         in_force: dict[bytes, bool] = {}
         for read in reads:
@@ -255,7 +160,7 @@ class Controls:
 
     def on_changed(self, happening: Changed) -> None:
         served = self._served.numbered(happening.number)
-        request = self._requests[served.topic].in_force.get(happening.id)
+        request = self._followed[served.topic].requests.in_force.get(happening.id)
         kind = ControlKind(happening.outcome)
         if request is None or request.control.deliver_at_ms != happening.deliver_at_ms or request.answer is kind:
             return
@@ -264,9 +169,10 @@ class Controls:
     def answer(self, engine: Engine, assignment: Assignment, now_ms: int) -> None:
         """Write what is to be said, and forget what is over. `now_ms`: the broker's time."""
         for served in self._served:
-            requests = self._requests.get(served.topic)
-            if requests is None or served.layout is None or not now_ms:
+            followed = self._followed.get(served.topic)
+            if followed is None or served.layout is None or not now_ms:
                 continue
+            requests = followed.requests
             if over := requests.expire(now_ms - 1000 * _retention_seconds(served.layout)):
                 engine.withdraw(served.number, over)
             if (served.names.front, 0) in assignment.owned and served.has_control_topic:
@@ -284,31 +190,32 @@ class Controls:
         have all the room that there is."""
         if served.is_control_known:
             return self._share
-        return MOST_REQUESTS - sum(len(r.in_force) for topic, r in self._requests.items() if topic != served.topic)
+        return MOST_REQUESTS - sum(count for topic, count in self.in_force().items() if topic != served.topic)
 
     def in_force(self) -> dict[str, int]:
         """How many requests, by front topic."""
-        return {topic: len(requests.in_force) for topic, requests in self._requests.items()}
+        return {topic: len(followed.requests.in_force) for topic, followed in self._followed.items()}
 
     def alarms(self, snapshot: TopicsSnapshot) -> list[Alarm]:
         raised: list[Alarm] = []
         for served in self._served:
-            if not served.has_control_topic or served.topic not in self._requests:
+            followed = self._followed.get(served.topic)
+            if not served.has_control_topic or followed is None:
                 continue
-            if problem := self._problem(served, snapshot):
+            if problem := self._problem(served, followed, snapshot):
                 raised.append(of_unreadable_control(served, problem))
-            if (count := len(self._requests[served.topic].in_force)) >= self._share:
+            if (count := len(followed.requests.in_force)) >= self._share:
                 raised.append(of_many_control_requests(served, count))
         return raised
 
-    def _problem(self, served: Served, snapshot: TopicsSnapshot) -> str | None:
+    def _problem(self, served: Served, followed: _Followed, snapshot: TopicsSnapshot) -> str | None:
         """Returns why the control topic can't be read. The client library does not report that a topic is missing."""
         name = served.names.control
         if (wrong := what_is_wrong(served, name, snapshot)) is not None:
             return wrong[1]
         if (problem := self._watch.problems.get(name)) is not None:
             return problem
-        if served.is_control_known or boot_seconds() - self._wanted_at[served.topic] < UNREAD_SECONDS:
+        if served.is_control_known or boot_seconds() - followed.wanted_at < UNREAD_SECONDS:
             return None
         return f"the workers have not read {name} to its end yet. Check that they may read and describe it"
 
