@@ -152,7 +152,10 @@ def test_a_partition_beyond_the_layout_is_waited_for_by_nobody(foreign: tuple[st
     assert not kafka.is_ready()
     assert foreign not in [call[1:3] for call in kafka.turns()]
     assert kafka.is_ready()
-    assert [(change.kind, change.partitions) for change in kafka.assignment.changes] == [("assigned", 4), ("served", 3)]
+    assert [(change.kind, change.partitions) for change in kafka.assignment.changes] == [
+        ("assignment", 4),
+        ("assigned", 3),
+    ]
 
 
 def test_a_worker_is_ready_while_kafka_refuses_what_is_planned_and_serves_it_afterwards() -> None:
@@ -177,7 +180,7 @@ def test_partitions_that_come_alone_are_told_as_served_once_the_layout_has_them(
     kafka.assignment.changes.clear()
     kafka.assigns(("orders.delays", 2))
     kafka.turns()
-    assert [change.kind for change in kafka.assignment.changes] == ["assigned"]
+    assert [change.kind for change in kafka.assignment.changes] == ["assignment"]
 
     starts = {"orders": (0,), "orders.delays": (0, 0, 0)}
     kafka.notes(TopicsRecord(topic="orders", ids=IDS, start_offsets=starts, begun={"orders": 1, "orders.delays": 2}))
@@ -185,8 +188,8 @@ def test_partitions_that_come_alone_are_told_as_served_once_the_layout_has_them(
     kafka.turns()
 
     assert [(change.kind, change.places) for change in kafka.assignment.changes] == [
+        ("assignment", ["orders.delays[2]"]),
         ("assigned", ["orders.delays[2]"]),
-        ("served", ["orders.delays[2]"]),
     ]
 
 
@@ -197,9 +200,9 @@ def test_a_topic_whose_control_topic_cannot_be_read_does_not_hide_that_another_o
     kafka.turns(2)
     told = ["orders[0]", "orders.delays[0-1]"]
     assert [(change.kind, change.places, change.took_ms) for change in kafka.assignment.changes] == [
-        ("assigned", told, 0),
-        ("assigned", ["bookings[0]"], 0),
-        ("served", told, 500),
+        ("assignment", told, 0),
+        ("assignment", ["bookings[0]"], 0),
+        ("assigned", told, 500),
     ]
     assert not kafka.is_ready()
 
@@ -207,7 +210,7 @@ def test_a_topic_whose_control_topic_cannot_be_read_does_not_hide_that_another_o
     kafka.turns()
 
     served = kafka.assignment.changes[-1]
-    assert (served.kind, served.places, served.took_ms) == ("served", ["bookings[0]"], 2_500)
+    assert (served.kind, served.places, served.took_ms) == ("assigned", ["bookings[0]"], 2_500)
     assert len(kafka.assignment.changes) == 4
     assert kafka.is_ready()
 

@@ -236,7 +236,7 @@ def test_that_partitions_are_served_is_told_again_after_events_could_not_be_writ
     worker.follows(MINE)
     places = ["orders[0]"]
     worker.assignment.changes += [
-        Change("served", "orders", 1, places, generation=4, at=0.0, took_ms=200),
+        Change("assigned", "orders", 1, places, generation=4, at=0.0, took_ms=200),
         Change("caught-up", "orders", 1, places, generation=4, at=0.0, took_ms=200, delayed=7),
         Change("revoked", "orders", 1, places, generation=4, at=0.0, took_ms=0),
     ]

@@ -12,15 +12,15 @@ from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 from delayed_topics_worker.happenings import Removed
 from delayed_topics_worker.served import Served
 
-ChangeKind = Literal["assigned", "served", "caught-up", "revoked", "lost", "replaced"]
+ChangeKind = Literal["assignment", "assigned", "caught-up", "revoked", "lost", "producers-replaced"]
 
 
 class Change(NamedTuple):
-    """What happened to partitions of one delayed topic.
+    """What happened to partitions of one delayed topic, in the words of `core.events`.
 
-    `assigned`: Kafka gave them to this worker; `served`: all that it gave then of this topic are served, whatever those of other
-    topics wait for; `caught-up`: what was due of them before they were served has come out, `delayed` records; `replaced`: the
-    producers were, and what they had on its way is sent again.
+    `assignment`: Kafka gave them to this worker; `assigned`: all that it gave then of this topic are served, whatever those of other
+    topics wait for; `caught-up`: what was due of them before they were served has come out, `delayed` records; `producers-replaced`:
+    what the producers before had on its way is sent again.
     `places`: as `format_places` writes them. `generation`: of the group, when it assigned them, or the latest. `at`: the worker's seconds.
     """
 

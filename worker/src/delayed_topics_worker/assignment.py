@@ -102,7 +102,7 @@ class Assignment:
             case CommitUnknown():
                 self._on_commit_unknown(happening)
             case ProducersReplaced():
-                self._note("replaced", list(self.owned.values()), self._seconds())
+                self._note("producers-replaced", list(self.owned.values()), self._seconds())
 
     def on_assigned(self, happening: Assigned) -> None:
         """Everything is placed where it will begin, as far as that is told at once: placing it later on costs a seek."""
@@ -133,7 +133,7 @@ class Assignment:
         self._engine.assign([(*place, begins.get(place, NOT_KNOWN)) for place in happening.partitions])
         self.owned.update({o.place: o for o in fresh})
         self._begins.extend(of_topics(fresh).values())
-        self._note("assigned", fresh, now)
+        self._note("assignment", fresh, now)
         log.info("assigned: %s", named(fresh))
 
     def _on_revoked(self, happening: Revoked) -> None:
@@ -232,7 +232,7 @@ class Assignment:
         for fresh in self._begins.copy():
             ours = [o for o in fresh if not o.is_foreign]
             if ours and all(o.gone or _is_answered(o) for o in ours):
-                self._note("served", [o for o in ours if not o.gone], ours[0].assigned_at)
+                self._note("assigned", [o for o in ours if not o.gone], ours[0].assigned_at)
                 self._catching_up.append(ours)
             elif not all(o.gone for o in fresh):
                 continue

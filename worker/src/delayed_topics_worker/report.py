@@ -229,34 +229,28 @@ class Reporter:
     def _write_changes(self, assignment: Assignment) -> None:
         changes, assignment.changes = assignment.changes, []
         for change in changes:
-            if change.kind == "assigned":
-                self._write(
-                    "assignment",
-                    change.topic,
-                    self._assignment_of(change.topic, change.places, change.generation),
-                    change.at,
-                )
-                continue
             detail: dict[str, Any] = {
                 "partitions": change.partitions,
                 "places": change.places,
                 "generation": change.generation,
                 "took_ms": change.took_ms,
             }
-            if change.kind == "replaced":
-                self._write("producers-replaced", change.topic, detail, change.at)
-                continue
-            if change.kind == "caught-up":
-                told = {"change": change.kind, **detail, "delayed": change.delayed}
-                self._note_served(self._write("rebalance", change.topic, told, change.at))
-                continue
-            kind = "assigned" if change.kind == "served" else change.kind
-            self._last_change = {"change": kind, **detail}
-            self._metrics.rebalances.labels(change.topic, kind).inc(change.partitions)
-            self._shown.add(change.topic)
-            event = self._write("rebalance", change.topic, self._last_change, change.at)
-            if change.kind == "served":
-                self._note_served(event)
+            match change.kind:
+                case "assignment":
+                    told = self._assignment_of(change.topic, change.places, change.generation)
+                    self._write(change.kind, change.topic, told, change.at)
+                case "producers-replaced":
+                    self._write(change.kind, change.topic, detail, change.at)
+                case "caught-up":
+                    told = {"change": change.kind, **detail, "delayed": change.delayed}
+                    self._note_served(self._write("rebalance", change.topic, told, change.at))
+                case "assigned" | "revoked" | "lost":
+                    self._last_change = {"change": change.kind, **detail}
+                    self._metrics.rebalances.labels(change.topic, change.kind).inc(change.partitions)
+                    self._shown.add(change.topic)
+                    event = self._write("rebalance", change.topic, self._last_change, change.at)
+                    if change.kind == "assigned":
+                        self._note_served(event)
 
     def _note_served(self, event: Event) -> None:
         self._served_told.setdefault(event.topic, {})[event.detail["change"]] = event
