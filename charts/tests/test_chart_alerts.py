@@ -24,6 +24,7 @@ LATENESS = 'delayedtopics_lateness_seconds_bucket{topic="orders", le="%s"}'
 NOT_READY = 'delayed_topics_operator_not_ready{resource_namespace="shop", resource_name="%s", reason="%s"}'
 AUDITED = 'delayed_topics_operator_audit_verdict{resource_namespace="shop", resource_name="orders", verdict="%s"}'
 EXPECTED = 'delayed_topics_operator_audit_expected_timestamp_seconds{resource_namespace="shop", resource_name="orders"}'
+HOLDS_LEASE = "delayed_topics_operator_holds_lease"
 
 HEALTHY = {
     'delayedtopics_alarms{topic="orders", reason="TopicMissing"}': "0x60",
@@ -39,7 +40,7 @@ HEALTHY = {
     CONDITION % ("DeliveryVerified", "True", "EveryRecordAccounted"): "3x60",
     'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="failed"}': "4x60",
     "delayedtopics_events_failed_total": "3x60",
-    "delayed_topics_operator_holds_lease": "1x60",
+    HOLDS_LEASE: "1x60",
     AUDITED % "Verified": "1x60",
     AUDITED % "Unknown": "0x60",
     EXPECTED: "600x20 3600x40",
@@ -60,19 +61,21 @@ TROUBLE: dict[str, dict[str, str]] = {
     "DelayedTopicsOperatorFails": {
         'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="failed"}': "4+1x60"
     },
-    "DelayedTopicsOperatorDown": {"delayed_topics_operator_holds_lease": "0x60"},
+    "DelayedTopicsOperatorDown": {HOLDS_LEASE: "0x60"},
 }
+STOPPED = NOT_READY % ("stopped", "ScaledToZero")
+RULES = {*TROUBLE, "DelayedTopicScaledToZero"}
 
 
-def assert_firing(expected: list[str], series: dict[str, str], directory: Path) -> None:
-    """These alerts and no others fire after an hour of such series."""
+def assert_firing(expected: list[str], series: dict[str, str], directory: Path, *, after: str = "55m") -> None:
+    """These alerts and no others fire after an hour of such series, or `after` another time."""
     test = {
         "interval": "1m",
         "input_series": [{"series": one, "values": values} for one, values in series.items()],
         "promql_expr_test": [
             {
                 "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
-                "eval_time": "55m",
+                "eval_time": after,
                 "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in expected],
             }
         ],
@@ -92,7 +95,7 @@ def promtool(*words: str) -> "subprocess.CompletedProcess[str]":
 def test_prometheus_takes_the_rules() -> None:
     done = promtool("check", "rules", str(ALERTS))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(TROUBLE)} rules found" in done.stdout
+    assert f"{len(RULES)} rules found" in done.stdout
 
 
 def test_nothing_fires_while_all_is_well(tmp_path: Path) -> None:
@@ -102,6 +105,14 @@ def test_nothing_fires_while_all_is_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize("alert", TROUBLE)
 def test_an_alert_fires_on_what_it_is_there_for_and_no_other_does(alert: str, tmp_path: Path) -> None:
     assert_firing([alert], HEALTHY | TROUBLE[alert], tmp_path)
+
+
+@pytest.mark.parametrize(("after", "expected"), [("23h", []), ("25h", ["DelayedTopicScaledToZero"])])
+def test_what_has_no_workers_for_a_day_is_an_alert_though_the_operator_was_replaced_meanwhile(
+    after: str, expected: list[str], tmp_path: Path
+) -> None:
+    series = {STOPPED: "1x600 stale _x9 1x900", HOLDS_LEASE: "1x1500"}
+    assert_firing(expected, series, tmp_path, after=after)
 
 
 @pytest.mark.parametrize("file", ["alerts.yaml", "dashboard.json"])

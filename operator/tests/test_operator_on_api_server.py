@@ -106,6 +106,12 @@ def test_a_delayed_topic_that_is_not_ready_has_a_series_of_its_own(harness: Oper
     harness.wait(lambda: not_ready() == 0, "it is counted no more")
 
 
+def test_that_there_are_no_workers_is_told_with_what_becomes_of_the_records(harness: OperatorHarness) -> None:
+    harness.apply(workers={"replicas": 0})
+    harness.wait_for("Ready", "False", "ScaledToZero")
+    harness.wait_event("ScaledToZero", "Kafka removes each record when it is older than the retention.ms of its topic")
+
+
 @pytest.mark.slow
 def test_its_own_workers_stay_as_they_are_until_shared_ones_are_ready(harness: OperatorHarness) -> None:
     """With all that the API server makes of what was declared."""

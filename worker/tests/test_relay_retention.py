@@ -104,6 +104,21 @@ def test_unreleased_records_near_the_end_of_retention_are_an_alarm_until_they_ar
     assert said(worker, calm) == ""
 
 
+@pytest.mark.slow
+def test_records_whose_commit_is_gone_are_an_alarm_too_when_retention_comes_near(harness: WorkerHarness) -> None:
+    """Nobody knows which of them are released, so all count."""
+    orders = harness.declare((0, 2), config=AS_PRODUCED)
+    harness.admin.delete_groups([orders.record.group])
+    produce_old(orders, 2.5)
+    worker = harness.start(orders)
+
+    message = raised(worker, orders)
+
+    assert "CommitMissing" in worker.alarm_reasons()
+    assert f"{orders.names.front} [0]" in message
+    assert "offset 0 " in message
+
+
 def hopped(orders: DeclaredTopic, due_in_ms: int) -> list[Header]:
     """What a worker writes into a delays partition."""
     due = b"%d" % (int(time.time() * 1000) + due_in_ms)

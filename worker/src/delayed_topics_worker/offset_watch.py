@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
+from delayed_topics_core.reasons import Reason
 from delayed_topics_core.settings import least_retention_seconds
 from delayed_topics_kafka.admin import KafkaAdmin
 
@@ -68,7 +69,7 @@ class OffsetWatch:
             AtRisk(owned, max(offset, risk.first), risk)  # below the first it was removed already
             for owned in spans
             if (risk := risks.get(owned.place))
-            and (offset := _first_unreleased(owned)) is not None
+            and (offset := _first_at_stake(owned)) is not None
             and offset < risk.below
         ]
 
@@ -101,6 +102,14 @@ def _first_unreleased(owned: AssignedPartition) -> int | None:
     return owned.committed.offset if owned.committed is not None and owned.committed.offset >= 0 else None
 
 
+def _first_at_stake(owned: AssignedPartition) -> int | None:
+    """Of what retention may remove unreleased. Where the commit is gone nobody knows what is released, so all that is ours counts."""
+    if owned.stop is None or owned.stop.reason is not Reason.COMMIT_MISSING:
+        return _first_unreleased(owned)
+    starts = owned.served.topics.start_offsets.get(owned.topic, ()) if owned.served.topics else ()
+    return starts[owned.partition] if owned.partition < len(starts) else None
+
+
 def _unfinished(owned: AssignedPartition) -> Unfinished | None:
     """None: it isn't one of the delays topic, or nothing is known."""
     offset, delay_seconds = _first_unreleased(owned), owned.delay_seconds
@@ -111,7 +120,7 @@ def _unfinished(owned: AssignedPartition) -> Unfinished | None:
 
 def _unreleased(owned: AssignedPartition, span: Span) -> Unreleased | None:
     """None: everything that the partition has is released, or nothing is known."""
-    layout, offset = owned.served.layout, _first_unreleased(owned)
+    layout, offset = owned.served.layout, _first_at_stake(owned)
     if layout is None or offset is None or (_is_read(owned) and offset == span.position and 0 <= span.end <= offset):
         return None
     least_seconds = least_retention_seconds(tuple(kind.delay_seconds for kind in layout.layout.kinds))

@@ -18,6 +18,10 @@ Live = Mapping[tuple[str, str], Manifest]
 
 STARTING_SECONDS = 120.0
 """For workers to get ready."""
+NOTHING_RELEASED = (
+    "nothing is released, and Kafka removes each record when it is older than the retention.ms of its topic"
+)
+"""Of workers of which there are none."""
 _REMEDIES = {
     "image": ". Correct the chart values images.worker or images.pullSecrets",
     "room": ". Either lower {template}.resources, or add room on the nodes",

@@ -11,6 +11,7 @@ from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observation import Shared
 from delayed_topics_operator.plan import Action, ApplyChild, ConditionState
 from delayed_topics_operator.reconcile.children import (
+    NOTHING_RELEASED,
     STARTING_SECONDS,
     Live,
     all_ready,
@@ -76,9 +77,7 @@ def _why_kept(topics: tuple[str, ...]) -> str:
 def _said(o: SharedObservation, live: Manifest | None) -> ConditionState:
     replicas = o.wanted.replicas
     if replicas == 0:
-        message = (
-            "spec.sharedWorkers.replicas of the connection is 0, so nothing is released and records stay where they are"
-        )
+        message = f"spec.sharedWorkers.replicas of the connection is 0, so {NOTHING_RELEASED}"
         return ConditionState(status="False", reason=Reason.SCALED_TO_ZERO, message=message)
     if live is not None and all_ready(live, replicas):
         message = f"{replicas} of {replicas} shared workers are ready"

@@ -27,6 +27,7 @@ WARNED = frozenset(
         Reason.TOPIC_MISSING,
         Reason.PARTITIONS_FOREIGN,
         Reason.WORKERS_FAILING,
+        Reason.SCALED_TO_ZERO,
         Reason.PROTOCOL_REFUSED,
         Reason.KUBERNETES_REFUSED,
         Reason.QUOTA_EXCEEDED,

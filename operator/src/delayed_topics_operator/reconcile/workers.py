@@ -17,6 +17,7 @@ from delayed_topics_operator.reconcile import handover
 from delayed_topics_operator.reconcile.assignor import mixes, stop_first
 from delayed_topics_operator.reconcile.autoscale import last_scaled
 from delayed_topics_operator.reconcile.children import (
+    NOTHING_RELEASED,
     STARTING_SECONDS,
     all_ready,
     changes,
@@ -162,7 +163,7 @@ def _said(o: Observation, live: Manifest | None) -> ConditionState:
     if wanted == 0 and o.beyond.workers is not None:
         return ConditionState(status="False", reason=Reason.GRANT_EXCEEDED, message=o.beyond.workers)
     if wanted == 0:
-        message = "spec.workers.replicas is 0, so nothing is released and records stay where they are. Use kubectl scale to start workers"
+        message = f"spec.workers.replicas is 0, so {NOTHING_RELEASED}. Use kubectl scale to start workers"
         return ConditionState(status="False", reason=Reason.SCALED_TO_ZERO, message=message)
     if live is not None and all_ready(live, wanted):
         message = f"{wanted} of {wanted} workers are ready"
