@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import yaml
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_devcluster.packages import program_of
+from delayed_topics_operator.queue import Key
+from delayed_topics_operator.worker_sets import NAME_LABEL, NAMESPACE_LABEL, shared_labels
 from delayed_topics_worker.metrics import Metrics
 from prometheus_client import REGISTRY
 
@@ -18,10 +21,10 @@ pytestmark = pytest.mark.api
 
 FILES = Path(__file__).resolve().parents[1] / "delayed-topics" / "files"
 ALERTS = FILES / "alerts.yaml"
-CONDITION = 'delayed_topics_operator_condition{kind="DelayedTopic", type="%s", status="%s", reason="%s"}'
 DEAD_LETTERS = 'delayedtopics_dead_lettered_total{topic="orders", reason="%s"}'
 LATENESS = 'delayedtopics_lateness_seconds_bucket{topic="orders", le="%s"}'
 NOT_READY = 'delayed_topics_operator_not_ready{resource_namespace="shop", resource_name="%s", reason="%s"}'
+VIOLATED = 'delayed_topics_operator_delivery_violated{resource_namespace="shop", resource_name="%s"}'
 AUDITED = 'delayed_topics_operator_audit_verdict{resource_namespace="shop", resource_name="orders", verdict="%s"}'
 EXPECTED = 'delayed_topics_operator_audit_expected_timestamp_seconds{resource_namespace="shop", resource_name="orders"}'
 HOLDS_LEASE = "delayed_topics_operator_holds_lease"
@@ -37,7 +40,6 @@ HEALTHY = {
     NOT_READY % ("upgraded", "WorkersStarting"): "_x50 1x10",
     # at every moment one of them is not Ready, and none for ten minutes
     **{NOT_READY % (f"edited-{n}", "WorkersStarting"): f"_x{8 * n} 1x8 stale" for n in range(1, 8)},
-    CONDITION % ("DeliveryVerified", "True", "EveryRecordAccounted"): "3x60",
     'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="failed"}': "4x60",
     "delayedtopics_events_failed_total": "3x60",
     HOLDS_LEASE: "1x60",
@@ -54,7 +56,7 @@ TROUBLE: dict[str, dict[str, str]] = {
         NOT_READY % ("orders", "KafkaUnreachable"): " ".join(["1x2 stale _x2"] * 12),
         NOT_READY % ("orders", "WorkersFailing"): " ".join(["stale _x2 1x2"] * 12),
     },
-    "DelayedTopicDeliveryViolated": {CONDITION % ("DeliveryVerified", "False", "PromiseBroken"): "1x60"},
+    "DelayedTopicDeliveryViolated": {VIOLATED % "orders": "1x60"},
     "DelayedTopicAuditUnknown": {AUDITED % "Verified": "0x60", AUDITED % "Unknown": "1x60"},
     "DelayedTopicAuditMissing": {EXPECTED: "600x60"},
     "DelayedTopicEventsLost": {"delayedtopics_events_failed_total": "3x30 5x30"},
@@ -68,7 +70,7 @@ RULES = {*TROUBLE, "DelayedTopicScaledToZero"}
 
 
 def assert_firing(expected: list[str], series: dict[str, str], directory: Path, *, after: str = "55m") -> None:
-    """These alerts and no others fire after an hour of such series, or `after` another time."""
+    """So many of these alerts, and no others, fire after an hour of such series, or `after` another time."""
     test = {
         "interval": "1m",
         "input_series": [{"series": one, "values": values} for one, values in series.items()],
@@ -76,7 +78,9 @@ def assert_firing(expected: list[str], series: dict[str, str], directory: Path, 
             {
                 "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
                 "eval_time": after,
-                "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in expected],
+                "exp_samples": [
+                    {"labels": f'{{alertname="{alert}"}}', "value": count} for alert, count in Counter(expected).items()
+                ],
             }
         ],
     }
@@ -99,12 +103,75 @@ def test_prometheus_takes_the_rules() -> None:
 
 
 def test_nothing_fires_while_all_is_well(tmp_path: Path) -> None:
-    assert_firing([], HEALTHY, tmp_path)
+    waiting = labelled({HOLDS_LEASE: "0x60"}, pod="waiting", instance="10.0.0.2:8080")
+    assert_firing([], HEALTHY | waiting, tmp_path)
 
 
 @pytest.mark.parametrize("alert", TROUBLE)
 def test_an_alert_fires_on_what_it_is_there_for_and_no_other_does(alert: str, tmp_path: Path) -> None:
     assert_firing([alert], HEALTHY | TROUBLE[alert], tmp_path)
+
+
+def labelled(series: dict[str, str], **labels: str) -> dict[str, str]:
+    """As its target has them."""
+    added = ", ".join(f'{name}="{value}"' for name, value in labels.items())
+    return {
+        f"{one[:-1]}, {added}}}" if one.endswith("}") else f"{one}{{{added}}}": values for one, values in series.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("alert", "label"),
+    [
+        *((alert, "namespace") for alert in TROUBLE),
+        *((alert, "connection") for alert in TROUBLE if "delayedtopics_" in " ".join(TROUBLE[alert])),
+    ],
+)
+def test_the_same_trouble_of_two_installations_or_kafka_clusters_is_two_alerts(
+    alert: str, label: str, tmp_path: Path
+) -> None:
+    series = HEALTHY | TROUBLE[alert]
+    assert_firing([alert] * 2, labelled(series, **{label: "a"}) | labelled(series, **{label: "b"}), tmp_path)
+
+
+@pytest.mark.parametrize("alert", TROUBLE)
+def test_a_trouble_that_two_pods_tell_of_is_one_alert(alert: str, tmp_path: Path) -> None:
+    series = HEALTHY | TROUBLE[alert]
+    first, second = (labelled(series, namespace="a", pod=f"w-{n}", instance=f"10.0.0.{n}:8080") for n in range(2))
+    assert_firing([alert], first | second, tmp_path)
+
+
+def test_a_second_broken_promise_is_an_alert_of_its_own(tmp_path: Path) -> None:
+    broken = {VIOLATED % "orders": "1x60", VIOLATED % "bills": "_x30 1x30"}
+    assert_firing(["DelayedTopicDeliveryViolated"] * 2, HEALTHY | broken, tmp_path)
+
+
+@pytest.mark.parametrize("other", ["0x60", "1x20 stale", "1x20 0x40"])
+def test_an_operator_that_is_gone_is_an_alert_though_another_installation_has_one(other: str, tmp_path: Path) -> None:
+    lease = labelled({HOLDS_LEASE: "1x60"}, namespace="a") | labelled({HOLDS_LEASE: other}, namespace="b")
+    assert_firing(["DelayedTopicsOperatorDown"], HEALTHY | lease, tmp_path)
+
+
+def test_no_operator_at_all_is_an_alert(tmp_path: Path) -> None:
+    series = {one: values for one, values in HEALTHY.items() if one != HOLDS_LEASE}
+    assert_firing(["DelayedTopicsOperatorDown"], series, tmp_path)
+
+
+@pytest.mark.parametrize("file", ["alerts.yaml", "dashboard.json"])
+def test_nothing_is_summed_up_over_installations(file: str) -> None:
+    found = " ".join(expressions(yaml.safe_load((FILES / file).read_text())))
+    groupings = re.findall(r"\b(?:sum|max|min|avg|count)\b ?(by \(.*?\)|without \(.*?\)|)", found)
+    assert groupings
+    assert {one for one in groupings if not one.startswith("without (instance, pod")} <= {"by (cluster, namespace)"}
+
+
+def test_targets_say_whose_workers_they_are(render: Any) -> None:
+    (found,) = [o for o in render({"monitoring": {"podMonitor": {"enabled": True}}}) if o["kind"] == "PodMonitor"]
+    (endpoint,) = found["spec"]["podMetricsEndpoints"]
+    sources = {source for one in endpoint["relabelings"] for source in one["sourceLabels"]}
+    ours = {NAMESPACE_LABEL, NAME_LABEL, *shared_labels(Key("KafkaConnection", "shop", "kafka"))}
+    marks = {re.sub(r"[^a-z]", "_", label) for label in ours if label.startswith("delayedtopics.io/")}
+    assert sources == {f"__meta_kubernetes_pod_label_{mark}" for mark in marks}
 
 
 @pytest.mark.parametrize(("after", "expected"), [("23h", []), ("25h", ["DelayedTopicScaledToZero"])])

@@ -74,6 +74,9 @@ def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(harn
     found = status(harness)
     assert (found["verdict"], found["account"]) == ("Violated", {"produced": 7, "lost": 1})
     assert found["offenders"] == [{"kind": "overCap", "records": ["f:0:6"]}]
+    whose = {"resource_namespace": harness.namespace, "resource_name": harness.topic}
+    violated = "delayed_topics_operator_delivery_violated"
+    harness.wait(lambda: harness.operator.counted(violated, **whose) == 1, "it has a series of its own")
     topic = (harness.resource() or {})["status"]
     assert topic["lastViolation"]["name"] == "first"
     assert "lastAudit" not in topic, "it was a sample"

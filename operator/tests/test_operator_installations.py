@@ -102,6 +102,10 @@ def test_a_second_installation_leaves_the_first_ones_connection_and_resources_al
     harness.wait(
         lambda: bool(harness.connection_status("theirs")), "the second operator serves a connection of its own"
     )
+    counted = "delayed_topics_operator_condition"
+    harness.wait(lambda: second.counted(counted, kind="ClusterKafkaConnection") > 0, "it counts its connection")
+    assert second.counted(counted, kind="DelayedTopic") == 0
+    assert second.counted("delayed_topics_operator_not_ready") == 0, "the first one counts what is its own"
 
     found = harness.api.get("ClusterKafkaConnection", "default")
     assert found is not None

@@ -31,7 +31,7 @@ def said(*manifests: Manifest) -> dict[tuple[str, str, str], float]:
     store = Store()
     for manifest in manifests:
         store.put(manifest)
-    expose(store)
+    expose(store, store.all("DelayedTopic"))
     return {
         (
             sample.name.removeprefix(PREFIX),

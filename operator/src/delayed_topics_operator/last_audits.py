@@ -1,6 +1,7 @@
 """What metrics say of the last audit of each DelayedTopic. Counts are the audit's own, so they go when somebody deletes it; whatever
 is said of a DelayedTopic goes with it."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final, get_args
@@ -17,11 +18,11 @@ COUNTED: Final = ("lost", "early", "doubled", "overdue", "late")
 """Fields of an audit's account."""
 
 
-def expose(store: Store) -> None:
-    """In the place of whatever was said before."""
+def expose(store: Store, topics: Iterable[Manifest]) -> None:
+    """Of these DelayedTopics, in the place of whatever was said before."""
     for gauge in (metrics.AUDIT_VERDICT, metrics.AUDIT_RECORDS, metrics.AUDIT_TIME, metrics.AUDIT_EXPECTED):
         gauge.clear()
-    for topic in store.all("DelayedTopic"):
+    for topic in topics:
         labels = (topic["metadata"]["namespace"], topic["metadata"]["name"])
         last: dict[str, Any] = (topic.get("status") or {}).get("lastAudit") or {}
         if last:

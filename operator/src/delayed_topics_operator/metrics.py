@@ -27,6 +27,11 @@ NOT_READY = Gauge(
     "1 for each DelayedTopic whose condition Ready is not True, by the reason of the condition",
     [*_RESOURCE, "reason"],
 )
+DELIVERY_VIOLATED = Gauge(
+    "delayed_topics_operator_delivery_violated",
+    "1 for each DelayedTopic of which an audit found a broken promise that nobody has acknowledged",
+    _RESOURCE,
+)
 AUDIT_VERDICT = Gauge(
     "delayed_topics_operator_audit_verdict",
     "1 for the verdict of the last audit of all records of a DelayedTopic, 0 for the others",

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Hashable, Iterable
 from contextlib import suppress
 
+from delayed_topics_core.reasons import Condition
 from delayed_topics_crds import GROUP
 
 from delayed_topics_operator import last_audits, metrics
@@ -18,7 +19,7 @@ from delayed_topics_operator.errors import KubeError
 from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.kube import APIS, Kube
 from delayed_topics_operator.gateways.recorder import Recorder
-from delayed_topics_operator.installation import connection_of, connections, front_topic
+from delayed_topics_operator.installation import connection_of, connections, front_topic, serves
 from delayed_topics_operator.leadership import Leadership
 from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observe.children import WATCHED
@@ -246,16 +247,31 @@ class Runtime:
                 self.wake(key)
 
     def _count(self) -> None:
-        metrics.CONDITIONS.clear()
-        metrics.NOT_READY.clear()
+        for gauge in (metrics.CONDITIONS, metrics.NOT_READY, metrics.DELIVERY_VIOLATED):
+            gauge.clear()
         for kind in (*CONNECTION_KINDS, "DelayedTopic", "DelayedTopicAudit"):
-            for manifest in self.store.all(kind):
-                meta = manifest["metadata"]
+            for manifest in filter(self._is_served, self.store.all(kind)):
                 for c in (manifest.get("status") or {}).get("conditions", ()):
                     metrics.CONDITIONS.labels(kind, c["type"], c["status"], c["reason"]).inc()
-                    if kind == "DelayedTopic" and c["type"] == "Ready" and c["status"] != "True":
-                        metrics.NOT_READY.labels(meta["namespace"], meta["name"], c["reason"]).set(1)
-        last_audits.expose(self.store)
+                    if kind == "DelayedTopic":
+                        _expose(manifest["metadata"], c)
+        last_audits.expose(self.store, filter(self._is_served, self.store.all("DelayedTopic")))
+
+    def _is_served(self, manifest: Manifest) -> bool:
+        """Whether it is served from here: another installation counts what is its own."""
+        kind, meta = manifest["kind"], manifest["metadata"]
+        key = Key(kind, meta.get("namespace", ""), meta["name"])
+        connection_by = {"DelayedTopic": self._lane_of_topic, "DelayedTopicAudit": self._lane_of_audit}
+        connection = connection_by[kind](key) if kind in connection_by else key
+        return serves(self.store, connection, namespace=self.settings.namespace)
+
+
+def _expose(meta: Manifest, c: Manifest) -> None:
+    """A condition of a DelayedTopic that has an alert."""
+    if c["type"] == Condition.READY and c["status"] != "True":
+        metrics.NOT_READY.labels(meta["namespace"], meta["name"], c["reason"]).set(1)
+    if c["type"] == Condition.DELIVERY_VERIFIED and c["status"] == "False":
+        metrics.DELIVERY_VIOLATED.labels(meta["namespace"], meta["name"]).set(1)
 
 
 def _front_topics(topic: Manifest) -> tuple[tuple[Key, str]]:
