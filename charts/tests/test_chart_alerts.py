@@ -36,6 +36,7 @@ HEALTHY = {
     DEAD_LETTERS % DeadLetterReason.RETRY_CAP_EXCEEDED: "7x60",
     DEAD_LETTERS % DeadLetterReason.CANCELLED: "7+1x60",
     NOT_READY % ("stopped", "ScaledToZero"): "1x60",
+    NOT_READY % ("planned", "PlanOnly"): "1x60",
     NOT_READY % ("upgraded", "RolloutWaiting"): "1x49 stale",
     NOT_READY % ("upgraded", "WorkersStarting"): "_x50 1x10",
     # at every moment one of them is not Ready, and none for ten minutes

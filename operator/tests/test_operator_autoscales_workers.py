@@ -128,6 +128,20 @@ def test_zero_replicas_stop_all_workers_as_with_any_autoscaler(spec: dict[str, A
     assert "wantedReplicas" not in simulation.raw["status"]["workers"]
 
 
+def test_while_a_plan_is_only_shown_nothing_is_decided() -> None:
+    simulation = running({"max": 8})
+    before = status(simulation)
+    simulation.annotate(plan_only="true")
+    simulation.load = load(1, due=25_000, released=10_000)
+    simulation.settle()
+    after = status(simulation)
+    assert before.workers is not None
+    assert after.workers is not None
+    assert (replicas(simulation), after.workers.wanted_replicas) == (1, before.workers.wanted_replicas)
+    assert autoscaled(before, after) == ()
+    assert "change StatefulSet" in simulation.condition(Condition.PLANNED).message
+
+
 def test_a_paused_topic_is_not_scaled() -> None:
     simulation = running({"max": 8})
     simulation.edit(paused=True)

@@ -73,6 +73,13 @@ def edited() -> Manifest:
     return simulation.raw
 
 
+def planned(simulation: Simulation, **spec: Any) -> Manifest:
+    simulation.annotate(plan_only="true")
+    simulation.edit(**spec)
+    simulation.settle()
+    return simulation.raw
+
+
 def not_allowed() -> Manifest:
     grant = Grant(namespace_selector=LabelSelector(), topic_prefixes=("bank.",))
     simulation = Simulation(raw=resource(), connection=usable(grant))
@@ -113,6 +120,8 @@ CASES: dict[str, tuple[Callable[[], Manifest], str, str]] = {
     "it serves": (lambda: serving().raw, "Healthy", "Current"),
     "it was edited since": (edited, "Progressing", "InProgress"),
     "it is paused": (lambda: serving(paused=True).raw, "Suspended", "Current"),
+    "a plan for it is shown": (lambda: planned(Simulation(raw=resource())), "Suspended", "InProgress"),
+    "it serves, and a plan is shown": (lambda: planned(serving(), partitions=9), "Healthy", "Current"),
     "it may not have its topic": (not_allowed, "Degraded", "InProgress"),
     "it is being deleted": (leaving, "Healthy", "Terminating"),
     "an audit waits its turn": (waiting_audit, "Progressing", "InProgress"),

@@ -203,6 +203,10 @@ def test_a_plan_is_shown_and_nothing_is_done(harness: OperatorHarness) -> None:
     harness.api.apply(harness.delayed_topic(annotations={"delayedtopics.io/plan-only": "true"}))
     harness.wait_for("Planned", "True", "PlanOnly")
     assert f"claim {harness.topic}" in harness.condition("Planned")["message"]
+    for kind, status in (("Claimed", "Unknown"), ("Ready", "False")):
+        said = harness.condition(kind)
+        assert (said["status"], said["reason"]) == (status, "PlanOnly")
+        assert "The operator does nothing" in said["message"]
     assert harness.topics() == {}
     assert children(harness) == {}
 

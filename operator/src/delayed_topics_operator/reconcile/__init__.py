@@ -5,12 +5,10 @@ can't disagree.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from delayed_topics_core.reasons import Condition, Reason
-
-from delayed_topics_operator.explain import explanation
 from delayed_topics_operator.observation import Observation
-from delayed_topics_operator.plan import ConditionState, Finding, Plan, merged
+from delayed_topics_operator.plan import Finding, Plan, merged
 from delayed_topics_operator.reconcile import (
     access,
     alarms,
@@ -19,6 +17,7 @@ from delayed_topics_operator.reconcile import (
     claim,
     deletion,
     layout,
+    planned,
     protocol,
     quota,
     rebalances,
@@ -52,12 +51,10 @@ def reconcile(o: Observation) -> Plan:
     if o.subject.deleting:
         return deletion.plan(rebalances.noted(o))
     o = rebalances.noted(protocol.settled(quota.limited(autoscale.scaled(o))))
-    found = _found(o)
     if o.subject.plan_only:
-        planned = ConditionState(
-            status="True", reason=Reason.PLAN_ONLY, message=explanation(found.actions) or "nothing has to be done"
-        )
-        return Plan(status=status.of(o, {**found.conditions, Condition.PLANNED: planned}))
+        o = replace(o, may_roll=True)  # it waits for no turn
+        return Plan(status=status.undecided(o.subject.status, status.of(o, planned.conditions(o, _found(o)))))
+    found = _found(o)
     now = status.of(o, found.conditions)
     return Plan(
         actions=found.actions,

@@ -62,7 +62,7 @@ def with_failure(
     state = ConditionState(status="False", reason=reason_of(error), message=message)
     changed = {
         kind: condition(kind, state, known=known, now=now, generation=status.observed_generation)
-        for kind in (_condition(action), Condition.READY)
+        for kind in (condition_of(action), Condition.READY)
     }
     kept = tuple(changed.pop(Condition(c.type), c) if c.type in changed else c for c in status.conditions)
     return status.model_copy(update={"conditions": (*kept, *changed.values())})
@@ -74,8 +74,8 @@ def with_undone(
     """Sets Ready, and the conditions that the actions are about, to False: somebody else undid these actions at once. What is False
     anyway keeps its reason. `known`: the conditions that the resource has."""
     said = {Condition(c.type): c for c in status.conditions}
-    for kind in dict.fromkeys((*map(_condition, actions), Condition.READY)):
-        message = _undone(tuple(a for a in actions if kind in (_condition(a), Condition.READY)))
+    for kind in dict.fromkeys((*map(condition_of, actions), Condition.READY)):
+        message = _undone(tuple(a for a in actions if kind in (condition_of(a), Condition.READY)))
         before = said.get(kind)
         if before is not None and before.status == "False":
             said[kind] = before.model_copy(update={"message": f"{before.message}. {message}"})
@@ -128,7 +128,8 @@ def not_ready(raw: Mapping[str, Any], reason: Reason, message: str, now: datetim
     return status.model_copy(update={"conditions": (ready, *others)})
 
 
-def _condition(action: Action) -> Condition:
+def condition_of(action: Action) -> Condition:
+    """The condition that the action is about."""
     match action:
         case AddFinalizer() | RemoveFinalizer() | WriteRegistry(record=Claim()) | RemoveFromRegistry():
             return Condition.CLAIMED

@@ -64,6 +64,14 @@ def decided(before: DelayedTopicStatus, status: DelayedTopicStatus) -> DelayedTo
     return before.model_copy(update={"workers": status.workers, "rebalance": status.rebalance})
 
 
+def undecided(before: DelayedTopicStatus, status: DelayedTopicStatus) -> DelayedTopicStatus:
+    """The status with the number of workers that was decided before, where nobody acts on a new one."""
+    if status.workers is None:
+        return status
+    kept = {name: getattr(before.workers, name, None) for name in ("wanted_replicas", "last_scaled")}
+    return status.model_copy(update={"workers": status.workers.model_copy(update=kept)})
+
+
 def _decisions(status: DelayedTopicStatus) -> tuple[int | None, RefusedProtocol | None]:
     """How many workers autoscaling wants, and the protocol that Kafka refuses."""
     workers, rebalance = status.workers, status.rebalance
@@ -113,6 +121,9 @@ def _ready(o: Observation, said: Mapping[Condition, ConditionState]) -> Conditio
     workers = said[Condition.WORKERS_READY]
     if workers.reason == Reason.ROLLOUT_WAITING:
         return replace(workers, status="False")
+    shown = next((s for s in (said[Condition.TOPICS_READY], workers) if s.reason == Reason.PLAN_ONLY), None)
+    if shown is not None and o.subject.plan_only:
+        return shown
     if o.wanted.spec.paused:
         return ConditionState(
             status="True",

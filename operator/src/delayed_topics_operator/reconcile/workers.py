@@ -87,6 +87,20 @@ def rolled(o: Observation, live: Manifest | None, actions: tuple[Action, ...]) -
     )
 
 
+def those_that_run(o: Observation) -> ConditionState | None:
+    """What is to be said of the workers that have the topics now, whatever the spec asks for. None: there are none."""
+    if o.shares_workers and isinstance(o.connection, Usable) and o.connection.shared is not None:
+        return o.connection.shared.said
+    live = o.children.get(("StatefulSet", workers_name(o)))
+    if live is None:
+        return None
+    replicas = live["spec"]["replicas"]
+    if not replicas:
+        message = f"there are no workers, so {NOTHING_RELEASED}"
+        return ConditionState(status="False", reason=Reason.SCALED_TO_ZERO, message=message)
+    return _said(replace(o, wanted=replace(o.wanted, replicas=replicas)), live)
+
+
 def _shared(o: Observation, registered: LayoutRecord | None, shared: Shared) -> Finding:
     """The workers belong to the connection. The topic has only a ConfigMap with a copy of its layout for people."""
     own = worker_sets.worker_set(subject=o.subject, wanted=o.wanted, pods=o.pods, files={})
