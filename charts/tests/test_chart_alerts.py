@@ -13,6 +13,7 @@ import yaml
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_devcluster.packages import program_of
 from delayed_topics_operator.queue import Key
+from delayed_topics_operator.reconcile.alarms import HARMLESS
 from delayed_topics_operator.worker_sets import NAME_LABEL, NAMESPACE_LABEL, shared_labels
 from delayed_topics_worker.metrics import Metrics
 from prometheus_client import REGISTRY
@@ -51,6 +52,7 @@ HEALTHY = {
 """Series, each with an hour of values a minute apart."""
 TROUBLE: dict[str, dict[str, str]] = {
     "DelayedTopicAlarm": {'delayedtopics_alarms{topic="orders", reason="TopicMissing"}': "1x60"},
+    "DelayedTopicWarning": {'delayedtopics_alarms{topic="orders", reason="MisroutedRecords"}': "1x60"},
     "DelayedTopicLate": {LATENESS % "0.01": "0+10x60", LATENESS % "5.0": "0+6000x60"},
     "DelayedTopicDeadLetters": {DEAD_LETTERS % DeadLetterReason.RETRY_CAP_EXCEEDED: "7+1x60"},
     "DelayedTopicNotReady": {
@@ -111,6 +113,12 @@ def test_nothing_fires_while_all_is_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize("alert", TROUBLE)
 def test_an_alert_fires_on_what_it_is_there_for_and_no_other_does(alert: str, tmp_path: Path) -> None:
     assert_firing([alert], HEALTHY | TROUBLE[alert], tmp_path)
+
+
+def test_what_the_operator_calls_harmless_is_a_warning() -> None:
+    found = re.findall(r'delayedtopics_alarms\{reason([!=])~"(.+?)"\}', ALERTS.read_text())
+    assert [sign for sign, _ in found] == ["!", "="]
+    assert [set(reasons.split("|")) for _, reasons in found] == [HARMLESS] * 2
 
 
 def labelled(series: dict[str, str], **labels: str) -> dict[str, str]:
