@@ -28,6 +28,7 @@ NOT_READY = 'delayed_topics_operator_not_ready{resource_namespace="shop", resour
 VIOLATED = 'delayed_topics_operator_delivery_violated{resource_namespace="shop", resource_name="%s"}'
 AUDITED = 'delayed_topics_operator_audit_verdict{resource_namespace="shop", resource_name="orders", verdict="%s"}'
 EXPECTED = 'delayed_topics_operator_audit_expected_timestamp_seconds{resource_namespace="shop", resource_name="orders"}'
+RECONCILES = 'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="%s"}'
 HOLDS_LEASE = "delayed_topics_operator_holds_lease"
 
 HEALTHY = {
@@ -42,7 +43,8 @@ HEALTHY = {
     NOT_READY % ("upgraded", "WorkersStarting"): "_x50 1x10",
     # at every moment one of them is not Ready, and none for ten minutes
     **{NOT_READY % (f"edited-{n}", "WorkersStarting"): f"_x{8 * n} 1x8 stale" for n in range(1, 8)},
-    'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="failed"}': "4x60",
+    RECONCILES % "failed": "4x60",
+    RECONCILES % "refused": "0+2x60",
     "delayedtopics_events_failed_total": "3x60",
     HOLDS_LEASE: "1x60",
     AUDITED % "Verified": "1x60",
@@ -63,9 +65,7 @@ TROUBLE: dict[str, dict[str, str]] = {
     "DelayedTopicAuditUnknown": {AUDITED % "Verified": "0x60", AUDITED % "Unknown": "1x60"},
     "DelayedTopicAuditMissing": {EXPECTED: "600x60"},
     "DelayedTopicEventsLost": {"delayedtopics_events_failed_total": "3x30 5x30"},
-    "DelayedTopicsOperatorFails": {
-        'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="failed"}': "4+1x60"
-    },
+    "DelayedTopicsOperatorFails": {RECONCILES % "failed": "4+1x60"},
     "DelayedTopicsOperatorDown": {HOLDS_LEASE: "0x60"},
 }
 STOPPED = NOT_READY % ("stopped", "ScaledToZero")
@@ -153,6 +153,11 @@ def test_a_trouble_that_two_pods_tell_of_is_one_alert(alert: str, tmp_path: Path
 def test_a_second_broken_promise_is_an_alert_of_its_own(tmp_path: Path) -> None:
     broken = {VIOLATED % "orders": "1x60", VIOLATED % "bills": "_x30 1x30"}
     assert_firing(["DelayedTopicDeliveryViolated"] * 2, HEALTHY | broken, tmp_path)
+
+
+def test_a_defect_is_an_alert_beside_the_failures_that_there_are(tmp_path: Path) -> None:
+    failing = {RECONCILES % outcome: "0+1x60" for outcome in ("failed", "crashed")}
+    assert_firing(["DelayedTopicsOperatorFails"] * 2, HEALTHY | failing, tmp_path)
 
 
 @pytest.mark.parametrize("other", ["0x60", "1x20 stale", "1x20 0x40"])

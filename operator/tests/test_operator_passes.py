@@ -5,10 +5,14 @@ import contextlib
 
 import pytest
 from delayed_topics_core.events import Event
+from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable
 from delayed_topics_operator.controllers import base
 from delayed_topics_operator.controllers.base import Runner
+from delayed_topics_operator.errors import SpecInvalid
 from delayed_topics_operator.eventlog import MAX_ALARMS, EventLog
+from delayed_topics_operator.gateways.kube import _error
 from delayed_topics_operator.queue import Key, WakeQueue
+from prometheus_client import REGISTRY
 
 
 def of(connection: str, number: int) -> Key:
@@ -125,6 +129,48 @@ def test_a_runner_whose_passes_hang_begins_others_and_is_not_taken_for_dead(monk
         running.cancel()
 
     asyncio.run(story())
+
+
+REFUSED_BY_WEBHOOK = b'{"message": "admission webhook \\"labels.example.com\\" denied the request: no label team"}'
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (SpecInvalid("spec.audit.schedule is none"), "refused"),
+        (KafkaRefused("100 replicas", code="INVALID_REPLICATION_FACTOR"), "refused"),
+        (_error("APPLY StatefulSet a", 422, b"{}", {}), "refused"),
+        (_error("APPLY StatefulSet a", 403, b'{"message": "exceeded quota: full"}', {}), "refused"),
+        (_error("APPLY StatefulSet a", 403, REFUSED_BY_WEBHOOK, {}), "refused"),
+        (_error("APPLY StatefulSet a", 400, REFUSED_BY_WEBHOOK, {}), "refused"),
+        (_error("APPLY StatefulSet a", 403, b'{"message": "User a cannot patch"}', {}), "failed"),
+        (_error("APPLY StatefulSet a", 409, b"{}", {}), "failed"),
+        (KafkaRefused("no ACL", code="TOPIC_AUTHORIZATION_FAILED"), "failed"),
+        (KafkaUnreachable("no broker answers"), "failed"),
+        (AssertionError("a defect"), "crashed"),
+    ],
+)
+def test_what_one_resource_asks_for_in_vain_is_no_failure_of_the_operator(error: Exception, outcome: str) -> None:
+    class Fails:
+        kind = "DelayedTopic"
+
+        async def reconcile(self, key: Key) -> float | None:
+            raise error
+
+    def counted() -> float:
+        labels = {"kind": "DelayedTopic", "outcome": outcome}
+        return REGISTRY.get_sample_value("delayed_topics_operator_reconciles_total", labels) or 0
+
+    async def story() -> None:
+        runner = Runner(Fails(), lane_of=lane_of, lane_slots=1, interval_seconds=0)
+        running = asyncio.create_task(runner.run())
+        runner.queue.wake(of("any", 0))
+        while counted() == before:
+            await asyncio.sleep(0)
+        running.cancel()
+
+    before = counted()
+    asyncio.run(asyncio.wait_for(story(), 60))
 
 
 def alarm(topic: str, member: str, message: str = "m") -> Event:

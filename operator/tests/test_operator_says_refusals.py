@@ -68,8 +68,21 @@ def test_a_template_that_no_pod_can_have_is_an_invalid_spec(harness: OperatorHar
         harness.wait_for(condition, "False", "SpecInvalid")
     assert "must be less than or equal to memory limit" in harness.condition("Ready")["message"]
     harness.wait_event("SpecInvalid", "must be less than or equal to memory limit")
+    harness.wait(lambda: refused_passes(harness) > 0, "it is counted, as no failure of the operator")
     harness.apply()
     harness.wait_until_served()
+
+
+def refused_passes(harness: OperatorHarness) -> float:
+    return harness.operator.counted("delayed_topics_operator_reconciles_total", kind="DelayedTopic", outcome="refused")
+
+
+def test_what_kafka_takes_from_no_one_is_an_invalid_spec_and_no_failure_of_the_operator(
+    harness: OperatorHarness,
+) -> None:
+    harness.apply(replicationFactor=100)
+    harness.wait_for("Ready", "False", "SpecInvalid")
+    harness.wait(lambda: refused_passes(harness) > 0, "it is counted")
 
 
 @pytest.mark.slow

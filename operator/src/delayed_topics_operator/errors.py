@@ -11,7 +11,8 @@ DelayedTopicsError (core)
         ├── KubeUnreachable     no answer, or the API server can't serve now; the same call may succeed later
         └── KubeRefused         the API server answered no; `status` is the HTTP status
             ├── Forbidden       a right is missing, a policy refuses it, or the namespace is being deleted
-            │   └── QuotaExceeded
+            │   ├── QuotaExceeded
+            │   └── Denied          by a policy of the cluster, which says why
             ├── NotFound
             ├── Conflict        somebody else changed the object meanwhile
             ├── Expired         the API server keeps the state that was asked for no longer
@@ -81,6 +82,10 @@ class Forbidden(KubeRefused):
 
 class QuotaExceeded(Forbidden):
     """403 of a ResourceQuota, which says which and by how much."""
+
+
+class Denied(Forbidden):
+    """An admission webhook said no, with 403 or a status of its own."""
 
 
 def of_quota(message: str) -> bool:

@@ -14,6 +14,7 @@ from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_operator import metrics
 from delayed_topics_operator.errors import KubeUnreachable, OperatorError
 from delayed_topics_operator.queue import Key, WakeQueue
+from delayed_topics_operator.reconcile.failures import is_of_one_resource
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class Runner:
         try:
             next_seconds = await self.controller.reconcile(key)
         except (OperatorError, KafkaCallError) as e:
-            outcome = "failed"
+            outcome = "refused" if is_of_one_resource(e) else "failed"
             log.warning("%s: %s", key, e)
             asked = e.retry_after_seconds if isinstance(e, KubeUnreachable) else None
             self.queue.failed(key, at_least_seconds=asked or 0.0)

@@ -6,6 +6,7 @@ fields that they don't know; so only its configuration and transport are used.
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -17,6 +18,7 @@ from kubernetes import aio
 from delayed_topics_operator import metrics
 from delayed_topics_operator.errors import (
     Conflict,
+    Denied,
     Expired,
     Forbidden,
     Invalid,
@@ -68,6 +70,7 @@ APIS: Mapping[str, Api] = {
 }
 
 _REFUSALS: Mapping[int, type[KubeRefused]] = {403: Forbidden, 404: NotFound, 409: Conflict, 410: Expired, 422: Invalid}
+_OF_WEBHOOK = re.compile(r'admission webhook ".*" denied the request')
 _UNAVAILABLE = frozenset({429, 500, 502, 503, 504})
 
 
@@ -244,4 +247,6 @@ def _error(what: str, status: int, data: bytes, headers: Mapping[str, str]) -> K
     refusal = _REFUSALS.get(status, KubeRefused)
     if refusal is Forbidden and of_quota(message):
         refusal = QuotaExceeded
+    elif refusal in (Forbidden, KubeRefused) and _OF_WEBHOOK.search(message):
+        refusal = Denied
     return refusal(f"the API server refused {what} ({status}): {message}", status=status)

@@ -12,7 +12,7 @@ from delayed_topics_crds import DelayedTopicStatus
 from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, RegistryLost, RegistryTooLarge, TokenMissing
 
 from delayed_topics_operator.conditions import condition
-from delayed_topics_operator.errors import Conflict, Invalid, KubeRefused, QuotaExceeded
+from delayed_topics_operator.errors import Conflict, Denied, Invalid, KubeRefused, QuotaExceeded, SpecInvalid
 from delayed_topics_operator.explain import explanation, in_words
 from delayed_topics_operator.plan import (
     Action,
@@ -97,7 +97,7 @@ def _undone(actions: tuple[Action, ...]) -> str:
 def reason_of(error: DelayedTopicsError) -> Reason:
     """The reason of a condition that this error stands for."""
     match error:
-        case Invalid():
+        case Invalid() | SpecInvalid():
             return Reason.SPEC_INVALID
         case QuotaExceeded():
             return Reason.QUOTA_EXCEEDED
@@ -115,6 +115,11 @@ def reason_of(error: DelayedTopicsError) -> Reason:
             return Reason.SPEC_INVALID if error.code in SPEC_CODES else Reason.KAFKA_REFUSED
         case _:
             return Reason.IN_PROGRESS
+
+
+def is_of_one_resource(error: DelayedTopicsError) -> bool:
+    """Whether it is about what a resource asks for. Whoever owns it can do something about that, and the operator does its work."""
+    return isinstance(error, Denied) or reason_of(error) in (Reason.SPEC_INVALID, Reason.QUOTA_EXCEEDED)
 
 
 def not_ready(raw: Mapping[str, Any], reason: Reason, message: str, now: datetime) -> DelayedTopicStatus:
