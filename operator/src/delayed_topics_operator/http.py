@@ -25,8 +25,9 @@ class Health:
 async def serve(health: Health, *, port: int) -> web.AppRunner:
     """Returns when it listens; `cleanup()` ends it.
 
-    An operator that waits for another one's lease is ready: a rolling update ends the old pod only when the new one is, and would
-    wait for ever. One that waits for the API server is alive: a new start would not help it.
+    An operator that waits for another one's lease is ready. The chart ends the old pod before it starts the new one, but a rolling
+    update of somebody's own ends it only when the new one is ready, and would wait for ever. One that waits for the API server is
+    alive: a new start would not help it.
     """
 
     async def livez(_: web.Request) -> web.Response:
