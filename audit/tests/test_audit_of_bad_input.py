@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from delayed_topics_audit.job import audit
 from delayed_topics_audit.visibility import look
 from delayed_topics_audit_testing.topics import whole_window
 from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.headers import Header
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.settings import DEFAULT_MAX_MESSAGE_BYTES
 from delayed_topics_devcluster.broker import Broker
@@ -40,14 +41,14 @@ def connection() -> Iterator[Connection]:
         yield Connection(bootstrap_servers=broker.bootstrap)
 
 
-def one_record(connection: Connection, topic: str, *, size: int = 1) -> AuditWindow:
+def one_record(connection: Connection, topic: str, *, size: int = 1, headers: Sequence[Header] = ()) -> AuditWindow:
     """Of `size` bytes, in the front topic, not yet committed."""
     names = TopicNames.of(topic)
     config = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": "10000000"}
     specs = [NewTopicSpec(name=name, partitions=1, replication_factor=1, config=config) for name in names.topics]
     made = KafkaAdmin(connection).create_topics(specs)
     producer = Producer({**connection.client_config(), "message.max.bytes": 2 * HUGE_BYTES, "compression.type": "zstd"})
-    producer.produce(names.front, bytes(size), partition=0)
+    producer.produce(names.front, bytes(size), partition=0, headers=list(headers))
     assert producer.flush(120) == 0
     return whole_window(
         names,
@@ -77,13 +78,16 @@ def test_a_topic_that_may_not_be_seen_makes_it_unknown(connection: Connection) -
     assert "Either grant this to the user of the connection" in result.message
 
 
-def run(window: AuditWindow, connection: Connection, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """The command, as somebody's own pipeline has it."""
+def run(
+    window: AuditWindow, connection: Connection, folder: Path, *options: str, java: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The command, as somebody's own pipeline has it. `java`: environment of the Java machine."""
     (folder / "window.json").write_text(window.encode())
     (folder / "bootstrap-servers").write_text(connection.bootstrap_servers)
     files = [f"--window={folder}/window.json", f"--connection={folder}", f"--result={folder}/result.json"]
     command = [sys.executable, "-m", "delayed_topics_audit", "run", *files, f"--jars={folder}", *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, **(java or {})}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
 def test_a_pipeline_fails_on_the_verdicts_that_it_names(connection: Connection, tmp_path: Path) -> None:
@@ -97,6 +101,19 @@ def test_a_pipeline_fails_on_the_verdicts_that_it_names(connection: Connection, 
     refused = CliRunner().invoke(main, ["run", "--fail-on=violated"])
     assert refused.exit_code == 2
     assert "'violated' must be Violated, Unknown, or both separated by a comma" in refused.output
+
+
+def test_a_due_time_that_no_calendar_has_ends_no_audit(
+    connection: Connection, spark_jars: Path, quick_java: dict[str, str], tmp_path: Path
+) -> None:
+    """The page with the report ended in a traceback, and with it each try of the Job."""
+    window = one_record(connection, "far", headers=[("dt-deliver-at", b"9000000000000000000")])
+    output = tmp_path / "accounts" / "far"
+    small = ("--master=local[1]", "--memory=512m")
+    done = run(window, connection, tmp_path, f"--jars={spark_jars}", *small, f"--output={output}", java=quick_java)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "result.json").read_text())["verdict"] == "Verified"
+    assert "after 9999" in (output / "report.html").read_text()
 
 
 def test_a_topic_that_may_not_be_read_is_named(connection: Connection, spark: SparkSession) -> None:

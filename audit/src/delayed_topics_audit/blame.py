@@ -70,7 +70,5 @@ def _happened(event: Event) -> bool:
 
 
 def _cause(event: Event) -> Cause:
-    took_ms = event.detail.get("took_ms", 0)
-    began_ms = event.at_ms - (took_ms if isinstance(took_ms, int) else 0)
     what = f"alarm {event.detail.get('reason', '')}" if event.kind == "alarm" else event.kind.replace("-", " ")
-    return Cause(what=what, from_ms=began_ms, to_ms=event.at_ms)
+    return Cause(what=what, from_ms=event.began_ms, to_ms=event.at_ms)

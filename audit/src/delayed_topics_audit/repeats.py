@@ -209,10 +209,10 @@ def _began_again(event: Event) -> bool:
 
 
 def _takeover(event: Event, topic_numbers: dict[str, int]) -> Takeover:
-    took_ms, places = event.detail.get("took_ms", 0), event.detail.get("places")
+    places = event.detail.get("places")
     return Takeover(
         lines=_lines(places, topic_numbers) if places is not None else None,
-        from_ms=event.at_ms - (took_ms if type(took_ms) is int and 0 <= took_ms <= event.at_ms else 0),
+        from_ms=event.began_ms,
         to_ms=event.at_ms,
     )
 

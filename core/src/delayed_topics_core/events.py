@@ -44,6 +44,12 @@ class Event:
     at_ms: int
     detail: dict[str, Any]
 
+    @property
+    def began_ms(self) -> int:
+        """When what took `took_ms` began. Anybody may have written that: what can't be counts as nothing."""
+        took_ms = self.detail.get("took_ms")
+        return self.at_ms - (took_ms if type(took_ms) is int and 0 <= took_ms <= self.at_ms else 0)
+
     def encode(self) -> bytes:
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
 

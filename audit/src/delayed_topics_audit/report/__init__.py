@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 from delayed_topics_core.audit_window import AuditWindow
@@ -13,6 +12,7 @@ from delayed_topics_audit.account import BROKEN_PROMISES, PROMISES, Account, Res
 from delayed_topics_audit.findings import Findings, Row
 from delayed_topics_audit.lateness import percentiles
 from delayed_topics_audit.report import svg
+from delayed_topics_audit.report.times import told
 
 MAX_PARTITIONS: Final = 500
 """Rows of the table of partitions; the page stays small however large the topic is."""
@@ -65,7 +65,7 @@ def _page(template: str, **shown: object) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=_number, time=_time, ms=duration)
+    environment.filters.update(number=_number, time=told, ms=duration)
     return environment.get_template(template).render(shown)
 
 
@@ -154,7 +154,7 @@ def _blamed(findings: Findings) -> list[tuple[str, int]]:
     """Of every cause how many were late by it, the worst first; what nothing explains comes last."""
     known = {nr: count for nr, count in findings.blamed.items() if nr is not None}
     said = [
-        (f"{findings.causes[nr].what} at {_time(findings.causes[nr].from_ms)}", count)
+        (f"{findings.causes[nr].what} at {told(findings.causes[nr].from_ms)}", count)
         for nr, count in sorted(known.items(), key=lambda entry: -entry[1])
     ]
     unexplained = findings.blamed.get(None, 0)
@@ -167,7 +167,3 @@ def _ordered(rows: Sequence[Row], column: str) -> list[Row]:
 
 def _number(value: int) -> str:
     return f"{value:,}"
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from html import escape
 from typing import Any, Final
 
 from delayed_topics_audit.account import Account
 from delayed_topics_audit.blame import Cause
+from delayed_topics_audit.report.times import told
 
 WIDTH: Final = 960
 MAX_CAUSES: Final = 40
@@ -98,7 +98,7 @@ def verdicts(audits: Sequence[tuple[int, int, str]]) -> str:
         x = 60 + (WIDTH - 70 - width) * (at_ms - first) / max(1, last - first)
         drawn.append(
             f'<rect x="{x:.1f}" y="{120 - height:.1f}" width="{width:.1f}" height="{height:.1f}" class="verdict {escape(verdict)}">'
-            f"<title>{escape(verdict)} {_told(at_ms, '%Y-%m-%d %H:%M:%S')}: {count:,} records</title></rect>"
+            f"<title>{escape(verdict)} {told(at_ms)}: {count:,} records</title></rect>"
         )
     return _svg([*drawn, *_time_axis(first, last, 120), *_scale(tallest, 15, 120)], 142, "verdicts over time")
 
@@ -131,7 +131,7 @@ def timeline(rows: Sequence[Mapping[str, Any]], causes: Sequence[Cause], *, step
     inside = [cause for cause in causes if cause.to_ms >= first and cause.from_ms <= last][-MAX_CAUSES:]
     for at, cause in enumerate(inside):
         x0, x1 = _x(max(first, cause.from_ms), first, last), _x(min(last, cause.to_ms), first, last)
-        title = f"<title>{escape(cause.what)} {_told(cause.from_ms, CLOCK)}</title>"
+        title = f"<title>{escape(cause.what)} {told(cause.from_ms, CLOCK)}</title>"
         marks.append(
             f'<rect x="{x0:.1f}" y="{ceiling}" width="{max(1.5, x1 - x0):.1f}" height="{floor - ceiling}" class="cause">{title}</rect>'
         )
@@ -162,7 +162,7 @@ def _time_axis(first: int, last: int, y: float) -> list[str]:
     form = CLOCK if last - first < DAY_MS else "%d %b %H:%M"
     labels = [
         f'<text x="{_x(at, first, last):.1f}" y="{y + 16}" class="small {"end" if at == last else "middle" if at != first else ""}">'
-        f"{_told(at, form)}</text>"
+        f"{told(at, form)}</text>"
         for at in ticks
     ]
     return [f'<line x1="60" x2="{WIDTH - 10}" y1="{y}" y2="{y}" class="axis"/>', *labels]
@@ -173,10 +173,6 @@ def _scale(tallest: int, top: float, bottom: float) -> list[str]:
         f'<text x="54" y="{top + 4}" class="small end">{tallest:,}</text>',
         f'<text x="54" y="{bottom + 4}" class="small end">0</text>',
     ]
-
-
-def _told(ms: int, form: str) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime(form)
 
 
 def _svg(drawn: Sequence[str], height: float, title: str, width: int = WIDTH) -> str:
