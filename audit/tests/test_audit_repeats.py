@@ -198,6 +198,23 @@ def test_with_exactly_once_one_double_is_one_too_many(spark: SparkSession) -> No
 
 
 @pytest.mark.slow
+def test_a_sample_with_few_of_the_doubles_of_a_takeover_does_not_say_that_all_of_them_are_within_the_promise(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An audit of the sample said `Verified`, and one of all records `Violated`."""
+    window, crash = repeated(spark, count=14), taken(30_000, FRONT_0)
+    told_once = WorkerEvents(takeovers=[crash], known=[(0, AT_MS + 100_000)])
+    sample = replace(window, bounds=replace(BOUNDS, one_in=2))
+    assert judged(sample, told_once).verdict == "Verified", "fourteen are few"
+    monkeypatch.setattr("delayed_topics_audit.repeats.MAX_REPEATED", 12)
+    assert judged(window, told_once).verdict == "Violated"
+    said = judged(sample, told_once)
+    assert said.account is not None
+    assert 0 < said.account.doubled <= 12, "or this shows nothing"
+    assert (said.verdict, "of so many records of the sample" in said.message) == ("Unknown", True), said.message
+
+
+@pytest.mark.slow
 def test_doubles_of_a_time_of_which_there_are_no_events_are_neither_excused_nor_blamed(spark: SparkSession) -> None:
     assert beyond(repeated(spark), told_from_ms=90_000) == (3, 0, 3)
     assert beyond(repeated(spark, spread_ms=0, wrote_ms=0), told_from_ms=90_000) == (3, 3, 0), "by no worker anyway"

@@ -49,6 +49,7 @@ class Flaws:
     untold          those of them of which nobody knows, since there may have been a takeover that no event tells of, or another one
                     of those that are told may have repeated them
     set_back        those of them of which nobody knows, since one takeover repeated what had come out over a long time
+    perhaps_too_many  those of them of which nobody knows, since they are a sample of perhaps more than a takeover may repeat
     out_of_order    neighbours that came out in the other order
     max_late_ms     None if nothing was released
     ended           attempts that were judged by their ends; unread_roots: of these, whose beginning was not read, or has no time
@@ -71,6 +72,7 @@ class Flaws:
     unexplained: int = 0
     untold: int = 0
     set_back: int = 0
+    perhaps_too_many: int = 0
     out_of_order: int = 0
     max_late_ms: int | None = None
     ended: int = 0
@@ -282,7 +284,14 @@ def _findings(account: Account, flaws: Flaws, offenders: Mapping[str, Sequence[s
             said.append(
                 f"{_were(count, 'copy' if term in _COPIES else 'record')} {what}{first}" + (f": {why}" if why else "")
             )
-    within = flaws.doubled - flaws.doubled_beyond_promise - flaws.unexplained - flaws.untold - flaws.set_back
+    within = (
+        flaws.doubled
+        - flaws.doubled_beyond_promise
+        - flaws.unexplained
+        - flaws.untold
+        - flaws.set_back
+        - flaws.perhaps_too_many
+    )
     if within:
         doubled = f"{_were(within, 'copy')} doubled within the promise"
         said.append(f"{doubled} because a worker crashed before it could commit")
@@ -317,6 +326,11 @@ def _unsure(counted: Counted) -> Iterator[str]:
             f"{_were(flaws.set_back, 'copy')} doubled after a worker took over, though the first copies came out over more than a minute. "
             "It is unknown whether Kafka had refused the commits of their partition since, which is within the promise, or someone set "
             "the offsets of the consumer group back"
+        )
+    if flaws.perhaps_too_many:
+        yield (
+            f"{_were(flaws.perhaps_too_many, 'copy')} doubled around takeovers, of so many records of the sample that one takeover may "
+            "have repeated more of all records than the promise allows. An audit without a sample tells"
         )
     if flaws.perhaps_unasked:
         names = ", ".join(counted.offenders.get("perhaps_unasked", ())[:3])

@@ -82,6 +82,7 @@ def count(
             unexplained=sum(row["unexplained"] for row in repeated),
             untold=sum(row["untold"] for row in repeated),
             set_back=sum(row["set_back"] for row in repeated),
+            perhaps_too_many=sum(row["perhaps_too_many"] for row in repeated),
             out_of_order=out_of_order,
         ),
         percentiles_ms=percentiles((row["bucket_ms"], row["count"]) for row in lateness),
@@ -124,7 +125,15 @@ def _untimed(places: DataFrame, window: AuditWindow) -> dict[str, int]:
 
 def _repeats(spark: SparkSession, places: DataFrame, window: AuditWindow, told: WorkerEvents) -> list[Row]:
     found = table(spark, repeats.rows(told.takeovers), repeats.TAKEOVERS)
-    return _rows(repeats.repeats(places, found, known=told.known, exactly_once_from_ms=window.exactly_once_from_ms))
+    return _rows(
+        repeats.repeats(
+            places,
+            found,
+            known=told.known,
+            exactly_once_from_ms=window.exactly_once_from_ms,
+            one_in=window.sample_one_in,
+        )
+    )
 
 
 def _blamed(spark: SparkSession, places: DataFrame, events: Sequence[Cause]) -> dict[int | None, int]:

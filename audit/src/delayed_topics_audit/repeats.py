@@ -69,14 +69,20 @@ def rows(found: Sequence[Takeover]) -> list[dict[str, Any]]:
 
 
 def repeats(
-    places: DataFrame, table: DataFrame, *, known: Sequence[tuple[int, int]], exactly_once_from_ms: int | None = None
+    places: DataFrame,
+    table: DataFrame,
+    *,
+    known: Sequence[tuple[int, int]],
+    exactly_once_from_ms: int | None = None,
+    one_in: int = 1,
 ) -> DataFrame:
     """Per takeover (`nr`; null: nothing explains them) and way: extra copies; how many of them are beyond promise 3; of how many
     nobody knows, since they came when no events were told (`unexplained`); since takeovers that are known don't explain all of them, and
-    one that is not, or another one, may (`untold`); or since their first copies came out over too long a time (`set_back`). Of what was
-    first made from `exactly_once_from_ms` on any is beyond the promise.
+    one that is not, or another one, may (`untold`); since their first copies came out over too long a time (`set_back`); or since they
+    are a sample of what may be more than MAX_REPEATED (`perhaps_too_many`). Of what was first made from `exactly_once_from_ms` on any is
+    beyond the promise.
 
-    `table`: rows of TAKEOVERS. `known`: see `told`.
+    `table`: rows of TAKEOVERS. `known`: see `told`. `one_in`: of so many records `places` have one.
 
     Within the promise are at most MAX_REPEATED records of one partition, of which a takeover of that partition lies between the first
     copy and the last, and which were written anew by the worker that came after: not a copy that is the same to the last byte. How
@@ -109,7 +115,8 @@ def repeats(
             (sf.max(until_ms) - sf.min(until_ms)).alias("lasted_ms"),
             sf.size(sf.array_distinct(sf.flatten(sf.collect_set("possible")))).alias("takeovers"),
             sf.max(sf.col("aside").cast("int")).alias("perhaps_another"),
-        )
+        ),
+        one_in,
     )
 
 
@@ -178,7 +185,7 @@ def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
     )
 
 
-def _judged(episodes: DataFrame) -> DataFrame:
+def _judged(episodes: DataFrame, one_in: int) -> DataFrame:
     told, unknown, extra = sf.col("told"), sf.col("unknown"), sf.col("extra")
     too_long = ~told & (sf.col("lasted_ms") > REACH_MS)
     most = MAX_REPEATED * (sf.col("takeovers") + sf.col("perhaps_another"))
@@ -191,6 +198,7 @@ def _judged(episodes: DataFrame) -> DataFrame:
     left = extra - sf.col("beyond")
     set_back = ~unknown & (sf.col("span_ms") > UNCOMMITTED_MS)
     untold = ~unknown & ~set_back & (~told | (sf.col("records") > MAX_REPEATED))
+    perhaps_too_many = ~unknown & ~set_back & ~untold & (_in_all(one_in) > MAX_REPEATED)
     return episodes.withColumn("beyond", beyond).select(
         "way",
         "nr",
@@ -199,7 +207,15 @@ def _judged(episodes: DataFrame) -> DataFrame:
         sf.when(unknown, left).otherwise(0).alias("unexplained"),
         sf.when(untold, left).otherwise(0).alias("untold"),
         sf.when(set_back, left).otherwise(0).alias("set_back"),
+        sf.when(perhaps_too_many, left).otherwise(0).alias("perhaps_too_many"),
     )
+
+
+def _in_all(one_in: int) -> Column:
+    """How many there may be if `records` of them are in a sample. Chance leaves so few of more in it once in 700 times: three standard
+    deviations of a Poisson distribution."""
+    seen = sf.col("records")
+    return seen if one_in == 1 else one_in * (seen + 4.5 + 3 * sf.sqrt(seen + 2.25))
 
 
 def _began_again(event: Event) -> bool:

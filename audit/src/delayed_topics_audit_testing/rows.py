@@ -219,7 +219,7 @@ def judged(window: Window, told: WorkerEvents | None = None) -> Result:
     found = count(
         window.spark,
         window.places,
-        replace(frozen, targets=tuple(window.others)),
+        replace(frozen, targets=tuple(window.others), sample_one_in=window.bounds.one_in),
         told or WorkerEvents(),
         lambda _: None,
         offsets_read=0,
