@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from delayed_topics_audit.account import BlindSpot
 from delayed_topics_audit.checks import offenders
 from delayed_topics_audit_testing.rows import AT_MS, BOUNDS, Place, Row, Window, fates, flaws, judged
 from delayed_topics_core.headers import Header, Root, origin
@@ -123,6 +124,16 @@ def test_what_a_worker_releases_once_more_into_a_topic_that_it_was_not_asked_to_
         shipments=[(1, 0, 9, released(("f", 1, 0), "invoices", wrote_ms=8))],
     )
     assert flaws(found) == {"wrong_partition": ["f:1:0"]}
+
+
+def test_what_was_forwarded_is_no_broken_promise_once_its_release_cannot_be_seen(spark: SparkSession) -> None:
+    """The topic that it was released into keeps records for a shorter time, or was deleted. The verdict was `Violated`."""
+    hidden = BlindSpot(sentence="retention has removed records of invoices", hides_outcomes=True, only_losses=True)
+    found = window(spark, ["invoices"], shipments=[(0, 0, 9, forwarded(("f", 1, 0), "invoices"))])
+    assert judged(found, blind_spots=[hidden]).verdict == "Unknown"
+    assert judged(found).verdict == "Violated", "nothing is hidden, so a worker has put it there"
+    misplaced = window(spark, ["invoices"], ready=[(1, 0, 9, released(("f", 1, 0), "invoices"))])
+    assert judged(misplaced, blind_spots=[hidden]).verdict == "Violated", "no application may write there"
 
 
 def test_a_record_that_only_has_the_headers_of_a_release_in_part_is_not_a_workers(spark: SparkSession) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Final, Literal, NamedTuple
 
 from delayed_topics_core import words
@@ -55,6 +55,7 @@ class Flaws:
     ended           attempts that were judged by their ends; unread_roots: of these, whose beginning was not read, or has no time
     overdue         pending though they were due, by more than a release may be late
     perhaps_unasked came out at another time than they were to, and it is not known whether anyone had asked for that
+    perhaps_forwarded  those of wrong_partition that are none if a release was not seen of which an application made a copy
     rejected        dead letters of consumers
     """
 
@@ -80,13 +81,14 @@ class Flaws:
     overdue: int = 0
     wrongly_dead_lettered: int = 0
     perhaps_unasked: int = 0
+    perhaps_forwarded: int = 0
     rejected: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlindSpot:
-    """What the audit can't see. `hides_outcomes`: a record that seems lost may have come out there. `only_losses`: where none
-    seems lost, nothing was hidden."""
+    """What the audit can't see. `hides_outcomes`: a record that seems lost may have come out there, and what seems to be in a wrong ready
+    topic may be a copy of what did. `only_losses`: where nothing seems so, nothing was hidden."""
 
     sentence: str
     hides_outcomes: bool
@@ -176,11 +178,12 @@ def judge(counted: Counted, blind_spots: Sequence[BlindSpot] = ()) -> Result:
         for p in counted.partitions
         if p.produced != p.accounted
     ]
-    unclear = account.lost or account.forged or broken
+    unclear = account.lost or account.forged or counted.flaws.perhaps_forwarded or broken
     spots = [spot for spot in blind_spots if unclear or not spot.only_losses]
     spots += [BlindSpot(sentence=sentence, hides_outcomes=False) for sentence in _unsure(counted)]
     hidden = any(spot.hides_outcomes for spot in spots)
-    certain = any(getattr(account, term) for term, broken in PROMISES.items() if broken.certain) or (
+    known = replace(account, wrong_partition=account.wrong_partition - counted.flaws.perhaps_forwarded)
+    certain = any(getattr(known, term) for term, promise in PROMISES.items() if promise.certain) or (
         unclear and not hidden
     )
     verdict: Verdict = "Violated" if certain else "Unknown" if spots else "Verified"

@@ -8,7 +8,7 @@ from pyspark.sql import functions as sf
 
 from delayed_topics_audit import facts
 from delayed_topics_audit.place import chunk_of, line_of, name_of, topic_number_of
-from delayed_topics_audit.places import FATES, FLAWS, flawed, has
+from delayed_topics_audit.places import FATES, FLAWS, flawed, has, in_wrong_place
 
 EXACT_MS: Final = 64
 """Latenesses are counted to the millisecond below this, to 1/32 above."""
@@ -36,6 +36,7 @@ def totals(places: DataFrame) -> DataFrame:
         sf.coalesce(sf.sum("extra"), sf.lit(0)).alias("extra"),
         sf.max("late_ms").alias("max_late_ms"),
         sf.count_if(_untimed()).alias("untimed"),
+        sf.count_if(flawed("wrong_partition") & ~in_wrong_place()).alias("perhaps_forwarded"),
         sf.count_if(ended).alias("ended"),
         sf.count_if(ended & (~has(facts.ROOT) | sf.col("appended_ms").isNull())).alias("unread_roots"),
         sf.count_if(has(facts.REJECTION)).alias("rejected"),

@@ -324,6 +324,12 @@ def _extra() -> Column:
 
 
 @cache
+def in_wrong_place() -> Column:
+    """A worker's release is in another ready topic or partition than its own, and no application can have put it there."""
+    return (sf.col("judged_ends") > 0) & has(facts.MISPLACED)
+
+
+@cache
 def _forwarded() -> Column:
     """What is elsewhere than it asks to be was written when a release was that is in its place, so it is a copy of that one. A worker
     that releases once more says when."""
@@ -369,7 +375,7 @@ def _flaws(promise: Promise) -> Column:
         "late": sf.col("late_ms") > promise.max_lateness_ms,
         "doubled": sf.col("extra") > 0,
         "changed": seen & changed & comparable,
-        "wrong_partition": (judged & has(facts.MISPLACED)) | (has(facts.ELSEWHERE) & ~_forwarded()),
+        "wrong_partition": in_wrong_place() | (has(facts.ELSEWHERE) & ~_forwarded()),
         "wrong_attempt": seen & attempt,
         "over_cap": judged & (has(facts.OVER_CAP) | sf.coalesce(_over_cap(promise), sf.lit(False))),
         "foreign": has(facts.FOREIGN),

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from delayed_topics_audit import checks, facts
-from delayed_topics_audit.account import Result, judge
+from delayed_topics_audit.account import BlindSpot, Result, judge
 from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.findings import WorkerEvents, count
 from delayed_topics_audit.place import PARTITION_BITS, TOPIC_LETTERS, name_of
@@ -204,7 +204,7 @@ def totals(window: Window) -> dict[str, Any]:
     return found
 
 
-def judged(window: Window, told: WorkerEvents | None = None) -> Result:
+def judged(window: Window, told: WorkerEvents | None = None, *, blind_spots: Sequence[BlindSpot] = ()) -> Result:
     """What an audit says of it. `told`: by its workers; None: nothing."""
     names = TopicNames.of("orders")
     frozen = whole_window(
@@ -225,7 +225,7 @@ def judged(window: Window, told: WorkerEvents | None = None) -> Result:
         offsets_read=0,
         requests_unknown=window.control_unknown,
     )
-    return judge(found.counted)
+    return judge(found.counted, blind_spots)
 
 
 def named(window: Window, flaw: str) -> list[str]:
