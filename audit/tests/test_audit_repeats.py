@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from delayed_topics_audit.findings import WorkerEvents
 from delayed_topics_audit.place import DELAYS, FRONT, PARTITION_BITS, READY
-from delayed_topics_audit.repeats import TAKEOVERS, Takeover, repeats, rows, takeovers, told
+from delayed_topics_audit.repeats import TAKEOVERS, Takeover, repeats, rows, told
 from delayed_topics_audit.session import table
+from delayed_topics_audit_testing.doubles import repeated
 from delayed_topics_audit_testing.rows import (
     AT_MS,
     BOUNDS,
@@ -42,19 +43,6 @@ def beyond(
     found = repeats(window.places, took, known=known, exactly_once_from_ms=exactly_once_from_ms).collect()
     unknown = sum(r.unexplained + r.untold + r.set_back for r in found)
     return sum(r.extra for r in found), sum(r.beyond for r in found), unknown
-
-
-def repeated(
-    spark: SparkSession, *, count: int = 3, spread_ms: int = 40, wrote_ms: int = 50_000, after_ms: int = 50_000
-) -> Window:
-    """Records that came out when they came in, and again later."""
-    front: list[Row] = [(0, at, at * spread_ms, []) for at in range(count)]
-    ready = [(0, at, at * spread_ms, release(("f", 0, at), at * spread_ms)) for at in range(count)]
-    again = [
-        (0, count + at, at * spread_ms + after_ms, release(("f", 0, at), at * spread_ms, wrote_ms=wrote_ms))
-        for at in range(count)
-    ]
-    return Window(spark=spark, front=front, ready=[*ready, *again])
 
 
 def repeated_by_two(spark: SparkSession) -> Window:
@@ -230,15 +218,6 @@ def test_that_the_workers_told_nothing_at_all_does_not_say_that_none_ended(spark
     assert judged(repeated(spark), events).verdict == "Violated"
 
 
-def test_what_happened_is_known_for_a_day_after_an_event_of_the_topic() -> None:
-    hour_ms = 3_600_000
-    at_ms = [0, 20 * hour_ms, 40 * hour_ms, 100 * hour_ms]
-    events = [Event(kind="assignment", topic="orders", member="a", at_ms=ms, detail={}) for ms in at_ms]
-    other = Event(kind="assignment", topic="invoices", member="a", at_ms=80 * hour_ms, detail={})
-    spans = [(0, 65 * hour_ms), (100 * hour_ms, 125 * hour_ms)]
-    assert told([other, *reversed(events)], "orders") == spans
-
-
 @pytest.mark.slow
 def test_what_hopped_before_a_crash_and_after_it_may_come_out_twice_in_the_same_millisecond(
     spark: SparkSession,
@@ -359,29 +338,3 @@ def test_what_was_settled_before_is_explained_by_a_takeover_shortly_before_it_ca
     assert beyond(again(879_000), taken(880_000, FRONT_0)) == (1, 0, 0)
     assert beyond(again(879_000), taken(10, FRONT_0)) == (1, 1, 0), "a group that was reset long after"
     assert beyond(again(900_000), taken(880_000, FRONT_0)) == (1, 1, 0), "one that was reset while no worker ran"
-
-
-@pytest.mark.parametrize("places", [["orders[x]"], ["orders[0-999999999]"], ["orders[131072]"], [7], "orders[0]"])
-def test_what_an_event_says_that_cannot_be_is_a_takeover_of_nothing(places: object) -> None:
-    """The audit ended in a traceback."""
-    detail = {"places": places, "took_ms": 1 << 64}
-    event = Event(kind="producers-replaced", topic="orders", member="a", at_ms=9, detail=detail)
-    assert takeovers([event], "orders") == [Takeover(lines=frozenset(), from_ms=9, to_ms=9)]
-
-
-def test_takeovers_are_read_from_the_events_with_their_partitions() -> None:
-    def event(change: str, **detail: object) -> Event:
-        return Event(kind="rebalance", topic="orders", member="a", at_ms=9_000, detail={"change": change, **detail})
-
-    told = [
-        event("assigned", took_ms=3_000, places=["orders[0]", "orders.delays[1]", "other[5]"]),
-        Event(kind="producers-replaced", topic="orders", member="a", at_ms=9_000, detail={}),
-        event("revoked", places=["orders[0]"]),
-        Event(kind="worker-started", topic="orders", member="a", at_ms=1, detail={}),
-        replace(event("lost"), topic="invoices"),
-    ]
-    told.append(told[0])  # once more, by a worker that does not know whether the first was written
-    assert takeovers(told, "orders") == [
-        Takeover(lines=frozenset({FRONT_0, DELAYS_1}), from_ms=6_000, to_ms=9_000),
-        Takeover(lines=None, from_ms=9_000, to_ms=9_000),
-    ]

@@ -1,7 +1,8 @@
 """Doubles: which of them promise 3 covers, since the events of the workers tell of a reason, and which nothing explains."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final
 
@@ -44,10 +45,23 @@ class Takeover:
 
 
 def takeovers(events: Iterable[Event], topic: str) -> list[Takeover]:
-    """Those of one delayed topic, oldest first. A worker that could not write events may tell of one twice."""
+    """Those of one delayed topic, oldest first. A worker tells of each of them several times, so one event that was lost hides none; what
+    was told already by it and at that time is no further one."""
     names = TopicNames.of(topic)
     topic_numbers = {names.front: FRONT, names.delays: DELAYS}
-    found = (_takeover(event, topic_numbers) for event in events if event.topic == topic and _began_again(event))
+    telling = [(rank, event) for event in events if event.topic == topic and (rank := _rank(event)) is not None]
+    found: list[Takeover] = []
+    told: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
+    for rank, event in sorted(telling, key=lambda ranked: ranked[0]):
+        takeover = _takeover(event, topic_numbers)
+        at = takeover.from_ms // REACH_MS
+        if rank > 0:
+            known = {line for near in (at - 1, at, at + 1) for line in told.get((event.member, near), ())}
+            takeover = replace(takeover, lines=(takeover.lines or frozenset()) - known)
+            if not takeover.lines:
+                continue
+        told[event.member, at] |= takeover.lines or frozenset()
+        found.append(takeover)
     return sorted(dict.fromkeys(found), key=lambda takeover: takeover.from_ms)
 
 
@@ -218,10 +232,18 @@ def _in_all(one_in: int) -> Column:
     return seen if one_in == 1 else one_in * (seen + 4.5 + 3 * sf.sqrt(seen + 2.25))
 
 
-def _began_again(event: Event) -> bool:
-    """What a rebalance takes away is assigned to somebody, who begins where it was committed."""
-    assigned = event.kind == "rebalance" and event.detail.get("change") == "assigned"
-    return assigned or event.kind == "producers-replaced"
+def _rank(event: Event) -> int | None:
+    """How well it tells of a takeover: what a rebalance takes away is assigned to somebody, who begins where it was committed. 0: it tells
+    when that began, and when all was served; above: it counts if no better one tells of it. None: it tells of none."""
+    match event.kind, event.detail.get("change"):
+        case ("rebalance", "assigned") | ("producers-replaced", _):
+            return 0
+        case ("rebalance", "caught-up"):
+            return 1
+        case ("assignment", _) if not event.detail.get("repeated"):
+            return 2
+        case _:
+            return None
 
 
 def _takeover(event: Event, topic_numbers: dict[str, int]) -> Takeover:
