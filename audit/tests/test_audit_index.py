@@ -105,13 +105,13 @@ def test_an_index_that_can_not_be_written_costs_no_verdict(
 ) -> None:
     """The command, but for its own Spark and for what it would read of Kafka."""
     (tmp_path / "audits").write_text("in the way")
-    (tmp_path / "window.json").write_text(window_of("orders").encode())
+    (tmp_path / "window.json.gz").write_bytes(window_of("orders").encode())
     (tmp_path / "bootstrap-servers").write_text("kafka:9092")
     unseen = Audited(result=Result(verdict="Unknown", message="nothing was read"))
     monkeypatch.setattr(cli, "audit", lambda *_: unseen)
     monkeypatch.setattr(session, "start", lambda **_: spark)
     monkeypatch.setattr(session, "stop", lambda: None)
-    files = {"window": "window.json", "connection": "", "result": "result.json", "output": "orders-1"}
+    files = {"window": "window.json.gz", "connection": "", "result": "result.json", "output": "orders-1"}
     done = CliRunner().invoke(
         cli.main, ["run", "--index", *(f"--{name}={tmp_path / file}" for name, file in files.items())]
     )

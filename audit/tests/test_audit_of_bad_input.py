@@ -82,9 +82,9 @@ def run(
     window: AuditWindow, connection: Connection, folder: Path, *options: str, java: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """The command, as somebody's own pipeline has it. `java`: environment of the Java machine."""
-    (folder / "window.json").write_text(window.encode())
+    (folder / "window.json.gz").write_bytes(window.encode())
     (folder / "bootstrap-servers").write_text(connection.bootstrap_servers)
-    files = [f"--window={folder}/window.json", f"--connection={folder}", f"--result={folder}/result.json"]
+    files = [f"--window={folder}/window.json.gz", f"--connection={folder}", f"--result={folder}/result.json"]
     command = [sys.executable, "-m", "delayed_topics_audit", "run", *files, f"--jars={folder}", *options]
     environment = {**os.environ, **(java or {})}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -134,10 +134,10 @@ def test_the_smallest_limit_that_a_topic_has_decides_what_can_have_been_too_larg
 def test_a_heap_that_is_too_small_is_said(
     connection: Connection, spark_jars: Path, quick_java: dict[str, str], tmp_path: Path
 ) -> None:
-    (tmp_path / "window.json").write_text(one_record(connection, "huge", size=HUGE_BYTES).encode())
+    (tmp_path / "window.json.gz").write_bytes(one_record(connection, "huge", size=HUGE_BYTES).encode())
     (tmp_path / "bootstrap-servers").write_text(connection.bootstrap_servers)
     result = tmp_path / "result.json"
-    where = [f"--window={tmp_path}/window.json", f"--connection={tmp_path}", f"--jars={spark_jars}"]
+    where = [f"--window={tmp_path}/window.json.gz", f"--connection={tmp_path}", f"--jars={spark_jars}"]
     done = subprocess.run(
         [sys.executable, "-m", "delayed_topics_audit", "run", *where, f"--result={result}", "--memory=512m"],
         capture_output=True,

@@ -289,7 +289,7 @@ def test_a_link_reads_what_is_new_and_everything_if_what_was_kept_for_it_is_alte
 def test_the_command_writes_the_verdict_and_succeeds(
     relayed: Relayed, spark_jars: Path, quick_java: dict[str, str], tmp_path: Path
 ) -> None:
-    (tmp_path / "window.json").write_text(relayed.freeze().encode())
+    (tmp_path / "window.json.gz").write_bytes(relayed.freeze().encode())
     for file, text in relayed.connection.to_files().items():
         (tmp_path / file).write_text(text)
     result = tmp_path / "result.json"
@@ -305,7 +305,7 @@ def test_the_command_writes_the_verdict_and_succeeds(
     ]
     files: list[str | Path] = [
         "--window",
-        tmp_path / "window.json",
+        tmp_path / "window.json.gz",
         "--connection",
         tmp_path,
         "--result",
@@ -336,12 +336,12 @@ def test_the_command_writes_the_verdict_and_succeeds(
 
 @pytest.mark.slow
 def test_kafka_away_is_no_verdict(relayed: Relayed, spark_jars: Path, tmp_path: Path) -> None:
-    (tmp_path / "window.json").write_text(relayed.freeze().encode())
+    (tmp_path / "window.json.gz").write_bytes(relayed.freeze().encode())
     (tmp_path / "bootstrap-servers").write_text("127.0.0.1:1")
     result = tmp_path / "result.json"
     files: list[str | Path] = [
         "--window",
-        tmp_path / "window.json",
+        tmp_path / "window.json.gz",
         "--connection",
         tmp_path,
         "--result",

@@ -106,7 +106,7 @@ def test_the_account_is_in_the_bucket_and_the_key_is_nowhere_else(
     tmp_path: Path,
 ) -> None:
     frozen, connection = window
-    (tmp_path / "window.json").write_text(frozen.encode())
+    (tmp_path / "window.json.gz").write_bytes(frozen.encode())
     (tmp_path / "bootstrap-servers").write_text(connection.bootstrap_servers)
     (tmp_path / "events").mkdir()
     events_to = {
@@ -118,7 +118,7 @@ def test_the_account_is_in_the_bucket_and_the_key_is_nowhere_else(
     told = {**storage, **{f"spark.eventLog.{name}": value for name, value in events_to.items()}}
     folder = f"s3a://{BUCKET}/some/folder/orders-audit"
     options = {
-        "window": tmp_path / "window.json",
+        "window": tmp_path / "window.json.gz",
         "connection": tmp_path,
         "jars": spark_jars,
         "result": tmp_path / "result.json",

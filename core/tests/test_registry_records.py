@@ -1,5 +1,6 @@
 """Who owns a topic, and whether every record reads back."""
 
+import gzip
 import json
 import sys
 from dataclasses import MISSING, fields, replace
@@ -309,7 +310,10 @@ def test_a_frozen_window_reads_back_and_a_damaged_one_is_an_error() -> None:
     )
     assert AuditWindow.decode(window.encode()) == window
     with pytest.raises(UnreadableRecord, match="frozen window"):
-        AuditWindow.decode("{}")
+        AuditWindow.decode(gzip.compress(b"{}"))
+    for damaged in (b"", b"{}", window.encode()[:-9], window.encode()[:20] + bytes(20)):
+        with pytest.raises(UnreadableRecord, match="frozen window"):
+            AuditWindow.decode(damaged)
 
 
 def test_each_resource_has_a_mark_of_its_own_that_is_never_kafkas_default() -> None:

@@ -1,6 +1,5 @@
 """Scheduled audits of a topic that is never left alone: together they account for every offset exactly once."""
 
-import json
 import os
 import signal
 import threading
@@ -50,7 +49,7 @@ def test_audits_on_a_schedule_account_for_every_offset_once(tenant: Tenant, repo
     orders.audit("last", timeout_seconds=EACH_TIMEOUT_SECONDS, window={"sinceLast": True})
 
     chain = concluded(orders)
-    windows = [window_of(orders, status) for status in chain]
+    windows = [orders.window(status) for status in chain]
     settled = [settled_by(status["account"]) for status in chain]
     assert [status["verdict"] for status in chain] == ["Verified"] * len(chain), chain
     for before, after in pairwise(windows):
@@ -101,12 +100,6 @@ def wait_concluded(orders: Declared, count: int) -> None:
         timeout_seconds=EACH_TIMEOUT_SECONDS,
         poll_seconds=2,
     )
-
-
-def window_of(orders: Declared, status: Mapping[str, Any]) -> AuditWindow:
-    namespace, name = status["windowConfigMap"].split("/")
-    data = (orders.kube.get("configmap", name, namespace=namespace) or {})["data"]
-    return AuditWindow.decode(next(text for text in data.values() if "committed_offsets" in json.loads(text)))
 
 
 def settled_by(account: Mapping[str, int]) -> int:

@@ -1,14 +1,12 @@
 """A chain of audits over a day in small: what was done to one record is found by the first audit that can see it, and by no other."""
 
 import itertools
-import json
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import pytest
 from delayed_topics_core import headers as own
-from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_core_testing import copies
 from delayed_topics_e2e.by_hand import move_offset, stopped
@@ -97,9 +95,7 @@ def edit(orders: Declared, number: int) -> str:
 
 def remove_old(orders: Declared, number: int) -> str:
     """As retention does, up to where the audit before began to read. The next one begins there or later."""
-    where, _, name = orders.audit_resource(f"link-{number - 1}")["status"]["windowConfigMap"].partition("/")
-    data: Mapping[str, str] = (orders.kube.get("configmap", name, namespace=where) or {})["data"]
-    window = AuditWindow.decode(next(text for text in data.values() if "committed_offsets" in json.loads(text)))
+    window = orders.window(orders.audit_resource(f"link-{number - 1}")["status"])
     for topic in window.end_offsets:
         orders.kafka.remove_before(topic, dict(enumerate(window.read_from(topic))))
     return ""

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from delayed_topics_core import headers as own
-from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_e2e.report import Report
 from delayed_topics_e2e.tenant import API_VERSION, Declared, Install, Tenant, Tenants, let_in
 
@@ -107,7 +106,4 @@ def link(orders: Declared, name: str) -> dict[str, Any]:
 
 def ends(orders: Declared, status: dict[str, Any]) -> int:
     """Of all four topics, when it froze them."""
-    where, _, name = status["windowConfigMap"].partition("/")
-    data = (orders.kube.get("configmap", name, namespace=where) or {})["data"]
-    window = AuditWindow.decode(next(text for text in data.values() if "committed_offsets" in text))
-    return sum(map(sum, window.end_offsets.values()))
+    return sum(map(sum, orders.window(status).end_offsets.values()))

@@ -58,7 +58,7 @@ def test_its_fields_are_those_of_the_audit_and_its_pods_are_restricted_by_templa
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert driver["template"]["spec"]["activeDeadlineSeconds"] == DEADLINE_SECONDS
     assert simulation.config_map is not None
-    assert list(simulation.config_map["data"]) == ["window.json"]
+    assert (simulation.config_map["data"], list(simulation.config_map["binaryData"])) == ({}, ["window.json.gz"])
 
 
 def test_it_names_the_spark_of_the_image() -> None:

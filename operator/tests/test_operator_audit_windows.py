@@ -1,9 +1,14 @@
 """A window that is there does not say what may be audited by it: whose it is, and what is granted, is looked at again."""
 
+import base64
+import gzip
+
 import pytest
+from delayed_topics_core.audit_window import MAX_BYTES
 from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_operator.audits.manifests import WINDOW_KEY, window_of
 from delayed_topics_operator.audits.observation import Refused
-from delayed_topics_operator_testing.audit_simulation import AuditSimulation, topic_resource
+from delayed_topics_operator_testing.audit_simulation import AuditSimulation, large_window, topic_resource
 from delayed_topics_operator_testing.simulation import Stopped
 
 
@@ -28,3 +33,18 @@ def test_a_window_is_no_permission_to_run_what_the_connection_does_not_grant() -
     assert (simulation.status["verdict"], simulation.job, simulation.secret) == ("Unknown", None, None)
     complete = simulation.condition(Condition.COMPLETE)
     assert (complete.reason, complete.message) == (Reason.NOT_ALLOWED, "ask its owner to add an entry to spec.allow")
+
+
+def test_a_window_that_no_config_map_holds_is_a_verdict_and_holds_up_no_other_audit() -> None:
+    """Kubernetes would refuse it for ever."""
+    simulation = AuditSimulation(frozen=large_window(partitions=10_000, offsets=(0, 10**15)))
+    simulation.settle()
+    assert (simulation.status["verdict"], simulation.config_map, simulation.job) == ("Unknown", None, None)
+    assert "a ConfigMap holds at most 1,048,576" in simulation.status["message"]
+
+
+def test_a_window_that_somebody_has_filled_with_nothing_is_none() -> None:
+    """A megabyte of gzip may be a gigabyte of JSON."""
+    packed = gzip.compress(b" " * (MAX_BYTES + 1) + b"{}")
+    assert window_of({"binaryData": {WINDOW_KEY: base64.b64encode(packed).decode()}}) is None
+    assert window_of({"binaryData": {WINDOW_KEY: "?"}}) is None

@@ -5,10 +5,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.carried import Carried
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import AuditedRecord
+from delayed_topics_operator.audits.manifests import window_of
 from delayed_topics_operator.audits.observation import Unauditable, Waiting
 from delayed_topics_operator.audits.plan import Expire
 from delayed_topics_operator.audits.reconcile import refused, unseen
@@ -41,7 +41,7 @@ def running(simulation: AuditSimulation | None = None) -> AuditSimulation:
 def test_a_window_is_frozen_and_a_job_reads_it() -> None:
     simulation = running()
     assert simulation.config_map is not None
-    assert AuditWindow.decode(simulation.config_map["data"]["window.json"]) == WINDOW
+    assert window_of(simulation.config_map) == WINDOW
     assert simulation.config_map["immutable"] is True
     assert simulation.job is not None
     pod = simulation.job["spec"]["template"]["spec"]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
-from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.broker import Broker
@@ -16,7 +15,9 @@ from delayed_topics_devcluster.paths import cache_dir
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_kafka_testing.rights import AUTHORIZER, rule
+from delayed_topics_operator.audits.manifests import window_of
 from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator_testing.audit_simulation import AuditSimulation, large_window
 from delayed_topics_operator_testing.audits import (
     apply_audit,
     child,
@@ -26,6 +27,7 @@ from delayed_topics_operator_testing.audits import (
     wait_for_job,
     wait_said,
 )
+from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE
 
@@ -57,7 +59,8 @@ def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(harn
     wait_for_job(harness)
     config_map = child(harness, "ConfigMap", "windowConfigMap")
     assert config_map is not None
-    window = AuditWindow.decode(config_map["data"]["window.json"])
+    window = window_of(config_map)
+    assert window is not None
     assert window.topic_ids == harness.topic_ids()
     assert window.from_offsets == {
         names.front: (0,) * 3,
@@ -100,6 +103,18 @@ def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(harn
 
     harness.wait(let_go, "the Job may go, and its window with it")
     harness.wait_event("Violated")
+
+
+def test_the_window_of_ten_thousand_partitions_fits_into_a_config_map(api: KubeApi) -> None:
+    """The API server refused it, the audit tried again for ever, and all others of that DelayedTopic waited for it."""
+    frozen = large_window(partitions=10_000)
+    simulation = AuditSimulation(frozen=frozen, home="default")
+    simulation.settle()
+    assert simulation.job is not None
+    assert simulation.config_map is not None
+    del simulation.config_map["metadata"]["uid"]
+    api.apply(simulation.config_map)
+    assert window_of(api.get("ConfigMap", simulation.config_map["metadata"]["name"], "default")) == frozen
 
 
 @pytest.mark.slow

@@ -52,7 +52,9 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--window", type=_FILE, required=True, help="The file with the frozen offsets (JSON).")
+@click.option(
+    "--window", type=_FILE, required=True, help="The file with the frozen offsets (JSON, compressed by gzip)."
+)
 @click.option(
     "--connection",
     type=_DIRECTORY,
@@ -124,7 +126,7 @@ def run(
         )
 
     try:
-        frozen, kafka = AuditWindow.decode(window.read_text()), Connection.from_directory(connection)
+        frozen, kafka = AuditWindow.decode(window.read_bytes()), Connection.from_directory(connection)
         reached = audit(frozen, kafka, partial(spark, java_options(kafka)), click.echo, output)
         verdict = reached.result
         if output is not None:

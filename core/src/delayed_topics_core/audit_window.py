@@ -4,14 +4,21 @@ Frozen in this order, so that no race makes a false loss: committed offsets (sta
 An outcome of a record below its partition's committed offset was acknowledged before the commit, so it lies below those ends.
 """
 
+import gzip
+import io
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Final
 
 from delayed_topics_core.carried import Carried, decode_carried
 from delayed_topics_core.delay_list import DelayList, decode_list
 from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.names import TopicNames
+
+MAX_BYTES: Final = 64 * 2**20
+"""Of JSON: whoever may write a window can pack a lot of nothing."""
 
 Offsets = Mapping[str, tuple[int, ...]]
 """By topic name, then by partition."""
@@ -86,14 +93,16 @@ class AuditWindow:
     def read_from(self, topic: str) -> tuple[int, ...]:
         return self.roots_from_offsets.get(topic, self.from_offsets[topic])
 
-    def encode(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
+    def encode(self) -> bytes:
+        """JSON, compressed by gzip: that of 10,000 partitions would not fit into a ConfigMap."""
+        return gzip.compress(json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode(), mtime=0)
 
     @classmethod
-    def decode(cls, text: str) -> "AuditWindow":
+    def decode(cls, data: bytes) -> "AuditWindow":
         """Raises UnreadableRecord."""
         try:
-            body = json.loads(text)
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+                body = json.loads(packed.read(MAX_BYTES))
             for name in [name for name in body if name.endswith("_offsets")]:
                 body[name] = {topic: tuple(values) for topic, values in body[name].items()}
             for name in ("partition_delays", "delay_seconds"):
@@ -104,5 +113,5 @@ class AuditWindow:
             for name in ("unseen", "perhaps_unseen", "made_again"):
                 body[name] = tuple(body.get(name, ()))
             return cls(**body)
-        except (ValueError, TypeError, KeyError, AttributeError) as e:
+        except (ValueError, TypeError, KeyError, AttributeError, OSError, EOFError, RecursionError, zlib.error) as e:
             raise UnreadableRecord(f"the frozen window of the audit can't be parsed: {e!r}") from e

@@ -4,12 +4,14 @@ import json
 import random
 import signal
 import string
+from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.names import TopicNames
 from delayed_topics_devcluster.context import Cluster
 
@@ -203,6 +205,12 @@ class Declared:
     def audit_resource(self, name: str) -> dict[str, Any]:
         """The DelayedTopicAudit; empty if there is none."""
         return self.kube.get("dtaudit", name, namespace=self.namespace) or {}
+
+    def window(self, status: Mapping[str, Any]) -> AuditWindow:
+        """What an audit with this status has frozen."""
+        home, _, name = status["windowConfigMap"].partition("/")
+        (packed,) = (self.kube.get("configmap", name, namespace=home) or {})["binaryData"].values()
+        return AuditWindow.decode(b64decode(packed))
 
     def audit_pods(self, name: str, **labels: str) -> Sequence[dict[str, Any]]:
         """Of an audit's Job; none before it has one. `labels`: further ones."""

@@ -2,11 +2,13 @@
 
 import copy
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any, assert_never
 
 from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Condition
 from delayed_topics_core.registry import AuditedRecord
 from delayed_topics_crds import Condition as StatusCondition
@@ -41,6 +43,26 @@ WINDOW = AuditWindow(
     beginning_offsets={"orders": (0,)},
 )
 ACCOUNT = {"produced": 12, "released": 9, "dead_lettered": 1, "pending": 2, "lost": 0}
+
+
+def large_window(*, partitions: int, offsets: tuple[int, int] = (900_000, 1_100_000)) -> AuditWindow:
+    """Of a link of a chain, of a DelayedTopic whose topics have as many partitions each. `offsets`: between which all are."""
+    chance, names = Random(7), TopicNames.of("orders")
+
+    def of_each(*topics: str) -> dict[str, tuple[int, ...]]:
+        return {topic: tuple(chance.randint(*offsets) for _ in range(partitions)) for topic in topics}
+
+    sources = (names.front, names.delays)
+    return replace(
+        WINDOW,
+        partition_delays=(0, *(10,) * (partitions - 1)),
+        from_offsets=of_each(*names.topics),
+        roots_from_offsets=of_each(*sources),
+        new_from_offsets=of_each(*names.topics[1:]),
+        committed_offsets=of_each(*sources),
+        end_offsets=of_each(*names.topics),
+        beginning_offsets=of_each(*names.topics),
+    )
 
 
 def audit_resource(name: str = "orders-audit", **spec: Any) -> Manifest:

@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 
 from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_crds import API_VERSION
 from delayed_topics_crds.schedule import mebibytes
 
@@ -21,11 +23,13 @@ SELECTOR_LABELS = f"app.kubernetes.io/name={APP},app.kubernetes.io/managed-by={M
 AUDIT_LABEL = "delayedtopics.io/audit"
 """Of all that an audit has, its executors' pods too: the Job's name."""
 CONTAINER = "audit"
-WINDOW_KEY = "window.json"
+WINDOW_KEY = "window.json.gz"
 TOPIC_UID = "delayedtopics.io/delayed-topic-uid"
 """Annotation of the window: the DelayedTopic whose offsets were frozen, since another one may get its name."""
 MAX_NAME = 54
 """A pod's name is the Job's and six characters; it is a host name too, of at most 63."""
+MAX_CONFIG_MAP_BYTES = 2**20
+"""Kubernetes takes no more in one."""
 
 OVERHEAD_MIB = 512
 """Beside the heap: Python, Spark's and Kafka's buffers outside the heap, code."""
@@ -56,12 +60,33 @@ def window_name(job: str) -> str:
 
 def config_map(o: AuditObservation, window: AuditWindow) -> Manifest:
     name = window_name(o.job_name)
-    data = {WINDOW_KEY: window.encode()}
+    data = {}
     if o.audit.spec.spark.executors and o.audit.spec.spark.mode == "Job":
         data[executors.TEMPLATE_KEY] = json.dumps({"apiVersion": "v1", "kind": "Pod", **_executor(o, window)})
     made = _object("v1", "ConfigMap", name, o)
     made["metadata"]["annotations"] = {TOPIC_UID: o.topic.metadata.uid if o.topic else None}
-    return {**made, "immutable": True, "data": data}
+    return {**made, "immutable": True, "data": data, "binaryData": {WINDOW_KEY: b64encode(window.encode()).decode()}}
+
+
+def window_of(config_map: Manifest | None) -> AuditWindow | None:
+    """As it was frozen; None: there is none, or somebody else wrote it."""
+    packed = ((config_map or {}).get("binaryData") or {}).get(WINDOW_KEY, "")
+    try:
+        return AuditWindow.decode(b64decode(packed))
+    except (UnreadableRecord, ValueError):
+        return None
+
+
+def too_large(config_map: Manifest) -> str | None:
+    """Why Kubernetes would not take it. None: it does."""
+    texts, packed = config_map["data"].values(), config_map["binaryData"].values()
+    size = sum(len(text.encode()) for text in texts) + sum(len(b64decode(value)) for value in packed)
+    if size <= MAX_CONFIG_MAP_BYTES:
+        return None
+    return (
+        f"the offsets of all partitions take {size:,} bytes, and a ConfigMap holds at most {MAX_CONFIG_MAP_BYTES:,}. No audit can cover a "
+        "DelayedTopic with so many partitions"
+    )
 
 
 def audited_uid(config_map: Manifest | None) -> str | None:

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.carried import Carried
-from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import Account, DelayedTopicAuditStatus, DelayedTopicStatus, LastAudit, LastViolation
 from delayed_topics_crds import Condition as StatusCondition
@@ -101,7 +100,10 @@ def _begin(o: AuditObservation) -> AuditPlan:
     match o.frozen:
         case AuditWindow() as window:
             add = () if _has_finalizer(o) else (AddFinalizer(uid=o.audit.metadata.uid or ""),)
-            made = ApplyChild(manifest=manifests.config_map(o, window), change="created")
+            config_map = manifests.config_map(o, window)
+            if (why := manifests.too_large(config_map)) is not None:
+                return _conclude(o, "Unknown", why)
+            made = ApplyChild(manifest=config_map, change="created")
             return AuditPlan(actions=(*add, made), wake_seconds=POLL_SECONDS)
         case Unauditable(message=message):
             return _conclude(o, "Unknown", message)
@@ -114,7 +116,7 @@ def _begin(o: AuditObservation) -> AuditPlan:
 
 
 def _run(o: AuditObservation) -> AuditPlan:
-    started = ApplyChild(manifest=manifests.runner(o, _window(o)), change="created")
+    started = ApplyChild(manifest=manifests.runner(o, manifests.window_of(o.config_map)), change="created")
     match o.job_settings.files:
         case None:
             raise AssertionError("a Job is to begin")
@@ -211,7 +213,7 @@ def _offenders(reported: Reported) -> tuple[Offenders, ...]:
 
 def _go_on_from_here(o: AuditObservation, reported: Reported) -> tuple[AuditAction, ...]:
     """Before the verdict is said: a chain may not lose a link that people can see. Nothing was counted: the next one counts it."""
-    window = _window(o)
+    window = manifests.window_of(o.config_map)
     if not o.audit.spec.window.since_last or reported.account is None or window is None:
         return ()
     sha256 = reported.carried_sha256
@@ -345,16 +347,8 @@ def _report(o: AuditObservation) -> str | None:
 def _frozen_at(o: AuditObservation) -> datetime | None:
     if o.config_map is None:
         return o.audit.status.started_at
-    window = _window(o)
+    window = manifests.window_of(o.config_map)
     return datetime.fromtimestamp(window.frozen_at_ms // 1000, UTC) if window else None
-
-
-def _window(o: AuditObservation) -> AuditWindow | None:
-    """As it was frozen; None: there is none, or somebody else wrote it."""
-    try:
-        return AuditWindow.decode(((o.config_map or {}).get("data") or {}).get(manifests.WINDOW_KEY, ""))
-    except UnreadableRecord:
-        return None
 
 
 def _ended_at(o: AuditObservation) -> datetime | None:
