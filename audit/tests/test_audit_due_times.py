@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from delayed_topics_audit import checks
+from delayed_topics_audit.findings import TIMELINE_STEPS, with_tables
 from delayed_topics_audit.places import CLOCKS_MS, Declared
 from delayed_topics_audit_testing.rows import (
     AT_MS,
@@ -14,6 +15,7 @@ from delayed_topics_audit_testing.rows import (
     Window,
     dead_letter,
     flaws,
+    found,
     hop,
     named,
     release,
@@ -111,3 +113,13 @@ def test_a_record_that_asks_for_no_due_time_is_not_refused_for_one(spark: SparkS
     dead = [(0, 0, 1, dead_letter(("f", 0, 0), reason=DeadLetterReason.NO_LADDER))]
     window = Window(spark=spark, front=[(0, 0, 0, [])], dead=dead, promise=replace(PROMISE, lists=(declared(None),)))
     assert flaws(window) == {"wrongly_dead_lettered": ["f:0:0"]}
+
+
+def test_what_was_loaded_at_once_and_waits_for_weeks_is_drawn_in_a_few_bars(spark: SparkSession) -> None:
+    """Each second of the due times had a bar, since the records had come in within seconds: a million of them ended the Job."""
+    front: list[Row] = [(0, n, n, at(n * 3_600_000)) for n in range(1_000)]
+    window = Window(spark=spark, front=front).committed(front=0)
+    drawn = with_tables(spark, window.places, found(window))
+    assert sum(row["count"] for row in drawn.pending) == 1_000
+    assert TIMELINE_STEPS <= len(drawn.pending) <= 2 * TIMELINE_STEPS + 1
+    assert {row["due_ms"] % drawn.due_step_ms for row in drawn.pending} == {0}

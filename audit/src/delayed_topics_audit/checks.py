@@ -29,7 +29,8 @@ def accounts(places: DataFrame) -> DataFrame:
 
 
 def totals(places: DataFrame) -> DataFrame:
-    """One row: how many have each flaw, copies beyond the first, what can't be judged, and how far the records reach."""
+    """One row: how many have each flaw, copies beyond the first, what can't be judged, and how far the records reach, and those that
+    wait."""
     ended = (sf.col("judged_ends") > 0) & ~has(facts.AGAIN)
     return places.agg(
         *(sf.count_if(flawed(flaw)).alias(flaw) for flaw in FLAWS),
@@ -44,6 +45,8 @@ def totals(places: DataFrame) -> DataFrame:
         sf.min("appended_ms").alias("first_ms"),
         sf.greatest(sf.max("appended_ms"), sf.max("last_ms")).alias("last_ms"),
         sf.min(sf.when(_pending(), sf.col("appended_ms"))).alias("pending_since_ms"),
+        sf.min(sf.when(_pending(), sf.col("due_ms"))).alias("first_due_ms"),
+        sf.max(sf.when(_pending(), sf.col("due_ms"))).alias("last_due_ms"),
     )
 
 

@@ -34,7 +34,8 @@ class WorkerEvents:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What was counted, and small tables of it for the report, see `with_tables`: rows as `checks` names their columns."""
+    """What was counted, and small tables of it for the report, see `with_tables`: rows as `checks` names their columns. `step_ms`: of
+    the timeline, `due_step_ms`: of what waits."""
 
     counted: Counted
     lateness: Sequence[Row] = ()
@@ -44,6 +45,7 @@ class Findings:
     causes: Sequence[Cause] = ()
     blamed: Mapping[int | None, int] = field(default_factory=dict)
     step_ms: int = checks.MINUTE_MS
+    due_step_ms: int = checks.MINUTE_MS
 
 
 def count(
@@ -93,19 +95,23 @@ def count(
         requests_unknown=requests_unknown,
         untimed=_untimed(places, window) if totals["untimed"] else {},
     )
-    step_ms = _step(totals["first_ms"], totals["last_ms"])
-    return Findings(counted=counted, lateness=lateness, causes=told.causes, step_ms=step_ms)
+    return Findings(
+        counted=counted,
+        lateness=lateness,
+        causes=told.causes,
+        step_ms=_step(totals["first_ms"], totals["last_ms"]),
+        due_step_ms=_step(totals["first_due_ms"], totals["last_due_ms"]),
+    )
 
 
 def with_tables(spark: SparkSession, places: DataFrame, found: Findings) -> Findings:
     """With what the report shows and no verdict needs."""
-    step_ms = found.step_ms
     # of a sample: each attempt has a root of its own
     whole = checks.chains(places).groupBy("attempts", "end", "forks").count() if found.counted.one_in == 1 else None
     return replace(
         found,
-        pending=_rows(checks.pending(places, step_ms=step_ms)),
-        timeline=_rows(checks.timeline(places, step_ms=step_ms)),
+        pending=_rows(checks.pending(places, step_ms=found.due_step_ms)),
+        timeline=_rows(checks.timeline(places, step_ms=found.step_ms)),
         chains=_rows(whole) if whole is not None else (),
         blamed=_blamed(spark, places, found.causes) if found.counted.flaws.late else {},
     )
@@ -151,7 +157,7 @@ def _partition(row: Row) -> PartitionAccount:
 
 
 def _step(first_ms: int | None, last_ms: int | None) -> int:
-    """Whole seconds, so that the window has about TIMELINE_STEPS of them."""
+    """Whole seconds, so that between these times are about TIMELINE_STEPS of them, at most twice as many."""
     span_ms = (last_ms or 0) - (first_ms or 0)
     return max(1, span_ms // TIMELINE_STEPS // 1000) * 1000
 

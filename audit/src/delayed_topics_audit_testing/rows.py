@@ -10,7 +10,7 @@ from typing import Any
 from delayed_topics_audit import checks, facts
 from delayed_topics_audit.account import BlindSpot, Result, judge
 from delayed_topics_audit.bounds import Bounds
-from delayed_topics_audit.findings import WorkerEvents, count
+from delayed_topics_audit.findings import Findings, WorkerEvents, count
 from delayed_topics_audit.place import PARTITION_BITS, TOPIC_LETTERS, name_of
 from delayed_topics_audit.places import FATES, FLAWS, Promise, flawed, places_of
 from delayed_topics_audit.requests import Requests, of_rows
@@ -206,6 +206,11 @@ def totals(window: Window) -> dict[str, Any]:
 
 def judged(window: Window, told: WorkerEvents | None = None, *, blind_spots: Sequence[BlindSpot] = ()) -> Result:
     """What an audit says of it. `told`: by its workers; None: nothing."""
+    return judge(found(window, told).counted, blind_spots)
+
+
+def found(window: Window, told: WorkerEvents | None = None) -> Findings:
+    """What an audit counts. `told`: as `judged` has it."""
     names = TopicNames.of("orders")
     frozen = whole_window(
         names,
@@ -216,7 +221,7 @@ def judged(window: Window, told: WorkerEvents | None = None, *, blind_spots: Seq
         committed_offsets={},
         end_offsets=dict.fromkeys(names.topics, (0,)),
     )
-    found = count(
+    return count(
         window.spark,
         window.places,
         replace(frozen, targets=tuple(window.others), sample_one_in=window.bounds.one_in),
@@ -225,7 +230,6 @@ def judged(window: Window, told: WorkerEvents | None = None, *, blind_spots: Seq
         offsets_read=0,
         requests_unknown=window.control_unknown,
     )
-    return judge(found.counted, blind_spots)
 
 
 def named(window: Window, flaw: str) -> list[str]:

@@ -80,7 +80,8 @@ def _shown(window: AuditWindow, account: Account, findings: Findings) -> dict[st
         "delays": _delays(findings.lateness),
         "hours": _hours(findings.lateness),
         "pending": svg.bars(
-            [(row["due_ms"], row["count"]) for row in _ordered(findings.pending, "due_ms")], step_ms=findings.step_ms
+            [(row["due_ms"], row["count"]) for row in _ordered(findings.pending, "due_ms")],
+            step_ms=findings.due_step_ms,
         ),
         "timeline": svg.timeline(_ordered(findings.timeline, "at_ms"), findings.causes, step_ms=findings.step_ms),
         "blamed": _blamed(findings),
