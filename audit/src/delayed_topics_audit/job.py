@@ -108,6 +108,7 @@ def _frozen_blind(window: AuditWindow) -> list[BlindSpot]:
     return [
         *(BlindSpot(sentence=sentence, hides_outcomes=True) for sentence in window.unseen),
         *(BlindSpot(sentence=sentence, hides_outcomes=True, only_losses=True) for sentence in window.perhaps_unseen),
+        *(BlindSpot(sentence=sentence, hides_outcomes=False) for sentence in window.unserved),
     ]
 
 

@@ -50,6 +50,7 @@ class AuditWindow:
     control_id          of the topic by which records are cancelled; "": there never was one; None: not noted, or it is not the first of
                         its name, so that what was asked for is not known
     unseen              what nobody could see when it was frozen, a sentence each; perhaps_unseen: what can hide a loss, and nothing else
+    unserved            which records no worker serves, a sentence each; they are in no list of offsets, and hide nothing
     """
 
     topic: str
@@ -74,6 +75,7 @@ class AuditWindow:
     new_from_offsets: Offsets = field(default_factory=dict)
     unseen: tuple[str, ...] = ()
     perhaps_unseen: tuple[str, ...] = ()
+    unserved: tuple[str, ...] = ()
     sample_one_in: int = 1
     carries: bool = False
     carried: Carried | None = None
@@ -110,7 +112,7 @@ class AuditWindow:
             body["targets"] = tuple(body.get("targets", ()))
             body["delay_lists"] = tuple(decode_list(entry) for entry in body.get("delay_lists", ()))
             body["carried"] = decode_carried(body.get("carried"))
-            for name in ("unseen", "perhaps_unseen", "made_again"):
+            for name in ("unseen", "perhaps_unseen", "unserved", "made_again"):
                 body[name] = tuple(body.get(name, ()))
             return cls(**body)
         except (ValueError, TypeError, KeyError, AttributeError, OSError, EOFError, RecursionError, zlib.error) as e:

@@ -27,6 +27,7 @@ from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitio
 from delayed_topics_operator.audits.control import control_id
 from delayed_topics_operator.audits.observation import Unauditable, Waiting
 from delayed_topics_operator.audits.targets import CLOCKS_MS, targets
+from delayed_topics_operator.audits.unserved import unserved
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.reconcile import handover
 
@@ -164,6 +165,7 @@ async def freeze(
         beginning_offsets=by_topic(beginnings),
         unseen=extent.unseen,
         perhaps_unseen=(*extent.perhaps_unseen, *others.perhaps_unseen),
+        unserved=await unserved(link, names, topics),
         made_again=others.made_again,
         sample_one_in=one_in,
         carries=asked.since_last,

@@ -1,0 +1,40 @@
+"""Partitions that somebody else has added: no layout gives them a delay, so nobody serves them."""
+
+from pathlib import Path
+
+import pytest
+from delayed_topics_audit.account import Result
+from delayed_topics_audit.job import audit
+from delayed_topics_audit_testing.declared import register, whole_window
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_worker_testing.harness import WorkerHarness
+from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
+
+
+def test_records_in_a_partition_that_nobody_serves_make_no_clean_audit(
+    broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    """A client that hashes into it writes there. Every audit said `Verified`."""
+    with WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness:
+        orders = harness.declare((0, 1))
+        register(orders)
+        delays, added = orders.names.delays, orders.record.layout.partition_count
+
+        def judged() -> Result:
+            return audit(whole_window(orders), harness.connection, lambda: spark, lambda _: None).result
+
+        harness.admin.create_partitions({delays: added + 1})
+        wait_until(
+            lambda: len(harness.producer.list_topics(delays).topics[delays].partitions) == added + 1,
+            what="the producer knows the partition",
+        )
+        assert judged().verdict == "Verified", "nobody has written there"
+        orders.produce(b"by its key", topic=delays, partition=added)
+        orders.flush()
+        result = judged()
+        assert result.verdict == "Unknown", result.message
+        assert f"topic {delays} has records in partitions {added}".lower() in result.message.lower()
