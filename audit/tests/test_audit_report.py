@@ -1,6 +1,7 @@
 """The page's drawings, by what a person reads in them."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from delayed_topics_audit.account import Counted, Flaws, judge
@@ -50,6 +51,17 @@ def test_a_time_that_no_calendar_has_is_told_as_such() -> None:
     hours = Findings(counted=counted, lateness=[{**bucket, "hour_ms": hour_ms} for hour_ms in (0, FAR_MS)])
     page = render(WINDOW, judge(counted), hours)
     assert [time in page for time in ("1970-01-01 00:00:00", "after 9999")] == [True, True]
+
+
+def test_the_report_calls_no_double_allowed_of_which_the_verdict_does_not_know() -> None:
+    counted = Counted(topic="orders", partitions=[], flaws=Flaws(doubled=7, set_back=3, untold=2))
+    page = render(WINDOW, judge(counted), Findings(counted=counted))
+    assert "2 more were repeated after a crash, as promise 3 allows; of 5 more it is unknown why" in page
+    unknown = replace(counted, flaws=Flaws(doubled=3, set_back=3))
+    result = judge(unknown)
+    assert "as promise 3 allows" not in render(WINDOW, result, Findings(counted=unknown))
+    assert result.account is not None
+    assert (result.account.doubled, result.account.doubled_unknown) == (3, 3)
 
 
 @pytest.mark.parametrize("took_ms", [1 << 64, -(1 << 64), 7_001, "3000", True, None])

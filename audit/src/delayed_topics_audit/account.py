@@ -84,6 +84,11 @@ class Flaws:
     perhaps_forwarded: int = 0
     rejected: int = 0
 
+    @property
+    def doubled_unknown(self) -> int:
+        """Those of `doubled` of which nobody knows whether promise 3 covers them."""
+        return self.unexplained + self.untold + self.set_back + self.perhaps_too_many
+
 
 @dataclass(frozen=True, kw_only=True)
 class BlindSpot:
@@ -132,6 +137,7 @@ class Account:
     late: int = 0
     doubled: int = 0
     doubled_beyond_promise: int = 0
+    doubled_unknown: int = 0
     out_of_order: int = 0
     wrong_partition: int = 0
     changed: int = 0
@@ -141,6 +147,10 @@ class Account:
     overdue: int = 0
     wrongly_dead_lettered: int = 0
     offsets_read: int = 0
+
+    @property
+    def doubled_within_promise(self) -> int:
+        return self.doubled - self.doubled_beyond_promise - self.doubled_unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +198,7 @@ def judge(counted: Counted, blind_spots: Sequence[BlindSpot] = ()) -> Result:
     )
     verdict: Verdict = "Violated" if certain else "Unknown" if spots else "Verified"
     sentences = [
-        *_findings(account, counted.flaws, counted.offenders),
+        *_findings(account, counted.offenders),
         *broken[:MAX_OFFENDERS],
         *(spot.sentence for spot in spots),
         _summary(counted, account),
@@ -277,7 +287,7 @@ def _total(counted: Counted) -> Account:
     )
 
 
-def _findings(account: Account, flaws: Flaws, offenders: Mapping[str, Sequence[str]]) -> list[str]:
+def _findings(account: Account, offenders: Mapping[str, Sequence[str]]) -> list[str]:
     said = []
     for term, (_, what, why, _) in PROMISES.items():
         count = getattr(account, term)
@@ -287,16 +297,8 @@ def _findings(account: Account, flaws: Flaws, offenders: Mapping[str, Sequence[s
             said.append(
                 f"{_were(count, 'copy' if term in _COPIES else 'record')} {what}{first}" + (f": {why}" if why else "")
             )
-    within = (
-        flaws.doubled
-        - flaws.doubled_beyond_promise
-        - flaws.unexplained
-        - flaws.untold
-        - flaws.set_back
-        - flaws.perhaps_too_many
-    )
-    if within:
-        doubled = f"{_were(within, 'copy')} doubled within the promise"
+    if account.doubled_within_promise:
+        doubled = f"{_were(account.doubled_within_promise, 'copy')} doubled within the promise"
         said.append(f"{doubled} because a worker crashed before it could commit")
     return said
 

@@ -110,6 +110,8 @@ class Account(Status):
     """Copies that have the same root and attempt as an earlier copy."""
     doubled_beyond_promise: int | None = None
     """Doubled copies that no crash of a worker explains."""
+    doubled_unknown: int | None = None
+    """Doubled copies of which it is unknown whether a crash of a worker explains them."""
     out_of_order: int | None = None
     """Neighbouring records of one partition and delay that came out in the wrong order."""
     wrong_partition: int | None = None

@@ -92,9 +92,13 @@ def _shown(window: AuditWindow, account: Account, findings: Findings) -> dict[st
 
 
 def checks(window: AuditWindow, account: Account) -> list[Check]:
-    within = account.doubled - account.doubled_beyond_promise
+    within, unknown = account.doubled_within_promise, account.doubled_unknown
+    doubled = [
+        *([f"{within:,} more were repeated after a crash, as promise 3 allows"] if within else ()),
+        *([f"of {unknown:,} more it is unknown why they were repeated"] if unknown else ()),
+    ]
     remarks = {
-        "doubled_beyond_promise": f"{within:,} more were repeated after a crash, as promise 3 allows" if within else "",
+        "doubled_beyond_promise": "; ".join(doubled),
         "over_cap": f"which is {window.retry_cap}",
     }
     return [
