@@ -51,6 +51,21 @@ def test_a_release_at_a_time_that_was_asked_for_is_neither_early_nor_late_and_an
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("end", ["\u0085", "\u2028", "\n"])
+def test_a_request_with_a_line_break_behind_its_time_asks_for_nothing_and_ends_no_audit(
+    spark: SparkSession, end: str
+) -> None:
+    """No worker reads it as a time. What Java takes for the end of a line is not all that Spark takes off a number."""
+    window = Window(
+        spark=spark,
+        front=[(0, 0, 0, level(2))],
+        ready=[(0, 0, 3_001, release(("f", 0, 0), 3_000))],
+        control=[(b"f:0:0:id", said("deliver-at", 3_000) + end.encode(), 100)],
+    )
+    assert flaws(window) == {"early": ["f:0:0"]}
+
+
+@pytest.mark.slow
 def test_where_nobody_could_ask_no_release_is_excused(spark: SparkSession) -> None:
     nobody = replace(window_of(spark), control=None)
     assert flaws(nobody) == {"early": ["f:0:1", "f:0:2", "f:0:4", "f:0:5"], "late": ["f:0:0", "f:0:6"]}

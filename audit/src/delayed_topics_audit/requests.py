@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 _DONE: Final = (ControlKind.CANCELLED, ControlKind.RESCHEDULED, ControlKind.TOO_DEEP)
 """What a worker writes when it has done, or has not done, what was asked for."""
-_TIMED: Final = "^[a-z-]+ [0-9]{1,15}$"
+_TIMED: Final = r"^[a-z-]+ [0-9]{1,15}\z"
 
 
 class _Unknown(Exception):
@@ -111,7 +111,7 @@ def of_rows(rows: DataFrame) -> DataFrame:
     kind = sf.substring_index(value, " ", 1)
     by_worker = kind.isin(*_DONE) & (sf.col("timestampType") == 1)
     asked_ms = sf.when(by_worker, sf.unix_millis("timestamp")).otherwise(0)
-    due_ms = sf.when(value.rlike(_TIMED), sf.substring_index(value, " ", -1).cast("long"))
+    due_ms = sf.when(value.rlike(_TIMED), sf.substring_index(value, " ", -1).try_cast("long"))
     time = sf.when(due_ms.isNotNull(), sf.struct(due_ms.alias("due_ms"), asked_ms.alias("from_ms")))
     key = sf.xxhash64(sf.col("key").cast("string"))
     return rows.groupBy(key.alias("id")).agg(
