@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from delayed_topics_audit import carried
+from delayed_topics_audit import carried, refusals
 from delayed_topics_audit.account import judge
 from delayed_topics_audit.carried import Table, Unusable
 from delayed_topics_audit.findings import Findings, WorkerEvents, count
@@ -193,6 +193,10 @@ def test_a_table_that_is_not_the_one_that_was_noted_is_not_used(
         newer.setattr(carried, "VERSION", carried.VERSION + 1)
         with pytest.raises(Unusable, match="another version"):
             carried.opened(spark, output, window)
+    with monkeypatch.context() as newer:
+        newer.setattr(refusals, "REASONS", refusals.REASONS[::-1])
+        with pytest.raises(Unusable, match="other reasons of dead letters"):
+            carried.opened(spark, output, window)
     made_again = replace(window, topic_ids={**window.topic_ids, NAMES.ready: "another"})
     opened = carried.opened(spark, output, made_again)
     assert opened is not None
@@ -221,6 +225,6 @@ def test_a_table_that_is_not_the_one_that_was_noted_is_not_used(
 
 def test_tables_of_other_columns_have_another_version() -> None:
     columns = sha256(repr(carried._ROW).encode()).hexdigest()
-    assert (carried.VERSION, columns[:12]) == (8, "60ffeab525c2"), (
+    assert (carried.VERSION, columns[:12]) == (9, "60ffeab525c2"), (
         "raise VERSION, and say so in docs/audit-read-once.md"
     )

@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit import header_columns as headers
-from delayed_topics_audit import session
+from delayed_topics_audit import refusals, session
 from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.output import Output
 from delayed_topics_audit.place import (
@@ -34,7 +34,7 @@ from delayed_topics_audit.place import (
 )
 from delayed_topics_audit.places import CLOCKS_MS
 
-VERSION: Final = 8
+VERSION: Final = 9
 """Of what a row says. Whoever changes `facts.parse_…` so that a row says something else raises it."""
 
 _ROW: Final = {
@@ -133,6 +133,7 @@ def written(
     said = json.dumps(
         {
             "version": VERSION,
+            "reasons": [reason.value for reason in refusals.REASONS],
             "from_offsets": from_offsets,
             "topics": {name: window.topic_ids[name] for name in window.topics},
             "end_offsets": window.end_offsets,
@@ -156,6 +157,8 @@ def written(
 def _table(said: Mapping[str, Any], blocks: DataFrame, window: AuditWindow) -> Table:
     if said["version"] != VERSION:
         raise Unusable("an audit of another version wrote it")
+    if said["reasons"] != [reason.value for reason in refusals.REASONS]:
+        raise Unusable("an audit that knows other reasons of dead letters wrote it")
     if window.topics[: len(said["topics"])] != tuple(said["topics"]):
         raise Unusable("the previous audit read other ready topics")
     # of one that was made again since nothing is known

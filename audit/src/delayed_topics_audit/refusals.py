@@ -26,7 +26,8 @@ CLIENTS: Final = (own.ATTEMPT, *_NUMBERS, *_TEXTS, own.TARGET, own.ERROR)
 HOPS: Final = (own.ROOT, own.DUE_AT, own.HOPS)
 """What a worker says of a hop, once each."""
 
-_REASONS: Final = tuple(reason for reason in DeadLetterReason if reason != DeadLetterReason.REJECTED)
+REASONS: Final = tuple(reason for reason in DeadLetterReason if reason != DeadLetterReason.REJECTED)
+"""The number of a reason is its index, in tables that are kept and have these names beside them."""
 UNREADABLE: Final = (
     DeadLetterReason.HEADER_TWICE,
     DeadLetterReason.HEADERS_TOO_LARGE,
@@ -35,16 +36,16 @@ UNREADABLE: Final = (
 """Nothing that the own headers say is believed then."""
 NOT_TAKEN: Final = (DeadLetterReason.TOO_LARGE, DeadLetterReason.INVALID_RECORD)
 """A topic did not take the copy."""
-_NOT_ONE: Final = len(_REASONS)
+_NOT_ONE: Final = -1
 """A word that no worker writes."""
-UNASKED: Final = _NOT_ONE + 1
+UNASKED: Final = -2
 """Cancelled, and nobody had asked for that."""
 _RELEASED: Final = "^[0-9]{1,10}:"
 
 
 def number(reason: DeadLetterReason) -> int:
     """Of a reason that a worker may have."""
-    return _REASONS.index(reason)
+    return REASONS.index(reason)
 
 
 def one_of(column: str, reasons: Sequence[DeadLetterReason]) -> Column:
@@ -56,8 +57,8 @@ def told() -> Column:
     """The reason that a dead letter tells; a number of its own for a word that no worker writes."""
     known = reduce(
         lambda made, reason: made.when(headers.text(own.REASON) == reason.value, number(reason)),
-        _REASONS[1:],
-        sf.when(headers.text(own.REASON) == _REASONS[0].value, number(_REASONS[0])),
+        REASONS[1:],
+        sf.when(headers.text(own.REASON) == REASONS[0].value, number(REASONS[0])),
     )
     return known.otherwise(_NOT_ONE)
 
