@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Final, Literal, NamedTuple
 
 from delayed_topics_core import words
-from delayed_topics_core.names import EVENTS_TOPIC
+from delayed_topics_core.names import EVENTS_TOPIC, TopicNames
 
 Verdict = Literal["Verified", "Violated", "Unknown"]
 
@@ -37,6 +37,11 @@ class PartitionAccount:
     @property
     def accounted(self) -> int:
         return self.released + self.hopped + self.dead_lettered + self.cancelled + self.pending + self.lost
+
+    def name(self, topic: str) -> str:
+        """Kafka topic and partition, by the front topic."""
+        names = TopicNames.of(topic)
+        return f"{names.front if self.topic_letter == 'f' else names.delays}-{self.partition}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +189,7 @@ def judge(counted: Counted, blind_spots: Sequence[BlindSpot] = ()) -> Result:
     """Broken promises that are seen for certain make it Violated; what isn't seen makes it Unknown, never Verified."""
     account = _total(counted)
     broken = [
-        f"partition {_name(counted.topic, p)} doesn't add up: {p.produced:,} produced, but {p.accounted:,} accounted for"
+        f"partition {p.name(counted.topic)} doesn't add up: {p.produced:,} produced, but {p.accounted:,} accounted for"
         for p in counted.partitions
         if p.produced != p.accounted
     ]
@@ -309,7 +314,7 @@ def _were(count: int, noun: str) -> str:
 
 def _unsure(counted: Counted) -> Iterator[str]:
     """What records show that can't be judged, each in a sentence."""
-    flaws, topic = counted.flaws, f"{counted.topic}.ready"
+    flaws, topic = counted.flaws, TopicNames.of(counted.topic).ready
     if flaws.foreign:
         yield (
             f"topic {topic} has {words.counted(flaws.foreign, 'record')} that no worker wrote. "
@@ -363,7 +368,7 @@ def _unsure(counted: Counted) -> Iterator[str]:
 
 
 def _summary(counted: Counted, account: Account) -> str:
-    latest = counted.flaws.max_late_ms
+    latest, names = counted.flaws.max_late_ms, TopicNames.of(counted.topic)
     lateness = "" if latest is None else f", {account.late:,} late, the latest by {max(latest, 0):,} ms"
     percentiles = counted.percentiles_ms
     if percentiles:
@@ -372,7 +377,7 @@ def _summary(counted: Counted, account: Account) -> str:
     cancelled = f" {account.cancelled:,} cancelled," if account.cancelled else ""
     sample = "" if counted.one_in == 1 else f"in a sample (one record in {counted.one_in:,}, by a hash of the root), "
     return (
-        f"{sample}{account.produced:,} records in {counted.topic} and {counted.topic}.delays: {account.released:,} released, "
+        f"{sample}{account.produced:,} records in {names.front} and {names.delays}: {account.released:,} released, "
         f"{account.hopped:,} hopped, {account.dead_lettered:,} dead-lettered,{cancelled} {account.pending:,} pending{overdue}{lateness}"
     )
 
@@ -383,7 +388,3 @@ def _unjudged(counted: Counted, account: Account) -> list[str]:
     return [
         f"it is unknown whether anyone had asked to cancel the {account.cancelled:,} cancelled records: {counted.requests_unknown}"
     ]
-
-
-def _name(topic: str, partition: PartitionAccount) -> str:
-    return f"{topic if partition.topic_letter == 'f' else topic + '.delays'}-{partition.partition}"
