@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Reason
-from delayed_topics_crds import KafkaConnectionSpec
+from delayed_topics_crds import DelayedTopicStatus, KafkaConnectionSpec
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import KafkaUnreachable, RegistryTooLarge
 from delayed_topics_kafka.model import BrokerInfo, ClusterInfo
 from delayed_topics_operator.audits.controller import _topic
 from delayed_topics_operator.controllers import delayed_topic
 from delayed_topics_operator.controllers.connection import Connections, _Entry, _now
-from delayed_topics_operator.controllers.delayed_topic import SOON_SECONDS, UNDONE_SECONDS, DelayedTopics
+from delayed_topics_operator.controllers.delayed_topic import (
+    SOON_SECONDS,
+    UNDONE_SECONDS,
+    WAITING_SECONDS,
+    DelayedTopics,
+)
 from delayed_topics_operator.controllers.found import Found, same_cluster
 from delayed_topics_operator.errors import ConnectionUnusable, KubeRefused, NotFound, NotYet
 from delayed_topics_operator.execute import Executor, Owned
@@ -315,6 +320,32 @@ def test_what_somebody_undoes_at_once_is_not_fought_over_in_a_loop() -> None:
 
     assert asyncio.run(controller(Undone, Counting()).reconcile(ORDERS)) == UNDONE_SECONDS
     assert len(written) == 1
+
+
+def test_what_an_action_waits_for_is_said_if_it_does_not_come_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = {"kind": "ConfigMap", "metadata": {"namespace": "system", "name": "x", "resourceVersion": "1"}}
+
+    class Waits(DelayedTopics):
+        async def _plan(self, key: Key, raw: dict[str, Any]) -> tuple[Plan, KafkaLink | None, Owned | None]:
+            made = ApplyChild(manifest=manifest, change="created")
+            return Plan(actions=(made,), status=DelayedTopicStatus(observed_generation=1)), None, None
+
+    class Taken(Kubernetes):
+        async def find(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
+            return manifest
+
+    now = _now()
+    monkeypatch.setattr(delayed_topic, "_now", lambda: now)
+    looked = controller(Waits, Taken(), Recorder(Taken()))  # type: ignore[arg-type]
+    assert asyncio.run(looked.reconcile(ORDERS)) == SOON_SECONDS
+    assert not (looked._store.get(*ORDERS) or {})["status"]
+    now += timedelta(seconds=WAITING_SECONDS)
+    assert asyncio.run(looked.reconcile(ORDERS)) == UNDONE_SECONDS
+    status = (looked._store.get(*ORDERS) or {})["status"]
+    assert status["observedGeneration"] == 1
+    ready = next(c for c in status["conditions"] if c["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "InProgress")
+    assert "ConfigMap x already exists" in ready["message"]
 
 
 def test_what_a_webhook_puts_back_is_applied_once_a_resync_and_no_event_says_otherwise(

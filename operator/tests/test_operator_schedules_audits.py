@@ -178,3 +178,14 @@ def test_an_audit_of_somebody_else_with_the_name_of_the_next_one_is_left_alone_a
     assert any(taken in notice.message for notice in plan.notices)
     (audit,) = audits(later(simulation, hours=1))
     assert audit["metadata"]["annotations"]["delayedtopics.io/scheduled-for"] == "2026-01-02T14:00:00Z"
+
+
+def test_an_audit_that_was_made_before_its_time_under_a_wrong_clock_ends_no_schedule() -> None:
+    simulation = later(scheduled(), hours=1)
+    (early,) = audits(simulation)
+    early["metadata"]["creationTimestamp"] = (simulation.now - timedelta(minutes=10)).isoformat()
+    conclude(simulation)
+    plan = simulation.settle()
+    assert audits(simulation) == [early]
+    assert plan.notices == ()
+    assert len(audits(later(simulation, hours=1))) == 2

@@ -55,6 +55,8 @@ STEPS = 12
 SOON_SECONDS = 0.3
 UNLOOKED_SECONDS = 5.0
 """Whoever waits for the look at a connection is woken after it; this is for the case that it never comes."""
+WAITING_SECONDS = 10.0
+"""For so long an action may wait before the status says what for."""
 UNDONE_SECONDS = 5.0
 """Until something that somebody else undid at once is done again."""
 
@@ -88,6 +90,7 @@ class DelayedTopics:
         self._cluster = cluster
         self._executor = executor
         self._failing_since: dict[Key, datetime] = {}
+        self._waiting_since: dict[Key, datetime] = {}
         self._undone = defaultdict[Key, Undone](Undone)
         self._pod_counts = PodCounts()
         self._loads = Loads()
@@ -129,6 +132,7 @@ class DelayedTopics:
 
     def _forget(self, key: Key) -> None:
         self._failing_since.pop(key, None)
+        self._waiting_since.pop(key, None)
         self._usage.forget(key)
         self._loads.forget(key)
         self._executor.forget(key)
@@ -155,7 +159,10 @@ class DelayedTopics:
     async def _conclude(self, key: Key, plan: Plan, outcome: Outcome) -> float:
         """Says how it is. Raises what failed, so that it is tried again later and later."""
         failures = [f for f in outcome.failures if not isinstance(f.error, NotYet)]
-        if outcome.failures and not failures:
+        waits = bool(outcome.failures) and not failures
+        if not waits:
+            self._waiting_since.pop(key, None)
+        elif (_now() - self._waiting_since.setdefault(key, _now())).total_seconds() < WAITING_SECONDS:
             return SOON_SECONDS  # only the next pass knows how it is: what waits may turn out to be refused
         raw, status = self._store.get(*key), plan.status
         for failure in failures:
@@ -163,11 +170,13 @@ class DelayedTopics:
                 self._failed_at_kafka(key, connection_of(raw), failure.error)
         if raw is not None and status is not None:
             known = status_of(DelayedTopicStatus, raw).conditions
-            for failure in failures:
+            for failure in failures or outcome.failures:
                 status = with_failure(status, failure.action, failure.error, known=known, now=_now())
             await self._say(raw, status)
         if failures:
             raise failures[0].error
+        if waits:
+            return UNDONE_SECONDS
         return min(plan.wake_seconds or self._settings.resync_seconds, self._settings.resync_seconds)
 
     async def _say(self, raw: Manifest, status: DelayedTopicStatus) -> None:

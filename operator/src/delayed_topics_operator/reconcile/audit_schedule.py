@@ -4,7 +4,7 @@ A time that passed while the operator was away, or while an audit still ran, is 
 one before ended, so nothing is left out however few they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import UTC, datetime, timedelta
 
 from delayed_topics_core.reasons import Condition, Reason
@@ -32,9 +32,11 @@ def check(o: Observation) -> Finding:
     if asked is None:
         return Finding()
     last = max((_made_for(audit) for audit in o.audits), default=o.subject.created_at or o.now)
+    # a clock that was ahead may have had one made before its time, which `last` does not count then
+    made = {audit["metadata"]["name"] for audit in o.audits}
     try:
-        first = next(times(asked.schedule, last))
-        due = next(at for at in times(asked.schedule, last) if audit_name(o.subject.name, at) not in o.taken)
+        first = _next(o, asked, last, made)
+        due = _next(o, asked, last, made | o.taken)
     except SpecInvalid as e:
         said = ConditionState(status="False", reason=Reason.SPEC_INVALID, message=str(e))
         return Finding(conditions={Condition.READY: said})
@@ -49,9 +51,14 @@ def check(o: Observation) -> Finding:
     if len(done) < len(o.audits):
         return Finding(actions=outdated, notices=notices, wake_seconds=RETRY_SECONDS)
     if due <= o.now:
-        made = ApplyChild(manifest=_audit(o, asked, due), change="created")
-        return Finding(actions=(*outdated, made), notices=notices)
+        another = ApplyChild(manifest=_audit(o, asked, due), change="created")
+        return Finding(actions=(*outdated, another), notices=notices)
     return Finding(actions=outdated, notices=notices, wake_seconds=(due - o.now).total_seconds())
+
+
+def _next(o: Observation, asked: ScheduledAudit, last: datetime, taken: Set[str]) -> datetime:
+    """The first time after `last` whose audit would have a name that is not taken. Raises SpecInvalid."""
+    return next(at for at in times(asked.schedule, last) if audit_name(o.subject.name, at) not in taken)
 
 
 def audit_name(topic: str, at: datetime) -> str:
