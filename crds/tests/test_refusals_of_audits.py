@@ -31,12 +31,20 @@ ACCEPTED = {
     ),
     "an audit of a sample": audit(sample={"oneIn": 100}),
     "an audit that goes on from the last": audit(window={"sinceLast": True}),
+    "an audit of an hour by another clock": audit(
+        window={"from": "2026-01-02T00:00:00+05:30", "to": "2026-01-02T01:00:00.5+05:30"}
+    ),
     "an audit of an hour": audit(window={"from": "2026-01-02T00:00:00Z", "to": "2026-01-02T01:00:00Z"}),
 }
 REFUSED = {
     "a window that ends before it begins": (
         audit(window={"from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"}),
         "must end after it begins",
+    ),
+    "a time with a small z": (audit(window={"to": "2026-01-02T00:00:00z"}), "must have times such as 2026-01-02T00:00"),
+    "a time in no time zone": (
+        audit(window={"from": "2026-01-02T00:00:00+25:00"}),
+        "must have times such as 2026-01-02T00:00:00Z",
     ),
     "a window of two kinds": (
         audit(window={"from": "2026-01-02T00:00:00Z", "sinceLast": True}),

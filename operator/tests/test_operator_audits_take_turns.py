@@ -66,6 +66,12 @@ def test_one_that_is_deleted_or_made_anew_or_waits_for_the_end_of_its_window_hol
     assert turns.ahead(again) == "d"
 
 
+@pytest.mark.parametrize("end", ["2026-01-01T00:00:00+25:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59z"])
+def test_a_window_whose_end_is_written_in_another_way_holds_up_no_other(end: str) -> None:
+    odd, other = audit("a", window={"to": end}), audit("b")
+    assert Turns(stored(odd, other)).ahead(other) is None
+
+
 def begun(simulation: AuditSimulation) -> AuditSimulation:
     simulation.settle()
     assert simulation.job is not None

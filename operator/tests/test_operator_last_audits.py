@@ -76,3 +76,13 @@ def test_a_verdict_of_a_schedule_is_expected_before_the_time_after_the_next(last
 
 def test_a_schedule_that_is_none_is_passed_over() -> None:
     assert said(topic("orders", "61 * * * *")) == {}
+
+
+@pytest.mark.parametrize("time", ["2026-01-02T13:30:00+25:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59Z"])
+def test_a_time_that_somebody_wrote_into_a_status_ends_no_metrics(time: str) -> None:
+    odd = topic("odd", HOURLY, name="first", verdict="Verified", time=time)
+    orders = topic("orders", name="first", verdict="Verified", time="2026-01-02T13:30:00Z")
+    told = said(odd, orders)
+    assert told["verdict", "odd", "Verified"] == 1
+    assert ("timestamp_seconds", "orders", "") in told
+    assert ("expected_timestamp_seconds", "odd", "") not in told

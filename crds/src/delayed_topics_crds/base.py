@@ -198,7 +198,10 @@ def _checked(fits: Callable[[Any], bool], rule: Rule, inner: CoreSchema) -> Core
 
 
 def _whole_second(time: datetime) -> datetime:
-    return time.astimezone(UTC).replace(microsecond=0)
+    try:
+        return time.astimezone(UTC).replace(microsecond=0)
+    except OverflowError as e:
+        raise ValueError("must be between the years 1 and 9999 in UTC") from e
 
 
 Time = Annotated[AwareDatetime, AfterValidator(_whole_second)]

@@ -6,7 +6,9 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final, get_args
 
+from delayed_topics_crds.base import Time
 from delayed_topics_crds.common import Verdict
+from pydantic import TypeAdapter, ValidationError
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.errors import SpecInvalid
@@ -16,6 +18,7 @@ from delayed_topics_operator.store import Store
 
 COUNTED: Final = ("lost", "early", "doubled", "overdue", "late")
 """Fields of an audit's account."""
+_TIME: Final = TypeAdapter[datetime](Time)
 
 
 def expose(store: Store, topics: Iterable[Manifest]) -> None:
@@ -28,7 +31,8 @@ def expose(store: Store, topics: Iterable[Manifest]) -> None:
         if last:
             for verdict in get_args(Verdict):
                 metrics.AUDIT_VERDICT.labels(*labels, verdict).set(verdict == last["verdict"])
-            metrics.AUDIT_TIME.labels(*labels).set(datetime.fromisoformat(last["time"]).timestamp())
+            if (ended := _time(last["time"])) is not None:
+                metrics.AUDIT_TIME.labels(*labels).set(ended.timestamp())
             audit = store.get("DelayedTopicAudit", labels[0], last["name"]) or {}
             account = (audit.get("status") or {}).get("account") or {}
             for counted in COUNTED:
@@ -44,9 +48,17 @@ def _expected(topic: Manifest, last: dict[str, Any]) -> datetime | None:
     schedule = (topic["spec"].get("audit") or {}).get("schedule")
     if schedule is None:
         return None
-    since = last.get("startedAt") or last.get("time") or topic["metadata"]["creationTimestamp"]
+    since = _time(last.get("startedAt") or last.get("time") or topic["metadata"]["creationTimestamp"])
     try:
-        _, expected = islice(times(schedule, datetime.fromisoformat(since)), 2)
+        _, expected = islice(times(schedule, since), 2) if since is not None else (None, None)
         return expected
-    except SpecInvalid:
+    except (SpecInvalid, OverflowError):
         return None  # the DelayedTopic says that its schedule is none
+
+
+def _time(given: str) -> datetime | None:
+    """None: the API server takes more forms than can be read, and anybody who may write a status can write one."""
+    try:
+        return _TIME.validate_python(given)
+    except ValidationError:
+        return None

@@ -2,6 +2,9 @@
 
 from datetime import UTC, datetime
 
+from delayed_topics_crds import parse
+from pydantic import ValidationError
+
 from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.store import Store
 from delayed_topics_operator.translate import FINALIZER
@@ -19,13 +22,13 @@ class Turns:
     def ahead(self, audit: Manifest) -> str | None:
         """The name of the audit that `audit` waits for; None: it is its turn now.
 
-        One that waits for the end of its window holds up no other.
+        One that waits for the end of its window holds up no other, nor does one whose spec can't be followed.
         """
         [topic] = _audited(audit)
         waiting = {
             str(other["metadata"]["uid"]): other
             for other in sorted(self._store.by_index("DelayedTopicAudit", _audited, topic), key=_place)
-            if _undecided(other) and not _ends_later(other)
+            if _undecided(other) and _may_begin(other)
         }
         if not waiting:
             self._held.pop(topic, None)
@@ -45,9 +48,12 @@ def _undecided(audit: Manifest) -> bool:
     return "verdict" not in (audit.get("status") or {}) and "deletionTimestamp" not in audit["metadata"]
 
 
-def _ends_later(audit: Manifest) -> bool:
-    end = (audit["spec"].get("window") or {}).get("to")
-    return end is not None and datetime.fromisoformat(end) > datetime.now(UTC)
+def _may_begin(audit: Manifest) -> bool:
+    try:
+        end = parse("DelayedTopicAudit", audit).spec.window.to
+    except ValidationError:
+        return False  # it says so itself
+    return end is None or end <= datetime.now(UTC)
 
 
 def _place(audit: Manifest) -> tuple[bool, str, str]:
