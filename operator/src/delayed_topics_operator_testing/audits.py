@@ -7,7 +7,6 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_operator.manifest import Manifest
 
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
-from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE
 
 
 def apply_audit(harness: OperatorHarness, name: str = "first", **spec: Any) -> None:
@@ -52,10 +51,10 @@ def end_pod(
     conditions: tuple[Manifest, ...] = (),
 ) -> None:
     """As a kubelet would, when the container has ended. `conditions`: of the pod."""
-    job = status(harness, name)["jobName"].partition("/")[2]
+    namespace, _, job = status(harness, name)["jobName"].partition("/")
 
     def pods() -> list[Manifest]:
-        found = harness.api.list_all("Pod", AUDIT_NAMESPACE)
+        found = harness.api.list_all("Pod", namespace)
         of_job = [p for p in found if p["metadata"].get("labels", {}).get("batch.kubernetes.io/job-name") == job]
         return [p for p in of_job if p["status"].get("phase") not in ("Succeeded", "Failed")]
 
@@ -63,7 +62,7 @@ def end_pod(
     ended = [ended_container("audit", terminated)]
     patch = {"status": {"phase": phase, "containerStatuses": ended, "conditions": list(conditions)}}
     pod = pods()[0]["metadata"]["name"]
-    where = (f"--namespace={AUDIT_NAMESPACE}", "--subresource=status", "--type=merge")
+    where = (f"--namespace={namespace}", "--subresource=status", "--type=merge")
     harness.api.kubectl("patch", "pod", pod, *where, "-p", json.dumps(patch))
 
 

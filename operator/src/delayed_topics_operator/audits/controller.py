@@ -139,9 +139,8 @@ class Audits:
                 job = await self._kube.find(spark.mode, home, name)
             if job is not None:
                 pods, warnings = await pods_and_warnings(self._kube, job, labels=f"{AUDIT_LABEL}={name}", expected=1)
-        replaced = topic is not None and (
-            home != self._home_of(topic) or audited_uid(config_map) not in (None, topic.metadata.uid)
-        )
+        moved = topic is not None and (home == key.namespace) != (self._home_of(topic) == key.namespace)
+        replaced = moved or (topic is not None and audited_uid(config_map) not in (None, topic.metadata.uid))
         undecided = audit.status.verdict is None and not deleting and not replaced
         begun = config_map is not None or job is not None or audit.status.job_name is not None
         ahead = self._turns.ahead(raw) if undecided and not begun else None
@@ -150,6 +149,7 @@ class Audits:
             job_name=name,
             audit=audit,
             topic=topic,
+            barred=self._barred(key, audit, home),
             replaced=replaced,
             job_settings=self._job_settings(audit, topic, home, beginning=undecided and not ahead and job is None),
             frozen=await self._begin(key, audit, topic, home)
@@ -198,18 +198,31 @@ class Audits:
                 self._store.gone(child)
 
     def _home(self, key: Key, topic: DelayedTopic | None) -> str:
-        """Where the Job lives. Once there is anything of the audit: where that is, whatever became of the DelayedTopic."""
+        """Where the Job lives. Once there is anything of the audit: where that is, whatever became of the DelayedTopic, or of the
+        settings."""
         raw = self._store.get(*key) or {}
         status = raw.get("status") or {}
-        known = status.get("jobName") or status.get("windowConfigMap")
-        if known:
-            return str(known.partition("/")[0])
+        known, _, _ = str(status.get("jobName") or status.get("windowConfigMap") or "").partition("/")
+        if self._store.get("Namespace", "", known) is not None:
+            return known
         return self._home_of(topic) if topic is not None else self._settings.audit_namespace
 
     def _home_of(self, topic: DelayedTopic) -> str:
         """Where an audit of this DelayedTopic lives. What is elsewhere is of another one, since a connection can't be changed."""
         cluster_wide = topic.spec.connection_ref.kind == "ClusterKafkaConnection"
         return self._settings.audit_namespace if cluster_wide else topic.metadata.namespace or ""
+
+    def _barred(self, key: Key, audit: DelayedTopicAudit, home: str) -> str | None:
+        if FINALIZER not in audit.metadata.finalizers or self._tenants.may_audit(home):
+            return None
+        if home != key.namespace:
+            return (
+                f"the Job, the window and the Kafka credentials of this audit are in namespace {home}, which the operator must not enter "
+                f"any more. Either set the chart value audits.namespace to {home} until this audit is gone, or delete that namespace"
+            )
+        if audit.metadata.deletion_timestamp is not None:
+            return None  # all of it belongs to the audit, so Kubernetes removes it
+        return f"this audit runs in namespace {home}, which the operator must not enter any more. To admit the namespace, {LET_IN}"
 
     async def _begin(
         self, key: Key, audit: DelayedTopicAudit, topic: DelayedTopic, home: str

@@ -57,8 +57,9 @@ class JobSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditObservation:
-    """`job_name`: of the Job that it has or would get. `topic` None: there is no such DelayedTopic. `replaced`: what there is of the
-    audit was made for another one, which had the name of `topic` before.
+    """`job_name`: of the Job that it has or would get. `topic` None: there is no such DelayedTopic. `barred`: why nobody has looked for
+    what there is of the audit; None: it was looked for. `replaced`: what there is of the audit was made for another one, which had the
+    name of `topic` before.
 
     `frozen`: looked for while nothing has begun. `ahead`: an older audit of the same DelayedTopic that has no verdict yet.
     `job`: what runs it, a Job or a SparkApplication. `secret`: its own. `pods`: its own, and those that Spark has made for it.
@@ -78,6 +79,7 @@ class AuditObservation:
     job: Manifest | None
     pods: tuple[Manifest, ...]
     warnings: tuple[Manifest, ...] = ()
+    barred: str | None = None
 
     @property
     def namespace(self) -> str:

@@ -46,6 +46,8 @@ POLL_SECONDS = 2.0
 
 
 def reconcile(o: AuditObservation) -> AuditPlan:
+    if o.barred is not None:
+        return _barred(o, o.barred)
     if o.audit.metadata.deletion_timestamp is not None:
         return _deleted(o)
     if o.audit.status.verdict is not None:
@@ -84,11 +86,25 @@ def unseen(raw: Manifest, reason: Reason, why: str, now: datetime) -> AuditPlan:
     if status.verdict is not None:
         return AuditPlan()
     said, generation = _not_yet(reason, why), raw["metadata"].get("generation")
-    conditions = _conditions(status, said, None, now, generation)
-    return AuditPlan(
-        status=status.model_copy(update={"observed_generation": generation, "conditions": conditions}),
-        notices=(_warning(said),),
-    )
+    return _said(status, said, _conditions(status, said, None, now, generation))
+
+
+def _barred(o: AuditObservation, why: str) -> AuditPlan:
+    """Nothing is concluded from what was not looked at, and the finalizer stays. A verdict stays, too."""
+    known, generation, said = o.audit.status, o.audit.metadata.generation, _not_yet(Reason.NOT_ALLOWED, why)
+    if known.verdict is not None and o.audit.metadata.deletion_timestamp is None:
+        return AuditPlan(topic_status=_on_topic(o))
+    conditions = _conditions(known, said, None, o.now, generation)
+    if known.verdict is not None:
+        others = {c.type: c for c in known.conditions if c.type != Condition.READY}
+        conditions = tuple(others.get(c.type, c) for c in conditions)
+    return _said(known, said, conditions)
+
+
+def _said(known: DelayedTopicAuditStatus, said: ConditionState, conditions: tuple[StatusCondition, ...]) -> AuditPlan:
+    generation = conditions[0].observed_generation
+    status = known.model_copy(update={"observed_generation": generation, "conditions": conditions})
+    return AuditPlan(status=status, notices=(_warning(said),))
 
 
 def _begin(o: AuditObservation) -> AuditPlan:

@@ -1,0 +1,103 @@
+"""Audits in a namespace that the operator must not enter any more: nothing is concluded from what it can't look at."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from delayed_topics_core.reasons import Reason
+from delayed_topics_devcluster.broker import Broker
+from delayed_topics_operator.audits.manifests import child_names
+from delayed_topics_operator_testing.audits import apply_audit, report, status, wait_for_job, wait_said
+from delayed_topics_operator_testing.kube_api import KubeApi
+from delayed_topics_operator_testing.operator_harness import Manifest, OperatorHarness
+from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, OperatorProcess
+
+pytestmark = pytest.mark.api
+
+LABEL = "delayed-topics-closed"
+
+
+@pytest.fixture
+def labelled(api: KubeApi, broker: Broker) -> Iterator[OperatorHarness]:
+    """A harness whose operator enters the namespaces that have the label. Its own has the label."""
+    made = OperatorHarness(api, broker, OperatorProcess(api))
+    selector = json.dumps({"matchLabels": {LABEL: "own"}})
+    made.operator = OperatorProcess(api, "--resync-seconds=3", f"--tenant-selector={selector}")
+    try:
+        made.open(let_in=True)
+        label(made, "own")
+        yield made
+    finally:
+        made.close()
+
+
+def label(harness: OperatorHarness, value: str | None) -> None:
+    """None: takes it away."""
+    harness.patch("Namespace", harness.namespace, {"metadata": {"labels": {LABEL: value}}})
+
+
+def audit(harness: OperatorHarness) -> Manifest | None:
+    return harness.api.get("DelayedTopicAudit", "first", harness.namespace)
+
+
+def test_an_audit_waits_while_its_namespace_has_lost_its_label_and_then_goes_on(labelled: OperatorHarness) -> None:
+    mine = {
+        "apiVersion": "delayedtopics.io/v1alpha1",
+        "kind": "KafkaConnection",
+        "metadata": {"name": "mine", "namespace": labelled.namespace},
+        "spec": {"bootstrapServers": [labelled.broker.bootstrap]},
+    }
+    labelled.api.apply(mine)
+    labelled.apply(connectionRef={"kind": "KafkaConnection", "name": "mine"})
+    apply_audit(labelled)
+    wait_for_job(labelled)
+    running = status(labelled)
+
+    label(labelled, None)
+    wait_said(labelled, Reason.NOT_ALLOWED, labelled.namespace, "label it as tenantNamespaceSelector requires")
+    assert "verdict" not in status(labelled)
+    assert status(labelled)["jobName"] == running["jobName"]
+
+    label(labelled, "own")
+    wait_said(labelled, Reason.AUDIT_RUNNING)
+    report(labelled, "Verified")
+    labelled.wait(
+        lambda: status(labelled).get("verdict") == "Verified", "it has its verdict", seen=lambda: status(labelled)
+    )
+
+    job = running["jobName"].partition("/")[2]
+    labelled.wait(
+        lambda: labelled.api.get("Secret", f"{job}-connection", labelled.namespace) is None, "its credentials are gone"
+    )
+
+
+@pytest.mark.slow
+def test_an_audit_keeps_its_finalizer_while_its_credentials_are_in_the_former_namespace_of_audits(
+    harness: OperatorHarness,
+) -> None:
+    harness.rights_are_taken = True  # there are none in the new namespace
+    harness.apply()
+    apply_audit(harness)
+    wait_for_job(harness)
+    job = status(harness)["jobName"].partition("/")[2]
+
+    harness.replace_operator("--audit-namespace=elsewhere")
+    wait_said(harness, Reason.NOT_ALLOWED, f"audits.namespace to {AUDIT_NAMESPACE}")
+    harness.api.kubectl("delete", "dtaudit", "first", f"--namespace={harness.namespace}", "--wait=false")
+
+    def looked_at() -> bool:
+        found = audit(harness)
+        return found is None or found["status"]["observedGeneration"] == found["metadata"]["generation"]
+
+    harness.wait(looked_at, "the operator has seen that it is being deleted")
+    assert audit(harness) is not None
+    assert harness.api.get("Secret", f"{job}-connection", AUDIT_NAMESPACE) is not None
+
+    harness.replace_operator()
+    harness.wait(lambda: audit(harness) is None, "it is gone")
+
+    def left() -> list[str]:
+        made = child_names(job)
+        return [f"{kind} {name}" for kind, name in made if harness.api.get(kind, name, AUDIT_NAMESPACE) is not None]
+
+    harness.wait(lambda: not left(), "nothing of it is left", seen=left)
