@@ -22,12 +22,14 @@ Rate = Callable[[float], float]
 
 @dataclass
 class Fleet:
-    """Workers of which each releases `worker_per_second` records at most, and all of them `together` at most."""
+    """Workers of which each releases `worker_per_second` records at most, and all of them `together` at most. `room`: so many find a
+    node."""
 
     worker_per_second: float
     least: int = 1
     most: int = 10
     together: float = math.inf
+    room: int = 1000
     wanted: int = 1
     load: Load = field(default_factory=Load)
     now: float = 0.0
@@ -45,9 +47,13 @@ class Fleet:
             self.now += 1
             self._came += rate(self.now)
             if self.now > self._changed_at + STARTING_SECONDS:
-                self._serving = self.wanted
+                self._serving = min(self.wanted, self.room)
             paused = self._changed_at <= self.now < self._changed_at + STARTING_SECONDS + PAUSE_SECONDS
-            able = 0.0 if paused and self._serving == self.wanted else self._serving * self.worker_per_second
+            able = (
+                0.0
+                if paused and self._serving == min(self.wanted, self.room)
+                else self._serving * self.worker_per_second
+            )
             self._released = min(self._came, self._released + min(able, self.together))
             if self.now % LOOK_SECONDS == 0:
                 self._look()
@@ -60,7 +66,7 @@ class Fleet:
                 at_seconds=self.now,
                 due={key: int(self._came)},
                 released={key: int(self._released)},
-                workers=self.wanted if settled else 0,
+                workers=min(self.wanted, self.room) if settled else 0,
                 shared=self.wanted < PARTITIONS,
             )
         )
@@ -170,6 +176,16 @@ def test_when_more_workers_release_no_more_it_grows_once_and_stays() -> None:
     fleet = Fleet(worker_per_second=10_000, together=15_000, most=6)
     fleet.run(3600, steady(20_000))
     assert (fleet.wanted, fleet.numbers == sorted(fleet.numbers)) == (6, True)
+
+
+def test_workers_that_find_no_node_bring_no_others_for_minutes_and_go_when_the_load_does() -> None:
+    fleet = Fleet(worker_per_second=10_000, most=8, room=3)
+    fleet.run(900, steady(35_000))
+    (first, _), (second, _) = fleet.history[:2]
+    assert second - first >= 300
+    assert fleet.wanted > 3
+    fleet.run(1800, steady(1_000))
+    assert fleet.wanted == 1
 
 
 @st.composite

@@ -17,6 +17,8 @@ from delayed_topics_operator.load import Load
 from delayed_topics_operator.observation import KafkaView
 from delayed_topics_operator.observe.load import Loads
 from delayed_topics_operator.queue import Key
+from delayed_topics_operator.reconcile.autoscale import decided
+from delayed_topics_operator.reconcile.worker_set import ready_pods
 from delayed_topics_operator_testing.simulation import Simulation, member, resource
 
 KEY = Key("DelayedTopic", "shop", "orders")
@@ -104,7 +106,7 @@ def test_a_topic_without_records_has_no_lag() -> None:
     assert lag(FakeLink()) == 0
 
 
-def test_workers_count_when_all_are_ready_and_in_the_group() -> None:
+def test_workers_count_when_all_that_are_ready_are_in_the_group() -> None:
     view = served()
     group = replace(view.group, state="Stable", members=(member("w-0", FRONT), member("w-1", DELAYED)))
     for settled, ready, expected in (
@@ -130,6 +132,23 @@ def test_one_worker_more_helps_where_one_has_several_partitions_that_lag() -> No
         found = look(link, replace(view, group=replace(view.group, state="Stable", members=members))).latest
         assert found is not None
         assert found.shared is shared
+
+
+def test_a_worker_for_which_there_is_no_node_does_not_keep_the_others_from_becoming_fewer() -> None:
+    view = served()
+    members = (member("w-0", FRONT), member("w-1", DELAYED), member("w-2", (NAMES.front, 1)))
+    view = replace(view, group=replace(view.group, state="Stable", members=members))
+    status = {"observedGeneration": 2, "replicas": 4, "updatedReplicas": 4, "readyReplicas": 3}
+    workers = {"metadata": {"generation": 2}, "spec": {"replicas": 4}, "status": status}
+    link, load = cast(KafkaLink, FakeLink()), Load()
+    times = [4.0 * step for step in range(150)]
+    clock = iter(at for at in times for _ in range(2))  # each look asks twice
+    loads = Loads(clock=lambda: next(clock))
+    for _ in times:
+        load = asyncio.run(loads.look(KEY, link, NAMES, view, ready=ready_pods(workers, 4)))
+    wanted, why = decided(load, 4, 1, 8)
+    assert wanted < 4
+    assert "in the last 5 minutes at most 0 records a second came due" in why
 
 
 class Silent(FakeLink):

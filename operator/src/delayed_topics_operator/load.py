@@ -21,7 +21,7 @@ LEAST_SHARE = 0.2
 @dataclass(frozen=True, kw_only=True)
 class Look:
     """At all partitions at once. `due`: how many offsets were due (for a second or longer). `released`: how many were finished; both by
-    partition, from offset 0. `workers`: how many serve them, 0 while some start, stop or rebalance.
+    partition, from offset 0. `workers`: how many serve them, 0 while some stop or rebalance. Pods that are not ready do not count.
 
     `shared`: whether another worker could take a good part from one that lags, see `can_be_shared`.
     """
@@ -73,7 +73,7 @@ class Load:
         return Load(latest=look, intervals=tuple(reversed(kept)), worker_per_second=self._worker_per_second(interval))
 
     def unchanged(self) -> tuple[Interval, ...]:
-        """The latest intervals, as far back as there were as many workers as now; none while some start or stop."""
+        """The latest intervals, as far back as there were as many workers as now; none while some stop or rebalance."""
         workers = self.intervals[-1].workers if self.intervals else 0
         if not workers:
             return ()

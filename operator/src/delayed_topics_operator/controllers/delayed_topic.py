@@ -35,7 +35,7 @@ from delayed_topics_operator.plan import Plan
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile import reconcile
 from delayed_topics_operator.reconcile.audit_schedule import audit_name, stem, stems
-from delayed_topics_operator.reconcile.children import all_ready
+from delayed_topics_operator.reconcile.children import all_ready, ready_pods
 from delayed_topics_operator.reconcile.failures import not_ready, reason_of, with_failure, with_undone
 from delayed_topics_operator.reconcile.invalid import enough_to_delete, reconcile_invalid
 from delayed_topics_operator.reconcile.quota import hard
@@ -231,8 +231,8 @@ class DelayedTopics:
                 # Of a namespace that is being deleted our RoleBinding goes early, and everything in it goes without us.
                 if home != key.namespace or not about.namespace_terminating:
                     raise
-        ready = expected if workers is not None and all_ready(workers, expected) else 0
-        state, kafka, link = await self._kafka(key, asked, about.owner.cluster, ready=ready)
+        serving = ready_pods(workers, expected) if workers is not None else 0
+        state, kafka, link = await self._kafka(key, asked, about.owner.cluster, ready=serving)
         if about.has_finalizer and not about.deleting:
             await self._connections.hold(asked.connection)
         elif not about.has_finalizer and self._connections.leaving(asked.connection):
@@ -287,7 +287,7 @@ class DelayedTopics:
     async def _kafka(
         self, key: Key, asked: Wanted, cluster: str, *, ready: int
     ) -> tuple[Usable | Unusable, KafkaView | None, KafkaLink | None]:
-        """`ready`: workers, 0 unless all are."""
+        """`ready`: how many workers are, 0 while some go."""
         state, link = self._connections.look(asked.connection)
         if link is None:
             self._failing_since.pop(key, None)

@@ -35,8 +35,8 @@ class Loads:
             metrics.DUE_LAG.remove(key.namespace, key.name)
 
     async def look(self, key: Key, link: KafkaLink, names: TopicNames, kafka: KafkaView, *, ready: int) -> Load:
-        """With a new look if the last is some seconds old; empty while Kafka could not answer. `ready`: workers, 0 unless all are. Raises
-        KafkaCallError."""
+        """With a new look if the last is some seconds old; empty while Kafka could not answer. `ready`: how many workers are, 0 while
+        some go. Raises KafkaCallError."""
         registered = kafka.registered.layout
         layout = registered.served if registered is not None else None
         if layout is None or not _can_be_asked(names, layout, kafka):

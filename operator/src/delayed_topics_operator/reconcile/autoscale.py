@@ -65,11 +65,13 @@ def decided(load: Load, present: int, least: int, most: int) -> tuple[int, str]:
     """
     seen = load.unchanged()
     if not seen:
-        return present, ""  # some start or stop, or there were too few looks
+        return present, ""  # some stop or rebalance, or there were too few looks
+    long = sum(interval.seconds for interval in seen) >= KEPT_SECONDS
     if seen[-1].behind:
+        start = seen[-1].workers < present and not long  # in the end it is taken that they don't come
         too_slow = len(seen) > 1 and all(_too_slow(interval) for interval in seen[-2:])
-        return _grown(seen[-1], present, most) if too_slow else (present, "")
-    if sum(interval.seconds for interval in seen) < KEPT_SECONDS or any(interval.behind for interval in seen):
+        return _grown(seen[-1], present, most) if too_slow and not start else (present, "")
+    if not long or any(interval.behind for interval in seen):
         return present, ""
     return _shrunk(seen, load.worker_per_second, present, least)
 

@@ -105,6 +105,13 @@ def all_ready(live: Manifest, wanted: int) -> bool:
     return _current(live) and min(counts) >= wanted and status.get("replicas", 0) == wanted
 
 
+def ready_pods(live: Manifest, wanted: int) -> int:
+    """Of the StatefulSet, whatever the others wait for; 0 while there are more than there are to be."""
+    status = live.get("status") or {}
+    too_many = not _current(live) or status.get("replicas", 0) > wanted
+    return 0 if too_many else int(status.get("readyReplicas", 0))
+
+
 def _current(live: Manifest) -> bool:
     return bool((live.get("status") or {}).get("observedGeneration", 0) >= live["metadata"].get("generation", 0))
 
