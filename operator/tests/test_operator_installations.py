@@ -1,12 +1,16 @@
 """Two installations in one cluster: each serves what uses its own connections, and neither touches the other's."""
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.errors import CommandFailedError
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_operator.installation import INSTALLATION, connection_of, serves
 from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.queue import Key
@@ -175,10 +179,23 @@ def test_a_default_connection_that_is_refused_is_said_and_holds_up_no_other(
     harness = OperatorHarness(api, broker, OperatorProcess(api))
     invalid = harness.cluster_connection("invalid")
     invalid["spec"]["bootstrapServers"] = []
-    file = tmp_path / "invalid.yaml"
-    file.write_text(yaml.safe_dump(invalid))
-    harness.operator = OperatorProcess(api, "--resync-seconds=3", f"--default-connection={file}")
-    api.kubectl("create", "namespace", harness.namespace)
+    serves_another_connection(harness, invalid, tmp_path)
+
+
+@pytest.mark.api
+def test_a_default_connection_that_a_policy_forbids_is_said_and_holds_up_no_other(
+    api: KubeApi, broker: Broker, tmp_path: Path
+) -> None:
+    harness = OperatorHarness(api, broker, OperatorProcess(api))
+    with forbidden_by_policy(api, "forbidden"):
+        serves_another_connection(harness, harness.cluster_connection("forbidden"), tmp_path)
+
+
+def serves_another_connection(harness: OperatorHarness, refused: Manifest, folder: Path) -> None:
+    file = folder / "refused.yaml"
+    file.write_text(yaml.safe_dump(refused))
+    harness.operator = OperatorProcess(harness.api, "--resync-seconds=3", f"--default-connection={file}")
+    harness.api.kubectl("create", "namespace", harness.namespace)
     try:
         harness.operator.start()
         harness.api.apply(harness.cluster_connection("valid"))
@@ -186,3 +203,46 @@ def test_a_default_connection_that_is_refused_is_said_and_holds_up_no_other(
         assert "Correct the chart value defaultConnection" in harness.operator.log.read_text()
     finally:
         harness.close()
+
+
+@contextmanager
+def forbidden_by_policy(api: KubeApi, name: str) -> Iterator[None]:
+    """A ClusterKafkaConnection of that name, as a policy of the cluster does it."""
+    rule = {"apiGroups": ["delayedtopics.io"], "apiVersions": ["*"], "operations": ["CREATE"]}
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "no-connection"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [{**rule, "resources": ["clusterkafkaconnections"]}]},
+            "validations": [{"expression": f"object.metadata.name != '{name}'", "reason": "Forbidden"}],
+        },
+    }
+    binding = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "no-connection"},
+        "spec": {"policyName": "no-connection", "validationActions": ["Deny"]},
+    }
+    connection = {
+        "apiVersion": "delayedtopics.io/v1alpha1",
+        "kind": "ClusterKafkaConnection",
+        "metadata": {"name": name},
+        "spec": {"bootstrapServers": ["127.0.0.1:1"]},
+    }
+
+    def in_force() -> bool:
+        try:
+            api.kubectl("create", "--dry-run=server", "-f", "-", text_in=json.dumps(connection))
+        except CommandFailedError as e:
+            return "no-connection" in e.message
+        return False
+
+    try:
+        for made in (policy, binding):
+            api.kubectl("apply", "-f", "-", text_in=json.dumps(made))
+        wait_until(in_force, what="the policy is in force")
+        yield
+    finally:
+        for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+            api.kubectl("delete", kind, "no-connection", "--ignore-not-found")

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +31,9 @@ from delayed_topics_operator.watch import Watches
 log = logging.getLogger(__name__)
 
 API_SERVER_WAIT_SECONDS = 2.0
+DEFAULT_CONNECTION_SECONDS = 10.0
+"""For so long nothing else begins until the default connection was applied, so that no resource misses it. A webhook that is down refuses
+it for longer, and all other connections are served meanwhile."""
 GARBAGE_OBJECTS = 50_000
 """New objects after which Python looks for cycles among them."""
 T = TypeVar("T")
@@ -250,14 +254,17 @@ async def _reconcile(
     """Until cancelled."""
     runtime = Runtime(settings=settings, kube=kube, cluster=await _cluster_uid(kube), leadership=leadership)
     health.runtime = runtime
-    if default_connection is not None:
-        await _until_done(lambda: apply_default_connection(kube, default_connection, namespace=settings.namespace))
-    watches = Watches(CLUSTER_WIDE, WATCHED, runtime.seen)
-    runtime.follow = watches.follow
-    try:
-        await runtime.run()
-    finally:
-        await watches.stop()
+    async with asyncio.TaskGroup() as tasks:
+        if default_connection is not None:
+            call = partial(apply_default_connection, kube, default_connection, namespace=settings.namespace)
+            applied = tasks.create_task(_until_done(call))
+            await asyncio.wait([applied], timeout=DEFAULT_CONNECTION_SECONDS)
+        watches = Watches(CLUSTER_WIDE, WATCHED, runtime.seen)
+        runtime.follow = watches.follow
+        try:
+            await runtime.run()
+        finally:
+            await watches.stop()
 
 
 async def _cluster_uid(kube: Kube) -> str:

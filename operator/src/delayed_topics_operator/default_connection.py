@@ -9,16 +9,17 @@ from delayed_topics_operator.manifest import Manifest
 
 log = logging.getLogger(__name__)
 
-INVALID = (400, 422)
-"""Answers that stay the same until somebody changes the chart's values, which starts the operator again."""
+TEMPORARY = (401, 404, 409)
+"""Refusals that may be over soon: of a token that is renewed, of a kind that is not there yet, of a change that somebody else was faster
+with. All others stay until somebody changes the chart's values, or what refuses them."""
 
 
 async def apply_default_connection(kube: Kube, manifest: Manifest, *, namespace: str) -> None:
     """Applies what the chart's values say. Fields that others added stay. The connection of another installation is left as it is, and
     a warning is logged: a takeover would lead all resources that use it to another Kafka.
 
-    `namespace`: of this installation. Raises KubeError, but not for an invalid manifest. This is only logged, so that resources with
-    another connection are served all the same.
+    `namespace`: of this installation. Raises KubeError, but not if the manifest is refused for good. This is only logged, so that
+    resources with another connection are served all the same.
     """
     name = manifest["metadata"]["name"]
     try:
@@ -43,9 +44,10 @@ async def apply_default_connection(kube: Kube, manifest: Manifest, *, namespace:
     try:
         await kube.apply({**manifest, "metadata": metadata}, field_manager=manager, force=bool(found))
     except KubeRefused as e:
-        if e.status not in INVALID:
+        if e.status in TEMPORARY or e.status >= 500:
             raise
         log.error(
-            "%s. Until this is corrected, only other connections are served. Correct the chart value defaultConnection",
+            "%s. Until this is corrected, only other connections are served. Correct the chart value defaultConnection. If a policy of the "
+            "cluster refuses the connection, correct the policy and restart this operator",
             e,
         )
