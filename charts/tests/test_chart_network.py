@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import yaml
 from delayed_topics_operator.audits.executors import TEMPLATE_KEY
+from delayed_topics_operator.worker_sets import MANAGED_BY
 from delayed_topics_operator_testing.audit_simulation import AuditSimulation, audit_resource
 from delayed_topics_operator_testing.simulation import Simulation, resource
 
@@ -64,6 +65,22 @@ def test_workers_and_audits_have_theirs_wherever_they_run(render: Any) -> None:
             found = policies(objects, namespace)
             for pod in pods:
                 assert [n for n, policy in found.items() if selects(policy, pod["metadata"]["labels"])] == [name]
+
+
+def test_what_lets_workers_and_audits_reach_kafka_stays_when_the_chart_goes_as_they_do(render: Any) -> None:
+    found = [o for o in render(ON) if o["kind"] == "NetworkPolicy"]
+    kept = {
+        (o["metadata"]["namespace"], o["metadata"]["name"])
+        for o in found
+        if o["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
+    }
+    of_the_operators_pods = {
+        (o["metadata"]["namespace"], o["metadata"]["name"])
+        for o in found
+        if o["spec"]["podSelector"]["matchLabels"].get("app.kubernetes.io/managed-by") == MANAGED_BY
+    }
+    assert kept == of_the_operators_pods
+    assert len(kept) == 4
 
 
 def test_every_pod_reaches_dns_and_all_but_the_evaluation_kafka_reach_kafka(render: Any) -> None:

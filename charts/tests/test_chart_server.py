@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from delayed_topics_devcluster.api_server import ApiServer
 pytestmark = pytest.mark.api
 
 Manifest = dict[str, Any]
+CHART = Path(__file__).resolve().parents[1] / "delayed-topics"
 NAMESPACES = ("chart-test", "chart-test-tenant", "chart-test-audits")
 
 
@@ -47,6 +49,32 @@ def test_the_api_server_takes_every_pod_as_restricted(
     ]
     assert len(pods) > 4
     assert dry_run(api_server, pods).count("(server dry run)") == len(pods)
+
+
+@pytest.mark.slow
+def test_workers_reach_kafka_after_an_uninstall_and_a_new_release_takes_over_what_was_kept(
+    api_server: ApiServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "values.json"
+    off = {"crds": {"install": False}, "defaultConnection": {"enabled": False}}
+    file.write_text(json.dumps({**off, "networkPolicies": {"enabled": True}}))
+    release = ("delayed-topics", "--namespace=chart-kept")
+    install = ("install", *release, CHART, "--create-namespace", "--values", file)
+    try:
+        api_server.helm(*install)
+        api_server.helm("uninstall", *release)
+        kept = {kind: named(api_server, kind) for kind in ("networkpolicy", "deployment")}
+        assert kept == {"networkpolicy": ["delayed-topics-worker"], "deployment": []}
+        api_server.helm(*install)
+        assert named(api_server, "networkpolicy") == ["delayed-topics-operator", "delayed-topics-worker"]
+    finally:
+        api_server.helm("uninstall", *release, "--ignore-not-found")
+        api_server.kubectl("delete", "namespace", "chart-kept", "chart-kept-audits", "--ignore-not-found")
+
+
+def named(api_server: ApiServer, kind: str) -> list[str]:
+    names = "--output=jsonpath={.items[*].metadata.name}"
+    return sorted(api_server.kubectl("get", kind, "--namespace=chart-kept", names).split())
 
 
 def dry_run(api_server: ApiServer, objects: list[Manifest]) -> str:

@@ -1,4 +1,5 @@
-{{/* The beginning of a NetworkPolicy, up to its rules. Takes a dict of root, name, namespace, part and pods. */}}
+{{/* The beginning of a NetworkPolicy, up to its rules. Takes a dict of root, name, namespace, part and pods, and keep: whether it stays
+when the chart goes. */}}
 {{- define "delayed-topics.networkPolicy" }}
 ---
 apiVersion: networking.k8s.io/v1
@@ -7,6 +8,9 @@ metadata:
   name: {{ .name }}
   namespace: {{ .namespace }}
   labels: {{- include "delayed-topics.labels" (list .root .part) | nindent 4 }}
+  {{- if .keep }}
+  annotations: {helm.sh/resource-policy: keep}
+  {{- end }}
 spec:
   podSelector:
     matchLabels: {{- toYaml .pods | nindent 6 }}
@@ -58,11 +62,12 @@ spec:
 - ports: {{- include "delayed-topics.tcpPorts" $ports | nindent 4 }}
 {{- end -}}
 
-{{/* Takes a dict of root and namespace, as what follows. */}}
+{{/* Takes a dict of root and namespace, as what follows. Both are kept as the pods are that they are for: in a namespace that denies
+everything else, workers would be cut off from Kafka. */}}
 {{- define "delayed-topics.workersPolicy" }}
 {{- $pods := dict "app.kubernetes.io/name" "delayed-topics-worker" "app.kubernetes.io/managed-by" "delayed-topics-operator" }}
 {{- include "delayed-topics.networkPolicy" (dict "root" .root "name" "delayed-topics-worker" "namespace" .namespace "part" "worker"
-  "pods" $pods) }}
+  "pods" $pods "keep" true) }}
   ingress:
     {{- include "delayed-topics.scraped" .root | nindent 4 }}
   egress:
@@ -73,7 +78,7 @@ spec:
 {{- $pods := dict "app.kubernetes.io/name" "delayed-topics-audit" "app.kubernetes.io/managed-by" "delayed-topics-operator" }}
 {{- $ports := concat .root.Values.networkPolicies.apiServerPorts .root.Values.networkPolicies.storagePorts }}
 {{- include "delayed-topics.networkPolicy" (dict "root" .root "name" "delayed-topics-audit" "namespace" .namespace "part" "audit"
-  "pods" $pods) }}
+  "pods" $pods "keep" true) }}
   # Spark's executors and the Job that leads them find each other at ports that they choose.
   ingress:
     - from: [{podSelector: {matchLabels: {{ toJson $pods }}}}]
