@@ -11,13 +11,15 @@ import yaml
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.errors import CommandFailedError
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_operator.audits.manifests import child_names
 from delayed_topics_operator.installation import INSTALLATION, connection_of, serves
 from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.store import Store
+from delayed_topics_operator_testing.audits import apply_audit, status, wait_for_job
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
-from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
+from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE, OperatorProcess
 from delayed_topics_operator_testing.rights import give_the_rights_of_the_chart, take_the_rights_of_the_chart
 
 OTHER_NAMESPACE = "delayed-topics-second"
@@ -117,6 +119,56 @@ def test_a_second_installation_leaves_the_first_ones_connection_and_resources_al
     assert found["spec"]["bootstrapServers"] == [harness.broker.bootstrap]
     assert harness.api.list_all("StatefulSet", OTHER_NAMESPACE) == []
     assert harness.resource() == before
+
+
+@pytest.mark.api
+def test_an_audit_whose_delayed_topic_is_gone_is_ended_only_by_the_installation_that_began_it(
+    two: tuple[OperatorHarness, OperatorProcess],
+) -> None:
+    harness, second = two
+    harness.operator.start()
+    harness.apply()
+    apply_audit(harness)
+    wait_for_job(harness)
+    job = status(harness)["jobName"].partition("/")[2]
+    harness.operator.stop()  # from here on whatever is written is written by the second
+    where = f"--namespace={harness.namespace}"
+    harness.api.kubectl("delete", "dtopic", harness.topic, where, "--wait=false")
+    harness.patch("DelayedTopic", harness.topic, {"metadata": {"finalizers": None}}, namespace=harness.namespace)
+    harness.wait(lambda: harness.resource() is None, "the DelayedTopic is gone")
+    before = audit(harness)
+
+    second.start()
+    wait_for_passes(harness, second)
+    assert audit(harness) == before
+    harness.api.kubectl("delete", "dtaudit", "first", where, "--wait=false")
+    being_deleted = audit(harness)
+    wait_for_passes(harness, second)
+    assert audit(harness) == being_deleted
+    assert being_deleted is not None
+
+    harness.operator.start()
+    harness.wait(lambda: audit(harness) is None, "the first operator has ended it")
+
+    def left() -> list[str]:
+        found = ((kind, name, harness.api.get(kind, name, AUDIT_NAMESPACE)) for kind, name in child_names(job))
+        return [f"{kind} {name}" for kind, name, manifest in found if manifest is not None]
+
+    harness.wait(lambda: not left(), "nothing of it is left", seen=left)
+
+
+def audit(harness: OperatorHarness) -> Manifest | None:
+    return harness.api.get("DelayedTopicAudit", "first", harness.namespace)
+
+
+def wait_for_passes(harness: OperatorHarness, operator: OperatorProcess) -> None:
+    """Over the audit, which is the only one. The one that may be running is not enough."""
+
+    def passes() -> float:
+        return operator.counted("delayed_topics_operator_reconciles_total", kind="DelayedTopicAudit")
+
+    before = passes()
+    harness.wait(lambda: passes() >= before + 2, "it has looked at the audit twice")
 
 
 @pytest.mark.slow

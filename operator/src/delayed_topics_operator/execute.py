@@ -167,7 +167,9 @@ class Executor:
         """Whether it changed anything."""
         match action:
             case AddFinalizer():
-                await set_finalizer(self._kube, self._store, key, present=True, uid=action.uid)
+                await set_finalizer(
+                    self._kube, self._store, key, present=True, uid=action.uid, installation=action.installation
+                )
             case RemoveFinalizer():
                 await set_finalizer(self._kube, self._store, key, present=False)
             case ApplyChild():

@@ -2,13 +2,16 @@
 
 from delayed_topics_operator.errors import Conflict, NotFound, NotYet
 from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.installation import INSTALLATION
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.store import Store
 from delayed_topics_operator.translate import FINALIZER
 
 
-async def set_finalizer(kube: Kube, store: Store, key: Key, *, present: bool, uid: str | None = None) -> None:
-    """`uid`: of the resource that it is for; None: of whichever has that name.
+async def set_finalizer(
+    kube: Kube, store: Store, key: Key, *, present: bool, uid: str | None = None, installation: str | None = None
+) -> None:
+    """`uid`: of the resource that it is for; None: of whichever has that name. `installation`: to be noted in the same call.
 
     Raises KubeError, NotYet if somebody else changed the resource meanwhile: the watch tells how it is now. The same if it was to get the
     finalizer and is gone, since nothing may be made for it.
@@ -25,6 +28,7 @@ async def set_finalizer(kube: Kube, store: Store, key: Key, *, present: bool, ui
         "metadata": {
             "finalizers": [*others, FINALIZER] if present else others,
             "resourceVersion": meta["resourceVersion"],
+            **({"annotations": {INSTALLATION: installation}} if installation is not None else {}),
         }
     }
     try:

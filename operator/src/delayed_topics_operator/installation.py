@@ -18,9 +18,9 @@ TRANSACTIONAL_ID_PREFIX = "delayedtopics-operator/"
 DEFAULT_CONNECTION = Key("ClusterKafkaConnection", "", "default")
 
 
-def installation_of(connection: Manifest) -> str | None:
-    """The namespace of its operator, if it names one."""
-    named = (connection["metadata"].get("annotations") or {}).get(INSTALLATION)
+def installation_of(resource: Manifest) -> str | None:
+    """The namespace of its operator, if it names one. Connections do, and audits that have begun."""
+    named = (resource["metadata"].get("annotations") or {}).get(INSTALLATION)
     return str(named) if named else None
 
 

@@ -15,9 +15,11 @@ from delayed_topics_operator.manifest import Manifest
 
 @dataclass(frozen=True, kw_only=True)
 class AddFinalizer:
-    """Before anything is made. `uid`: of the resource; one that was made under the same name since does not get it."""
+    """Before anything is made. `uid`: of the resource; one that was made under the same name since does not get it. `installation`: noted
+    with it, as the one that began; None: nothing is noted."""
 
     uid: str
+    installation: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

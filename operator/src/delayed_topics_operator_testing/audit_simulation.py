@@ -21,7 +21,7 @@ from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.plan import AddFinalizer, ApplyChild, DeleteChild, Notice, RemoveFinalizer, WriteRegistry
 from delayed_topics_operator.translate import FINALIZER
 
-from delayed_topics_operator_testing.simulation import Stopped, resource
+from delayed_topics_operator_testing.simulation import OPERATOR_NAMESPACE, Stopped, resource
 
 AUDIT_NAMESPACE = "delayed-topics-audits"
 BEGIN = datetime(2026, 1, 2, tzinfo=UTC)
@@ -134,6 +134,7 @@ class AuditSimulation:
             job_settings=JobSettings(
                 image="audit:1",
                 image_pull_policy="Never",
+                installation=OPERATOR_NAMESPACE,
                 home=self.home,
                 files=self.files,
                 spark_applications=self.spark_applications,

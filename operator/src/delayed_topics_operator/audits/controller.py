@@ -33,7 +33,7 @@ from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.gateways.status import write_status
-from delayed_topics_operator.installation import connection_of, serves
+from delayed_topics_operator.installation import connection_of, installation_of, serves
 from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.observation import Unusable, Usable
 from delayed_topics_operator.observe.pods import pods_and_warnings
@@ -95,7 +95,7 @@ class Audits:
             if self._terminating(key.namespace) and "deletionTimestamp" not in raw["metadata"]:
                 return self._settings.resync_seconds  # it will be, and nothing can be begun any more
             topic = self._store.get("DelayedTopic", key.namespace, raw["spec"]["delayedTopicRef"]["name"])
-            if topic and not serves(self._store, connection_of(topic), namespace=self._settings.namespace):
+            if not self._is_ours(raw, topic):
                 return self._settings.resync_seconds
             try:
                 o = await self._observe(key, raw)
@@ -118,6 +118,15 @@ class Audits:
             if not plan.actions and not written:
                 return plan.wake_seconds or self._settings.resync_seconds
         return SOON_SECONDS
+
+    def _is_ours(self, raw: Manifest, topic: Manifest | None) -> bool:
+        """One that is over, or whose DelayedTopic is gone, is ended by the installation that began it, as long as that exists. Another one
+        can't look into the namespace of its Job."""
+        meta, installation = raw["metadata"], self._settings.namespace
+        began = installation_of(raw) if FINALIZER in meta.get("finalizers", ()) else None
+        if (topic is None or "deletionTimestamp" in meta) and self._store.get("Namespace", "", began or ""):
+            return began == installation
+        return topic is None or serves(self._store, connection_of(topic), namespace=installation)
 
     async def _observe(self, key: Key, raw: Manifest) -> AuditObservation:
         """Raises ValidationError, SpecInvalid, KubeError, KafkaCallError."""
@@ -182,6 +191,7 @@ class Audits:
         return JobSettings(
             image=self._settings.audit_image,
             image_pull_policy=self._settings.image_pull_policy,
+            installation=self._settings.namespace,
             home=home,
             files=files,
             spark_applications=self._settings.audit_spark_applications,

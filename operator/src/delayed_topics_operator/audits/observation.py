@@ -35,7 +35,7 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class JobSettings:
-    """`home`: the namespace of the Job. `files`: the connection, of which it gets a copy; None while no Job is to begin. Refused: it
+    """`installation`: the namespace of the operator. `home`: that of the Job. `files`: the connection, of which it gets a copy; None while no Job is to begin. Refused: it
     must not, or must not any more.
 
     `spark_applications`: whether this installation has them; without, none of them is looked at.
@@ -46,6 +46,7 @@ class JobSettings:
 
     image: str
     image_pull_policy: str
+    installation: str
     home: str
     files: Mapping[str, str] | Waiting | Refused | None
     spark_applications: bool = False

@@ -115,7 +115,8 @@ def _begin(o: AuditObservation) -> AuditPlan:
         return AuditPlan(status=_status(o, waiting), wake_seconds=WAIT_SECONDS)
     match o.frozen:
         case AuditWindow() as window:
-            add = () if _has_finalizer(o) else (AddFinalizer(uid=o.audit.metadata.uid or ""),)
+            began = AddFinalizer(uid=o.audit.metadata.uid or "", installation=o.job_settings.installation)
+            add = () if _has_finalizer(o) else (began,)
             config_map = manifests.config_map(o, window)
             if (why := manifests.too_large(config_map)) is not None:
                 return _conclude(o, "Unknown", why)
@@ -368,8 +369,7 @@ def _frozen_at(o: AuditObservation) -> datetime | None:
 
 
 def _ended_at(o: AuditObservation) -> datetime | None:
-    how = ended(o.job, o.now) if o.job is not None else None
-    return how.at if how is not None else None
+    return how.at if o.job is not None and (how := ended(o.job, o.now)) is not None else None
 
 
 def _children(o: AuditObservation) -> tuple[Manifest, ...]:
