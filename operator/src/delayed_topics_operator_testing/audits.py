@@ -49,8 +49,9 @@ def end_pod(
     terminated: Manifest,
     name: str = "first",
     conditions: tuple[Manifest, ...] = (),
+    beside: tuple[Manifest, ...] = (),
 ) -> None:
-    """As a kubelet would, when the container has ended. `conditions`: of the pod."""
+    """As a kubelet would, when the container has ended. `conditions`: of the pod. `beside`: what it says of other containers."""
     namespace, _, job = status(harness, name)["jobName"].partition("/")
 
     def pods() -> list[Manifest]:
@@ -59,11 +60,17 @@ def end_pod(
         return [p for p in of_job if p["status"].get("phase") not in ("Succeeded", "Failed")]
 
     harness.wait(lambda: bool(pods()), "the Job has a pod that has not ended")
-    ended = [ended_container("audit", terminated)]
-    patch = {"status": {"phase": phase, "containerStatuses": ended, "conditions": list(conditions)}}
+    ended = ended_container("audit", terminated)
+    patch = {"status": {"phase": phase, "containerStatuses": [ended, *beside], "conditions": list(conditions)}}
     pod = pods()[0]["metadata"]["name"]
     where = (f"--namespace={namespace}", "--subresource=status", "--type=merge")
     harness.api.kubectl("patch", "pod", pod, *where, "-p", json.dumps(patch))
+
+
+def running_container(name: str) -> Manifest:
+    """Its entry in the status of its pod."""
+    known = {"name": name, "image": f"{name}:1", "imageID": "", "ready": True, "restartCount": 0}
+    return {**known, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
 
 
 def ended_container(name: str, terminated: Manifest) -> Manifest:

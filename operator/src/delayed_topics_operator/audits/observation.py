@@ -35,8 +35,8 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class JobSettings:
-    """`installation`: the namespace of the operator. `home`: that of the Job. `files`: the connection, of which it gets a copy; None while no Job is to begin. Refused: it
-    must not, or must not any more.
+    """`installation`: the namespace of the operator. `home`: that of the Job. `files`: the connection, of which it gets a copy; None
+    while no Job is to begin. Refused: it must not, or must not any more.
 
     `spark_applications`: whether this installation has them; without, none of them is looked at.
     `most_local_disk_mebibytes`: what each pod may have of its node's; None: nobody limits it.

@@ -1,6 +1,7 @@
 """How an audit ended, or what its pods wait for, from what Kubernetes says of them. Pure."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,10 +11,12 @@ from pydantic import BaseModel, ValidationError
 
 from delayed_topics_operator.audits import spark_application
 from delayed_topics_operator.audits.manifests import CONTAINER
-from delayed_topics_operator.audits.runner import Ended, deadline_seconds, ended, without_pod
+from delayed_topics_operator.audits.runner import Ended, deadline_seconds, ended, is_application, without_pod
 from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.pods import obstacle, told
 
+OURS = (CONTAINER, spark_application.DRIVER)
+"""The container of the audit in its pod."""
 _REMEDIES = {
     "image": ". Correct the chart values images.audit or images.pullSecrets",
     "room": ". Either lower spec.spark in a new DelayedTopicAudit, or add room on the nodes",
@@ -68,12 +71,32 @@ def outcome(
         case Ended(message=message):
             why = next((why for pod in newest if (why := _failure(pod)) is not None), None)
             return Failed(message=why or message or f"{named} failed")
+        case None if (early := _early(runner, newest)) is not None:
+            return early
         case None:
             said = told(warnings)
     if not newest:
         return Running(obstacle=said.message if said is not None else without_pod(runner, now))
     of_pods = next((what for pod in (newest[0], *executors) if (what := _obstacle(pod))), None)
     return Running(obstacle=of_pods or (said.message if said is not None else None))
+
+
+def _early(runner: Manifest, newest: Sequence[Manifest]) -> Failed | Reported | None:
+    """Of a pod in which a container that was added to it runs on, so that the Job does not end. The Spark Operator needs no such help."""
+    if is_application(runner) or not newest or not _added_ones_run(newest[0]) or _terminated(newest[0]) is None:
+        return None
+    pod = newest[0]
+    if (reported := _reported(pod)) is not None:
+        return reported
+    disrupted = any(c["type"] == "DisruptionTarget" for c in pod["status"].get("conditions") or ())
+    if disrupted or "deletionTimestamp" in pod["metadata"]:
+        return None  # it goes as a whole, and another one begins anew
+    return Failed(message=_failure(pod) or f"the {runner['kind']} failed")
+
+
+def _added_ones_run(pod: Manifest) -> bool:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return any(status["name"] not in OURS and "terminated" not in (status.get("state") or {}) for status in statuses)
 
 
 def _out_of_time(runner: Manifest) -> str:
@@ -120,4 +143,4 @@ def _obstacle(pod: Manifest) -> str | None:
 
 def _container(pod: Manifest) -> Manifest:
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return next((status for status in statuses if status["name"] in (CONTAINER, spark_application.DRIVER)), {})
+    return next((status for status in statuses if status["name"] in OURS), {})
