@@ -259,35 +259,6 @@ def test_what_is_too_large_even_for_the_dead_letter_topic_leaves_its_headers_the
     assert served.committed("shipping") == {0: 2}
 
 
-def test_the_iteration_can_be_used_without_a_handler(served: Served) -> None:
-    for value in (b"good", b"bad", b"ugly", b"last"):
-        served.release(value)
-    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders, orders.records("shipping") as records:
-        for record in records:
-            match record.value:
-                case b"bad":
-                    records.retry(record, TimeoutError("slow"))
-                case b"ugly":
-                    records.reject(record, "ugly")
-                case b"last":
-                    records.stop()
-    assert [c.value for c in served.read(served.names.front)] == [b"bad"]
-    assert [c.value for c in served.read(served.names.dead_letter)] == [b"ugly"]
-    assert served.committed("shipping") == {0: 4}
-
-
-def test_a_record_at_hand_when_the_loop_is_left_comes_again(served: Served) -> None:
-    served.release(b"one")
-    served.release(b"two")
-    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
-        with orders.records("shipping") as records:
-            for record in records:
-                if record.value == b"two":
-                    break
-        assert served.committed("shipping") == {0: 1}
-    assert [r.value for r in handle_all(served, 1, nothing)] == [b"two"]
-
-
 def test_two_consumers_share_the_partitions_and_handle_each_record_once(served: Served) -> None:
     values: list[bytes | None] = []
     with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:

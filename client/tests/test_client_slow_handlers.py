@@ -154,6 +154,22 @@ def test_a_consumer_that_another_thread_closes_leaves_at_once_and_its_record_com
 
 
 @pytest.mark.slow
+def test_an_earlier_loop_that_ends_late_does_not_end_the_membership_of_the_next(served: Served) -> None:
+    served.release(b"slow")
+    seen = Seen()
+    with connect(served) as orders, orders.records("shipping") as records:
+        earlier = iter(records)  # as a variable, which keeps it, or the traceback of an exception
+        seen[next(earlier).value] += 1
+        for record in records:
+            seen[record.value] += 1
+            del earlier
+            records.stop()
+            take_too_long(served)
+    assert seen == {b"slow": 2}
+    assert served.committed("shipping") == {0: 1}
+
+
+@pytest.mark.slow
 def test_what_becomes_of_a_record_is_for_the_member_to_say_that_has_its_partition_now(served: Served) -> None:
     """The first consumer holds a record until another has joined. Kafka hands out the partitions anew then, and the record
     comes again, to whoever has its partition."""

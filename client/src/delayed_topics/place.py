@@ -29,19 +29,23 @@ class Place:
         self._left_at: float | None = None
         """When the user's code went to work; None while it asks for records."""
         self._polling = False
+        self._ended = Event()
+        """Of the loop that records are handed out to."""
         self._problem: Exception | None = None
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """As long as records are handed out."""
-        ended = Event()
+        """As long as records are handed out. A loop that was left may end only after the next one has begun."""
+        self._ended.set()
+        ended = self._ended = Event()
         Thread(target=self._keep, args=(ended,), name="keeps-place", daemon=True).start()
         try:
             yield
         finally:
             # waits for nothing: when a generator that was forgotten is collected, this runs in any thread
             ended.set()
-            self._left_at = None
+            if ended is self._ended:
+                self._left_at = None
 
     def leave(self) -> None:
         """The user's code goes to work."""

@@ -5,7 +5,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any
 
@@ -15,7 +15,7 @@ from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import PASSING, KafkaUnreachable, call_error, making_client
+from delayed_topics_kafka.errors import PASSING, KafkaCallError, KafkaUnreachable, call_error, making_client
 from delayed_topics_kafka.messages import headers_of
 from delayed_topics_kafka.stranded import when_stranded
 
@@ -35,10 +35,20 @@ MAX_POLL_INTERVAL_MS = 300_000
 """The client library's own default."""
 
 
+@dataclass(slots=True)
+class _AtHand:
+    """The record that the user's code works on. `said`: what becomes of it is known. `taken_away`: its partition isn't ours any more."""
+
+    message: Message
+    record: Record
+    said: bool = False
+    taken_away: bool = False
+
+
 class Records(Closing):
     """A member of a consumer group of the ready topic. Use it as a context and iterate over it; asking for the next record says
-    that the one before is done, unless `retry` or `reject` said otherwise. Belongs to one thread, only `stop` and `close` may be
-    called from any.
+    that the one before is done, unless `retry` or `reject` said otherwise. A loop that is left in any other way says nothing of the
+    record at hand: the next loop begins with it. Belongs to one thread, only `stop` and `close` may be called from any.
 
     Work on a record may take as long as it needs, the membership is kept. If Kafka gives its partition to another member
     meanwhile, that one gets the record too, and what becomes of it is for that one to say.
@@ -72,11 +82,11 @@ class Records(Closing):
         self._settled_at = time.monotonic()
         self._paused = False
         self._stranded = Event()
-        self._at_hand: Record | None = None
-        self._taken_away: Record | None = None
-        """The record at hand, if its partition isn't ours any more."""
+        self._interrupted = False
+        """While it asked for a record: the client library drops one that has come by then."""
+        self._at_hand: _AtHand | None = None
         self._early = deque[Message]()
-        """They came while another record was at hand."""
+        """They came while another record was at hand, or were at hand when a loop was left."""
         self._resting = False
         """Partitions are paused, since nobody asks for records."""
         self._config: dict[str, Any] = {
@@ -109,9 +119,12 @@ class Records(Closing):
                     self._come_back(record)
                     if self._stopping:
                         return
-                    record = self._next()
+                    try:
+                        record = self._next()
+                    except BaseException as e:
+                        self._interrupted = not isinstance(e, KafkaCallError)
+                        raise
                 if record is not None:
-                    self._at_hand = record
                     self._place.leave()
                     yield record
 
@@ -153,15 +166,32 @@ class Records(Closing):
 
     def _next(self) -> Record | None:
         """None: nothing has come, or nothing for a handler."""
-        message = self._early.popleft() if self._early and not self._paused else self._consumer.poll(POLL_SECONDS)
-        return self._take(message) if message is not None else None
+        if self._paused or not self._early:
+            self._poll(POLL_SECONDS)
+        if self._paused or not self._early:
+            return None
+        message = self._early.popleft()
+        record = self._take(message)
+        if record is not None:
+            self._at_hand = _AtHand(message, record)
+        return record
+
+    def _poll(self, timeout_seconds: float) -> None:
+        message = self._consumer.poll(timeout_seconds)
+        if message is not None and (error := message.error()) is not None:
+            self._judge(error)
+        elif message is not None:
+            self._early.append(message)
 
     def _come_back(self, record: Record | None) -> None:
         """The user's code asks for the next record."""
         if record is not None:
             self._done(Outcome(record))
         problem = self._place.come_back()
-        self._at_hand = self._taken_away = None
+        left = self._at_hand
+        if left is not None and not (left.said or left.taken_away):
+            self._early.appendleft(left.message)
+        self._at_hand = None
         if self._resting:
             self._resting = False
             if not self._paused:
@@ -169,7 +199,7 @@ class Records(Closing):
         self._settle_if_due()
         if problem is not None:
             raise problem
-        if self._stranded.is_set():
+        if self._stranded.is_set() or self._interrupted:
             self._join_again()
 
     def _rest(self) -> None:
@@ -177,39 +207,35 @@ class Records(Closing):
         self._settle_if_due()
         self._resting = True
         self._consumer.pause(self._consumer.assignment())
-        message = self._consumer.poll(0)
-        if message is not None and (error := message.error()) is not None:
-            self._judge(error)
-        elif message is not None:  # of a partition that was assigned just now
-            self._early.append(message)
+        self._poll(0)  # what comes is of a partition that was assigned just now
 
     def _done(self, outcome: Outcome) -> None:
         self._process.check()
         record = outcome.record
         with self._place.turn:
-            if record is self._taken_away:
+            at_hand = self._at_hand if self._at_hand is not None and self._at_hand.record is record else None
+            if at_hand is not None and at_hand.taken_away:
                 what = (
                     "%s [%d] offset %d will be handed out again, because its partition was revoked while it was handled"
                 )
                 log.warning(what, record.topic, record.partition, record.offset)
-            else:
-                self._settling.done(outcome)
+                return
+            self._settling.done(outcome)
+            if at_hand is not None:
+                at_hand.said = True
 
     def _join_again(self) -> None:
-        what = "the Kafka client of group %s has lost the addresses of all brokers. The consumer joins again with a new client"
-        log.warning(what, self._group)
+        why = "was interrupted" if self._interrupted else "has lost the addresses of all brokers"
+        log.warning("the Kafka client of group %s %s. The consumer joins again with a new client", self._group, why)
         self._consumer.close()  # loses its partitions: what was done and not settled is handed out again
         self._consumer = Consumer(self._config)
         self._settling.rejoined(self._consumer)
         self._subscribe()
         self._stranded.clear()
+        self._interrupted = False
 
     def _take(self, message: Message) -> Record | None:
         """None: it isn't for this group, or for no handler at all."""
-        error = message.error()
-        if error is not None:
-            self._judge(error)
-            return None
         headers = headers_of(message)
         if headers is None:
             # nothing can be done with these headers, and every retry would end here again
@@ -252,7 +278,7 @@ class Records(Closing):
         self._paused = False
 
     def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        if self._at_hand is not None and self._at_hand.partition in {tp.partition for tp in partitions}:
+        if self._at_hand is not None and self._at_hand.record.partition in {tp.partition for tp in partitions}:
             self._place.await_return()
         if not self._settling.settle():
             log.warning(
@@ -267,8 +293,8 @@ class Records(Closing):
         gone = {tp.partition for tp in partitions}
         self._settling.forget(gone)
         self._early = deque(message for message in self._early if message.partition() not in gone)
-        if self._at_hand is not None and self._at_hand.partition in gone:
-            self._taken_away = self._at_hand
+        if self._at_hand is not None and self._at_hand.record.partition in gone:
+            self._at_hand.taken_away = True
 
 
 _GOES_ON = PASSING | {KafkaError._MAX_POLL_EXCEEDED, KafkaError._PARTITION_EOF}
