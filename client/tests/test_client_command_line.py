@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from delayed_topics import DelayedTopic
 from delayed_topics.cli import main
 from delayed_topics_client_testing import Served
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.model import CommittedOffset
+
+FINISHED = "dt1:eJxjBgAABAAE"
+"""Of a commit at offset 1: 2 and 3 are finished above it."""
 
 
 def run(*arguments: str, text: str | bytes | None = None, env: dict[str, str] | None = None) -> Result:
@@ -60,6 +65,10 @@ def test_an_output_that_is_closed_ends_the_command_and_has_no_record_retried(ser
     assert [copy for copy in served.read(served.names.front) if "dt-group" in copy.said] == []
 
 
+def table(shown: Result) -> list[list[str]]:
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.output.splitlines() if "│" in line]
+
+
 @pytest.mark.broker
 def test_the_status_counts_what_waits_and_what_is_due(served: Served) -> None:
     """Layout: 0-1 → 0 s, 2 → 600 s, 3 → 3600 s. Records made by hand wait from the moment they are produced."""
@@ -72,13 +81,12 @@ def test_the_status_counts_what_waits_and_what_is_due(served: Served) -> None:
     served.release(b"x")
     starts = {(front, p): CommittedOffset(0) for p in range(3)} | {(delays, p): CommittedOffset(0) for p in range(3)}
     # of the five in partition 2: offset 0 is done, and 2 and 3 are finished above it
-    starts[delays, 2] = CommittedOffset(1, "dt1:eJxjBgAABAAE")
+    starts[delays, 2] = CommittedOffset(1, FINISHED)
     starts[front, 0] = CommittedOffset(3)
     KafkaAdmin(served.connection).commit(served.layout.group, starts)
     shown = run("--bootstrap", served.bootstrap, "status", front)
     assert shown.exit_code == 0, shown.output
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.output.splitlines() if "│" in line]
-    assert rows == [
+    assert table(shown) == [
         ["", "front", "0-2", "1", "1", "0", "0", "0", "0", "0"],
         ["0 s", "main", "0-1", "3", "3", "0", "0", "0", "0", "0"],
         ["600 s", "delay", "2", "2", "0", "0", "2", "0", "0", "0"],
@@ -94,6 +102,96 @@ def test_the_status_counts_what_waits_and_what_is_due(served: Served) -> None:
     assert "Records in the ready topic: 1, dead letters: 0" in shown.output
 
 
+UNKNOWN = ["-"] * 7
+NOTHING = ["0"] * 7
+
+
+def fill(served: Served, commits: dict[tuple[str, int], CommittedOffset]) -> None:
+    """Ten records in each partition of delays, none in front. Layout: 0-1 → 0 s, 2 → 600 s, 3 → 3600 s."""
+    front, delays = served.names.front, served.names.delays
+    for partition in range(4):
+        for _ in range(10):
+            served.produce(delays, b"x", partition=partition, headers=[])
+    of_front = {(front, partition): CommittedOffset(0) for partition in range(3)}
+    KafkaAdmin(served.connection).commit(served.layout.group, of_front | commits)
+
+
+@pytest.mark.broker
+def test_the_status_does_not_count_partitions_of_which_it_is_not_known_what_waits_as_empty(served: Served) -> None:
+    delays = served.names.delays
+    fill(
+        served,
+        {
+            (delays, 0): CommittedOffset(4),  # of partition 1, Kafka has none
+            (delays, 2): CommittedOffset(0, "dt1::AAAAAAAAAAAAAAAAAAAAAA"),
+            (delays, 3): CommittedOffset(11),
+        },
+    )
+
+    shown = run("--bootstrap", served.bootstrap, "status", served.names.front)
+
+    assert shown.exit_code == 0, shown.output
+    assert table(shown) == [
+        ["", "front", "0-2", *NOTHING],
+        ["0 s", "main", "0-1", *UNKNOWN],
+        ["600 s", "delay", "2", *UNKNOWN],
+        ["3600 s", "delay", "3", *UNKNOWN],
+    ]
+    notes = [line for line in shown.output.splitlines() if "it is not known what waits" in line]
+    assert [re.split(r": it is not known what waits, because |\. Either", note)[:2] for note in notes] == [
+        [f"{delays} [1]", "there is no committed offset"],
+        [f"{delays} [2]", "the committed offset is of another topic, which had this name before"],
+        [f"{delays} [3]", "the committed offset 11 is above the end 10"],
+    ]
+    told = json.loads(run("--bootstrap", served.bootstrap, "status", served.names.front, "--json").output)
+    assert [kind["waiting"] for kind in told["delays"]] == [None, None, None]
+    assert told["front"]["waiting"] == 0
+    assert [f"{n['topic']} [{n['partitions']}]: {n['message']}" for n in told["notes"]] == notes
+
+
+@pytest.mark.broker
+def test_the_status_names_records_that_were_removed_and_does_not_count_them_as_waiting(served: Served) -> None:
+    delays = served.names.delays
+    fill(served, {(delays, p): CommittedOffset(2) for p in range(4)} | {(delays, 2): CommittedOffset(1, FINISHED)})
+    client = AdminClient(served.connection.client_config())
+    for deleted in client.delete_records([TopicPartition(delays, p, 6) for p in (1, 2)]).values():
+        deleted.result(60)
+
+    shown = run("--bootstrap", served.bootstrap, "status", served.names.front)
+
+    assert [row[3:5] for row in table(shown)] == [["0", "0"], ["12", "12"], ["4", "0"], ["8", "0"]]
+    assert f"{delays} [1]: 4 offsets from 2 on were removed before they were released\n" in shown.output
+    assert f"{delays} [2]: 3 offsets from 1 on were removed before they were released\n" in shown.output
+    assert f"{delays} [0]" not in shown.output
+
+
+@pytest.mark.broker
+def test_the_status_does_not_say_of_a_topic_that_is_gone_that_it_is_empty(served: Served) -> None:
+    ready, dead_letter = served.names.ready, served.names.dead_letter
+    fill(served, {(served.names.delays, p): CommittedOffset(0) for p in range(4)})
+    KafkaAdmin(served.connection).delete_topics([ready, dead_letter])
+
+    shown = run("--bootstrap", served.bootstrap, "status", served.names.front)
+
+    assert "Records in the ready topic: -, dead letters: -\n" in shown.output
+    assert f"{ready}: it does not exist\n{dead_letter}: it does not exist\n" in shown.output
+    told = json.loads(run("--bootstrap", served.bootstrap, "status", served.names.front, "--json").output)
+    assert (told["ready"], told["dead_letters"]) == (None, None)
+
+
+@pytest.mark.broker
+def test_what_comes_next_in_a_topic_that_was_made_again_is_shown_although_the_former_was_further(
+    served: Served,
+) -> None:
+    delays = served.names.delays
+    fill(served, {(delays, p): CommittedOffset(10) for p in range(3)} | {(delays, 3): CommittedOffset(11)})
+
+    shown = run("--bootstrap", served.bootstrap, "peek", served.names.front, "-n", "1")
+
+    assert f"  {delays}-3@0  3600 s  " in shown.output
+    assert f"{delays} [3]: it is not known what waits" in shown.stderr
+
+
 @pytest.mark.broker
 def test_what_comes_next_is_shown_soonest_first_and_without_its_content(served: Served) -> None:
     """Layout: 0-1 → 0 s, 2 → 600 s, 3 → 3600 s."""
@@ -104,7 +202,7 @@ def test_what_comes_next_is_shown_soonest_first_and_without_its_content(served: 
     served.produce(delays, b"an hour", partition=3, headers=[])
     # of the four in partition 2: offset 0 is done, and 2 and 3 are finished above it
     KafkaAdmin(served.connection).commit(
-        served.layout.group, {(delays, 2): CommittedOffset(1, "dt1:eJxjBgAABAAE"), (delays, 3): CommittedOffset(0)}
+        served.layout.group, {(delays, 2): CommittedOffset(1, FINISHED), (delays, 3): CommittedOffset(0)}
     )
     served.produce(delays, b"secret 4", partition=2, headers=[("dt-due-at", b"1790000000000"), ("dt-id", b"order-4")])
 

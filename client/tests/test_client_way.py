@@ -277,6 +277,19 @@ def test_records_that_are_not_there_are_said_to_be(served: Served) -> None:
 
 
 @pytest.mark.broker
+def test_a_record_in_a_topic_that_was_made_again_is_not_missing_because_the_former_one_was_further(
+    served: Served,
+) -> None:
+    front = served.names.front
+    served.produce(front, b"v", headers=[])
+    former = CommittedOffset(1, "dt1::AAAAAAAAAAAAAAAAAAAAAA")
+    for committed in (former, CommittedOffset(9)):
+        KafkaAdmin(served.connection).commit(served.layout.group, {(front, 0): committed})
+        (attempt,) = attempts(served, "0@0")
+        assert attempt["state"] == "Pending"
+
+
+@pytest.mark.broker
 def test_only_committed_records_are_read(served: Served) -> None:
     front = served.names.front
     producer = Producer({**served.connection.client_config(), "transactional.id": f"test-{front}"})

@@ -5,7 +5,7 @@ from random import Random
 
 import delayed_topics_engine as engine
 import pytest
-from delayed_topics_core.commit_metadata import decode_metadata
+from delayed_topics_core.commit_metadata import committed_topic_id, decode_metadata
 from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_engine import MAX_METADATA_CHARS, MAX_SPAN
 from hypothesis import given, settings
@@ -207,6 +207,7 @@ somebodys = st.sampled_from(["dt1:", "dt1:eJxjZAAAAAMAAg==", "dt1:eJxjZAAAAAMAAg
 
 @given(st.one_of(st.text(max_size=40), st.tuples(somebodys, st.text(max_size=4), st.text(max_size=4)).map("".join)))
 def test_any_metadata_is_read_or_refused_by_both_alike(metadata: str) -> None:
+    assert committed_topic_id(metadata) == engine.committed_topic_id(metadata)
     try:
         finished = decode_metadata(5, metadata)
     except UnreadableRecord:

@@ -205,7 +205,9 @@ def peek_command(
     layout = served_layout(connection, topic)
     partitions = partitions_of(layout, partition=partition, delay_seconds=delay_seconds)
     with Scanner(connection, lambda *_: None) as scanner:
-        waiting = peek(connection, layout, scanner, partitions, count=count)
+        waiting, notes = peek(connection, layout, scanner, partitions, count=count)
+    for note in notes:
+        click.echo(note, err=True)
     if json_wanted:
         click.echo(peek_as_json(waiting, show_value=show_value))
         return

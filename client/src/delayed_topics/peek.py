@@ -5,19 +5,17 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from delayed_topics_core.commit_metadata import decode_metadata
 from delayed_topics_core.errors import DelayedTopicsError
 from delayed_topics_core.headers import ATTEMPT, ID
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_core.words import counted
 from delayed_topics_kafka.admin import KafkaAdmin
-from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import values_of
 from delayed_topics_kafka.model import TopicPartitionKey
 
 from delayed_topics.moments import shown_moment
+from delayed_topics.positions import Note, read_positions
 from delayed_topics.record import number_in
 from delayed_topics.scan import Found, Range, Scanner
 from delayed_topics.way_shown import record_as_dict, shown
@@ -63,30 +61,29 @@ def partitions_of(layout: LayoutRecord, *, partition: int | None, delay_seconds:
 
 def peek(
     connection: Connection, layout: LayoutRecord, scanner: Scanner, partitions: Collection[int], *, count: int
-) -> list[Next]:
-    """The next `count` in these partitions of the delays topic, by their turn; those that came in first of each. Raises KafkaCallError."""
+) -> tuple[list[Next], Sequence[Note]]:
+    """The next `count` in these partitions of the delays topic, by their turn; those that came in first of each. With notes on what is not
+    known: of such partitions, all that is there is taken to wait. Raises KafkaCallError."""
     topic = TopicNames.of(layout.topic).delays
     places = [(topic, number) for number in partitions]
     admin = KafkaAdmin(connection, client_id="delayed-topics-client")
-    committed = committed_offsets(connection, layout.group, places)
-    finished = {place: decode_metadata(at.offset, at.metadata) for place, at in committed.items()}
-    first = values_of(admin.list_offsets(places, "earliest"))
-    ends = values_of(admin.list_offsets(places, "latest", isolation="read_committed"))
-    starts = {place: max(first[place], committed[place].offset if place in committed else 0) for place in places}
+    positions = read_positions(connection, admin, layout.group, places)
+    known = positions.known
+    left = {place: known[place].unfinished if place in known else there for place, there in positions.there.items()}
     found: dict[TopicPartitionKey, list[Found]] = {place: [] for place in places}
 
     def take(record: Found) -> bool:
         place = (record.topic, record.partition)
-        if record.offset not in finished.get(place, ()):
+        if place not in known or not known[place].is_finished(record.offset):
             found[place].append(record)
         return False
 
-    while wanting := [place for place in places if len(found[place]) < count and starts[place] < ends[place]]:
-        spans = {p: Range(starts[p], min(ends[p], starts[p] + max(count, LEAST_READ))) for p in wanting}
+    while wanting := {p: span for p, span in left.items() if len(found[p]) < count and span.start < span.end}:
+        spans = {p: Range(start, min(end, start + max(count, LEAST_READ))) for p, (start, end) in wanting.items()}
         scanner.read(spans, take)
-        starts |= {place: span.end for place, span in spans.items()}
+        left |= {place: Range(span.end, left[place].end) for place, span in spans.items()}
     waiting = [_next(record, layout) for records in found.values() for record in records[:count]]
-    return sorted(waiting, key=lambda one: one.turn_at_ms)[:count]
+    return sorted(waiting, key=lambda one: one.turn_at_ms)[:count], positions.notes
 
 
 def peek_lines(waiting: Sequence[Next], *, now_ms: int, show_value: bool) -> Iterator[str]:

@@ -1,23 +1,22 @@
 """Where the records of a delayed topic are, by the offsets that Kafka has."""
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from operator import add
 from typing import Final
 
-from delayed_topics_core.commit_metadata import decode_metadata
 from delayed_topics_core.layout import Role, format_ranges
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_kafka.admin import KafkaAdmin
-from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.due import DUE_WITHIN_SECONDS, offsets_due_within
 from delayed_topics_kafka.errors import values_of
-from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
+from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
 
-from delayed_topics.scan import Found, Range, Ranges, Scanner
+from delayed_topics.positions import Note, Position, read_positions
+from delayed_topics.scan import Found, Ranges, Scanner
 
 FEW: Final = 10
 """Offsets. If no more are left in a partition, they may all be marks of transactions."""
@@ -41,7 +40,7 @@ NOTHING: Final = Backlog(waiting=0, due_within=(0,) * len(DUE_WITHIN_SECONDS))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KindStatus:
-    """A delay, in seconds, and what lies in its partitions (written as ranges). `backlog` None: workers have begun none of them."""
+    """A delay, in seconds, and what lies in its partitions (written as ranges). `backlog` None: of one of them it is not known."""
 
     delay_seconds: int
     role: Role
@@ -51,14 +50,15 @@ class KindStatus:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicStatus:
-    """`ready` and `dead_letters`: how many records these topics hold."""
+    """`ready` and `dead_letters`: how many records these topics hold. What is None is not known, and `notes` say why."""
 
     layout: LayoutRecord
     front: Backlog | None
     kinds: tuple[KindStatus, ...]
-    ready: int
-    dead_letters: int
+    ready: int | None
+    dead_letters: int | None
     workers: str
+    notes: tuple[Note, ...]
 
 
 def read_status(connection: Connection, layout: LayoutRecord) -> TopicStatus:
@@ -71,47 +71,50 @@ def read_status(connection: Connection, layout: LayoutRecord) -> TopicStatus:
     names = TopicNames.of(layout.topic)
     now_ms = int(time.time() * 1000)
     waits_ms = layout.waits_ms
-    sources = list(waits_ms)
-    committed = committed_offsets(connection, layout.group, sources)
-    ends = values_of(admin.list_offsets(sources, "latest", isolation="read_committed"))
+    positions = read_positions(connection, admin, layout.group, waits_ms)
     due_within = offsets_due_within(
-        lambda times_ms: values_of(admin.offsets_for_times(times_ms)), waits_ms, ends, now_ms=now_ms
+        lambda times_ms: values_of(admin.offsets_for_times(times_ms)),
+        waits_ms,
+        {key: there.end for key, there in positions.there.items()},
+        now_ms=now_ms,
     )
-    backlogs = {key: _backlog(at, ends[key], due_within[key]) for key, at in committed.items()}
-    few = {key: Range(at.offset, ends[key]) for key, at in committed.items() if 0 < ends[key] - at.offset <= FEW}
+    backlogs = {key: _backlog(at, due_within[key]) for key, at in positions.known.items()}
+    unfinished = {key: at.unfinished for key, at in positions.known.items()}
+    few = {key: span for key, span in unfinished.items() if 0 < span.end - span.start <= FEW}
     backlogs |= dict.fromkeys(_without_records(connection, few), NOTHING)
 
-    def backlog(places: Iterable[TopicPartitionKey]) -> Backlog | None:
-        begun = [backlogs[place] for place in places if place in backlogs]
-        return sum(begun, NOTHING) if begun else None
+    def backlog(places: list[TopicPartitionKey]) -> Backlog | None:
+        known = [backlogs[place] for place in places if place in backlogs]
+        return sum(known, NOTHING) if len(known) == len(places) else None
 
-    held = {
-        topic: _held(admin, [(topic, p) for p in range(_partition_count(admin, topic))])
-        for topic in (names.ready, names.dead_letter)
-    }
+    outputs = values_of(admin.describe_topics([names.ready, names.dead_letter]))
+    missing = [name for name, info in outputs.items() if info is None]
+    held = {name: _held(admin, info) for name, info in outputs.items() if info is not None}
     return TopicStatus(
         layout=layout,
-        front=backlog((names.front, p) for p in range(layout.front_partitions)),
+        front=backlog([(names.front, p) for p in range(layout.front_partitions)]),
         kinds=tuple(
             KindStatus(
                 delay_seconds=kind.delay_seconds,
                 role=layout.layout.role(kind),
                 partitions=format_ranges(kind.partitions),
-                backlog=backlog((names.delays, p) for p in kind.partitions),
+                backlog=backlog([(names.delays, p) for p in kind.partitions]),
             )
             for kind in layout.layout.kinds
         ),
-        ready=held[names.ready],
-        dead_letters=held[names.dead_letter],
+        ready=held.get(names.ready),
+        dead_letters=held.get(names.dead_letter),
         workers=_workers(admin, layout.group, {names.front, names.delays}),
+        notes=(*positions.notes, *(Note(topic=name, partitions=None, message="it does not exist") for name in missing)),
     )
 
 
-def _backlog(committed: CommittedOffset, end: int, due_within: tuple[int, ...]) -> Backlog:
-    finished = decode_metadata(committed.offset, committed.metadata)
+def _backlog(at: Position, due_within: tuple[int, ...]) -> Backlog:
+    start, end = at.unfinished
+    finished = [offset for offset in at.finished if offset >= start]
 
     def below(offset: int) -> int:
-        return max(0, offset - committed.offset - sum(done < offset for done in finished))
+        return max(0, offset - start - sum(done < offset for done in finished))
 
     return Backlog(waiting=below(end), due_within=tuple(map(below, due_within)))
 
@@ -129,15 +132,11 @@ def _without_records(connection: Connection, ranges: Ranges) -> set[TopicPartiti
     return ranges.keys() - found
 
 
-def _held(admin: KafkaAdmin, partitions: list[TopicPartitionKey]) -> int:
+def _held(admin: KafkaAdmin, topic: TopicInfo) -> int:
+    partitions = [(topic.name, partition) for partition in range(topic.partitions)]
     first = values_of(admin.list_offsets(partitions, "earliest"))
     end = values_of(admin.list_offsets(partitions, "latest", isolation="read_committed"))
     return sum(end[key] - first[key] for key in partitions)
-
-
-def _partition_count(admin: KafkaAdmin, topic: str) -> int:
-    info = values_of(admin.describe_topics([topic]))[topic]
-    return 0 if info is None else info.partitions
 
 
 def _workers(admin: KafkaAdmin, group: str, sources: Collection[str]) -> str:

@@ -1,6 +1,7 @@
 """Where the records of a delayed topic are, as tables for people, and as JSON for programs."""
 
 import json
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any, Final
 
@@ -34,11 +35,14 @@ def print_status(found: TopicStatus) -> None:
     if layout.layout.ladder_seconds:
         console.print("Records with their own due time are counted by the time at which they hop or come out.")
     console.print(f"Workers: {found.workers}")
-    console.print(f"Records in the ready topic: {found.ready}, dead letters: {found.dead_letters}")
+    ready, dead_letters = ("-" if count is None else count for count in (found.ready, found.dead_letters))
+    console.print(f"Records in the ready topic: {ready}, dead letters: {dead_letters}")
+    for note in found.notes:
+        console.print(str(note), soft_wrap=True, markup=False)
 
 
 def status_as_json(found: TopicStatus) -> str:
-    """One object. Counts are null where workers have not begun any of the partitions."""
+    """One object. Counts are null where they are not known; the notes say why."""
     layout = found.layout
     body = {
         "topic": layout.topic,
@@ -57,6 +61,7 @@ def status_as_json(found: TopicStatus) -> str:
         "workers": found.workers,
         "ready": found.ready,
         "dead_letters": found.dead_letters,
+        "notes": [asdict(note) for note in found.notes],
     }
     return json.dumps(body, indent=2)
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
-from delayed_topics_core.commit_metadata import decode_metadata
 from delayed_topics_core.errors import DelayedTopicsError
 from delayed_topics_core.headers import (
     ATTEMPT,
@@ -31,11 +30,11 @@ from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_core.words import counted
 from delayed_topics_kafka.admin import KafkaAdmin
-from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import values_of
 from delayed_topics_kafka.model import TopicPartitionKey
 
+from delayed_topics.positions import read_positions
 from delayed_topics.record import number_in
 from delayed_topics.scan import Found, Range, Ranges, Scanner
 
@@ -292,10 +291,8 @@ class Ways:
 
     def _settled(self, source: Found) -> bool:
         key = (source.topic, source.partition)
-        committed = committed_offsets(self._connection, self._layout.group, [key]).get(key)
-        if committed is None:
-            return False
-        return source.offset < committed.offset or source.offset in decode_metadata(*committed)
+        positions = read_positions(self._connection, self._admin, self._layout.group, [key])
+        return key in positions.known and positions.known[key].is_finished(source.offset)
 
     def _all(self, topic: str) -> list[TopicPartitionKey]:
         return [(topic, partition) for partition in range(self._count(topic))]

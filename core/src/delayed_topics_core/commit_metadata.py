@@ -37,3 +37,10 @@ def decode_metadata(committed: int, metadata: str | None) -> frozenset[int]:
         for bit in range(8)
         if value >> bit & 1
     )
+
+
+def committed_topic_id(metadata: str | None) -> str | None:
+    """The id of the topic that a commit was made for. None: it does not say, as the operator's first one, or a person's."""
+    if not metadata or not metadata.startswith(_PREFIX):
+        return None
+    return metadata[len(_PREFIX) :].partition(":")[2] or None
