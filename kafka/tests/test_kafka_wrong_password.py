@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import pytest
 from delayed_topics_core.names import REGISTRY_TOPIC
-from delayed_topics_devcluster.broker import LOOPBACK, PATIENT, Broker, BrokerAddress
-from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
@@ -14,6 +12,7 @@ from delayed_topics_kafka.control import ControlReader
 from delayed_topics_kafka.errors import NotAuthorized
 from delayed_topics_kafka.reader import PartitionReader
 from delayed_topics_kafka.system_topics import ensure_system_topics
+from delayed_topics_kafka_testing.passwords import password_kafka
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -22,30 +21,8 @@ WORDS = "_AUTHENTICATION: .* Either grant this to the user of the connection, or
 
 @pytest.fixture(scope="module")
 def right() -> Iterator[Connection]:
-    address = BrokerAddress.of_cluster(1, LOOPBACK)[0]
-    bootstrap = f"{LOOPBACK}:{free_ports(1)[0]}"
-    listeners = {
-        "PLAINTEXT": f"{LOOPBACK}:{address.client_port}",
-        "PASSWORD": bootstrap,
-        "CONTROLLER": f"{LOOPBACK}:{address.controller_port}",
-    }
-    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    settings = {
-        **PATIENT,
-        "listeners": ",".join(f"{name}://{at}" for name, at in listeners.items()),
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PASSWORD:SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.password.plain.sasl.jaas.config": f'{login} user_shop="right";',
-    }
-    with Broker(settings=settings, address=address):
-        yield Connection(
-            bootstrap_servers=bootstrap,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism="PLAIN",
-            username="shop",
-            password="right",
-            further={"log_level": "0"},
-        )
+    with password_kafka() as connection:
+        yield connection
 
 
 def test_a_wrong_password_is_said_by_whoever_reads(right: Connection) -> None:

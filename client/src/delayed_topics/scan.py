@@ -2,24 +2,23 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from threading import Event
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from delayed_topics_core.headers import DELIVER_AT, DUE_AT, OWN_HEADERS, Header
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
-from delayed_topics_kafka.errors import KafkaUnreachable, call_error, making_client
+from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable, call_error, making_client
 from delayed_topics_kafka.messages import headers_of
 from delayed_topics_kafka.model import TopicPartitionKey
-from delayed_topics_kafka.reader import FETCHED_AHEAD, MOST_AT_ONCE
+from delayed_topics_kafka.reader import MOST_AT_ONCE, PASSED_OVER, reader_config
 
 from delayed_topics.record import number_in
 
 SILENT_SECONDS = 30.0
 """Without a word of Kafka; how much there is to read says nothing about it."""
-_TRANSIENT: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT)
-_PASSED_OVER: Final = frozenset({*_TRANSIENT, KafkaError.GROUP_AUTHORIZATION_FAILED})  # nothing here uses a group
 
 
 class Range(NamedTuple):
@@ -70,15 +69,11 @@ class Scanner(Closing):
     def __init__(self, connection: Connection, progress: Progress) -> None:
         self._bootstrap_servers = connection.bootstrap_servers
         self._progress = progress
-        config: dict[str, Any] = {
-            **FETCHED_AHEAD,
-            **connection.client_config(),
-            "client.id": "delayed-topics-client",
-            "group.id": "delayedtopics.readers",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
+        self._shut_out: list[KafkaError] = []
+        config = {
+            **reader_config(connection, "delayed-topics-client", stranded=Event(), shut_out=self._shut_out),
             "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
+            "statistics.interval.ms": 0,  # a command ends before it would be replaced
         }
         with making_client(connection.bootstrap_servers):
             self._consumer = Consumer(config)
@@ -98,10 +93,7 @@ class Scanner(Closing):
             if messages:
                 deadline = Deadline(SILENT_SECONDS)
             elif deadline.over:
-                raise KafkaUnreachable(
-                    f"Kafka at {self._bootstrap_servers} sent nothing for {SILENT_SECONDS:g} s while the client read "
-                    f"{_places(list(left))}. Check the address, the network and the brokers"
-                )
+                raise self._silence(list(left))
             for message in messages:
                 key, position = self._position(message)
                 if key not in left:
@@ -116,6 +108,15 @@ class Scanner(Closing):
     def close(self) -> None:
         self._consumer.close()
 
+    def _silence(self, unread: list[TopicPartitionKey]) -> KafkaCallError:
+        places = ", ".join(f"{topic} [{partition}]" for topic, partition in sorted(unread))
+        if self._shut_out:
+            return call_error(self._shut_out[-1], doing=f"reading {places}", bootstrap_servers=self._bootstrap_servers)
+        return KafkaUnreachable(
+            f"Kafka at {self._bootstrap_servers} sent nothing for {SILENT_SECONDS:g} s while the client read {places}. Check the "
+            "address, the network and the brokers"
+        )
+
     def _position(self, message: Message) -> tuple[TopicPartitionKey, int]:
         """The offset that comes next in its partition; -1 if the message tells nothing about that."""
         key, error, offset = (message.topic() or "", message.partition() or 0), message.error(), message.offset()
@@ -123,13 +124,9 @@ class Scanner(Closing):
             return key, (offset or 0) + 1
         if error.code() == KafkaError._PARTITION_EOF:
             return key, offset or 0
-        if error.code() in _PASSED_OVER:
+        if error.code() in PASSED_OVER:
             return ("", 0), -1
         raise call_error(error, doing=f"reading {key[0]}", bootstrap_servers=self._bootstrap_servers)
-
-
-def _places(keys: list[TopicPartitionKey]) -> str:
-    return ", ".join(f"{topic} [{partition}]" for topic, partition in sorted(keys))
 
 
 def _found(message: Message) -> Found:
