@@ -25,7 +25,7 @@ pytestmark = pytest.mark.broker
 DIES = """
 import os, signal, sys
 import confluent_kafka
-from delayed_topics import redrive
+from delayed_topics import transacting
 
 by = getattr(signal, sys.argv.pop(1))
 
@@ -38,7 +38,7 @@ class Dies(confluent_kafka.Producer):
         super().commit_transaction(*args)
         Dies.committed += 1
 
-redrive.Producer = Dies
+transacting.Producer = Dies
 from delayed_topics.cli import main
 main()
 """
@@ -47,7 +47,7 @@ main()
 WAITS = """
 import sys
 import confluent_kafka
-from delayed_topics import redrive
+from delayed_topics import transacting
 
 class Waits(confluent_kafka.Producer):
     committed = 0
@@ -59,7 +59,7 @@ class Waits(confluent_kafka.Producer):
         super().commit_transaction(*args)
         Waits.committed += 1
 
-redrive.Producer = Waits
+transacting.Producer = Waits
 from delayed_topics.cli import main
 main()
 """
@@ -68,7 +68,7 @@ main()
 ABORTS = """
 import sys
 import confluent_kafka
-from delayed_topics import redrive
+from delayed_topics import transacting
 
 when = sys.argv.pop(1)
 
@@ -81,7 +81,7 @@ class Aborts(confluent_kafka.Producer):
         if when == "before":
             super().abort_transaction(*args)
 
-redrive.Producer = Aborts
+transacting.Producer = Aborts
 from delayed_topics.cli import main
 main()
 """

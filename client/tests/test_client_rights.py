@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from delayed_topics import DelayedTopic, Record, Records, Reject, settling
+from delayed_topics import DelayedTopic, Record, Records, Reject, transacting
 from delayed_topics.cli import main
 from delayed_topics_client_testing import Served, received, serve
 from delayed_topics_core.names import TopicNames
@@ -93,7 +93,7 @@ class Forbidden:
 
 
 def test_whoever_asks_for_records_or_closes_is_told_what_kafka_does_not_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settling, "Producer", Forbidden)
+    monkeypatch.setattr(transacting, "Producer", Forbidden)
     nowhere = Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": "0"})
     records = Records(nowhere, TopicNames.of("orders"), "shipping", member="pod-0")
     records.retry(received(b"bad"), RuntimeError("not now"))

@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 from delayed_topics_core.names import transactional_id
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.transactions import TRANSACTION_TIMEOUT_MS
 from delayed_topics_kafka_testing.rights import deny_only, lift
-from delayed_topics_worker.clients import SESSION_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
+from delayed_topics_worker.clients import SESSION_TIMEOUT_MS
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.process import WorkerProcess

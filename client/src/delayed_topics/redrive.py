@@ -2,12 +2,12 @@
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from delayed_topics_core.headers import (
     CREATED_AT,
     DELAY_LEVEL,
@@ -18,7 +18,6 @@ from delayed_topics_core.headers import (
     REASON,
     ROOT,
     TARGET,
-    Header,
     Root,
 )
 from delayed_topics_core.names import TopicNames
@@ -37,15 +36,16 @@ from delayed_topics_kafka.errors import (
     values_of,
 )
 from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
-from delayed_topics_kafka.transactions import send_offsets, why_undelivered
+from delayed_topics_kafka.transactions import TRANSACTION_TIMEOUT_MS
 
+from delayed_topics.copies import BY_KEY, Copy
 from delayed_topics.errors import RedriveOvertaken
 from delayed_topics.producers import producer_properties
 from delayed_topics.scan import Found, Progress, Range, Ranges, Scanner
 from delayed_topics.sent import TIMEOUT_SECONDS, Sent, begun, committed, is_wanted
+from delayed_topics.transacting import CopyTransactions
 from delayed_topics.way import RecordNotFound, RecordPlace
 
-log = logging.getLogger(__name__)
 _unheard = logging.getLogger(f"{__name__}.librdkafka")
 _unheard.addHandler(logging.NullHandler())
 _unheard.propagate = False
@@ -57,8 +57,6 @@ NO_REASON: Final = "none"
 MOST_AT_ONCE: Final = 500
 MOST_BYTES_AT_ONCE: Final = 8 << 20
 """Dead letters of one transaction, and the bytes of their values: a few more come with the last."""
-TRANSACTION_TIMEOUT_MS: Final = 10_000
-"""For how long a redrive that is killed may hold up what comes after its records in the front topic."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,9 +93,6 @@ def redrive(
     RedriveOvertaken if another one begins meanwhile: what was sent by then stays sent.
     """
     names = TopicNames.of(layout.topic)
-    done = Redriven()
-    records: list[Found] = []
-    next_offsets: dict[TopicPartitionKey, int] = {}
     with ExitStack() as stack:
         scanner = stack.enter_context(Scanner(connection, progress))
         sender = None if dry_run else stack.enter_context(_Sender(connection, layout))
@@ -110,55 +105,78 @@ def redrive(
         sent = begun(admin, there, known, assume_sent_until_ms=assume_sent_until_ms, all_wanted=all_wanted)
         unsent = {place: Range(max(span.start, sent[place].of_all(reasons)), span.end) for place, span in there.items()}
         wanted = [_range_of(place, there) for place in places] or [there if from_beginning else unsent]
-
-        def write(batch: Sequence[Found], offsets: Mapping[TopicPartitionKey, int]) -> bool:
-            assert sender is not None
-            # of all partitions, since Kafka forgets each some time after its last commit
-            moved = {} if places else {place: at.moved(offsets.get(place, 0), reasons) for place, at in sent.items()}
-            points = [TopicPartition(*place, at.others, at.metadata(dead_letters.id)) for place, at in moved.items()]
-            if not sender.send(batch, points):
-                # the sender has its transactional id anew, maybe from another redrive that has sent these
-                _check_still_ours(names, known, committed(connection, names, dead_letters))
-                return False
-            sent.update(moved)
-            known.update(moved)
-            return True
-
-        def send() -> None:
-            if sender is not None and not write(records, next_offsets):
-                # a batch with one that is too large is refused whole
-                for record in records:
-                    if not write([record], {(record.topic, record.partition): record.offset + 1}):
-                        done.sent[_reason(record)] -= 1
-                        done.left[_reason(record)] += 1
-                write([], next_offsets)
-            records.clear()
-            next_offsets.clear()
-
-        def take(record: Found) -> bool:
-            reason, place = _reason(record), (record.topic, record.partition)
-            if not (places or is_wanted(reason, reasons)) or record.headers is None:
-                done.left[reason] += 1
-            elif all_wanted or record.offset >= sent[place].of(reason):
-                records.append(record)
-                done.sent[reason] += 1
-            next_offsets[place] = record.offset + 1
-            if len(records) >= MOST_AT_ONCE or sum(len(r.value or b"") for r in records) >= MOST_BYTES_AT_ONCE:
-                send()
-            return count is not None and done.sent.total() >= count
-
+        one = _Redrive(
+            connection=connection,
+            dead_letters=dead_letters,
+            sender=sender,
+            positions=sent,
+            reasons=reasons,
+            named=bool(places),
+            all_wanted=all_wanted,
+            count=count,
+        )
         for ranges in wanted:
-            scanner.read(ranges, take)
-        send()
-    return done
+            scanner.read(ranges, one.take)
+        one.send()
+    return one.done
 
 
-def _check_still_ours(
-    names: TopicNames, left: Mapping[TopicPartitionKey, Sent], found: Mapping[TopicPartitionKey, Sent]
-) -> None:
-    """That Kafka has the positions as this redrive has left them. Raises RedriveOvertaken."""
-    if left != found:
-        raise _overtaken(names)
+@dataclass(kw_only=True, slots=True)
+class _Redrive:
+    """One call of `redrive`. `positions`: up to where dead letters are sent; Kafka has it of all partitions once something was sent.
+    `next_offsets`: up to where they were read since. `named`: their places were given."""
+
+    connection: Connection
+    dead_letters: TopicInfo
+    sender: "_Sender | None"
+    positions: dict[TopicPartitionKey, Sent]
+    reasons: Collection[str]
+    named: bool
+    all_wanted: bool
+    count: int | None
+    batch: list[Found] = field(default_factory=list)
+    next_offsets: dict[TopicPartitionKey, int] = field(default_factory=dict)
+    done: Redriven = field(default_factory=Redriven)
+
+    def take(self, record: Found) -> bool:
+        reason, place = _reason(record), (record.topic, record.partition)
+        if not (self.named or is_wanted(reason, self.reasons)) or record.headers is None:
+            self.done.left[reason] += 1
+        elif self.all_wanted or record.offset >= self.positions[place].of(reason):
+            self.batch.append(record)
+            self.done.sent[reason] += 1
+        self.next_offsets[place] = record.offset + 1
+        if len(self.batch) >= MOST_AT_ONCE or sum(len(r.value or b"") for r in self.batch) >= MOST_BYTES_AT_ONCE:
+            self.send()
+        return self.count is not None and self.done.sent.total() >= self.count
+
+    def send(self) -> None:
+        if self.sender is not None and not self._write(self.batch, self.next_offsets):
+            # a batch with one that is too large is refused whole
+            for record in self.batch:
+                if not self._write([record], {(record.topic, record.partition): record.offset + 1}):
+                    self.done.sent[_reason(record)] -= 1
+                    self.done.left[_reason(record)] += 1
+            self._write([], self.next_offsets)
+        self.batch.clear()
+        self.next_offsets.clear()
+
+    def _write(self, batch: Sequence[Found], offsets: Mapping[TopicPartitionKey, int]) -> bool:
+        """False: one is too large for the front topic."""
+        assert self.sender is not None
+        # of all partitions, since Kafka forgets each some time after its last commit
+        moved = {place: at.moved(offsets.get(place, 0), self.reasons) for place, at in self.positions.items()}
+        if self.named:
+            moved = {}
+        points = [TopicPartition(*place, at.others, at.metadata(self.dead_letters.id)) for place, at in moved.items()]
+        if not self.sender.send(batch, points):
+            # the sender has its transactional id anew, maybe from another redrive that has sent these
+            found = committed(self.connection, self.sender.names, self.dead_letters)
+            if any(at != self.positions[place] for place, at in found.items()):
+                raise _overtaken(self.sender.names)
+            return False
+        self.positions |= moved
+        return True
 
 
 def _overtaken(names: TopicNames) -> RedriveOvertaken:
@@ -205,105 +223,63 @@ def _range_of(place: RecordPlace, there: Ranges) -> Ranges:
 
 class _Sender(Closing):
     def __init__(self, connection: Connection, layout: LayoutRecord) -> None:
-        """Raises KafkaCallError."""
+        """Raises KafkaCallError, and RedriveOvertaken."""
         self._bootstrap_servers = connection.bootstrap_servers
-        self._names = TopicNames.of(layout.topic)
+        self.names = TopicNames.of(layout.topic)
         self._front_partitions = layout.front_partitions
-        self._undelivered: list[KafkaError] = []
-        name = self._names.redrive_group
-        self._properties: dict[str, Any] = {
-            **producer_properties(connection),
-            "client.id": "delayed-topics-client",
-            "transactional.id": name,
-            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-            "delivery.report.only.error": True,
-            "on_delivery": self._delivered,
-            "logger": _unheard,  # that it was fenced it prints at any log level; what matters is raised
-        }
-        self._producer = self._new_producer()
+        name = self.names.redrive_group
+        self._transactions = CopyTransactions(
+            {
+                **producer_properties(connection),
+                "client.id": "delayed-topics-client",
+                "logger": _unheard,  # that it was fenced it prints at any log level; what matters is raised
+            },
+            name,
+            bootstrap_servers=connection.bootstrap_servers,
+            timeout_seconds=TIMEOUT_SECONDS,
+        )
+        self._take_over()
         with making_client(connection.bootstrap_servers):
             self._consumer = Consumer({**connection.client_config(), "group.id": name})
 
-    def send(self, records: Sequence[Found], points: list[TopicPartition]) -> bool:
+    def send(self, records: Iterable[Found], points: list[TopicPartition]) -> bool:
         """Writes copies and commits the points: all of it, or nothing. False: one is too large for the front topic. Raises KafkaCallError,
         and RedriveOvertaken."""
-        self._undelivered.clear()
         try:
-            self._producer.begin_transaction()
-            for record in records:
-                self._produce(record)
-            self._producer.flush(TIMEOUT_SECONDS)
-            if self._undelivered:
-                raise KafkaException(why_undelivered(self._producer, self._undelivered[0]))
-            if points:
-                send_offsets(self._producer, points, self._consumer.consumer_group_metadata(), TIMEOUT_SECONDS)
-            self._producer.commit_transaction(TIMEOUT_SECONDS)
+            written = self._transactions.write(map(self._copy, records), points, self._consumer)
         except RAISED as e:
-            error = kafka_error(e)
-        except BaseException:
-            self._abort()
-            raise
-        else:
-            return True
-        not_aborted = self._abort()
-        if not_aborted is not None and not_aborted.code() in FENCED:
-            error = not_aborted
-        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            self._producer = self._new_producer()  # this one has a gap in its sequence numbers
-            return False
-        raise self._error(error)
+            raise self._error(kafka_error(e)) from e
+        if written == "too large":
+            self._take_over()
+        return written == "done"
 
     def close(self) -> None:
         self._consumer.close()
 
-    def _new_producer(self) -> Producer:
-        with making_client(self._bootstrap_servers):
-            producer = Producer(self._properties)
+    def _take_over(self) -> None:
         try:
-            producer.init_transactions(TIMEOUT_SECONDS)
+            self._transactions.take_over()
         except RAISED as e:
             raise self._error(kafka_error(e)) from e
-        return producer
 
-    def _abort(self) -> KafkaError | None:
-        """Why it was not done: Kafka ends the transaction after its timeout then, or the next redrive does."""
-        try:
-            self._producer.abort_transaction(TIMEOUT_SECONDS)
-        except RAISED as e:
-            error = kafka_error(e)
-            log.debug("the transaction was not aborted: %s", error)
-            return error
-        return None
-
-    def _produce(self, record: Found) -> None:
-        partition = self._front_partition(record)
-        headers: list[Header] = [h for h in record.headers or () if h[0] not in OWN_HEADERS or h[0] in KEPT]
-        while True:
-            try:
-                self._producer.produce(self._names.front, record.value, record.key, partition, headers=[*headers])
-                break
-            except BufferError:
-                self._producer.poll(0.1)
-        self._producer.poll(0)
-
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            self._undelivered.append(error)
+    def _copy(self, record: Found) -> Copy:
+        headers = [h for h in record.headers or () if h[0] not in OWN_HEADERS or h[0] in KEPT]
+        return Copy(self.names.front, self._front_partition(record), record.key, record.value, headers)
 
     def _front_partition(self, record: Found) -> int:
         """The one that it first came in by, so that a partitioner of the user's own holds; else by the key."""
         try:
             root = Root.decode(record.own.get(ROOT, b""))
         except ValueError:
-            return -1
-        return root.partition % self._front_partitions if root.topic_letter == "f" else -1
+            return BY_KEY
+        return root.partition % self._front_partitions if root.topic_letter == "f" else BY_KEY
 
     def _error(self, error: KafkaError) -> KafkaCallError | RedriveOvertaken:
-        name = self._names.redrive_group
+        name = self.names.redrive_group
         if error.code() in FENCED:
-            return _overtaken(self._names)
+            return _overtaken(self.names)
         return call_error(
             error,
-            doing=f"writing dead letters to {self._names.front} as transactional id {name}, and committing offsets of group {name}",
+            doing=f"writing dead letters to {self.names.front} as transactional id {name}, and committing offsets of group {name}",
             bootstrap_servers=self._bootstrap_servers,
         )

@@ -1,38 +1,23 @@
 """What a consumer has done and not yet told Kafka: copies and the consumer's offsets, in one transaction.
 
-Copies are kept in memory until they are settled, so that a transaction lasts milliseconds however long a handler takes, and
-can be tried again with a new producer. When a producer's last transaction is in doubt, a new one with the same id ends it for
-good, and the group's committed offsets say whether it was done.
+Copies are kept in memory until they are settled, however long a handler takes. When a producer's last transaction is in doubt, a
+new one with the same id ends it for good, and the group's committed offsets say whether it was done.
 """
 
 import logging
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.deadline import Deadline
-from delayed_topics_kafka.errors import (
-    RAISED,
-    ConnectionInvalid,
-    NotAuthorized,
-    call_error,
-    kafka_error,
-    making_client,
-)
-from delayed_topics_kafka.transactions import send_offsets, why_undelivered
+from delayed_topics_kafka.errors import RAISED, ConnectionInvalid, NotAuthorized, call_error, kafka_error
 
-from delayed_topics.copies import BY_KEY, Copy, Outcome
+from delayed_topics.copies import Outcome
 from delayed_topics.producers import producer_properties
+from delayed_topics.transacting import CopyTransactions
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 5.0
-TRANSACTION_TIMEOUT_MS = 10_000
-"""For how long a transaction that a SIGKILL left open may hold readers back, at most."""
-PURGE_SECONDS = 1.0
-"""What is purged is told a moment later, and keeps producer and consumer, with their threads and connections, until it is."""
 
 
 class Settling:
@@ -47,20 +32,14 @@ class Settling:
         """One list, so that a signal handler that raises finds a record either with what becomes of it, or not at all."""
         self.refusal: NotAuthorized | ConnectionInvalid | None = None
         """Why the last try failed, if another one will as well until somebody grants a right or corrects the properties."""
-        self._undelivered: list[KafkaError] = []
-        self._producer: Producer | None = None
-        self._partitions: dict[str, int] = {}
         self._in_doubt = False
         """A transaction was about to be committed, and it is not known whether it was."""
-        self._producer_config: dict[str, Any] = {
-            **producer_properties(connection),
-            "client.id": transactional_id,
-            "transactional.id": transactional_id,
-            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-            "linger.ms": 0,
-            "delivery.report.only.error": True,
-            "on_delivery": self._delivered,
-        }
+        self._transactions = CopyTransactions(
+            {**producer_properties(connection), "client.id": transactional_id, "linger.ms": 0},
+            transactional_id,
+            bootstrap_servers=connection.bootstrap_servers,
+            timeout_seconds=TIMEOUT_SECONDS,
+        )
 
     @property
     def clean(self) -> bool:
@@ -138,55 +117,19 @@ class Settling:
 
     def _transact(self, outcomes: Sequence[Outcome], offsets: dict[int, int]) -> bool:
         """False: a copy is too large. Raises KafkaException for any other failure."""
-        producer = self._producer or self._new_producer()
-        self._producer = None  # one that failed once, or was interrupted, is not used again
-        self._undelivered.clear()
-        try:
-            producer.begin_transaction()
-            for outcome in outcomes:
-                self._produce(producer, outcome.copies[0])
-            producer.flush(TIMEOUT_SECONDS)
-            if self._undelivered:
-                raise KafkaException(why_undelivered(producer, self._undelivered[0]))
-            group = self._consumer.consumer_group_metadata()  # of this moment: an older generation is refused
-            send_offsets(producer, self._positions(offsets), group, TIMEOUT_SECONDS)
-            self._in_doubt = True
-            producer.commit_transaction(TIMEOUT_SECONDS)
-        except RAISED as e:
-            error = kafka_error(e)
-        else:
-            self._settled(offsets)
-            self._producer, self._in_doubt = producer, False
-            return True
-        # where the client library raises while an exception is in hand, it keeps that, and what it came through: the producer
-        self._end(producer)
-        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        copies = [outcome.copies[0] for outcome in outcomes]
+        points = self._positions(offsets)
+        if self._transactions.write(copies, points, self._consumer, before_commit=self._doubt) == "too large":
             return False
-        raise KafkaException(error)
+        self._settled(offsets)
+        self._in_doubt = False
+        return True
 
-    def _end(self, producer: Producer) -> None:
-        """After a failure a new producer is made: the old one may be fatally ill, or have a gap in its sequence numbers."""
-        try:
-            producer.abort_transaction(TIMEOUT_SECONDS)
-            return
-        except RAISED as e:
-            log.debug("a transaction is left to the next producer to end: %s", kafka_error(e))
-        producer.purge()
-        try:
-            producer.flush(PURGE_SECONDS)
-        except RAISED as e:
-            log.debug("a producer ended with %s", kafka_error(e))
-
-    def _new_producer(self) -> Producer:
-        with making_client(self._bootstrap_servers):
-            producer = Producer(self._producer_config)
-        producer.init_transactions(TIMEOUT_SECONDS)
-        self._partitions.clear()
-        self._producer = producer
-        return producer
+    def _doubt(self) -> None:
+        self._in_doubt = True
 
     def _resolve_doubt(self) -> None:
-        self._producer or self._new_producer()
+        self._transactions.take_over()
         committed: list[TopicPartition] = []
         if self._done:  # a group that is being left doesn't even answer that it was asked for nothing
             committed = self._consumer.committed(self._positions(self._next_offsets), TIMEOUT_SECONDS)
@@ -201,26 +144,3 @@ class Settling:
 
     def _positions(self, offsets: dict[int, int]) -> list[TopicPartition]:
         return [TopicPartition(self._ready, partition, offset) for partition, offset in offsets.items()]
-
-    def _produce(self, producer: Producer, copy: Copy) -> None:
-        partition = BY_KEY if copy.partition == BY_KEY else copy.partition % self._partition_count(producer, copy.topic)
-        deadline = Deadline(TIMEOUT_SECONDS)
-        while True:
-            with suppress(BufferError):  # the queue is full
-                producer.produce(copy.topic, copy.value, copy.key, partition, headers=[*copy.headers])
-                return
-            if deadline.over:
-                raise KafkaException(KafkaError(KafkaError._QUEUE_FULL))
-            producer.poll(0.1)
-
-    def _partition_count(self, producer: Producer, topic: str) -> int:
-        if topic not in self._partitions:
-            described = producer.list_topics(topic, TIMEOUT_SECONDS).topics[topic]
-            if described.error is not None:
-                raise KafkaException(described.error)
-            self._partitions[topic] = len(described.partitions)
-        return self._partitions[topic]
-
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            self._undelivered.append(error)

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 from confluent_kafka import Producer
-from delayed_topics import DelayedTopic, Record, Reject, settling
+from delayed_topics import DelayedTopic, Record, Reject, transacting
 
 WORK_SECONDS = 0.005
 """So that a kill finds work that is settled and work that isn't."""
@@ -59,7 +59,7 @@ def judge(record: Record) -> None:
 def main(bootstrap: str, topic: str, member: str | None, session_ms: int, die_before: str | None, by: str) -> None:
     if die_before is not None:
         DyingProducer.step, DyingProducer.number = die_before, signal.Signals[by]
-        module: Any = settling
+        module: Any = transacting
         module.Producer = DyingProducer
     session = {"session.timeout.ms": session_ms, "heartbeat.interval.ms": 1000}
     with DelayedTopic.connect({"bootstrap.servers": bootstrap, **session}, topic) as delayed:

@@ -28,12 +28,10 @@ from delayed_topics_kafka.errors import (
 )
 from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.reader import PartitionReader, Read
+from delayed_topics_kafka.transactions import TRANSACTION_TIMEOUT_MS
 
 log = logging.getLogger(__name__)
 
-TRANSACTION_TIMEOUT_MS = 10_000
-"""Readers wait that long, and up to 10 s more until the broker looks, for a transaction of a writer that is frozen or killed. A
-successor ends it when it opens."""
 _ABORT_SECONDS = 1.0
 PARTITION_BYTES = 10
 """A partition of a layout takes as much memory as so many bytes of another record."""

@@ -4,13 +4,16 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from threading import Thread
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from delayed_topics_kafka.calls import AdminCalls, Wait, nothing
 from delayed_topics_kafka.errors import RAISED, KafkaCallError, kafka_error
 
+TRANSACTION_TIMEOUT_MS: Final = 10_000
+"""For how long a transaction that a SIGKILL left open holds readers back; the broker looks for such every 10 s. A successor with the
+same transactional id ends it when it begins."""
 _ANSWER_SECONDS = 1.0
 """When the client does look at its timeout, its own answer says more."""
 

@@ -6,6 +6,7 @@ from typing import Any
 import confluent_kafka
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.stranded import LOOK_SECONDS
+from delayed_topics_kafka.transactions import TRANSACTION_TIMEOUT_MS
 
 from delayed_topics_worker.config import Protocol
 
@@ -15,8 +16,6 @@ Properties = list[tuple[str, str]]
 SOCKET_TIMEOUT_MS = 10_000
 SESSION_TIMEOUT_MS = 10_000
 MAX_POLL_INTERVAL_MS = 60_000
-TRANSACTION_TIMEOUT_MS = 10_000
-"""For how long a worker that died for good holds read_committed readers back; the broker looks for such every 10 s."""
 PROBE_TIMEOUT_MS = 1000
 """A probe that could not be sent within its freshness is worth nothing."""
 
