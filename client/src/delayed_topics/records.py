@@ -21,7 +21,7 @@ from delayed_topics_kafka.stranded import when_stranded
 
 from delayed_topics.copies import Outcome, rejected, retry
 from delayed_topics.errors import GroupInvalid
-from delayed_topics.place import Place
+from delayed_topics.membership import KeptMembership
 from delayed_topics.process import ProcessOf
 from delayed_topics.record import Record, read_record
 from delayed_topics.settling import Settling
@@ -105,17 +105,17 @@ class Records(Closing):
         transactional_id = f"delayedtopics.{of_topic}.{group}.{member or uuid.uuid4()}"
         self._settling = Settling(connection, self._consumer, self._ready, transactional_id=transactional_id)
         max_poll_interval_ms = float(self._config.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS))
-        self._place = Place(self._rest, max_poll_interval_ms=max_poll_interval_ms)
+        self._membership = KeptMembership(self._rest, max_poll_interval_ms=max_poll_interval_ms)
         self._subscribe()
 
     def __iter__(self) -> Iterator[Record]:
         """Until `stop`. Raises KafkaCallError if Kafka refuses for good: the topic is gone or may not be read, copies may not be written.
         What is done and was not settled is handed out again then. Raises ClientForked."""
         record: Record | None = None
-        with self._place.kept():
+        with self._membership.kept():
             while True:
                 self._process.check()
-                with self._place.turn:
+                with self._membership.turn:
                     self._come_back(record)
                     if self._stopping:
                         return
@@ -125,7 +125,7 @@ class Records(Closing):
                         self._interrupted = not isinstance(e, KafkaCallError)
                         raise
                 if record is not None:
-                    self._place.leave()
+                    self._membership.leave()
                     yield record
 
     def retry(self, record: Record, error: BaseException) -> None:
@@ -147,8 +147,8 @@ class Records(Closing):
         if not self._process.is_here:
             return
         self._stopping = True
-        with self._place.turn:
-            self._place.come_back()
+        with self._membership.turn:
+            self._membership.come_back()
             self._resting = False
             if self._settling.refusal is None and not self._settling.settle():
                 self._settling.settle()  # what became of a transaction that failed can't be asked any more while leaving
@@ -187,7 +187,7 @@ class Records(Closing):
         """The user's code asks for the next record."""
         if record is not None:
             self._done(Outcome(record))
-        problem = self._place.come_back()
+        problem = self._membership.come_back()
         left = self._at_hand
         if left is not None and not (left.said or left.taken_away):
             self._early.appendleft(left.message)
@@ -212,7 +212,7 @@ class Records(Closing):
     def _done(self, outcome: Outcome) -> None:
         self._process.check()
         record = outcome.record
-        with self._place.turn:
+        with self._membership.turn:
             at_hand = self._at_hand if self._at_hand is not None and self._at_hand.record is record else None
             if at_hand is not None and at_hand.taken_away:
                 what = (
@@ -279,7 +279,7 @@ class Records(Closing):
 
     def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         if self._at_hand is not None and self._at_hand.record.partition in {tp.partition for tp in partitions}:
-            self._place.await_return()
+            self._membership.await_return()
         if not self._settling.settle():
             log.warning(
                 "handled records of %s will be handed out again, because they could not be committed", self._ready

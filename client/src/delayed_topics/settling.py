@@ -21,7 +21,7 @@ TIMEOUT_SECONDS = 5.0
 
 
 class Settling:
-    """Belongs to the thread that has the turn of its consumer, see place.py."""
+    """Belongs to the thread that has the turn of its consumer, see membership.py."""
 
     def __init__(self, connection: Connection, consumer: Consumer, ready: str, *, transactional_id: str) -> None:
         self._bootstrap_servers = connection.bootstrap_servers

@@ -1,4 +1,4 @@
-"""A consumer's place in its group, kept while the code that uses it works on a record.
+"""A consumer's membership in its group, kept while the code that uses it works on a record.
 
 Kafka takes the partitions of a consumer that doesn't poll for `max.poll.interval.ms` (5 minutes unless set), and whoever gets
 them begins with the same record. So a thread polls instead, once half of that time is over.
@@ -18,7 +18,7 @@ REST, AWAIT, LOOK = 0.5, 0.3, 0.05
 AWAIT together leave some time, for a machine that is busy and for settling what is done."""
 
 
-class Place:
+class KeptMembership:
     """The consumer is used by whoever has the `turn`."""
 
     def __init__(self, poll: Callable[[], None], *, max_poll_interval_ms: float) -> None:
@@ -38,7 +38,7 @@ class Place:
         """As long as records are handed out. A loop that was left may end only after the next one has begun."""
         self._ended.set()
         ended = self._ended = Event()
-        Thread(target=self._keep, args=(ended,), name="keeps-place", daemon=True).start()
+        Thread(target=self._keep, args=(ended,), name="keeps-membership", daemon=True).start()
         try:
             yield
         finally:
