@@ -147,7 +147,8 @@ class State:
 
 @final
 class Tally:
-    """Done for a delayed topic since the engine began. `waited_for_target`: how often a due record waited on for its topic."""
+    """Done for a delayed topic since the engine began. `waited_for_target`: how often a due record waited on for its topic.
+    `dead_lettered`: by reason. `lateness`: of releases, from the due time to the sending."""
 
     @property
     def taken_in(self) -> int: ...
@@ -160,12 +161,9 @@ class Tally:
     @property
     def waited_for_target(self) -> int: ...
     @property
-    def dead_lettered(self) -> dict[str, int]:
-        """By reason."""
-
+    def dead_lettered(self) -> dict[str, int]: ...
     @property
-    def lateness(self) -> Histogram:
-        """Of releases: from the due time to the sending."""
+    def lateness(self) -> Histogram: ...
 
 @final
 class Engine:
@@ -185,12 +183,13 @@ class Engine:
         clock_topic: str,
         window_bytes: int,
         commit_interval_ms: int,
+        renew_seconds: int,
         exactly_once: bool,
     ) -> Engine:
         """`library`: the path of librdkafka. `producer`: without a compression, and with a `transactional.id` if `exactly_once`.
         `clock`: of the producer of probes to `clock_topic`. `window_bytes`: memory for records that are held. `commit_interval_ms`:
-        how long copies go uncommitted. Raises RuntimeError for a library that isn't the one that is needed, OSError if the system
-        gives no descriptor.
+        how long copies go uncommitted. `renew_seconds`: how long partitions do, if nothing is new. Raises RuntimeError for a library that
+        isn't the one that is needed, OSError if the system gives no descriptor.
         """
 
     def add_topic(self, front: str, delays: str, ready: str, dead_letter: str) -> None:

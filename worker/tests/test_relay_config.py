@@ -41,6 +41,7 @@ def run(tmp_path: Path, config: object, *, connection: bool = True) -> tuple[int
         ({**GOOD, "http_port": 70_000}, "http_port must be from 1 to 65535"),
         ({**GOOD, "window_bytes": 1000}, "window_bytes must be from"),
         ({**GOOD, "commit_interval_ms": 5000}, "commit_interval_ms must be from 1 to 500"),
+        ({**GOOD, "renew_commits_seconds": 0}, "renew_commits_seconds must be from 1 to 86400"),
         ({**GOOD, "windowBytes": 1}, "no field 'windowBytes'"),
     ],
 )

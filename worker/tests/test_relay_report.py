@@ -51,6 +51,7 @@ class SharedWorker:
             clock_topic=CLOCK_TOPIC,
             window_bytes=1 << 20,
             commit_interval_ms=100,
+            renew_seconds=3600,
             exactly_once=False,
         )
         self.assignment = Assignment(

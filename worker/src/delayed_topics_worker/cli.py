@@ -35,7 +35,7 @@ EXIT_CONFIG = 2
     show_default=True,
     help="The configuration, a JSON file. It has topics (or group, to serve all topics of that consumer group), http_port, "
     "window_bytes, protocol (classic or consumer), assignor (Range, RoundRobin or Sticky, and with consumer Uniform or Range), "
-    "guarantee (AtLeastOnce or ExactlyOnce) and commit_interval_ms.",
+    "guarantee (AtLeastOnce or ExactlyOnce), commit_interval_ms and renew_commits_seconds.",
 )
 @click.option(
     "--connection",

@@ -28,7 +28,8 @@ class WorkerConfig:
     """`topics`: front topics; none: all that have `group` in their layouts, as they come and go. `group`: of consumers; a topic that has
     another in its layout is not served; empty: whichever the layouts have. `assignor`: as ASSIGNORS names it; empty: the first.
     `window_bytes`: memory for records that are held; a few batches more may come before it is noticed. `commit_interval_ms`: how long
-    copies go uncommitted."""
+    copies go uncommitted. `renew_commits_seconds`: how long a partition of which nothing is new does: Kafka forgets what is older than
+    its `offsets.retention.minutes`, a day in old versions."""
 
     topics: tuple[str, ...] = ()
     group: str = ""
@@ -38,6 +39,7 @@ class WorkerConfig:
     assignor: str = ""
     guarantee: Guarantee = "AtLeastOnce"
     commit_interval_ms: int = 100
+    renew_commits_seconds: int = 21_600
 
     def __post_init__(self) -> None:
         if not self.topics and not self.group:
@@ -67,6 +69,7 @@ class WorkerConfig:
         _check_range(
             "commit_interval_ms", self.commit_interval_ms, 1, 500
         )  # half of what the fence allows between commits
+        _check_range("renew_commits_seconds", self.renew_commits_seconds, 1, 86_400)
 
     @property
     def client_assignor(self) -> str:
@@ -101,6 +104,7 @@ class WorkerConfig:
             "assignor": str,
             "guarantee": str,
             "commit_interval_ms": int,
+            "renew_commits_seconds": int,
         }
         if unknown := sorted(body.keys() - kinds.keys()):
             raise ConfigInvalid(f"there is no field {unknown[0]!r}. The fields are {', '.join(kinds)}")

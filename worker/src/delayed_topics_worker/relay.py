@@ -311,8 +311,7 @@ class Relay:
             self._group_watch.joining(self._group, topics)
 
     def _new_engine(self) -> Engine:
-        exactly = self._config.guarantee == "ExactlyOnce"
-        identity = transactional_id(self._group, self._member) if exactly else None
+        identity = transactional_id(self._group, self._member) if self._config.guarantee == "ExactlyOnce" else None
         return Engine(
             library=librdkafka(),
             producer=producer_properties(self._connection, member=self._member, transactional_id=identity),
@@ -320,7 +319,8 @@ class Relay:
             clock_topic=CLOCK_TOPIC,
             window_bytes=self._config.window_bytes,
             commit_interval_ms=self._config.commit_interval_ms,
-            exactly_once=exactly,
+            renew_seconds=self._config.renew_commits_seconds,
+            exactly_once=identity is not None,
         )
 
     def _report(self, engine: Engine, assignment: Assignment) -> None:

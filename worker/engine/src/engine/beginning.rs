@@ -46,6 +46,7 @@ impl Partition {
         self.committed = self.acknowledged; // or what the former window had sent would count for ever
         self.has_commit = !at.commit;
         self.dirty = at.commit;
+        self.renew_soon();
         true
     }
 }

@@ -36,6 +36,7 @@ const OFFSET_RECORD_BYTES: usize = 350;
 /// See the module.
 pub struct Commits {
     interval_ns: i64,
+    pub(super) renew_ns: i64,
     next_at_ns: i64,
     /// When the last commit that was accepted began.
     fence_at_ns: i64,
@@ -63,9 +64,10 @@ struct OnItsWay {
 impl Commits {
     /// Before the first.
     #[must_use]
-    pub fn new(interval_ns: i64) -> Self {
+    pub fn new(interval_ns: i64, renew_ns: i64) -> Self {
         Commits {
             interval_ns,
+            renew_ns,
             next_at_ns: i64::MIN,
             fence_at_ns: i64::MIN / 2,
             on_its_way: None,
@@ -113,7 +115,9 @@ impl Commits {
         let able = || slots.iter().filter(|(_, partition)| is_able(partition));
         let (refused, mut chosen): (Vec<_>, Vec<_>) =
             able().filter(|(_, partition)| partition.dirty).partition(|(_, partition)| is_refused(partition));
-        if renew && chosen.is_empty() {
+        if !renew {
+            chosen.extend(slots.stale(now_ns));
+        } else if chosen.is_empty() {
             let others = slots.iter().filter(|(_, partition)| is_refused(partition));
             let topics: HashSet<&str> = others.map(|(_, partition)| partition.name.as_str()).collect();
             let intact = able().filter(|(_, partition)| !is_refused(partition));
@@ -142,6 +146,7 @@ impl Commits {
             let Some(why) = why else {
                 partition.committed = partition.committed.max(*acknowledged);
                 partition.commit_at_ns = 0;
+                partition.renew_at_ns = now_ns.saturating_add(self.renew_ns);
                 continue;
             };
             partition.dirty = true;
@@ -329,7 +334,7 @@ mod tests {
     #[test]
     fn however_many_partitions_kafka_refuses_to_commit_the_fence_stays_open_for_the_others() {
         for code in OF_PARTITION {
-            let (mut slots, mut commits) = (idle(500, 2), Commits::new(100 * MS));
+            let (mut slots, mut commits) = (idle(500, 2), Commits::new(100 * MS, i64::MAX));
             commits.fence_at_ns = 0;
             for now_ns in (RENEW_NS..20_000 * MS).step_by(10_000_000) {
                 commit(&mut commits, &mut slots, code, now_ns);
@@ -340,7 +345,7 @@ mod tests {
 
     #[test]
     fn partitions_that_were_refused_only_with_others_are_committed_within_seconds() {
-        let (mut slots, mut commits) = (idle(40, 2), Commits::new(100 * MS));
+        let (mut slots, mut commits) = (idle(40, 2), Commits::new(100 * MS, i64::MAX));
         commits.fence_at_ns = 0;
         slots.iter_mut().for_each(|(_, partition)| partition.dirty = true);
         for now_ns in (RENEW_NS..20_000 * MS).step_by(10_000_000) {
@@ -354,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_partition_whose_commit_kafka_takes_again_is_one_like_others() {
-        let (mut slots, mut commits) = (idle(1, 1), Commits::new(100 * MS));
+        let (mut slots, mut commits) = (idle(1, 1), Commits::new(100 * MS, i64::MAX));
         commits.fence_at_ns = 0;
         commit(&mut commits, &mut slots, code::TOPIC_AUTHORIZATION_FAILED, RENEW_NS);
         assert_eq!(commits.choose(&slots, true, RENEW_NS + 10 * MS), [1]);
@@ -369,9 +374,18 @@ mod tests {
     }
 
     #[test]
+    fn quiet_partitions_are_committed_again_and_few_at_once() {
+        let (mut slots, mut commits) = (idle(0, 45), Commits::new(100 * MS, 1_000 * MS));
+        commits.fence_at_ns = i64::MAX / 2;
+        slots.iter_mut().for_each(|(_, partition)| partition.renew_at_ns = 0);
+        let counts = (0..14).map(|n| commit(&mut commits, &mut slots, 0, n * 100 * MS));
+        assert_eq!(counts.collect::<Vec<_>>(), [20, 20, 5, 0, 0, 0, 0, 0, 0, 0, 0, 20, 20, 5]);
+    }
+
+    #[test]
     fn a_worker_that_is_no_member_tries_no_more_partitions_than_it_has_to_commit() {
         const ILLEGAL_GENERATION: i32 = 22;
-        let (mut slots, mut commits) = (idle(10, 0), Commits::new(100 * MS));
+        let (mut slots, mut commits) = (idle(10, 0), Commits::new(100 * MS, i64::MAX));
         slots.get_mut(3).unwrap().dirty = true;
         for now_ns in (RENEW_NS..1_000 * MS).step_by(10_000_000) {
             assert_eq!(commit(&mut commits, &mut slots, ILLEGAL_GENERATION, now_ns), 1);

@@ -22,6 +22,7 @@ mod outcomes;
 mod partition;
 mod producers;
 mod rebalance;
+mod renewals;
 mod running;
 mod sending;
 mod slots;
@@ -83,6 +84,8 @@ pub struct Settings {
     pub window_bytes: usize,
     /// How long what is acknowledged goes uncommitted.
     pub commit_interval_ns: i64,
+    /// How long a partition goes without a commit.
+    pub renew_ns: i64,
     /// Copies and offsets are written in transactions; the producer's properties have a `transactional.id`.
     pub exactly_once: bool,
 }
@@ -138,7 +141,7 @@ impl Engine {
         Ok(Engine {
             producers: Producers::new(load, settings.producer),
             clock: Clock::new(load, settings.clock, settings.clock_topic),
-            commits: Commits::new(settings.commit_interval_ns),
+            commits: Commits::new(settings.commit_interval_ns, settings.renew_ns),
             transactions: settings.exactly_once.then(|| Transactions::new(settings.commit_interval_ns)),
             memory: Memory::new(settings.window_bytes),
             topics: Vec::new(),

@@ -61,6 +61,8 @@ pub struct Partition {
     pub(super) dirty: bool,
     /// No commit before that, since Kafka has refused its last one, and would take others'; 0: it has not.
     pub(super) commit_at_ns: i64,
+    /// Then it is committed once more, whatever is done meanwhile. See `renewals`.
+    pub(super) renew_at_ns: i64,
     /// Offsets whose copies were refused as too large, alone or in a batch with others. They go by themselves.
     pub(super) alone: BTreeMap<i64, Alone>,
     /// Offsets of records of which something was wanted and whose copies are on their way, with their ids.
@@ -111,6 +113,7 @@ impl Partition {
             has_commit: false,
             dirty: false,
             commit_at_ns: 0,
+            renew_at_ns: i64::MAX,
             alone: BTreeMap::new(),
             changed: BTreeMap::new(),
             first_copies: [None; TARGETS.len()],

@@ -216,7 +216,7 @@ impl Engine {
             },
             Stage::Open { since_ns } => {
                 let late = now_ns - since_ns >= transactions.interval_ns;
-                let wanted = !transactions.touched.is_empty() || self.slots.iter().any(|(_, p)| p.dirty);
+                let wanted = !transactions.is_clean() || self.slots.iter().any(|(_, p)| p.dirty || p.is_stale(now_ns));
                 if transactions.failed.is_some()
                     || transactions.alone.is_some() && !transactions.is_clean()
                     || late && wanted
@@ -243,6 +243,7 @@ impl Engine {
                         if let Some(partition) = self.slots.get_mut(slot) {
                             partition.forget_copies();
                             partition.has_commit = true;
+                            partition.renew_at_ns = now_ns.saturating_add(self.commits.renew_ns);
                         }
                     }
                 }
@@ -308,9 +309,8 @@ impl Engine {
             return;
         }
         let Some(consumer) = &self.consumer else { return };
-        let dirty: Vec<usize> =
-            self.slots.iter().filter(|(_, p)| p.dirty && p.may_commit()).map(|(slot, _)| slot).collect();
-        transactions.touched.extend(dirty);
+        let dirty = self.slots.iter().filter(|(_, p)| p.dirty && p.may_commit());
+        transactions.touched.extend(dirty.chain(self.slots.stale(now_ns)).map(|(slot, _)| slot));
         let chosen: Vec<usize> = transactions.touched.iter().copied().collect();
         let commits = in_commits(&mut self.slots, &chosen, &mut self.commits.encoder);
         if let Some(calls) = &mut transactions.calls {

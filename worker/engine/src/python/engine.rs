@@ -35,7 +35,7 @@ impl From<Panicked> for PyErr {
 #[allow(clippy::needless_pass_by_value)] // that is how Python's lists come
 impl Engine {
     #[new]
-    #[pyo3(signature = (*, library, producer, clock, clock_topic, window_bytes, commit_interval_ms, exactly_once))]
+    #[pyo3(signature = (*, library, producer, clock, clock_topic, window_bytes, commit_interval_ms, renew_seconds, exactly_once))]
     fn new(
         library: &str,
         producer: Properties,
@@ -43,6 +43,7 @@ impl Engine {
         clock_topic: String,
         window_bytes: usize,
         commit_interval_ms: i64,
+        renew_seconds: i64,
         exactly_once: bool,
     ) -> PyResult<Self> {
         let load = kafka::load(library).map_err(PyRuntimeError::new_err)?;
@@ -52,6 +53,7 @@ impl Engine {
             clock_topic,
             window_bytes,
             commit_interval_ns: commit_interval_ms * 1_000_000,
+            renew_ns: renew_seconds * 1_000_000_000,
             exactly_once,
         };
         Ok(Engine(Running::start(engine::Engine::new(load, settings)?)?))
