@@ -2,10 +2,13 @@
 
 Offsets belong to a group, and a group that was there before may still have older ones. Releasing only goes forward, so of what a group has
 committed and what was handed over to it, the further is what counts. Once every partition has committed that much, the handover is over.
+
+A group can be handed its own offsets. Kafka forgets those of a group that has had no members for `offsets.retention.minutes`, seven days
+unless set, and what is committed meanwhile lives no longer.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from delayed_topics_core.commit_metadata import decode_metadata
@@ -24,10 +27,12 @@ NOTHING = Position(-1)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Handover:
-    """`group`: to which one. `positions`: by topic name and partition."""
+    """`group`: to which one. `positions`: by topic name and partition. `kept`: they are what that group has committed itself, and count
+    where Kafka has forgotten them."""
 
     group: str
     positions: Mapping[str, tuple[Position, ...]]
+    kept: bool = False
 
     def of(self, topic: str, partition: int) -> Position:
         """NOTHING for a partition that came later."""
@@ -36,7 +41,7 @@ class Handover:
 
     def without(self, topics: set[str]) -> "Handover":
         """Of topics that were made again nothing holds any more."""
-        return Handover(group=self.group, positions={t: p for t, p in self.positions.items() if t not in topics})
+        return replace(self, positions={t: p for t, p in self.positions.items() if t not in topics})
 
 
 def further(one: Position, other: Position) -> Position:
@@ -52,7 +57,7 @@ def decode_handover(body: Mapping[str, Any] | None) -> Handover | None:
         topic: tuple(Position(int(offset), str(metadata)) for offset, metadata in of_topic)
         for topic, of_topic in body["positions"].items()
     }
-    return Handover(group=body["group"], positions=positions)
+    return Handover(group=body["group"], positions=positions, kept=body.get("kept", False))
 
 
 def _progress(position: Position) -> tuple[int, int]:

@@ -145,7 +145,8 @@ class KafkaView:
     """Kafka, as far as one delayed topic is concerned. `refused`: by topic and setting.
 
     `earliest`, `latest`: of partitions that the registry has no start offset for, without those that have no leader. `committed`: of
-    partitions not known to have begun. `load`: of a resource whose workers are scaled by it. `unmarked`: see `Executor.unmarked`.
+    partitions not known to have begun; of all, if the group has no members or its offsets are handed over. `load`: of a resource whose
+    workers are scaled by it. `unmarked`: see `Executor.unmarked`.
     """
 
     registered: Registered

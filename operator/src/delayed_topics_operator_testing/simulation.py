@@ -356,16 +356,15 @@ class Simulation:
         group_state = "Stable" if members else "Empty" if group in kafka.committed else "Dead"
         if group in kafka.rebalancing:
             members, group_state = tuple(replace(m, assignment=()) for m in members), "PreparingRebalance"
+        handed = handover.places(record, registered.layout, at_rest=not members)
+        asked = (*unbegun(record, topics, sources), *handed)
         return KafkaView(
             registered=replace(registered),
             topics=topics,
             configs={name: dict(kafka.topics[name].config) for name in topics if name in kafka.topics},
             earliest=dict.fromkeys(fresh, 0),
             latest={(name, p): kafka.topics[name].ends.get(p, 0) for name, p in fresh},
-            committed={
-                key: CommittedOffset(committed[key]) if key in committed else None
-                for key in (*unbegun(record, topics, sources), *handover.places(record, registered.layout))
-            },
+            committed={key: CommittedOffset(committed[key]) if key in committed else None for key in asked},
             group=GroupInfo(
                 group=group,
                 state=group_state,

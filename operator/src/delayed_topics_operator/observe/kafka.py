@@ -29,8 +29,6 @@ async def kafka_view(link: KafkaLink, names: TopicNames, owner: Owner, *, unmark
     fresh = unnoted(record, topics, sources) if ours else []
     # Of a topic that is adopted, the start offsets of all partitions are noted at once.
     fresh = fresh if adopted and names.front not in record.ids else led(fresh, topics)
-    pending = unbegun(record, topics, sources) if ours else []
-    pending = list(dict.fromkeys((*pending, *handover.places(record, registered.layout)))) if ours else []
     configs, earliest, latest, group = await asyncio.gather(
         link.configs(existing),
         link.offsets(fresh, "earliest"),
@@ -38,6 +36,8 @@ async def kafka_view(link: KafkaLink, names: TopicNames, owner: Owner, *, unmark
         link.group(group_id),
     )
     # What a member gives up it has committed before. Asked together with the group, the last commit could be missed.
+    handed = handover.places(record, registered.layout, at_rest=not group.members)
+    pending = list(dict.fromkeys((*unbegun(record, topics, sources), *handed))) if ours else []
     committed = await link.committed(group_id, pending)
     return KafkaView(
         registered=registered,

@@ -4,18 +4,21 @@ In this order, so that a stop between any two steps leaves nothing to guess. The
 retired, and the workers that have the topics give them up, with everything committed. When no member of their group has any of it, the
 registry gets what is committed there, and then the layout has the new group and serves again. The new workers begin where the former
 group was (`core.handover`), and when all of them have committed that, the registry forgets it.
+
+While a group has no members, the registry keeps what it has committed, which Kafka may forget before they are back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from delayed_topics_core.handover import NOTHING, Handover, Position, further
+from delayed_topics_core.reasons import Condition
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord
 from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
 from delayed_topics_operator.observation import KafkaView, Observation, Usable
-from delayed_topics_operator.reconcile.children import all_ready
+from delayed_topics_operator.reconcile.children import STARTING_SECONDS, all_ready
 
 WAKE_SECONDS: Final = 0.5
 MAX_PARTITIONS: Final = 200
@@ -66,23 +69,53 @@ def holders(o: Observation) -> list[str]:
 def noted(o: Observation, kafka: KafkaView, record: TopicsRecord) -> TopicsRecord:
     """With what is handed over, or without it when it is over."""
     if under_way(o) and is_given_up(o):
-        whole = sum(map(len, record.start_offsets.values())) <= MAX_PARTITIONS
-        positions = {
-            topic: tuple(_at(kafka.committed, record, (topic, p), o.group) for p in range(len(starts)))
-            for topic, starts in record.start_offsets.items()
-        }
-        if not whole:
-            positions = {topic: tuple(Position(p.offset) for p in of_topic) for topic, of_topic in positions.items()}
+        positions = _positions(record, lambda place: _at(kafka.committed, record, place, o.group))
         return replace(record, handover=Handover(group=o.wanted_group, positions=positions))
-    handover = record.handover
-    if handover is None or (handover.group == o.group and not _arrived(handover, kafka.committed)):
-        return record
-    return replace(record, handover=None)
+    handover, idle = record.handover, _is_idle(o)
+    if not kafka.group.members and (idle if handover is None else handover.kept):
+        return kept(o, kafka, record)
+    goes_on = handover is not None and handover.group == o.group and not _arrived(handover, kafka.committed)
+    return record if goes_on or (idle and handover is not None and handover.kept) else replace(record, handover=None)
 
 
-def places(record: TopicsRecord, layout: LayoutRecord | None) -> list[TopicPartitionKey]:
-    """Whose committed offsets have to be known for it."""
-    if record.handover is None and (layout is None or layout.state != "retired"):
+def kept(o: Observation, kafka: KafkaView, record: TopicsRecord) -> TopicsRecord:
+    """With what the group has committed, so that it is known when Kafka has forgotten it. What is committed by hand meanwhile counts."""
+    before = record.handover if record.handover is not None and record.handover.group == o.group else None
+
+    def at(place: TopicPartitionKey) -> Position:
+        own = _position(kafka.committed.get(place))
+        if before is None or (before.kept and own != NOTHING):
+            return own
+        return further(own, before.of(*place))
+
+    own_offsets = before is None or before.kept
+    return replace(record, handover=Handover(group=o.group, positions=_positions(record, at), kept=own_offsets))
+
+
+def _positions(record: TopicsRecord, at: Callable[[TopicPartitionKey], Position]) -> dict[str, tuple[Position, ...]]:
+    whole = sum(map(len, record.start_offsets.values())) <= MAX_PARTITIONS
+    return {
+        topic: tuple(
+            found if whole else Position(found.offset) for p in range(len(starts)) for found in [at((topic, p))]
+        )
+        for topic, starts in record.start_offsets.items()
+    }
+
+
+def _is_idle(o: Observation) -> bool:
+    """Whether its group is to have no members, or should have had some for longer than they take to start."""
+    layout = _layout(o)
+    if layout is None or layout.state != "serving":
+        return False
+    if o.has_own_workers and o.wanted.replicas == 0:
+        return True
+    conditions = (c for c in o.subject.status.conditions if c.type == Condition.WORKERS_READY and c.status == "False")
+    return any((o.now - c.last_transition_time).total_seconds() > STARTING_SECONDS for c in conditions)
+
+
+def places(record: TopicsRecord, layout: LayoutRecord | None, *, at_rest: bool) -> list[TopicPartitionKey]:
+    """Whose committed offsets have to be known for it. `at_rest`: no one is to commit any more."""
+    if not at_rest and record.handover is None and (layout is None or layout.state != "retired"):
         return []
     return [(topic, p) for topic, starts in record.start_offsets.items() for p in range(len(starts))]
 

@@ -49,7 +49,8 @@ def check(o: Observation) -> Finding:
         )
     actions.extend(write_layout(o, o.kafka, t))
     waiting = any(begun.begun.get(name, 0) < len(offsets) for name, offsets in begun.start_offsets.items())
-    wake_seconds = BEGIN_WAKE_SECONDS if waiting or after.handover is not None else None
+    handed_over = after.handover is not None and not after.handover.kept
+    wake_seconds = BEGIN_WAKE_SECONDS if waiting or handed_over else None
     if handover.under_way(o):
         wake_seconds = handover.WAKE_SECONDS
     return Finding(actions=tuple(actions), conditions=said, wake_seconds=wake_seconds)
@@ -58,6 +59,8 @@ def check(o: Observation) -> Finding:
 def _handed_over(o: Observation, record: TopicsRecord) -> str:
     if record.handover is None:
         return f"remove the handed-over offsets that group {o.group} has committed by now"
+    if record.handover.kept:
+        return f"keep the offsets that group {o.group} has committed for {record.topic}"
     return (
         f"hand over the offsets that group {o.group} has committed for {record.topic} to group {record.handover.group}"
     )

@@ -1,0 +1,101 @@
+"""Kafka forgets the offsets of a group that has no workers for a week. The registry has them until the workers are back."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from delayed_topics_core.handover import Handover, Position
+from delayed_topics_core.registry import decode, encode
+from delayed_topics_operator_testing.simulation import Simulation, member
+
+GROUP = "delayedtopics.orders"
+PLACES = [("orders", 0), *(("orders.delays", partition) for partition in range(3))]
+
+
+def serving(**spec: Any) -> Simulation:
+    """With workers that have committed 7 of each partition."""
+    simulation = Simulation.serving(**spec)
+    back(simulation, 7)
+    return simulation
+
+
+def back(simulation: Simulation, committed: int) -> None:
+    """The workers are in the group, and have committed that of each partition."""
+    simulation.kafka.members[GROUP] = (member(f"{simulation.name}-0", *PLACES),)
+    simulation.kafka.committed[GROUP] = dict.fromkeys(PLACES, committed)
+    simulation.settle()
+    simulation.settle()  # the first says that they are ready
+
+
+def scaled_to_zero(simulation: Simulation) -> None:
+    simulation.edit(workers={"replicas": 0})
+    simulation.kafka.members.clear()
+    simulation.settle()
+
+
+def after(simulation: Simulation, seconds: float) -> None:
+    simulation.later(seconds)
+    simulation.settle()
+
+
+def handed(simulation: Simulation) -> Handover | None:
+    return simulation.kafka.registry.topics["orders"].handover
+
+
+def kept(at: int) -> Handover:
+    positions = {"orders": (Position(at),), "orders.delays": (Position(at),) * 3}
+    return Handover(group=GROUP, positions=positions, kept=True)
+
+
+def test_workers_that_were_scaled_to_zero_for_long_go_on_where_they_were() -> None:
+    simulation = serving()
+    assert handed(simulation) is None
+    scaled_to_zero(simulation)
+    simulation.kafka.committed.clear()
+    after(simulation, 30 * 86_400)
+    assert handed(simulation) == kept(7)
+    simulation.edit(workers={"replicas": 1})
+    simulation.settle()
+    assert handed(simulation) == kept(7)
+    simulation.workers_come_up()
+    back(simulation, 7)
+    assert handed(simulation) is None, "they have committed it"
+
+
+def test_workers_that_cannot_start_for_long_go_on_where_they_were_and_a_restart_is_no_outage() -> None:
+    simulation = serving()
+    simulation.kafka.members.clear()
+    simulation.children["StatefulSet", simulation.name]["status"]["readyReplicas"] = 0
+    simulation.settle()
+    after(simulation, 60)
+    assert handed(simulation) is None
+    after(simulation, 120)
+    assert handed(simulation) == kept(7)
+    simulation.kafka.committed.clear()
+    after(simulation, 86_400)
+    assert handed(simulation) == kept(7)
+
+
+def test_offsets_that_somebody_sets_meanwhile_count_whether_they_are_further_or_not() -> None:
+    simulation = serving()
+    scaled_to_zero(simulation)
+    for at in (3, 9):
+        simulation.kafka.committed[GROUP] = dict.fromkeys(PLACES, at)
+        simulation.settle()
+        assert handed(simulation) == kept(at)
+
+
+def test_where_former_workers_of_another_group_have_got_further_that_counts() -> None:
+    simulation = serving()
+    former = Handover(group=GROUP, positions=kept(20).positions)
+    record = replace(simulation.kafka.registry.topics["orders"], handover=former)
+    simulation.kafka.write(record.key, encode(record))
+    scaled_to_zero(simulation)
+    assert handed(simulation) == former
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_the_registry_tells_what_is_kept_from_what_is_handed_over(is_kept: bool) -> None:
+    simulation = serving()
+    record = replace(simulation.kafka.registry.topics["orders"], handover=replace(kept(7), kept=is_kept))
+    assert decode(record.key, encode(record)) == record
