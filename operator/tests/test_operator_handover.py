@@ -289,5 +289,5 @@ def test_what_is_committed_is_asked_when_it_is_known_who_has_given_up() -> None:
             return GroupInfo(group=group, state="Empty", protocol="classic", members=())
 
     link: Any = Kafka()
-    view = asyncio.run(kafka_view(link, TopicNames.of("orders"), simulation.owner, unmarked={}))
+    view = asyncio.run(kafka_view(link, TopicNames.of("orders"), simulation.owner, unmarked={}, deleting=False))
     assert set(view.committed.values()) == {CommittedOffset(8)}

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from delayed_topics_core.handover import Handover, Position
 from delayed_topics_core.registry import decode, encode
-from delayed_topics_operator_testing.simulation import Simulation, member
+from delayed_topics_operator_testing.shared import SHARED, sharing
+from delayed_topics_operator_testing.simulation import Simulation, member, resource
 
 GROUP = "delayedtopics.orders"
 PLACES = [("orders", 0), *(("orders.delays", partition) for partition in range(3))]
@@ -42,9 +43,9 @@ def handed(simulation: Simulation) -> Handover | None:
     return simulation.kafka.registry.topics["orders"].handover
 
 
-def kept(at: int) -> Handover:
+def kept(at: int, group: str = GROUP) -> Handover:
     positions = {"orders": (Position(at),), "orders.delays": (Position(at),) * 3}
-    return Handover(group=GROUP, positions=positions, kept=True)
+    return Handover(group=group, positions=positions, kept=True)
 
 
 def test_workers_that_were_scaled_to_zero_for_long_go_on_where_they_were() -> None:
@@ -92,6 +93,40 @@ def test_where_former_workers_of_another_group_have_got_further_that_counts() ->
     simulation.kafka.write(record.key, encode(record))
     scaled_to_zero(simulation)
     assert handed(simulation) == former
+
+
+def test_what_was_deleted_and_retained_goes_on_where_it_was_when_it_is_applied_again() -> None:
+    simulation = serving(deletionPolicy="Retain")
+    simulation.delete()
+    simulation.settle()
+    assert simulation.gone
+    assert handed(simulation) == kept(7)
+    simulation.kafka.members.clear()
+    simulation.kafka.committed.clear()
+    again = Simulation(resource(uid="another"), kafka=simulation.kafka)
+    again.settle()
+    assert handed(again) == kept(7)
+    again.workers_come_up()
+    back(again, 7)
+    assert handed(again) is None
+
+
+def test_what_was_retained_after_shared_workers_goes_on_where_they_were() -> None:
+    simulation = Simulation(resource(deletionPolicy="Retain"), connection=sharing())
+    simulation.settle()
+    simulation.kafka.members[SHARED.group] = (member(f"{SHARED.name}-0", *PLACES),)
+    simulation.kafka.committed[SHARED.group] = dict.fromkeys(PLACES, 7)
+    simulation.settle()
+    simulation.delete()
+    simulation.settle()
+    simulation.kafka.members[SHARED.group] = (member(f"{SHARED.name}-0", ("payments", 0)),)
+    simulation.settle()
+    assert simulation.gone
+    assert handed(simulation) == kept(7, SHARED.group)
+    simulation.kafka.committed[SHARED.group] = {("payments", 0): 1}
+    again = Simulation(resource(uid="another"), kafka=simulation.kafka, connection=sharing())
+    again.settle()
+    assert handed(again) == kept(7, SHARED.group)
 
 
 @pytest.mark.parametrize("is_kept", [True, False])

@@ -65,15 +65,19 @@ def released(harness: OperatorHarness) -> int:
     return sum(end for end in harness.kafka.list_offsets(places, "latest").values() if isinstance(end, int))
 
 
+@pytest.mark.parametrize("ended", ["scaled to zero", "deleted"])
 def test_records_come_out_after_an_outage_that_is_longer_than_kafka_keeps_offsets(
-    forgetful: OperatorHarness, tmp_path: Path
+    forgetful: OperatorHarness, tmp_path: Path, ended: str
 ) -> None:
     harness, group = forgetful, f"delayedtopics.{forgetful.topic}"
     harness.apply(deletionPolicy="Retain", workers={"replicas": 1})
     with worker(harness, tmp_path):
         produce(harness)
         harness.wait(lambda: released(harness) == RECORDS, "half of the records come out")
-    harness.apply(deletionPolicy="Retain", workers={"replicas": 0})
+    if ended == "deleted":
+        harness.delete()
+    else:
+        harness.apply(deletionPolicy="Retain", workers={"replicas": 0})
     produce(harness)
     harness.wait(
         lambda: harness.kafka.committed_of_groups({group: None}) == {group: {}}, "Kafka has no offsets any more"

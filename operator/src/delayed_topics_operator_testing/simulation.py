@@ -356,7 +356,8 @@ class Simulation:
         group_state = "Stable" if members else "Empty" if group in kafka.committed else "Dead"
         if group in kafka.rebalancing:
             members, group_state = tuple(replace(m, assignment=()) for m in members), "PreparingRebalance"
-        handed = handover.places(record, registered.layout, at_rest=not members)
+        at_rest = not members or "deletionTimestamp" in self.raw["metadata"]
+        handed = handover.places(record, registered.layout, at_rest=at_rest)
         asked = (*unbegun(record, topics, sources), *handed)
         return KafkaView(
             registered=replace(registered),

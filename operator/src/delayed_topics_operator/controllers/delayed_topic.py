@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from delayed_topics_core.reasons import Reason
-from delayed_topics_core.registry import Owner
 from delayed_topics_crds import DelayedTopic, DelayedTopicStatus, Quota, parse
 from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable
 from pydantic import ValidationError
@@ -232,7 +231,7 @@ class DelayedTopics:
                 if home != key.namespace or not about.namespace_terminating:
                     raise
         serving = ready_pods(workers, expected) if workers is not None else 0
-        state, kafka, link = await self._kafka(key, asked, about.owner.cluster, ready=serving)
+        state, kafka, link = await self._kafka(key, asked, about, ready=serving)
         if about.has_finalizer and not about.deleting:
             await self._connections.hold(asked.connection)
         elif not about.has_finalizer and self._connections.leaving(asked.connection):
@@ -285,7 +284,7 @@ class DelayedTopics:
         return frozenset(audit["metadata"]["name"] for audit in named if audit not in scheduled)
 
     async def _kafka(
-        self, key: Key, asked: Wanted, cluster: str, *, ready: int
+        self, key: Key, asked: Wanted, about: Subject, *, ready: int
     ) -> tuple[Usable | Unusable, KafkaView | None, KafkaLink | None]:
         """`ready`: how many workers are, 0 while some go."""
         state, link = self._connections.look(asked.connection)
@@ -293,8 +292,8 @@ class DelayedTopics:
             self._failing_since.pop(key, None)
             return state, None, None
         try:
-            owner = Owner(cluster, key.namespace, key.name)
-            view = await kafka_view(link, asked.names, owner, unmarked=self._executor.unmarked(key))
+            unmarked = self._executor.unmarked(key)
+            view = await kafka_view(link, asked.names, about.owner, unmarked=unmarked, deleting=about.deleting)
             if asked.autoscale is None or view.registered.own is None:
                 self._loads.forget(key)
                 return state, view, link

@@ -13,9 +13,11 @@ from delayed_topics_operator.reconcile import handover
 from delayed_topics_operator.reconcile.target import led, unbegun, unnoted
 
 
-async def kafka_view(link: KafkaLink, names: TopicNames, owner: Owner, *, unmarked: Mapping[str, str]) -> KafkaView:
+async def kafka_view(
+    link: KafkaLink, names: TopicNames, owner: Owner, *, unmarked: Mapping[str, str], deleting: bool
+) -> KafkaView:
     """Raises KafkaCallError. Of topics that nobody claimed only their existence and settings are looked at, for adopting. `unmarked`: see
-    `Executor.unmarked`."""
+    `Executor.unmarked`. `deleting`: its workers are to end, whatever members their group has yet."""
     # The control topic stays when it is asked for no more.
     state, topics = await asyncio.gather(link.registry(), link.topics(names.possible))
     registered = _registered(state, names, owner)
@@ -36,7 +38,7 @@ async def kafka_view(link: KafkaLink, names: TopicNames, owner: Owner, *, unmark
         link.group(group_id),
     )
     # What a member gives up it has committed before. Asked together with the group, the last commit could be missed.
-    handed = handover.places(record, registered.layout, at_rest=not group.members)
+    handed = handover.places(record, registered.layout, at_rest=deleting or not group.members)
     pending = list(dict.fromkeys((*unbegun(record, topics, sources), *handed))) if ours else []
     committed = await link.committed(group_id, pending)
     return KafkaView(

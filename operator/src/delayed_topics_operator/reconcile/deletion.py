@@ -52,7 +52,7 @@ def plan(o: Observation) -> Plan:
             return _waiting(o, given_up)
     # A claim without topics would only block the name.
     if o.wanted.spec.deletion_policy == "Retain" and any(is_ours(o.kafka, name) for name in _topics(o)):
-        return Plan(actions=(*fences(o), RemoveFinalizer()), notices=(_retained(o),))
+        return Plan(actions=(*_kept(o, o.kafka), *fences(o), RemoveFinalizer()), notices=(_retained(o),))
     return _delete_all(o, o.kafka, own)
 
 
@@ -64,7 +64,8 @@ def _without_kafka(o: Observation) -> Plan:
     if o.subject.namespace_terminating or o.now - gone.since >= patience:
         message = (
             f"{gone.message}. Everything in Kafka stays there, as with spec.deletionPolicy Retain: topics {', '.join(_topics(o))}, "
-            f"group {o.group} and the claim of {o.subject.namespace}/{o.subject.name}"
+            f"group {o.group} and the claim of {o.subject.namespace}/{o.subject.name}. Kafka keeps the offsets of the group for "
+            "offsets.retention.minutes only, which is 7 days by default"
         )
         notice = Notice(type="Warning", reason=gone.reason, message=message, outlives_namespace=True)
         return Plan(actions=(RemoveFinalizer(),), notices=(notice,))
@@ -92,6 +93,14 @@ def _delete_all(o: Observation, kafka: KafkaView, own: Claim) -> Plan:
         ),
         status=_deleting(o, "the group, the topics and the claim are removed"),
     )
+
+
+def _kept(o: Observation, kafka: KafkaView) -> tuple[WriteRegistry, ...]:
+    """Kafka forgets the offsets of a group that has no workers any more, or of topics that its workers read no more."""
+    record = kafka.registered.topics
+    if record is None or (kept := handover.kept(o, kafka, record)) == record:
+        return ()
+    return (WriteRegistry(record=kept, why=f"keep the offsets that group {o.group} has committed for {record.topic}"),)
 
 
 def _retained(o: Observation) -> Notice:
