@@ -51,7 +51,6 @@ class Histogram:
     @property
     def counts(self) -> list[int]:
         """By bucket of DURATION_BOUNDS_MS; the last is for what is above all bounds."""
-
     @property
     def sum_ms(self) -> int: ...
 
@@ -88,10 +87,13 @@ class Seen:
     @property
     def waiting(self) -> int:
         """Records that are held."""
-
     @property
     def due(self) -> int:
         """Those of them that are due, and copies that are not acknowledged."""
+
+    @property
+    def ahead_ms(self) -> int:
+        """By how much the append time of the record that comes next is ahead of the broker's time; 0: it isn't."""
 
     @property
     def unacknowledged(self) -> tuple[bool, bool, bool, bool]:
@@ -132,7 +134,6 @@ class State:
     @property
     def held_bytes(self) -> int:
         """Memory that held records count for."""
-
     @property
     def time_known(self) -> bool:
         """The broker's."""

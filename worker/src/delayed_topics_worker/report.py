@@ -16,6 +16,7 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.events import EventWriter
 from delayed_topics_kafka.model import TopicPartitionKey
 
+from delayed_topics_worker.ahead import AheadWatch
 from delayed_topics_worker.alarms import (
     Alarm,
     Alarms,
@@ -83,6 +84,7 @@ class Reporter:
         self._lost = 0
         self._standstill = StallTimes()
         self._offsets = OffsetWatch(admin, connection.bootstrap_servers)
+        self._ahead = AheadWatch()
         self._misrouted = RecentRise(MISROUTED_SHOWN_SECONDS)
         self._waited_for_target = RecentRise(WAITED_SHOWN_SECONDS)
         self._now_ms = 0
@@ -139,6 +141,7 @@ class Reporter:
             spans, generation=assignment.generation, now_ms=self._now_ms, clock_fresh=state.time_known
         )
         self._metrics.pending.found = {key: n for key, n in self._offsets.pending.items() if key[0] in work}
+        alarms += self._ahead.alarms(owned, now=self._now_at)
         alarms += self._misrouted_alarms(shown, tallies)
         alarms += self._target_alarms(shown, tallies)
         alarms += self._controls.alarms(snapshot)

@@ -1,5 +1,6 @@
 //! What others get to see, twice a second.
 
+use super::held::Held;
 use super::histogram::Histogram;
 use super::partition::Pause;
 use super::state::State;
@@ -30,6 +31,8 @@ pub struct Seen {
     pub waiting: usize,
     /// Those of them that are due, and copies that are not acknowledged.
     pub due: usize,
+    /// By how many milliseconds the append time of the record that comes next is ahead of the broker's time.
+    pub ahead_ms: i64,
     /// The targets of copies that are not acknowledged, in the order of `TARGETS`.
     pub unacknowledged: [bool; TARGETS.len()],
     /// For how long no copy of it has come back, though some are on their way.
@@ -72,6 +75,7 @@ impl Engine {
                 end: partition.end,
                 waiting: partition.held.len(),
                 due: partition.held.due_count(estimate_ms) + in_flight,
+                ahead_ms: ahead_ms(&mut partition.held, estimate_ms),
                 unacknowledged: partition.on_their_way.map(|count| count > 0),
                 stuck_ns: now_ns - partition.progress_at_ns,
                 delayed: partition.delayed.released,
@@ -129,6 +133,17 @@ pub struct Whole {
     pub now_ms: Option<i64>,
 }
 
+/// 0 if it isn't, or has arrived just now.
+fn ahead_ms(held: &mut Held, now_ms: i64) -> i64 {
+    if held.next_turn_at_ms().map_or(true, |turn_ms| turn_ms <= now_ms) || now_ms == i64::MIN {
+        return 0;
+    }
+    let Some(next) = held.take(i64::MAX, false) else { return 0 };
+    let appended_at_ms = held.get(&next).parts().appended_at_ms;
+    held.put_back(&next);
+    appended_at_ms.map_or(0, |at_ms| at_ms.saturating_sub(now_ms).max(0))
+}
+
 fn name(state: State) -> &'static str {
     match state {
         State::Unplaced | State::Undecided { .. } => "unplaced",
@@ -138,5 +153,28 @@ fn name(state: State) -> &'static str {
         State::Settling(_) => "settling",
         State::Standing => "standing",
         State::Leaving => "leaving",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stored::Parts;
+    use super::*;
+    use crate::routing::Waiting;
+
+    #[test]
+    fn only_what_comes_next_and_waits_is_ahead_and_it_comes_next_as_before() {
+        let mut held = Held::default();
+        for (offset, appended_at_ms) in [(0, 5_000), (1, 1_000)] {
+            let headers: [(&[u8], Option<&[u8]>); 0] = [];
+            let parts =
+                Parts { appended_at_ms: Some(appended_at_ms), key: None, value: None, headers: headers.into_iter() };
+            held.arrive(offset, &parts);
+            let taken = held.take(0, false).unwrap();
+            held.wait(&taken, Waiting { due_at_ms: appended_at_ms, turn_at_ms: appended_at_ms, misrouted: false });
+        }
+        assert_eq!([i64::MIN, 0, 999, 1_000].map(|now_ms| ahead_ms(&mut held, now_ms)), [0, 1_000, 1, 0]);
+        assert_eq!(held.take(1_000, false).map(|taken| taken.offset), Some(1));
+        assert_eq!(ahead_ms(&mut held, 1_000), 4_000);
     }
 }

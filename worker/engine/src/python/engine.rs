@@ -268,6 +268,7 @@ pub struct PySeen {
     end: i64,
     waiting: usize,
     due: usize,
+    ahead_ms: i64,
     unacknowledged: (bool, bool, bool, bool),
     stuck_seconds: f64,
     delayed: u64,
@@ -288,6 +289,7 @@ impl From<Seen> for PySeen {
             end: seen.end,
             waiting: seen.waiting,
             due: seen.due,
+            ahead_ms: seen.ahead_ms,
             unacknowledged: (ready, delays, dead_letter, other),
             #[allow(clippy::cast_precision_loss)]
             stuck_seconds: seen.stuck_ns as f64 / 1e9,
