@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import pytest
-from delayed_topics_e2e.checker import Account, by_list, judge
+from delayed_topics_e2e.checker import Account, by_list, judge, repeated_beyond
 from delayed_topics_e2e.plain import Record
 
 DELAYS = by_list([0, 5])
@@ -60,3 +60,28 @@ def test_each_fault_is_found_alone(fault: Callable[[Records, Records, Records], 
     account = judged(front, ready, dead)
     found = {name: getattr(account, name) for name in ("lost", "early", "doubled", "changed", "disordered")}
     assert found == {**dict.fromkeys(found, 0), **counts}
+
+
+def copies(origin: str, at_ms: int) -> Records:
+    """Of four records, each made twice from `origin` of partition 0, first at that time."""
+    return [
+        record("t.ready", n, at_ms + late_ms, root(n % 4), ("dt-origin", b"%s:0:%d" % (origin.encode(), n % 4)))
+        for n, late_ms in zip(range(8), (0, 0, 0, 0, 9000, 9000, 9000, 9000), strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "most", "beyond"),
+    [(20_000, 4, {}), (20_000, 3, {"f:0": 1}), (10_000, 4, {"f:0": 4}), (30_000, 4, {"f:0": 4})],
+    ids=["right before a kill", "more than one may repeat", "long before a kill", "long after it"],
+)
+def test_what_no_kill_may_have_repeated_is_found(at_ms: int, most: int, beyond: dict[str, int]) -> None:
+    front = [record("t", n, 1000) for n in range(4)]
+    assert repeated_beyond(front=front, ready=copies("f", at_ms), kills_ms=[21_000], most=most) == beyond
+
+
+@pytest.mark.parametrize(("kill_ms", "beyond"), [(1_500, {}), (21_000, {"f:0": 1})])
+def test_what_hopped_twice_counts_from_when_it_came_in(kill_ms: int, beyond: dict[str, int]) -> None:
+    front = [record("t", 0, 1000)]
+    ready = [record("t.ready", n, 20_000, root(0), ("dt-origin", b"d:0:%d" % n)) for n in range(2)]
+    assert repeated_beyond(front=front, ready=ready, kills_ms=[kill_ms]) == beyond

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_faults.copies import Copy, read_line
-from delayed_topics_faults.judge import MOST_DOUBLED, Seen, Terms, Verdict, judge, longest_silence_ms
+from delayed_topics_faults.judge import MOST_DOUBLED, Crash, Seen, Terms, Verdict, judge, longest_silence_ms
 
 TERMS = Terms(front_id="F", delays_id="D", lane_delays=(0, 1), ready_partitions=2, healed_at_ms=0, late_ms=5000)
 COUNT = 200
@@ -97,7 +97,7 @@ def test_one_doubled_record_is_found_and_is_no_breach_after_a_crash() -> None:
     crash_ms = ready[40].at_ms + 50
 
     assert (verdict(ready=ready).doubled, verdict(ready=ready).doubled_beyond) == (1, 1)
-    after_crash = verdict(replace(TERMS, crashes_ms=(crash_ms,)), ready=ready)
+    after_crash = verdict(replace(TERMS, crashes=(Crash(at_ms=crash_ms),)), ready=ready)
     assert not after_crash.broken
     assert after_crash.most_back_ms == 50
 
@@ -106,9 +106,72 @@ def test_more_doubles_of_a_partition_than_a_crash_may_repeat_are_found() -> None
     _, _, ready, _ = clean()
     again = [ready[0]._replace(offset=9000 + n) for n in range(MOST_DOUBLED + 1)]
 
-    found = verdict(replace(TERMS, crashes_ms=(T0 + 500,)), ready=[*ready, *again])
+    found = verdict(replace(TERMS, crashes=(Crash(at_ms=T0 + 500),)), ready=[*ready, *again])
 
     assert found.doubled_beyond == 1
+
+
+@pytest.mark.parametrize(
+    ("crashes", "allowed"),
+    [
+        ([Crash(at_ms=T0 + 800)], True),
+        ([Crash(at_ms=T0 + 3300)], False),
+        ([Crash(at_ms=T0 + 3300, since_ms=T0 + 800)], True),
+        ([Crash(at_ms=T0 + 800, partitions=frozenset({"f:0", "d:1"}))], True),
+        ([Crash(at_ms=T0 + 800, partitions=frozenset({"f:1"}))], False),
+        ([Crash(at_ms=T0 - 2000), Crash(at_ms=T0 + 5000)], False),
+    ],
+    ids=[
+        "right before the crash",
+        "three seconds before it, while commits are answered at once",
+        "three seconds before it, while Kafka took no commits",
+        "of a partition of the worker that died",
+        "of a partition of another worker",
+        "between two crashes",
+    ],
+)
+def test_a_crash_may_repeat_only_what_was_not_committed_yet(crashes: list[Crash], *, allowed: bool) -> None:
+    _, _, ready, _ = clean()
+    of_partition = [c for c in ready if c.own["dt-origin"].startswith("f:0:")]
+    again = [c._replace(offset=c.offset + 9000, at_ms=c.at_ms + 4000) for c in of_partition]
+
+    found = verdict(replace(TERMS, crashes=crashes), ready=[*ready, *again])
+
+    assert found.doubled == len(again)
+    assert (found.doubled_beyond, set(found.broken)) == ((0, set()) if allowed else (len(again), {"D"}))
+
+
+def test_crashes_that_may_have_repeated_the_same_copies_may_each_repeat_that_many() -> None:
+    _, _, ready, _ = clean()
+    again = [ready[0]._replace(offset=9000 + n) for n in range(30)]
+    crashes = [Crash(at_ms=T0 + 500), Crash(at_ms=T0 + 900), Crash(at_ms=T0 + 9000)]
+
+    found = verdict(replace(TERMS, crashes=crashes, most_doubled=10), ready=[*ready, *again])
+
+    assert found.doubled_beyond == 10
+
+
+def test_a_record_that_came_twice_by_hops_that_nobody_saw_is_found() -> None:
+    _, _, ready, _ = clean()
+    released = next(c for c in ready if c.own["dt-hops"] == "1")
+    again = released._replace(offset=9000, own={**released.own, "dt-origin": "d:0:900"})
+
+    found = verdict(replace(TERMS, crashes=(Crash(at_ms=released.at_ms),)), ready=[*ready, again])
+
+    assert (found.doubled, found.doubled_beyond) == (1, 1)
+
+
+def test_a_record_that_was_released_and_then_hopped_counts_from_its_release() -> None:
+    """As one that got a later due time when its worker had just died. Its own hop was made long before."""
+    _, delays, ready, _ = clean()
+    released = next(c for c in ready if c.own["dt-hops"] == "1")
+    delays.append(released._replace(partition=0, offset=900, at_ms=released.at_ms + 300))
+    again = released._replace(offset=9000, at_ms=released.at_ms + 5000, own={**released.own, "dt-origin": "d:0:900"})
+
+    found = verdict(replace(TERMS, crashes=(Crash(at_ms=released.at_ms + 40),)), delays=delays, ready=[*ready, again])
+
+    assert not found.broken
+    assert (found.doubled, found.most_back_ms) == (1, 40)
 
 
 def test_a_doubled_hop_counts_for_the_crash_that_repeated_the_hop() -> None:
@@ -121,7 +184,7 @@ def test_a_doubled_hop_counts_for_the_crash_that_repeated_the_hop() -> None:
         released._replace(offset=9000, at_ms=released.at_ms + 300, own={**released.own, "dt-origin": "d:1:900"})
     )
 
-    found = verdict(replace(TERMS, crashes_ms=(hop.at_ms + 20,)), delays=delays, ready=ready)
+    found = verdict(replace(TERMS, crashes=(Crash(at_ms=hop.at_ms + 20),)), delays=delays, ready=ready)
 
     assert not found.broken
     assert (found.doubled, found.most_back_ms) == (1, 20)

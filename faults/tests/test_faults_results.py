@@ -21,7 +21,9 @@ PLAYED: dict[str, Any] = {
     "records": 2_000_000,
     "doubled": 48_997,
     "dead_lettered": 0,
+    "order_exempt": 3_000,
     "most_late_ms": 1521,
+    "most_back_ms": 1164,
     "clean": True,
     "broken": [],
     "commit": "abc",
@@ -39,6 +41,7 @@ def test_a_row_that_is_played_again_replaces_the_last_of_its_guarantee(tmp_path:
         **PLAYED,
         "guarantee": "ExactlyOnce",
         "doubled": 0,
+        "most_back_ms": 0,
         "audit": "Verified",
         "counts": {"kills": 199},
         "lateness_ms": {"p50": 1, "p99": 2_000},
@@ -46,8 +49,11 @@ def test_a_row_that_is_played_again_replaces_the_last_of_its_guarantee(tmp_path:
     for entry in (PLAYED, exactly, {**PLAYED, "trials": 3, "clean": False, "broken": ["L"]}):
         note(tmp_path, entry)
     (*_, at_least_once, exactly_once) = table(tmp_path).splitlines()
-    assert "**broken: L** | 3 | 2,000,000 | 48,997 | 0 | 1.5 | - | - | abc |" in at_least_once
-    assert "`ExactlyOnce`; 199 kills | 200 | 2,000,000 | 0 | 0 | 1.5 | 1, 2,000 | Verified | abc |" in exactly_once
+    assert "**broken: L** | 3 | 2,000,000 | 48,997 | 1,164 | 0 | 3,000 | 1.5 | - | - | abc |" in at_least_once
+    assert (
+        "`ExactlyOnce`; 199 kills | 200 | 2,000,000 | 0 | - | 0 | 3,000 | 1.5 | 1, 2,000 | Verified | abc |"
+        in exactly_once
+    )
 
 
 def test_each_row_was_played_with_every_guarantee_that_it_can_have() -> None:

@@ -7,7 +7,7 @@ before the broker's append time of its root plus the delay that its own headers 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, product
 from statistics import quantiles
 from typing import Any
 
@@ -17,7 +17,13 @@ from delayed_topics_core.names import TopicNames
 from delayed_topics_e2e.plain import Kafka, Record, TopicReader
 from delayed_topics_e2e.waiting import until
 
-__all__ = ["Account", "Checker", "by_list", "judge"]
+__all__ = ["MOST_REPEATED", "Account", "Checker", "by_list", "judge", "repeated_beyond"]
+
+MOST_REPEATED = 5_000
+"""Copies beyond the first that one crash may make of one partition's records."""
+BEFORE_MS, AFTER_MS = 3_000, 5_000
+"""Workers commit ten times a second, so what they made longer before they were killed is committed. A pod that is deleted without grace
+runs on for some seconds."""
 
 DelayOf = Callable[[Record], int]
 """Seconds that a record of the front topic has to wait."""
@@ -81,6 +87,31 @@ def judge(*, front: Sequence[Record], ready: Sequence[Record], dead: Sequence[Re
         disorder=tuple(disorder[:3]),
         lateness_ms=tuple(late),
     )
+
+
+def repeated_beyond(
+    *, front: Sequence[Record], ready: Sequence[Record], kills_ms: Sequence[int], most: int = MOST_REPEATED
+) -> Counter[str]:
+    """Copies beyond the first that no kill may have repeated, by topic and partition that they were made from.
+
+    Copies that were made from different records are of one that hopped twice: it counts from its append, right after which it hopped.
+    """
+    appended_ms = {(r.partition, r.offset): r.timestamp_ms for r in front}
+    copies: dict[tuple[bytes | None, bytes | None], list[Record]] = defaultdict(list)
+    for record in ready:
+        copies[record.header(own.ROOT), record.header(own.ATTEMPT)].append(record)
+    made_ms: dict[str, list[int]] = defaultdict(list)
+    for (root, _), made in copies.items():
+        hopped = len({copy.header(own.ORIGIN) for copy in made}) > 1
+        source = root if hopped else made[0].header(own.ORIGIN)
+        letter, partition, offset = (source or b"").decode().split(":")[:3]
+        at_ms = appended_ms[int(partition), int(offset)] if hopped else min(copy.timestamp_ms for copy in made)
+        made_ms[f"{letter}:{partition}"] += [at_ms] * (len(made) - 1)
+    for kill_ms, times_ms in product(sorted(kills_ms), made_ms.values()):
+        within = [at_ms for at_ms in sorted(times_ms) if kill_ms - BEFORE_MS <= at_ms <= kill_ms + AFTER_MS]
+        for at_ms in within[:most]:
+            times_ms.remove(at_ms)
+    return +Counter({source: len(times_ms) for source, times_ms in made_ms.items()})
 
 
 @dataclass

@@ -8,6 +8,7 @@ T  within some seconds after its due time or the healing          on time
 S  same key, value and foreign headers, same id, right partition  nothing changed
 """
 
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,10 @@ from delayed_topics_faults.copies import EXPECT, Copy
 LATE_READ_MS: Final = 1000
 """A record first read later than this takes the way that makes it the least late (README, promise 5)."""
 MOST_DOUBLED: Final = 5000
+COMMITTED_MS: Final = 1000
+"""A worker commits ten times a second, and sends nothing while the last commit that Kafka took is older than this."""
+ARRIVED_MS: Final = 1000
+"""So late may arrive what a worker had sent before it died."""
 EXAMPLES: Final = 5
 OTHERWISE: Final = {"either": "TooLarge", "race": "Cancelled"}
 """The reason of a dead letter that is right, too, where a record is expected so."""
@@ -27,13 +32,27 @@ CUT_REASONS: Final = frozenset({"TooLarge", "HeaderUnreadable"})
 
 
 @dataclass(frozen=True, kw_only=True)
+class Crash:
+    """A worker died, or learned that it was shut out of its group, at `at_ms`. `since_ms`: since when Kafka may have taken no commit of
+    it; None: it took them to the last. `partitions`: what it had, as origins begin (`f:0`); None: any."""
+
+    at_ms: int
+    since_ms: int | None = None
+    partitions: frozenset[str] | None = None
+
+    @property
+    def began_ms(self) -> int:
+        return self.at_ms if self.since_ms is None else self.since_ms
+
+
+@dataclass(frozen=True, kw_only=True)
 class Terms:
     """What was promised for one trial.
 
     `front_id`, `delays_id`: topic ids, part of each root. `lane_delays`: seconds, by partition of the delays topic.
-    `crashes_ms`: when a worker died; without any, nothing may come twice. `healed_at_ms`: when the last fault was over,
-    from which lateness counts. `late_ms`: how late a record may be then; None: not judged. `order`: it is promised.
-    `taken`: roots that the fault itself removed. `most_doubled`: what a crash may repeat of a partition.
+    `crashes`: without any, nothing may come twice. `healed_at_ms`: when the last fault was over, from which lateness counts.
+    `late_ms`: how late a record may be then; None: not judged. `order`: it is promised. `taken`: roots that the fault itself removed.
+    `most_doubled`: what a crash may repeat of a partition.
     """
 
     front_id: str
@@ -41,7 +60,7 @@ class Terms:
     lane_delays: Sequence[int]
     ready_partitions: int
     skew_ms: int = 0
-    crashes_ms: Sequence[int] = ()
+    crashes: Sequence[Crash] = ()
     healed_at_ms: int | None = None
     late_ms: int | None = None
     order: bool = True
@@ -232,32 +251,57 @@ def _judge_doubles(
     seen: Seen,
     terms: Terms,
 ) -> None:
-    hops = _by_root(copy for copy in seen.delays if "dt-origin" in copy.own)
-    by_partition: Counter[tuple[str, ...]] = Counter()
+    """What a crash repeats are the copies of a record of a partition that was read again, hops and others."""
+    explained: Counter[str] = Counter()
+    made_at_ms: dict[str, list[int]] = defaultdict(list)
+    for (root, origin), copies in _by_origin(seen).items():
+        if root in sources and (again := len(copies) - 1):
+            explained[root] += again
+            made_at_ms[origin.rpartition(":")[0]] += [min(copy.at_ms for copy in copies)] * again
     for root in ready.keys() | dead.keys():
-        copies = [*ready.get(root, ()), *dead.get(root, ())]
+        count = len(ready.get(root, ())) + len(dead.get(root, ()))
         if root not in sources:
-            verdict.doubled += len(copies)
-            verdict.doubled_beyond += len(copies)
-            verdict.fail("D", f"{len(copies)} copies of {root or 'no root'}, which is none of this trial's records")
-        elif len(copies) > 1:
-            verdict.doubled += len(copies) - 1
-            released_twice = len({copy.own.get("dt-origin") for copy in copies}) < len(copies)
-            made = copies if released_twice or root not in hops else hops[root]
-            first = min(made, key=lambda copy: copy.at_ms)
-            by_partition[tuple(first.own.get("dt-origin", "").split(":")[:2])] += len(copies) - 1
-            verdict.most_back_ms = max(verdict.most_back_ms, _back_ms(first.at_ms, terms))
-    most = terms.most_doubled * len(terms.crashes_ms)
-    for partition, count in by_partition.items():
-        if count > most:
-            verdict.doubled_beyond += count - most
-            verdict.fail("D", f"{count} copies of records of {':'.join(partition)} came twice, at most {most} may")
+            verdict.doubled += count
+            verdict.doubled_beyond += count
+            verdict.fail("D", f"{count} copies of {root or 'no root'}, which is none of this trial's records")
+            continue
+        verdict.doubled += count - 1
+        if (unexplained := count - 1 - explained[root]) > 0:
+            verdict.doubled_beyond += unexplained
+            verdict.fail("D", f"{root} came {count} times, and the copies that these were made from are not seen")
+    for partition, times_ms in made_at_ms.items():
+        verdict.most_back_ms = max(verdict.most_back_ms, *(_back_ms(at_ms, terms) for at_ms in times_ms))
+        if beyond := beyond_crashes(partition, times_ms, terms):
+            verdict.doubled_beyond += len(beyond)
+            verdict.fail(
+                "D", f"{len(beyond)} copies from {partition}, first made from {beyond[0]} on, may not come twice"
+            )
+
+
+def _by_origin(seen: Seen) -> Mapping[tuple[str, str], list[Copy]]:
+    """All that was made from one record, by its root and its place."""
+    found: dict[tuple[str, str], list[Copy]] = defaultdict(list)
+    for copy in (*seen.ready, *seen.dead, *seen.delays):
+        if "dt-origin" in copy.own:
+            found[copy.own.get("dt-root", ""), copy.own["dt-origin"]].append(copy)
+    return found
+
+
+def beyond_crashes(partition: str, made_at_ms: Iterable[int], terms: Terms) -> list[int]:
+    """When copies of a partition that were repeated were made first: those that no crash may repeat."""
+    left = sorted(made_at_ms)
+    for crash in sorted(terms.crashes, key=lambda crash: crash.at_ms):
+        if crash.partitions is None or partition in crash.partitions:
+            begin = bisect_left(left, crash.began_ms - COMMITTED_MS)
+            end = bisect_right(left, crash.at_ms + ARRIVED_MS)
+            del left[begin : min(end, begin + terms.most_doubled)]
+    return left
 
 
 def _back_ms(first_at_ms: int, terms: Terms) -> int:
-    """How long before the next crash a repeated copy was made first. A figure: the promise is a number of records, since a
-    commit takes as long as Kafka takes."""
-    return min((crash_ms - first_at_ms for crash_ms in terms.crashes_ms if crash_ms >= first_at_ms), default=0)
+    """How long before the crash that repeated a copy it was made first, or before Kafka took no commits any more."""
+    next_ones = [crash.began_ms for crash in terms.crashes if crash.at_ms + ARRIVED_MS >= first_at_ms]
+    return max(0, min(next_ones, default=0) - first_at_ms)
 
 
 def _judge_order(

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -34,8 +34,10 @@ class Reader(Closing):
             )
         self._log = log
 
-    def read(self, topic: str, begin: Sequence[int] = ()) -> tuple[list[Copy], tuple[int, ...]]:
-        """The records from those offsets (of partition 0, 1 …; else 0) to the present end, and where that is.
+    def read(
+        self, topic: str, begin: Sequence[int] = (), *, keep: Callable[[Copy], bool] = bool
+    ) -> tuple[list[Copy], tuple[int, ...]]:
+        """The records from those offsets (of partition 0, 1 …; else 0) to the present end that are to be kept, and where that is.
 
         Raises ReaderFailed.
         """
@@ -52,7 +54,9 @@ class Reader(Closing):
                 case ["failed", why]:
                     raise ReaderFailed(f"could not read {topic}: {why} (see {self._log})")
                 case _:
-                    found.append(read_line(text))
+                    copy = read_line(text)
+                    if keep(copy):
+                        found.append(copy)
         raise ReaderFailed(f"the Java reader ended while it read {topic} (see {self._log})")
 
     def close(self) -> None:

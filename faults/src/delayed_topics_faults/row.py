@@ -76,7 +76,11 @@ class Row(ABC):
     def finish(self, testbed: Testbed, trial: Trial) -> tuple[Seen, list[str]]:
         """Waits until everything is out and committed; what there is then, and what never got there."""
         unfinished = [] if testbed.settled(self.settle_seconds) else testbed.unsettled()
-        return testbed.read(), [f"not finished after {self.settle_seconds:g} s: {text}" for text in unfinished]
+        return self.read(testbed), [f"not finished after {self.settle_seconds:g} s: {text}" for text in unfinished]
+
+    def read(self, testbed: Testbed) -> Seen:
+        """What is judged of a trial."""
+        return testbed.read()
 
     def judge(self, seen: Seen, terms: Terms, trial: Trial) -> Verdict:
         return judge(seen, terms)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -20,6 +21,7 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, TopicPartitionKey
 from delayed_topics_worker.config import Guarantee
+from delayed_topics_worker_testing.generations import owners_now
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.process import WorkerProcess
 
@@ -196,6 +198,14 @@ class Testbed(Closing):
 
         wait_until(empty, what=f"group {group} has no members", timeout_seconds=30)
 
+    def partitions_of(self, number: int) -> frozenset[str] | None:
+        """Source partitions that the group gives to worker `number`, as origins begin; None while it gives nobody any."""
+        letters = {self.orders.names.front: "f", self.orders.names.delays: "d"}
+        owners = owners_now(self.orders)
+        return (
+            frozenset(f"{letters[t]}:{p}" for (t, p), owner in owners.items() if owner == member_name(number)) or None
+        )
+
     def settled(self, timeout_seconds: float = SETTLE_SECONDS) -> bool:
         """Waits until everything that went in is committed; False if that doesn't come true."""
         try:
@@ -254,10 +264,14 @@ class Testbed(Closing):
         """What has come since the last time, by the independent reader."""
         return Seen(*(self._read(topic) for topic in self.orders.names.topics))
 
-    def read_without_hops(self) -> Seen:
-        """As `read`, of a topic into whose delays topic only workers write: which way each record took is not judged."""
-        front, _, ready, dead = self.orders.names.topics
-        return Seen(self._read(front), (), self._read(ready), self._read(dead))
+    def read_repeats(self) -> Seen:
+        """As `read`, of a topic into whose delays topic only workers write, but only hops of what came out more than once: which way
+        all the others took is not judged."""
+        front, delays, ready, dead = self.orders.names.topics
+        out = self._read(ready), self._read(dead)
+        times = Counter(copy.own.get("dt-root") for copies in out for copy in copies)
+        hops = self._read(delays, keep=lambda copy: times[copy.own.get("dt-root")] > 1)
+        return Seen(self._read(front), hops, *out)
 
     def skip(self, topic: str) -> None:
         """What is there now is not judged."""
@@ -281,8 +295,8 @@ class Testbed(Closing):
         """It was made again: its offsets begin anew."""
         self._begin.pop(topic, None)
 
-    def _read(self, topic: str) -> list[Copy]:
-        copies, self._begin[topic] = self.reader.read(topic, self._begin.get(topic, ()))
+    def _read(self, topic: str, **further: Any) -> list[Copy]:
+        copies, self._begin[topic] = self.reader.read(topic, self._begin.get(topic, ()), **further)
         return copies
 
     def terms(self, **further: Any) -> Terms:

@@ -8,7 +8,7 @@ from random import Random
 
 from delayed_topics_devcluster.broker import Broker, Brokers
 
-from delayed_topics_faults.judge import Seen
+from delayed_topics_faults.judge import Crash, Seen
 from delayed_topics_faults.row import Row, Trial
 from delayed_topics_faults.testbed import LATE_MS, Testbed, now_ms
 
@@ -34,9 +34,10 @@ class BrokerDies(OnThreeBrokers):
     def trial(self, testbed: Testbed, rng: Random) -> Trial:
         broker = rng.choice(self.brokers.members)
         how = rng.choice(("SIGKILL", "clean restart", "leader move"))
-        lost_before, began_ms = self._lost(), now_ms()
+        lost_before = self._lost()
         with testbed.load(rng, records=4000, per_second=1000) as load:
             time.sleep(rng.uniform(0.1, load.seconds / 2))
+            began_ms = now_ms()
             match how:
                 case "SIGKILL":
                     broker.kill()
@@ -47,19 +48,20 @@ class BrokerDies(OnThreeBrokers):
                 case _:
                     testbed.elect()
             testbed.in_sync()
+        healed_ms = now_ms()
         return Trial(
             injected=f"{how} of broker {broker.node_id}",
-            terms={"healed_at_ms": now_ms(), "late_ms": LATE_MS},
-            told=(lost_before, began_ms),
+            terms={"healed_at_ms": healed_ms, "late_ms": LATE_MS},
+            told=(lost_before, Crash(at_ms=healed_ms + LATE_MS, since_ms=began_ms)),
         )
 
     def finish(self, testbed: Testbed, trial: Trial) -> tuple[Seen, list[str]]:
         finished = super().finish(testbed, trial)
-        lost_before, began_ms = trial.told
+        lost_before, shut_out = trial.told
         if self._lost() > lost_before:
             # as in B8: its group may be without a coordinator for longer than its session
             trial.injected += ", no coordinator for a session"
-            trial.terms["crashes_ms"] = (began_ms,)
+            trial.terms["crashes"] = (shut_out,)
         return finished
 
     def _lost(self) -> float:
@@ -96,6 +98,8 @@ class Away(Row):
             time.sleep(1)
         self._broker.start()
         # away for longer than its session, the worker gives its partitions up: what isn't committed is as after a crash
-        trial.terms = {"crashes_ms": (killed_ms,), "healed_at_ms": now_ms(), "late_ms": LATE_MS}
+        healed_ms = now_ms()
+        shut_out = Crash(at_ms=healed_ms + LATE_MS, since_ms=killed_ms)
+        trial.terms = {"crashes": (shut_out,), "healed_at_ms": healed_ms, "late_ms": LATE_MS}
         trial.expect(self._worker.running, "R", "the worker has ended while Kafka was away")
         return trial

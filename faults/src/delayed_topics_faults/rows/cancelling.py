@@ -11,6 +11,7 @@ from delayed_topics_core.headers import Header
 from delayed_topics_worker_testing.cancelling import make_control
 
 from delayed_topics_faults.copies import EXPECT
+from delayed_topics_faults.judge import Crash
 from delayed_topics_faults.row import Row, Trial
 from delayed_topics_faults.testbed import Testbed, now_ms
 
@@ -55,7 +56,7 @@ class Controlled(Row):
                     self._worker = testbed.start(ready=False)
             self._ask_due(testbed, races, races[-1][0] if races else began)
         self._worker.ready()
-        terms = {"crashes_ms": (killed_ms,), "healed_at_ms": now_ms()}
+        terms = {"crashes": (Crash(at_ms=killed_ms),), "healed_at_ms": now_ms()}
         return Trial(injected=f"SIGKILL at request {killed_at} of {REQUESTS}", terms=terms)
 
     def _ask_due(self, testbed: Testbed, races: Races, until: float) -> None:

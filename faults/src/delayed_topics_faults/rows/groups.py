@@ -19,6 +19,7 @@ from delayed_topics_worker_testing.generations import (
 )
 from delayed_topics_worker_testing.process import WorkerProcess
 
+from delayed_topics_faults.judge import Crash
 from delayed_topics_faults.row import Row, Trial
 from delayed_topics_faults.testbed import Testbed, now_ms
 
@@ -56,14 +57,16 @@ class Rebalanced(Row):
         self._processes: list[WorkerProcess] = []
         self._workers = {0: self._start(testbed, 0, **setup)}
         done: list[str] = []
-        crashes_ms: list[int] = []
+        crashes: list[Crash] = []
+        changed_ms = now_ms()
         with testbed.load(rng, records=RECORDS, per_second=PER_SECOND) as load:
             until = time.monotonic() + load.seconds
             while time.monotonic() < until:
-                done.append(self._change(testbed, rng, setup, crashes_ms))
+                since_ms, changed_ms = changed_ms, now_ms()
+                done.append(self._change(testbed, rng, setup, since_ms, crashes))
                 time.sleep(rng.uniform(0.2, 3))
         trial = Trial(injected=f"{' '.join(setup.values())}: {' '.join(done)}")
-        trial.terms = {"crashes_ms": tuple(crashes_ms), "healed_at_ms": now_ms()}
+        trial.terms = {"crashes": tuple(crashes), "healed_at_ms": now_ms()}
         self._count(testbed, trial, setup["protocol"])
         return trial
 
@@ -71,8 +74,9 @@ class Rebalanced(Row):
         self._processes.append(testbed.start(number, **further))
         return self._processes[-1]
 
-    def _change(self, testbed: Testbed, rng: Random, setup: Setup, crashes_ms: list[int]) -> str:
-        """Starts, ends or kills a worker, or lets the topics grow; one worker always stays. As +n, -n, xn or g."""
+    def _change(self, testbed: Testbed, rng: Random, setup: Setup, since_ms: int, crashes: list[Crash]) -> str:
+        """Starts, ends or kills a worker, or lets the topics grow; one worker always stays. As +n, -n, xn or g. `since_ms`: of the
+        change before, since when the group may be between two generations, in which Kafka takes no commits."""
         partitions = testbed.orders.record.front_partitions
         if partitions < MOST_FRONT_PARTITIONS and rng.random() < 0.2:
             testbed.orders.grow_front(partitions + 1)
@@ -87,7 +91,7 @@ class Rebalanced(Row):
             self._workers.pop(number).terminate()
             return f"-{number}"
         self._workers[number].kill()
-        crashes_ms.append(now_ms())
+        crashes.append(Crash(at_ms=now_ms(), since_ms=since_ms))
         self._workers[number] = self._start(testbed, number, ready=False, **setup)
         return f"x{number}"
 
@@ -137,17 +141,17 @@ class Switched(Row):
     def trial(self, testbed: Testbed, rng: Random) -> Trial:
         before, setup = (self.ways[at % len(self.ways)] for at in (self._at, self._at + 1))
         self._at += 1
-        ended_ms = []
         with testbed.load(rng, records=RECORDS, per_second=PER_SECOND):
             for number in rng.sample(range(3), 3):
                 time.sleep(rng.uniform(0, 2))
+                ending_ms = now_ms()
                 self._workers[number].terminate()
-                ended_ms.append(now_ms())
                 self._workers[number] = testbed.start(number, **setup)
         trial = Trial(injected=f"from {' '.join(before.values())} to {' '.join(setup.values())}")
         if before["protocol"] != setup["protocol"]:
             trial.counts[f"switches to {setup['protocol']}"] = 1
         # Kafka makes the group a classic one when the last member of the newer protocol leaves, and shuts out those that it has
         converts = (before["protocol"], setup["protocol"]) == ("consumer", "classic")
-        trial.terms = {"healed_at_ms": now_ms(), "crashes_ms": tuple(ended_ms) if converts else ()}
+        shut_out = Crash(at_ms=now_ms(), since_ms=ending_ms)
+        trial.terms = {"healed_at_ms": now_ms(), "crashes": (shut_out,) if converts else ()}
         return trial

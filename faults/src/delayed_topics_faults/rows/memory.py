@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_worker_testing.process import Launch
 
+from delayed_topics_faults.judge import Crash
 from delayed_topics_faults.row import Row, Trial
 from delayed_topics_faults.testbed import Testbed, now_ms
 
@@ -109,5 +110,5 @@ class OutOfMemory(Row):
         trial.expect(most_bytes < self.limit_bytes, "R", f"{most_bytes} bytes used of {self.limit_bytes}")
         at = testbed.orders.committed()[self._lane]
         trial.expect(at.offset == 0, "L", f"records due in an hour are passed over: {at}")
-        trial.terms = {"crashes_ms": (killed_ms,), "healed_at_ms": now_ms()}
+        trial.terms = {"crashes": (Crash(at_ms=killed_ms),), "healed_at_ms": now_ms()}
         return trial

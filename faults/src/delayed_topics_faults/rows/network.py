@@ -10,6 +10,7 @@ from random import Random
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_worker_testing.process import Launch
 
+from delayed_topics_faults.judge import Crash
 from delayed_topics_faults.link import HOST, INSIDE, Link
 from delayed_topics_faults.row import Row, Trial
 from delayed_topics_faults.testbed import LATE_MS, Testbed, now_ms
@@ -44,7 +45,9 @@ class BadNetwork(Row):
                 time.sleep(self.cut_seconds)
                 self._link.cut = False
             # it may have lost its partitions, and what it had sent since its last commit comes again
-            terms = {"crashes_ms": (cut_ms,), "healed_at_ms": now_ms(), "late_ms": LATE_MS}
+            healed_ms = now_ms()
+            shut_out = Crash(at_ms=healed_ms + LATE_MS, since_ms=cut_ms)
+            terms = {"crashes": (shut_out,), "healed_at_ms": healed_ms, "late_ms": LATE_MS}
             return Trial(injected=f"cut off for {self.cut_seconds:g} s", terms=terms)
         self._link.delay_seconds, self._link.loss = 0.1, 0.05
         with testbed.load(rng, records=int(self.bad_seconds * 200), per_second=200):

@@ -9,6 +9,7 @@ from typing import Final
 
 from delayed_topics_kafka_testing.slow_wire import Api, slow_broker
 
+from delayed_topics_faults.judge import Crash
 from delayed_topics_faults.row import Row, Trial
 from delayed_topics_faults.testbed import LATE_MS, Testbed, member_name, now_ms
 
@@ -34,11 +35,10 @@ class SlowRequests(Row):
 
     def trial(self, testbed: Testbed, rng: Random) -> Trial:
         done: list[str] = []
-        disturbed_ms: list[int] = []
+        began_ms = now_ms()
         with testbed.load(rng, records=self.records, per_second=PER_SECOND) as load:
             end = time.monotonic() + load.seconds
             while time.monotonic() < end:
-                disturbed_ms.append(now_ms())
                 done += self._hold_back(rng)
                 time.sleep(rng.uniform(0.2, 2.5))
                 done += self._disturb(testbed, rng)
@@ -47,8 +47,10 @@ class SlowRequests(Row):
         self._let_go()
         for worker in self._workers:
             worker.ready()
-        # whoever is late with a heartbeat is shut out, as if it had died
-        terms = {"crashes_ms": (*disturbed_ms, now_ms()), "healed_at_ms": now_ms(), "late_ms": LATE_MS}
+        # whoever is late with a heartbeat is shut out, as if it had died; and something is held back all the time
+        healed_ms = now_ms()
+        crash = Crash(at_ms=healed_ms + LATE_MS, since_ms=began_ms)
+        terms = {"crashes": (crash,), "healed_at_ms": healed_ms, "late_ms": LATE_MS}
         return Trial(injected=", ".join(done), terms=terms)
 
     def _hold_back(self, rng: Random) -> Iterator[str]:

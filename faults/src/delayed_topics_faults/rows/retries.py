@@ -11,9 +11,9 @@ from delayed_topics_devcluster.errors import NotInTimeError
 from delayed_topics_devcluster.waiting import wait_until
 
 from delayed_topics_faults.copies import Copy
-from delayed_topics_faults.judge import Seen, Terms, Verdict
+from delayed_topics_faults.judge import Crash, Seen, Terms, Verdict, beyond_crashes
 from delayed_topics_faults.row import Row, Trial
-from delayed_topics_faults.testbed import Testbed
+from delayed_topics_faults.testbed import Testbed, now_ms
 
 CAP: Final = 3
 RECORDS: Final = 60
@@ -59,9 +59,8 @@ class Failing(Row):
             self._consumer.wait(180)
             self._consumer = self._consume(testbed)
         killed = "worker" if of_worker else "consumer"
-        return Trial(
-            injected=f"SIGKILL of the {killed}", terms={"crashes_ms": (0,) if of_worker else ()}, told=failures
-        )
+        crashes = (Crash(at_ms=now_ms()),) if of_worker else ()
+        return Trial(injected=f"SIGKILL of the {killed}", terms={"crashes": crashes}, told=failures)
 
     def finish(self, testbed: Testbed, trial: Trial) -> tuple[Seen, list[str]]:
         """Everything has had its last attempt, and a while later nothing more has come."""
@@ -83,10 +82,11 @@ class Failing(Row):
 
     def judge(self, seen: Seen, terms: Terms, trial: Trial) -> Verdict:
         """Exactly as many attempts as it fails, and at most the cap; then a dead letter. What a killed worker released
-        twice may fail twice, and is then retried twice."""
+        twice may fail twice, and is then retried twice, at any later time."""
         verdict = Verdict(records=len(trial.told), dead_lettered=len(seen.dead))
         ready = _attempts(seen.ready)
         dead = _attempts(seen.dead)
+        may_repeat = bool(terms.crashes and terms.most_doubled)
         for name, fails in trial.told.items():
             wanted = set(range(min(fails, CAP) + 1))
             if set(ready[name]) != wanted or bool(dead[name]) != (fails > CAP):
@@ -94,10 +94,18 @@ class Failing(Row):
                 verdict.fail("L", f"{name} fails {fails} times: attempts {sorted(ready[name])}, dead {len(dead[name])}")
             for copies in [*ready[name].values(), *dead[name].values()]:
                 verdict.doubled += len(copies) - 1
-                if len(copies) > 1 and not terms.crashes_ms:
+                if len(copies) > 1 and not may_repeat:
                     verdict.doubled_beyond += 1
                     attempt = copies[0].own.get("dt-attempt")
-                    verdict.fail("D", f"{name} came {len(copies)} times as attempt {attempt}, and no worker had died")
+                    verdict.fail(
+                        "D", f"{name} came {len(copies)} times as attempt {attempt}, which no crash may repeat"
+                    )
+            first = ready[name].get(0, ())
+            if may_repeat and len(first) > 1 and beyond_crashes("", [min(copy.at_ms for copy in first)], terms):
+                verdict.doubled_beyond += 1
+                verdict.fail(
+                    "D", f"{name} came {len(first)} times, and first so long before the crash that it was committed"
+                )
         for copy in seen.dead:
             if copy.own.get("dt-reason") != "RetryCapExceeded":
                 verdict.fail("L", f"a dead letter for {copy.own.get('dt-reason')}: {copy.own.get('dt-error')}")

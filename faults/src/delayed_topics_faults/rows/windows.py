@@ -7,7 +7,7 @@ from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.transactions import produce_in_transaction
 
-from delayed_topics_faults.judge import Seen
+from delayed_topics_faults.judge import Crash, Seen
 from delayed_topics_faults.row import Row, Trial
 from delayed_topics_faults.testbed import Testbed, expect_ready, now_ms
 
@@ -35,7 +35,7 @@ class FullBitmap(Row):
         self._worker.takes_in_no_more()
         orders.change(paused=False)
         # what it had read it had read late: the pause alone lasts longer than a second
-        return Trial(injected=f"{how} with a full window", terms={"crashes_ms": crashes, "order": False})
+        return Trial(injected=f"{how} with a full window", terms={"crashes": crashes, "order": False})
 
 
 class EndsInMarks(Row):
@@ -98,13 +98,13 @@ class ManyPartitions(Row):
             time.sleep(rng.uniform(0.5, load.seconds))
             how, crashes = _ended(self._worker, killed=killed)
             self._worker = testbed.start()
-        return Trial(injected=f"{how} under load", terms={"crashes_ms": crashes, "healed_at_ms": now_ms()})
+        return Trial(injected=f"{how} under load", terms={"crashes": crashes, "healed_at_ms": now_ms()})
 
 
-def _ended(worker: WorkerProcess, *, killed: bool) -> tuple[str, list[int]]:
+def _ended(worker: WorkerProcess, *, killed: bool) -> tuple[str, list[Crash]]:
     """How it was ended, and when it was, if that counts as a crash."""
     if killed:
         worker.kill()
-        return "killed", [now_ms()]
+        return "killed", [Crash(at_ms=now_ms())]
     worker.terminate()
     return "stopped", []

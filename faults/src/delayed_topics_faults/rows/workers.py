@@ -9,7 +9,7 @@ from delayed_topics_devcluster.progress import say
 from delayed_topics_worker.clients import SESSION_TIMEOUT_MS
 from delayed_topics_worker_testing.process import WorkerProcess
 
-from delayed_topics_faults.judge import Seen
+from delayed_topics_faults.judge import Crash, Seen
 from delayed_topics_faults.row import Row, Trial
 from delayed_topics_faults.testbed import Testbed, now_ms
 
@@ -33,7 +33,7 @@ class Killed(Row):
             killed_ms = now_ms()
             self._worker = testbed.start(ready=False)
         healed_ms = _ready(self._worker)
-        terms = {"crashes_ms": (killed_ms,), "healed_at_ms": healed_ms}
+        terms = {"crashes": (Crash(at_ms=killed_ms),), "healed_at_ms": healed_ms}
         return Trial(injected=f"SIGKILL after {after_seconds * 1000:.0f} ms", terms=terms)
 
 
@@ -80,7 +80,7 @@ class Zombie(Row):
             time.sleep(SESSION_TIMEOUT_MS / 1000 + beyond_seconds)
             frozen.signal(signal.SIGCONT)
             resumed_ms = now_ms()
-        terms = {"crashes_ms": (stopped_ms, resumed_ms), "healed_at_ms": resumed_ms}
+        terms = {"crashes": (Crash(at_ms=resumed_ms, since_ms=stopped_ms),), "healed_at_ms": resumed_ms}
         return Trial(injected=f"{frozen.member} frozen for {(resumed_ms - stopped_ms) / 1000:.1f} s", terms=terms)
 
 
@@ -100,23 +100,23 @@ class DueTimes(Row):
         self._workers = [testbed.start(0), testbed.start(1)]
 
     def trial(self, testbed: Testbed, rng: Random) -> Trial:
-        crashes_ms: list[int] = []
+        crashes: list[Crash] = []
         until = time.monotonic() + self.records / self.per_second + self.within_seconds
         ahead_ms = self.within_seconds * 1000
         with testbed.load(rng, records=self.records, per_second=self.per_second, due_times=1, ahead_ms=ahead_ms):
             while (rest := until - time.monotonic()) > 0:
                 time.sleep(min(rest, rng.uniform(5, 40)))
                 number = rng.randrange(2)
+                partitions = testbed.partitions_of(number)
                 self._workers[number].kill()
-                crashes_ms.append(now_ms())
+                crashes.append(Crash(at_ms=now_ms(), partitions=partitions))
                 self._workers[number] = testbed.start(number, ready=False)
-                say(f"kill {len(crashes_ms)}, {max(0, until - time.monotonic()):.0f} s to go")
-        terms = {"crashes_ms": tuple(crashes_ms), "healed_at_ms": _ready(self._workers[number])}
-        return Trial(injected=f"{len(crashes_ms)} kills", terms=terms)
+                say(f"kill {len(crashes)}, {max(0, until - time.monotonic()):.0f} s to go")
+        terms = {"crashes": tuple(crashes), "healed_at_ms": _ready(self._workers[number])}
+        return Trial(injected=f"{len(crashes)} kills", terms=terms)
 
-    def finish(self, testbed: Testbed, trial: Trial) -> tuple[Seen, list[str]]:
-        unfinished = [] if testbed.settled(self.settle_seconds) else testbed.unsettled()
-        return testbed.read_without_hops(), unfinished
+    def read(self, testbed: Testbed) -> Seen:
+        return testbed.read_repeats()
 
 
 def _ready(worker: WorkerProcess) -> int:
