@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+from statistics import median
 from typing import Any
 
 import pytest
 from delayed_topics_core.headers import Header
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_worker_testing.harness import DeclaredTopic, Seen, WorkerHarness
+from delayed_topics_worker_testing.load import steady_load
 
 pytestmark = pytest.mark.broker
 
@@ -45,6 +47,18 @@ def test_a_record_comes_out_at_its_time_at_each_level(harness: WorkerHarness) ->
     delays_ms = {value: record.due_at_ms - appended_at_ms[value] for value, record in ready.items()}
     assert delays_ms == {b"1": 0, b"2": 1000, b"3": 2000, b"9": 2000}, "above the last entry: the last"
     assert all(record.late_ms >= 0 for record in ready.values())
+
+
+def test_at_least_half_of_the_records_of_an_idle_worker_come_out_within_a_tenth_of_a_second_of_their_due_time(
+    harness: WorkerHarness,
+) -> None:
+    """The last has come in before the first is due: nothing but its time tells the worker to look at a record again."""
+    orders = harness.declare((3,))
+    harness.start(orders)
+    with steady_load(orders, per_second=400, levels=1) as sent:
+        wait_until(lambda: len(sent) >= 1000, what="records are produced for two and a half seconds")
+
+    assert median(record.late_ms for record in orders.ready(len(sent))) < 100
 
 
 def test_thousands_of_records_over_all_delays_are_never_early_never_lost_never_doubled(harness: WorkerHarness) -> None:
