@@ -62,6 +62,29 @@ def test_each_row_was_played_with_every_guarantee_that_it_can_have() -> None:
     assert played == {(name, guarantee) for name, row in ROWS.items() for guarantee in row.guarantees}
 
 
+def test_the_figures_of_each_row_agree_with_one_another() -> None:
+    for file in RESULTS.glob("*.json"):
+        for entry in map(json.loads, file.read_text().splitlines()):
+            name = f"{entry['row']} {entry['guarantee']}"
+            broken = ("lost", "early", "doubled_beyond", "out_of_order", "changed", "late", "unalarmed")
+            assert entry["clean"] == (not entry["broken"]), name
+            assert not entry["clean"] or not any(entry[count] for count in broken), name
+            assert entry["guarantee"] == "AtLeastOnce" or not entry["doubled"], name
+            assert entry["doubled"] or not entry.get("most_back_ms"), name
+            late_ms = list(entry.get("lateness_ms", {}).values())
+            assert late_ms == sorted(late_ms), name
+            assert 0 < entry["trials"] <= entry["records"], name
+            assert max(entry["doubled"], entry["dead_lettered"], entry["order_exempt"]) < entry["records"], name
+
+
+def test_lateness_after_the_fault_is_not_called_that_of_the_latest_record(tmp_path: Path) -> None:
+    """What came out two seconds after the end of a fault may have been due a minute before that."""
+    note(tmp_path, {**PLAYED, "most_late_ms": 2_077, "lateness_ms": {"p50": 670, "p99": 61_728}})
+    columns, _, cells = ([cell.strip() for cell in line.split("|")] for line in table(tmp_path).splitlines())
+    shown = dict(zip(columns, cells, strict=True))
+    assert (shown["after the fault, s"], shown["late at p50, p99, p99.9, ms"]) == ("2.1", "670, 61,728")
+
+
 def test_a_guarantee_that_a_row_cannot_have_is_refused() -> None:
     refused = CliRunner().invoke(main, ["--row", "B9", "--guarantee", "ExactlyOnce"])
     assert refused.exit_code == 2

@@ -178,7 +178,7 @@ def _percentile(counts: Counter[int], share: float) -> int:
 
 
 def _progress(number: int, trials: int, trial: Trial, verdict: Verdict, seconds: float) -> str:
-    said = f"{verdict.records} records, {verdict.doubled} doubled, latest {verdict.most_late_ms} ms"
+    said = f"{verdict.records} records, {verdict.doubled} doubled, late by at most {verdict.most_late_ms} ms after the fault"
     end = "kept" if not verdict.broken else f"BROKEN {json.dumps(verdict.broken)}"
     return f"  {number}/{trials} in {seconds:.1f} s: {trial.injected}: {said}: {end}"
 

@@ -82,7 +82,8 @@ class Seen(NamedTuple):
 
 @dataclass
 class Verdict:
-    """Counts, and the first examples of each broken promise by its letter. `late_by_ms`: how many records came so late, healed or not."""
+    """Counts, and the first examples of each broken promise by its letter. `most_late_ms`: after the due time, or the end of the fault if
+    that came later. `late_by_ms`: how many records came so late after their due times, healed or not."""
 
     records: int = 0
     dead_lettered: int = 0

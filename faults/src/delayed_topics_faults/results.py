@@ -22,7 +22,7 @@ COLUMNS: Final = (
     "before the crash, ms",
     "dead letters",
     "exempt from order",
-    "latest, s",
+    "after the fault, s",
     "late at p50, p99, p99.9, ms",
     "audit",
     "commit",
