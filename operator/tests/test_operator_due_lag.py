@@ -18,7 +18,7 @@ from delayed_topics_operator.observation import KafkaView
 from delayed_topics_operator.observe.load import Loads
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile.autoscale import decided
-from delayed_topics_operator.reconcile.worker_set import ready_pods
+from delayed_topics_operator.reconcile.children import ready_pods
 from delayed_topics_operator_testing.simulation import Simulation, member, resource
 
 KEY = Key("DelayedTopic", "shop", "orders")

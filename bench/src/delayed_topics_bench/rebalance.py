@@ -75,7 +75,8 @@ class Interruption:
     `floor_ms`, the longest of any partition while nothing happened, for CALM_SECONDS before the event. The pauses are the longest
     of each partition, beyond what the load itself makes: of those with another owner the median and the longest, of the others
     p99. Those of a member that was started again count as moved, and so do new ones, whose pause is from the event to their first
-    record. There may be none: the broker assigns the topics in turn, and what the member had may be of the delays topic alone. `late`: records that came over LATE_MS after they were sent."""
+    record. There may be none: the broker assigns the topics in turn, and what the member had may be of the delays topic alone.
+    `late`: records that came over LATE_MS after they were sent."""
 
     convergence_s: float
     moved: int
