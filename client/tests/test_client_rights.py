@@ -2,6 +2,7 @@
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,6 +48,11 @@ def guarded() -> Iterator[Served]:
             served.release(value)
             served.produce(TARGET, value, headers=[])
         yield served
+
+
+def values(served: Served, topic: str) -> Counter[bytes | None]:
+    """How often each was written. Which of several partitions is read first differs."""
+    return Counter(copy.value for copy in served.read(topic))
 
 
 @contextmanager
@@ -129,14 +135,14 @@ def test_a_right_that_is_missing_ends_the_consumer_and_nothing_is_lost(
     guarded: Served, group: str, kind: ResourceType, name: str, handler: Handler, stop: bool
 ) -> None:
     target = guarded.names.front if handler is fail else guarded.names.dead_letter
-    before = len(guarded.read(target))
+    before = values(guarded, target)
     deny_only(guarded.connection, kind, name, AclOperation.WRITE)
     with pytest.raises(NotAuthorized, match=rf"{re.escape(name)}\b.* failed .*{kind.name}_AUTHORIZATION_FAILED"):
         handle(guarded, handler, group=group, stop=stop)
     assert guarded.committed(group) == {}
     lift(guarded.connection, kind, name)
     handle(guarded, handler, group=group)
-    assert [c.value for c in guarded.read(target)[before:]] == [b"bad"]
+    assert values(guarded, target) - before == {b"bad": 1}
     assert guarded.committed(group) == {0: 2}
 
 
@@ -168,12 +174,12 @@ def test_the_transactional_ids_of_the_page_on_acls_are_all_that_a_consumer_needs
 ) -> None:
     own, others = re.findall(r"`(delayedtopics\.T\.[^`]*<group>\.)\*` \(prefixed\)", ACLS.read_text())
     page = own if ready_topic is None else others
-    before = len(guarded.read(guarded.names.front))
+    before = values(guarded, guarded.names.front)
     with only(
         guarded.connection, page.replace(".T.", ".orders.").replace("<ready topic>", TARGET).replace("<group>", group)
     ):
         handle(guarded, fail, group=group, ready_topic=ready_topic)
-    assert [c.value for c in guarded.read(guarded.names.front)[before:]] == [b"bad"]
+    assert values(guarded, guarded.names.front) - before == {b"bad": 1}
 
 
 @pytest.mark.broker
@@ -215,14 +221,14 @@ def test_a_redrive_that_lacks_a_right_of_the_page_on_acls_names_it_and_sends_not
 
     assert redrive().exit_code == 0  # what other tests have left
     guarded.produce(guarded.names.dead_letter, b"dead", headers=[("dt-reason", b"Rejected")])
-    before = len(guarded.read(guarded.names.front))
+    before = values(guarded, guarded.names.front)
     deny_only(guarded.connection, kind, name, operation)
     refused = redrive()
     assert refused.exit_code == 1
     assert re.fullmatch(rf"Error: [^\n]*{doing}[^\n]*{kind.name}_AUTHORIZATION_FAILED[^\n]*\n", refused.output), (
         refused.output
     )
-    assert len(guarded.read(guarded.names.front)) == before
+    assert values(guarded, guarded.names.front) == before
     lift(guarded.connection, kind, name)
     assert "1 dead letter" in redrive().output
-    assert [copy.value for copy in guarded.read(guarded.names.front)[before:]] == [b"dead"]
+    assert values(guarded, guarded.names.front) - before == {b"dead": 1}
