@@ -131,7 +131,7 @@ def test_each_part_has_a_table_and_a_picture(tmp_path: Path) -> None:
 
 def test_numbers_of_several_runs_become_their_median_and_spread() -> None:
     found = merged([{"n": 3, "by": {"x": 1.0}}, {"n": 9, "by": {}}, {"n": 4, "by": {"x": 2.0}, "said": "no"}])
-    assert found == {"n": Figure(4, 3, 9), "by": {"x": Figure(1.5, 1.0, 2.0)}}
+    assert found == {"n": Figure(4, 3, 9), "by": {"x": Figure(1.5, 1.0, 2.0)}, "said": "no"}
 
 
 def test_pages_keep_their_text_and_each_has_its_part(tmp_path: Path) -> None:

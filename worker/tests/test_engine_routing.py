@@ -1,13 +1,12 @@
 """Where the engine sends a record: by its attempt, its level, the time that remains, and the cap."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from random import Random
+from collections.abc import Sequence
+from dataclasses import replace
 
 import delayed_topics_engine as engine
 import pytest
 from delayed_topics_core.headers import Header, Root
-from delayed_topics_core.layout import LayoutSpec, evolve, initial, ladder, most_hops
+from delayed_topics_core.layout import LayoutSpec, evolve, initial, ladder
 from delayed_topics_core.partitioner import partition_for_key
 from delayed_topics_core_testing import copies
 from delayed_topics_worker_testing.engine_records import (
@@ -233,48 +232,6 @@ def test_a_direct_write_may_have_a_due_time() -> None:
     assert (later.due_at_ms, later.turn_at_ms) == (NOW_MS + 50_000, NOW_MS + 4_000)
 
 
-@dataclass(frozen=True)
-class Arrival:
-    """When a record came out, after how many hops, and how long the last of them took."""
-
-    at_ms: int
-    hops: int
-    last_hop_ms: int
-
-
-def sent_on(case: Case, hops_take_ms: Iterator[int]) -> Arrival:
-    """What a worker does with a record, time and again, until it is due; time is simulated."""
-    now_ms, hops, took_ms = case.now_ms, 0, 0
-    while True:
-        record, policy = case.record(), case.setting.policy
-        found = engine.decide(record, policy, now_ms)
-        while isinstance(found, engine.Wait):
-            now_ms = max(now_ms, found.turn_at_ms)
-            found = engine.take_turn(record, found, policy, now_ms)
-        if found.target == "ready":
-            return Arrival(now_ms, hops, took_ms)
-        assert found.target == "delays", found.reason
-        hops, took_ms = hops + 1, next(hops_take_ms)
-        now_ms += took_ms
-        headers = [(name.decode(), value) for name, value in found.headers]
-        case = replace(case, topic_letter="d", partition=found.partition, appended_at_ms=now_ms, headers=headers)
-
-
-@given(st.integers(2, 60), st.integers(1, 4_000), st.integers(-10, MAX_DELAY_SECONDS * 1000), st.randoms())
-def test_a_record_gets_to_any_due_time_never_early_and_late_by_no_more_than_its_last_hop_took(
-    base: int, max_seconds: int, ahead_ms: int, random: Random
-) -> None:
-    case = replace(FRONT, setting=with_ladder(max_seconds=max_seconds, base=base))
-    hops_take_ms = iter(lambda: random.randrange(101), None)
-
-    arrival = sent_on(with_headers(case, deliver_at(NOW_MS + ahead_ms)), hops_take_ms)
-
-    due_at_ms = NOW_MS + max(0, ahead_ms)
-    assert due_at_ms <= arrival.at_ms <= due_at_ms + arrival.last_hop_ms
-    delays = tuple(sorted({3, *case.setting.layout.ladder_seconds}))
-    assert arrival.hops <= most_hops(delays, max_delay_seconds=max(0, ahead_ms) // 1000)
-
-
 @pytest.mark.parametrize(
     ("remaining_ms", "partition"),
     [
@@ -291,27 +248,6 @@ def test_a_late_hop_takes_the_longest_delay_that_fits_and_if_none_fits_the_short
 ) -> None:
     late = replace(with_headers(FRONT, ("dt-attempt", b"3")), now_ms=NOW_MS + 600_000 - remaining_ms)
     assert copied(late, "delays").partition == partition
-
-
-@given(st.lists(st.integers(1, MAX_DELAY_SECONDS), min_size=1, max_size=4, unique=True), st.floats(0, 1), st.randoms())
-def test_a_record_that_was_read_late_comes_out_in_time_after_few_hops_whatever_delays_there_are(
-    delay_seconds: list[int], late_part: float, random: Random
-) -> None:
-    """One of a day that was read some seconds late was copied through the partition of a second, once a second for a day."""
-    spec = LayoutSpec(delay_seconds=tuple(delay_seconds), partitions=12, lanes_per_delay=1)
-    case = replace(FRONT, setting=Setting(initial(spec), retry_cap=3, ready_partitions=9))
-    delay_ms = delay_seconds[-1] * 1000
-    late = replace(
-        with_headers(case, ("dt-delay-level", b"%d" % len(delay_seconds))),
-        now_ms=NOW_MS + int(late_part * delay_ms),
-    )
-    hops_take_ms = iter(lambda: random.randrange(101), None)
-
-    arrival = sent_on(late, hops_take_ms)
-
-    due_at_ms = NOW_MS + delay_ms
-    assert due_at_ms <= arrival.at_ms <= due_at_ms + arrival.last_hop_ms
-    assert arrival.hops <= 8 * len(delay_seconds) + 1
 
 
 @pytest.mark.parametrize("remaining_ms", [999, -5])

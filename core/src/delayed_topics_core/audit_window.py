@@ -4,8 +4,6 @@ Frozen in this order, so that no race makes a false loss: committed offsets (sta
 An outcome of a record below its partition's committed offset was acknowledged before the commit, so it lies below those ends.
 """
 
-import gzip
-import io
 import json
 import zlib
 from collections.abc import Mapping
@@ -19,6 +17,9 @@ from delayed_topics_core.names import TopicNames
 
 MAX_BYTES: Final = 64 * 2**20
 """Of JSON: whoever may write a window can pack a lot of nothing."""
+
+_GZIP: Final = 31
+"""Of zlib: with the header of gzip."""
 
 Offsets = Mapping[str, tuple[int, ...]]
 """By topic name, then by partition."""
@@ -97,14 +98,17 @@ class AuditWindow:
 
     def encode(self) -> bytes:
         """JSON, compressed by gzip: that of 10,000 partitions would not fit into a ConfigMap."""
-        return gzip.compress(json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode(), mtime=0)
+        return zlib.compress(json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode(), wbits=_GZIP)
 
     @classmethod
     def decode(cls, data: bytes) -> "AuditWindow":
         """Raises UnreadableRecord."""
         try:
-            with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
-                body = json.loads(packed.read(MAX_BYTES))
+            packed = zlib.decompressobj(wbits=_GZIP)
+            text = packed.decompress(data, MAX_BYTES)
+            if not packed.eof:
+                raise ValueError(f"it is cut off, or has more than {MAX_BYTES:,} bytes")
+            body = json.loads(text)
             for name in [name for name in body if name.endswith("_offsets")]:
                 body[name] = {topic: tuple(values) for topic, values in body[name].items()}
             for name in ("partition_delays", "delay_seconds"):
@@ -115,5 +119,5 @@ class AuditWindow:
             for name in ("unseen", "perhaps_unseen", "unserved", "made_again"):
                 body[name] = tuple(body.get(name, ()))
             return cls(**body)
-        except (ValueError, TypeError, KeyError, AttributeError, OSError, EOFError, RecursionError, zlib.error) as e:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error) as e:
             raise UnreadableRecord(f"the frozen window of the audit can't be parsed: {e!r}") from e

@@ -71,12 +71,10 @@ impl Held {
 
     /// What `take` gave comes next again.
     pub fn put_back(&mut self, taken: &Taken) {
-        match taken.waiting {
-            Some(waiting) => self.pending.add(waiting.turn_at_ms, taken.offset, taken.at),
-            None => {
-                let Taken { offset, read_at_ms, at, .. } = *taken;
-                self.arrived.push_front(Arrived { offset, read_at_ms, at });
-            }
+        let Taken { offset, waiting, read_at_ms, at } = *taken;
+        match waiting {
+            Some(waiting) => self.pending.add(waiting.turn_at_ms, offset, at),
+            None => self.arrived.push_front(Arrived { offset, read_at_ms, at }),
         }
     }
 

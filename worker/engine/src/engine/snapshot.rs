@@ -169,7 +169,7 @@ mod tests {
             let headers: [(&[u8], Option<&[u8]>); 0] = [];
             let parts =
                 Parts { appended_at_ms: Some(appended_at_ms), key: None, value: None, headers: headers.into_iter() };
-            held.arrive(offset, &parts);
+            held.arrive(offset, &parts, i64::MAX);
             let taken = held.take(0, false).unwrap();
             held.wait(&taken, Waiting { due_at_ms: appended_at_ms, turn_at_ms: appended_at_ms, misrouted: false });
         }
