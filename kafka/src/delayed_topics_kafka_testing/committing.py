@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import KafkaUnreachable, TopicMissing, call_error, kafka_error
@@ -11,7 +11,8 @@ from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
 def commit(connection: Connection, group: str, offsets: Mapping[TopicPartitionKey, CommittedOffset]) -> None:
     """As a consumer: the admin client can abort this process when the broker goes away later
-    (https://github.com/confluentinc/librdkafka/issues/3663). Retries: one of several brokers may not know a new topic yet."""
+    (https://github.com/confluentinc/librdkafka/issues/3663). Retries: one of several brokers may not know a new topic yet, and a
+    member that was just ended may still be in the group."""
     places = [TopicPartition(*place, at.offset, at.metadata) for place, at in offsets.items()]
     consumer = Consumer({**connection.client_config(), "group.id": group, "enable.auto.commit": False})
 
@@ -19,7 +20,10 @@ def commit(connection: Connection, group: str, offsets: Mapping[TopicPartitionKe
         try:
             answered = consumer.commit(offsets=places, asynchronous=False)
         except KafkaException as e:
-            error = call_error(kafka_error(e), doing="committing", bootstrap_servers=connection.bootstrap_servers)
+            refused = kafka_error(e)
+            if refused.code() == KafkaError.UNKNOWN_MEMBER_ID:
+                return False
+            error = call_error(refused, doing="committing", bootstrap_servers=connection.bootstrap_servers)
             assert isinstance(error, KafkaUnreachable | TopicMissing), error
             return False
         return all(place.error is None for place in answered)
