@@ -4,7 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from delayed_topics_bench.samples import RECEIVED, SENT, Samples, Verdict, due_under_load, judge, percentiles
+from delayed_topics_bench.samples import (
+    RECEIVED,
+    SENT,
+    Samples,
+    Verdict,
+    begun_late,
+    due_under_load,
+    judge,
+    percentiles,
+)
 
 DELAY_US = 1_000_000
 COUNT = 1000
@@ -64,7 +73,8 @@ def test_one_lost_record_is_found() -> None:
 def test_what_the_broker_has_not_taken_is_not_lost() -> None:
     samples = run_of()
     samples.sent["acked_us"][17] = -1
-    assert verdict_on(Samples(sent=samples.sent, received=np.delete(samples.received, 17))).lost == 0
+    without = Samples(sent=samples.sent, received=np.delete(samples.received, 17))
+    assert (verdict_on(without).lost, without.rejected, run_of().rejected) == (0, 1, 0)
 
 
 def test_one_doubled_record_is_found_and_counts_by_its_first_receipt() -> None:
@@ -102,6 +112,16 @@ def test_only_what_is_due_under_load_counts() -> None:
     assert counted.nonzero()[0].tolist() == list(range(COUNT, 2 * COUNT)), (
         "due from 2 s on until the sending ends at 3 s"
     )
+
+
+def test_a_run_whose_consumer_starts_after_the_warm_up_is_not_valid() -> None:
+    """What it received first had waited for the consumer, and that would count as lateness."""
+    samples = run_of(3 * COUNT)
+    assert begun_late(samples, warm_seconds=2) is None
+    samples.received["at_us"] = np.maximum(samples.received["at_us"], 2_600_000)
+    assert begun_late(samples, warm_seconds=2) == "the first record was received only 3 s after the first was sent"
+    nothing = Samples(sent=samples.sent, received=samples.received[:0])
+    assert begun_late(nothing, warm_seconds=2) == "nothing was received"
 
 
 def test_only_chosen_numbers_count() -> None:

@@ -11,7 +11,7 @@ from delayed_topics_devcluster.progress import say
 
 from delayed_topics_bench.drain import Watch, unwatched
 from delayed_topics_bench.overtaken import overtakings
-from delayed_topics_bench.samples import Samples, Verdict, due_under_load, judge, percentiles
+from delayed_topics_bench.samples import Samples, Verdict, begun_late, due_under_load, judge, percentiles
 from delayed_topics_bench.testbed import PARTITIONS, Testbed
 
 __all__ = ["Late", "floor", "judged", "lateness", "loading"]
@@ -27,13 +27,16 @@ PATIENCE_SECONDS = 180
 class Late:
     """Milliseconds by percentile, of records that were due while the load went on. `late`: from the broker's append time + delay;
     `by_delay`: the same, by delay in seconds; `from_send`: from the sending + delay. `ack_p999_ms`: the broker's own, of single
-    records to a topic of their own. `unfinished`: had not come when patience ended, while others still came."""
+    records to a topic of their own. `unfinished`: had not come when patience ended, while others still came. `rejected`: the broker has
+    not taken them. `problem`: why it is no valid run."""
 
     late: dict[str, float]
     by_delay: dict[int, dict[str, float]]
     from_send: dict[str, float]
     ack_p999_ms: float
     unfinished: int = 0
+    rejected: int = 0
+    problem: str | None = None
     verdict: Verdict
 
 
@@ -46,9 +49,11 @@ def lateness(
     size: int,
     workers: int,
     delay_seconds: Sequence[int],
+    patience_seconds: int | None = None,
     watch: Watch = unwatched,
 ) -> Late:
-    """The delays in turn, record by record. What is due in the `warm_seconds` is checked and not counted."""
+    """The delays in turn, record by record. What is due in the `warm_seconds` is checked and not counted. `patience_seconds`: see
+    `loading`."""
     kinds = len(delay_seconds)
     with ExitStack() as stack:
         topic = stack.enter_context(testbed.declared(delay_seconds, lanes=PARTITIONS // kinds))
@@ -62,6 +67,7 @@ def lateness(
             seconds=warm_seconds + seconds,
             size=size,
             longest_seconds=max(delay_seconds),
+            patience_seconds=patience_seconds,
         )
         directory, unfinished = stack.enter_context(load)()
         late = judged(directory, warm_seconds=warm_seconds, delay_seconds=delay_seconds)
@@ -103,9 +109,12 @@ def loading(
     size: int,
     longest_seconds: int,
     levels: str | None = None,
+    patience_seconds: int | None = None,
 ) -> Iterator[Callable[[], tuple[Path, bool]]]:
     """Starts the load. Yields a function that waits for its end, and returns the folder with the samples, and whether records were still
-    coming when patience ended."""
+    coming when patience ended. `patience_seconds`: after the last sending, however long nothing comes; None: see IDLE_SECONDS and
+    PATIENCE_SECONDS."""
+    patience = patience_seconds or longest_seconds + PATIENCE_SECONDS
     directory = testbed.new_directory()
     with (
         testbed.topic(f"acks-{uuid.uuid4().hex[:8]}", partitions=1) as acks,
@@ -117,13 +126,13 @@ def loading(
             rate=rate,
             seconds=seconds,
             size=size,
-            idle_seconds=longest_seconds + IDLE_SECONDS,
-            patience_seconds=longest_seconds + PATIENCE_SECONDS,
+            idle_seconds=patience_seconds or longest_seconds + IDLE_SECONDS,
+            patience_seconds=patience,
             levels=levels,
             directory=directory,
         ) as program,
     ):
-        most = 30.0 + seconds + longest_seconds + PATIENCE_SECONDS
+        most = 30.0 + seconds + patience
         yield lambda: (directory, "unfinished" in program.expect("done", timeout_seconds=most))
 
 
@@ -145,5 +154,7 @@ def judged(directory: Path, *, warm_seconds: int, delay_seconds: Sequence[int]) 
         },
         from_send=percentiles(samples.late_us(samples.sent["sent_us"] + delay_us, numbers=counted)),
         ack_p999_ms=percentiles(acked["acked_us"] - acked["sent_us"]).get("p999", float("inf")),
+        rejected=samples.rejected,
+        problem=begun_late(samples, warm_seconds=warm_seconds),
         verdict=judge(samples, due_us=due_us, kinds=kinds),
     )

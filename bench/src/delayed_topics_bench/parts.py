@@ -114,7 +114,7 @@ def _lateness(testbed: Testbed, plan: Plan, rate: int) -> Sequence[Entry]:
         "workers": plan.cores,
         "seconds": plan.seconds,
     }
-    problem = None
+    problem = late.problem
     if least.ack_p999_ms > VALID_ACK_MS:
         problem = f"without any worker the broker took {least.ack_p999_ms:.0f} ms to acknowledge (p99.9)"
     return [Entry(key=str(rate), figures=figures, verdict=late.verdict, problem=problem)]

@@ -14,7 +14,7 @@ from delayed_topics_bench.peer_servers import Server, redis, rocketmq, spring
 from delayed_topics_bench.plan import SIZE, Plan
 from delayed_topics_bench.recovery import Recovered, ours, recovery, theirs
 from delayed_topics_bench.results import Entry
-from delayed_topics_bench.samples import Samples, Verdict, due_under_load, judge, percentiles
+from delayed_topics_bench.samples import Samples, Verdict, begun_late, due_under_load, judge, percentiles
 from delayed_topics_bench.testbed import Testbed
 
 __all__ = ["NOT_RECEIVED", "NOT_TO_BE_HAD", "OURS", "PATIENCE_SECONDS", "PEERS", "Peer", "peer_tasks", "recovery_tasks"]
@@ -98,6 +98,7 @@ def _recovered(name: str, found: Recovered) -> Entry:
 
 def _ours(testbed: Testbed, plan: Plan) -> Sequence[Entry]:
     figures: dict[str, Any] = {}
+    problem: str | None = None
     total = Verdict()
     for rate in plan.peer_rates:
         with step(f"{OURS} at {rate:,} records/s, delay {DELAY_SECONDS} s"):
@@ -109,17 +110,19 @@ def _ours(testbed: Testbed, plan: Plan) -> Sequence[Entry]:
                 size=SIZE,
                 workers=plan.cores,
                 delay_seconds=(DELAY_SECONDS,),
+                patience_seconds=PATIENCE_SECONDS,
             )
             say(f"{late.from_send}")
         total += late.verdict
+        problem = problem or late.problem
         figures[str(rate)] = {
             **late.from_send,
             "early": late.verdict.early,
-            "rejected": 0,
+            "rejected": late.rejected,
             NOT_RECEIVED: late.verdict.lost + late.unfinished,
             "doubled": late.verdict.doubled,
         }
-    return [Entry(key=OURS, figures=figures, verdict=total)]
+    return [Entry(key=OURS, figures=figures, verdict=total, problem=problem)]
 
 
 def _warm_up(peer: Peer, server: Server, testbed: Testbed) -> None:
@@ -131,6 +134,7 @@ def _warm_up(peer: Peer, server: Server, testbed: Testbed) -> None:
 def _figures(peer: Peer, server: Server, testbed: Testbed, *, plan: Plan) -> Entry:
     _warm_up(peer, server, testbed)
     figures: dict[str, Any] = {}
+    problem: str | None = None
     for rate in plan.peer_rates:
         if rate > peer.most_per_second:
             continue
@@ -142,13 +146,14 @@ def _figures(peer: Peer, server: Server, testbed: Testbed, *, plan: Plan) -> Ent
             figures[str(rate)] = {
                 **percentiles(samples.late_us(due_us, numbers=counted)),
                 "early": verdict.early,
-                "rejected": int((~samples.acked).sum()),
+                "rejected": samples.rejected,
                 NOT_RECEIVED: verdict.lost,
                 "doubled": verdict.doubled,
                 "received_per_s": _received_per_second(samples),
             }
+            problem = problem or begun_late(samples, warm_seconds=plan.warm_seconds)
             say(f"{figures[str(rate)]}")
-    return Entry(key=peer.title, figures=figures)
+    return Entry(key=peer.title, figures=figures, problem=problem)
 
 
 def _run(server: Server, testbed: Testbed, *, rate: int, seconds: int) -> Samples:

@@ -93,7 +93,7 @@ def recovery(testbed: Testbed, system: System, *, records: int) -> Recovered:
         serving_s=serving_s,
         received_per_s=_per_second(len(came_us), int(came_us.max() - came_us.min())) if len(came_us) else 0,
         late=percentiles(samples.late_us(due_us)),
-        rejected=int((~samples.acked).sum()),
+        rejected=samples.rejected,
         verdict=judge(samples, due_us=due_us),
     )
 

@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RECEIVED", "SENT", "Samples", "Verdict", "due_under_load", "judge", "percentiles"]
+__all__ = ["RECEIVED", "SENT", "Samples", "Verdict", "begun_late", "due_under_load", "judge", "percentiles"]
 
 Numbers = NDArray[np.int64]
 
@@ -65,6 +65,11 @@ class Samples:
         return np.asarray(self.sent["acked_us"] >= 0)
 
     @property
+    def rejected(self) -> int:
+        """How many records the broker has not taken."""
+        return int((~self.acked).sum())
+
+    @property
     def stamp_us(self) -> Numbers:
         """By number: the broker's time of it."""
         return np.asarray(self.sent["stamp_ms"] * 1000)
@@ -87,6 +92,19 @@ def due_under_load(samples: Samples, *, due_us: Numbers, warm_seconds: int) -> N
     """By number: whether the record was due while others were still being sent, and not in the first `warm_seconds` of that."""
     sent_us = samples.sent["sent_us"]
     return np.asarray((due_us >= sent_us.min() + warm_seconds * 1_000_000) & (due_us <= sent_us.max()))
+
+
+def begun_late(samples: Samples, *, warm_seconds: int) -> str | None:
+    """Why it is no valid run if nothing was received in the first `warm_seconds`: the start of the consumer would count as lateness."""
+    received_us = samples.received["at_us"]
+    if not len(received_us):
+        return "nothing was received"
+    seconds = int(received_us.min() - samples.sent["sent_us"].min()) / 1_000_000
+    return (
+        f"the first record was received only {seconds:.0f} s after the first was sent"
+        if seconds > warm_seconds
+        else None
+    )
 
 
 def judge(samples: Samples, *, due_us: Numbers, kinds: int = 1) -> Verdict:
