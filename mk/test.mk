@@ -54,16 +54,7 @@ KAFKA_VERSIONS ?= 4.0.2 4.1.2 4.2.2 4.3.1 4.4.0
 matrix: setup ## the tiers broker and api on each supported version of Kafka: KAFKA_VERSIONS="4.0.2 4.4.0" TIERS=broker
 	@mk/matrix $(REPORTS) "$(KAFKA_VERSIONS)" "$(or $(TIERS),broker api)"
 
-# A story that fails is tried once more from a wiped platform; the first failure is said, kept, and counts as red in a series.
-smoke: setup ## the main job once, through all parts, on a cluster made from nothing
-	@mkdir -p $(REPORTS); $(MAKE) --no-print-directory smoke-once 2>&1 | tee $(REPORTS)/smoke.log || { \
-		mv $(REPORTS)/smoke.log $(REPORTS)/smoke-first.log; echo "== once more, from nothing"; \
-		$(MAKE) --no-print-directory smoke-once 2>&1 | tee $(REPORTS)/smoke.log; \
-		echo "FLAKY: the smoke story failed at first, see $(REPORTS)/smoke-first.log"; tail -1 $(REPORTS)/smoke.log; }
-
-.PHONY: smoke-once
-smoke-once: report = smoke
-smoke-once: down
+smoke: setup down ## the main job once, through all parts, on a cluster made from nothing
 	@rm -f $(REPORTS)/smoke.xml; $(MAKE) --no-print-directory cluster
 	@$(on_cluster); $(call pytest,-m smoke e2e)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from delayed_topics_devcluster.errors import PreconditionError
-from delayed_topics_devcluster.generated_section import GeneratedSection
+from delayed_topics_devcluster.generated_section import GeneratedSection, markdown_table
 
 SECTION = GeneratedSection(begin="<!-- figures -->", end="<!-- end of figures -->")
 
@@ -32,3 +32,8 @@ def test_a_page_without_one_place_for_the_text_is_refused_and_kept(tmp_path: Pat
     with pytest.raises(PreconditionError, match=r"page\.md has no place"):
         SECTION.write(page, "new")
     assert page.read_text() == text
+
+
+def test_a_table_has_its_numbers_on_the_right() -> None:
+    table = markdown_table(["row", "trials", "commit"], [["W1", "200", "abc"]], texts={"row", "commit"})
+    assert table == "| row | trials | commit |\n| -- | -: | -- |\n| W1 | 200 | abc |"

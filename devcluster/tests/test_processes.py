@@ -1,6 +1,7 @@
 """A process is known by more than its id, and ends when it is told to."""
 
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -93,3 +94,17 @@ def test_running_programs_are_found_by_name() -> None:
 def test_waiting_says_what_it_waited_for() -> None:
     with pytest.raises(NotInTimeError, match=r"^timed out after 0.1 seconds. Waited for: the moon is full$"):
         wait_until(lambda: False, what="the moon is full", timeout_seconds=0.1)
+
+
+def test_waiting_gives_what_was_enough_or_says_what_was_seen_instead() -> None:
+    phases = iter(["new", "half"])
+    assert wait_until(lambda: next(phases), what="half a moon", enough="half".__eq__) == "half"
+    seen = re.escape('Waited for: a sign. Seen last: {\n "path": "PosixPath(\'/dev\')"\n}. Seen: clouds')
+    with pytest.raises(NotInTimeError, match=seen):
+        wait_until(
+            lambda: {"path": Path("/dev")},
+            what="a sign",
+            enough=lambda found: not found,
+            evidence=lambda: "clouds",
+            timeout_seconds=0.1,
+        )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from delayed_topics_devcluster.generated_section import GeneratedSection
+from delayed_topics_devcluster.generated_section import GeneratedSection, markdown_table
 from delayed_topics_devcluster.paths import REPOSITORY
 from rich.console import Console
 from rich.table import Table
@@ -74,8 +74,7 @@ def markdown(body: Body, pictures: str) -> str:
     """The same for a page, in the form that `mdformat` gives it; `pictures`: the folder of its plots, as the page refers to it."""
     blocks: list[str] = []
     for part, grid in grids(body):
-        rules = ["--", *["-:"] * (len(grid.columns) - 1)]
-        blocks += [f"### {grid.title}", "\n".join(map(_row, (grid.columns, rules, *grid.rows)))]
+        blocks += [f"### {grid.title}", markdown_table(grid.columns, grid.rows, texts=grid.columns[:1])]
         blocks += [f"![{grid.title}]({pictures}/{part}.png)"]
     blocks += [textwrap.fill(note, PAGE_WIDTH, break_long_words=False, break_on_hyphens=False) for note in _notes(body)]
     return "\n\n".join(blocks)
@@ -141,10 +140,6 @@ def _followed(checked: Sequence[Mapping[str, int]]) -> str:
 
 def _few_or_many(counts: set[int]) -> str:
     return " to ".join(str(n) for n in sorted({min(counts), max(counts)}))
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 def _drain(part: Part) -> Grid:

@@ -1,11 +1,18 @@
 """The part of a page that a program writes."""
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from delayed_topics_devcluster.errors import PreconditionError
 
-__all__ = ["GeneratedSection"]
+__all__ = ["GeneratedSection", "markdown_table"]
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, texts: Collection[str]) -> str:
+    """In the form that `mdformat` gives it. `texts`: columns that have no numbers."""
+    rules = ["--" if column in texts else "-:" for column in columns]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, rules, *rows))
 
 
 @dataclass(frozen=True, kw_only=True)

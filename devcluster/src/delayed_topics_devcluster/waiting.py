@@ -1,6 +1,8 @@
 """Waiting for a condition instead of for a time."""
 
+import json
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import tenacity
 
@@ -8,26 +10,40 @@ from delayed_topics_devcluster.errors import NotInTimeError
 
 __all__ = ["wait_until"]
 
+MOST_SHOWN = 4000
+
+Seen = TypeVar("Seen")
+
 
 def wait_until(
-    condition: Callable[[], bool],
+    look: Callable[[], Seen],
     *,
     what: str,
     timeout_seconds: float = 180,
     poll_seconds: float = 0.05,
+    enough: Callable[[Seen], bool] = bool,
     evidence: Callable[[], object] | None = None,
-) -> None:
-    """Return as soon as `condition()` is true; raise NotInTimeError naming `what` if it isn't in time, and what `evidence` sees then.
+) -> Seen:
+    """Return what `look()` sees as soon as it is enough; raise NotInTimeError naming `what` if it isn't in time, with what was seen last
+    and what `evidence` sees then.
 
-    An exception from the condition ends the waiting: it is how a condition says that it can't come true any more.
+    An exception from `look` ends the waiting: it is how a condition says that it can't come true any more.
     """
     retrying = tenacity.Retrying(
         stop=tenacity.stop_after_delay(timeout_seconds),
         wait=tenacity.wait_fixed(poll_seconds),
-        retry=tenacity.retry_if_result(lambda met: not met),
+        retry=tenacity.retry_if_result(lambda seen: not enough(seen)),
     )
     try:
-        retrying(condition)
-    except tenacity.RetryError:
-        seen = f". Seen: {evidence()}" if evidence else ""
-        raise NotInTimeError(f"timed out after {timeout_seconds:g} seconds. Waited for: {what}{seen}") from None
+        return retrying(look)
+    except tenacity.RetryError as e:
+        last = e.last_attempt.result()
+        told = [] if isinstance(last, bool) else [f"Seen last: {_shown(last)}"]
+        told += [f"Seen: {evidence()}"] if evidence else []
+        said = ". ".join([f"timed out after {timeout_seconds:g} seconds. Waited for: {what}", *told])
+        raise NotInTimeError(said) from None
+
+
+def _shown(seen: Any) -> str:
+    text = json.dumps(seen, indent=1, default=repr) if isinstance(seen, dict | list) else repr(seen)
+    return text if len(text) < MOST_SHOWN else text[:MOST_SHOWN] + " …"

@@ -1,11 +1,11 @@
 """What was played: faults/results/ROW.json has a line for each guarantee, and docs/fault-results.md a table of all."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from delayed_topics_devcluster.generated_section import GeneratedSection
+from delayed_topics_devcluster.generated_section import GeneratedSection, markdown_table
 from delayed_topics_devcluster.paths import REPOSITORY
 
 from delayed_topics_faults.rows import ROWS
@@ -42,28 +42,26 @@ def note(folder: Path, entry: Entry) -> None:
 
 def table(folder: Path = RESULTS) -> str:
     """All that was played, as Markdown in the form that `mdformat` gives it."""
-    lines = [_row(COLUMNS), _row(["--", "--", *["-:"] * (len(COLUMNS) - 3), "--"])]
+    rows: list[list[str]] = []
     for name, row in ROWS.items():
         for entry in _read(folder / f"{row.name}.json"):
             exactly = ", `ExactlyOnce`" if entry["guarantee"] == "ExactlyOnce" else ""
             counts = "".join(f"; {count} {what}" for what, count in entry.get("counts", {}).items())
             broken = "" if entry["clean"] else f" **broken: {', '.join(entry['broken'])}**"
-            lines.append(
-                _row(
-                    [
-                        name.upper(),
-                        f"{row.fault}{exactly}{counts}{broken}",
-                        *(f"{entry[count]:,}" for count in ("trials", "records", "doubled")),
-                        f"{back_ms:,}" if (back_ms := entry.get("most_back_ms")) else "-",
-                        *(f"{entry[count]:,}" for count in ("dead_lettered", "order_exempt")),
-                        f"{late_ms / 1000:.1f}" if (late_ms := entry["most_late_ms"]) else "-",
-                        ", ".join(f"{ms:,}" for ms in entry.get("lateness_ms", {}).values()) or "-",
-                        entry.get("audit", "-"),
-                        entry["commit"],
-                    ]
-                )
+            rows.append(
+                [
+                    name.upper(),
+                    f"{row.fault}{exactly}{counts}{broken}",
+                    *(f"{entry[count]:,}" for count in ("trials", "records", "doubled")),
+                    f"{back_ms:,}" if (back_ms := entry.get("most_back_ms")) else "-",
+                    *(f"{entry[count]:,}" for count in ("dead_lettered", "order_exempt")),
+                    f"{late_ms / 1000:.1f}" if (late_ms := entry["most_late_ms"]) else "-",
+                    ", ".join(f"{ms:,}" for ms in entry.get("lateness_ms", {}).values()) or "-",
+                    entry.get("audit", "-"),
+                    entry["commit"],
+                ]
             )
-    return "\n".join(lines)
+    return markdown_table(COLUMNS, rows, texts=("row", "fault", "commit"))
 
 
 def write_document(document: Path = DOCUMENT) -> None:
@@ -73,7 +71,3 @@ def write_document(document: Path = DOCUMENT) -> None:
 
 def _read(file: Path) -> list[Entry]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"

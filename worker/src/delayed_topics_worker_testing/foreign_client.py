@@ -3,11 +3,10 @@ text of them, so this calls the C library that is inside of it."""
 
 import ctypes
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import confluent_kafka
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_worker.clients import librdkafka
 
 _TOPIC, _PARTITION, _VALUE, _KEY, _FLAGS, _HEADER, _END = 1, 3, 4, 5, 7, 9, 0
 _COPY = 2
@@ -47,8 +46,7 @@ def produce_with_raw_header_key(
 
 
 def _library() -> ctypes.CDLL:
-    folder = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
-    library = ctypes.CDLL(str(next(folder.glob("librdkafka-*.so*"))))
+    library = ctypes.CDLL(librdkafka())
     for function in ("rd_kafka_conf_new", "rd_kafka_new"):
         getattr(library, function).restype = ctypes.c_void_p
     return library
