@@ -59,7 +59,7 @@ def test_a_takeover_of_which_several_events_tell_is_one() -> None:
     again = event_of("assignment", 90_000, **SERVED, repeated=True)
     other = replace(TELLS_LATER, member="c")
     crash = Takeover(lines=frozenset({FRONT_0, DELAYS_1}), from_ms=AT_MS + 30_000, to_ms=AT_MS + 30_400)
-    late = replace(crash, to_ms=AT_MS + 35_000)
+    late = replace(crash, to_ms=AT_MS + 30_000)
     assert takeovers([TELLS_BEFORE, served, TELLS_LATER, again], "orders") == [crash]
     assert takeovers([TELLS_BEFORE, TELLS_LATER, again], "orders") == [late]
     assert takeovers([served, other], "orders") == [crash, late], "another worker has them"

@@ -238,9 +238,9 @@ def _rank(event: Event) -> int | None:
     match event.kind, event.detail.get("change"):
         case ("rebalance", "assigned") | ("producers-replaced", _):
             return 0
-        case ("rebalance", "caught-up"):
-            return 1
         case ("assignment", _) if not event.detail.get("repeated"):
+            return 1
+        case ("rebalance", "caught-up"):
             return 2
         case _:
             return None
@@ -251,7 +251,8 @@ def _takeover(event: Event, topic_numbers: dict[str, int]) -> Takeover:
     return Takeover(
         lines=_lines(places, topic_numbers) if places is not None else None,
         from_ms=event.began_ms,
-        to_ms=event.at_ms,
+        # it caught up long after it had begun, and what comes twice meanwhile is not of the takeover
+        to_ms=event.began_ms if event.detail.get("change") == "caught-up" else event.at_ms,
     )
 
 

@@ -63,7 +63,7 @@ class Tally:
             self.records += account.produced
             self.pending += account.pending
             self.lost += account.lost
-            self.doubled_within_promise += account.doubled - account.doubled_beyond_promise
+            self.doubled_within_promise += account.doubled_within_promise
             if guarantee == "ExactlyOnce":
                 self.doubled_exactly_once += account.doubled
         if result.verdict != "Verified" and len(self.faults) < 10:

@@ -20,6 +20,8 @@ MAX_BYTES: Final = 64 * 2**20
 
 _GZIP: Final = 31
 """Of zlib: with the header of gzip."""
+_MAGIC: Final = b"\x1f\x8b"
+"""Data that gzip has packed begin so."""
 
 Offsets = Mapping[str, tuple[int, ...]]
 """By topic name, then by partition."""
@@ -102,13 +104,9 @@ class AuditWindow:
 
     @classmethod
     def decode(cls, data: bytes) -> "AuditWindow":
-        """Raises UnreadableRecord."""
+        """Also of JSON as it is, which operators of before wrote. Raises UnreadableRecord."""
         try:
-            packed = zlib.decompressobj(wbits=_GZIP)
-            text = packed.decompress(data, MAX_BYTES)
-            if not packed.eof:
-                raise ValueError(f"it is cut off, or has more than {MAX_BYTES:,} bytes")
-            body = json.loads(text)
+            body = json.loads(_unpacked(data) if data.startswith(_MAGIC) else data)
             for name in [name for name in body if name.endswith("_offsets")]:
                 body[name] = {topic: tuple(values) for topic, values in body[name].items()}
             for name in ("partition_delays", "delay_seconds"):
@@ -121,3 +119,11 @@ class AuditWindow:
             return cls(**body)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error) as e:
             raise UnreadableRecord(f"the frozen window of the audit can't be parsed: {e!r}") from e
+
+
+def _unpacked(data: bytes) -> bytes:
+    packed = zlib.decompressobj(wbits=_GZIP)
+    text = packed.decompress(data, MAX_BYTES)
+    if not packed.eof:
+        raise ValueError(f"it is cut off, or has more than {MAX_BYTES:,} bytes")
+    return text

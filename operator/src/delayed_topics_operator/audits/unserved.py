@@ -23,10 +23,11 @@ async def unserved(link: KafkaLink, names: TopicNames, topics: Mapping[str, Topi
         if (info := topics[name]) is not None
         for p in range(max(count, len(noted.start_offsets.get(name, ()))), info.partitions)
     ]
+    begins = await link.offsets(added, "earliest") if added else {}
     ends = await link.offsets(added, "latest") if added else {}
     said = []
     for name in served:
-        filled = [p for topic, p in added if topic == name and ends[topic, p] > 0]
+        filled = [p for topic, p in added if topic == name and ends[topic, p] > begins[topic, p]]
         if filled:
             said.append(
                 f"topic {name} has records in partitions {format_ranges(filled)}, which somebody else added and no worker serves. See the "
