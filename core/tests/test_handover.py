@@ -52,3 +52,14 @@ def test_it_is_noted_in_the_registry_and_a_damaged_one_is_an_error() -> None:
         )
         with pytest.raises(UnreadableRecord):
             decode(record.key, value)
+
+
+def test_of_its_own_offsets_a_group_goes_on_with_those_that_kafka_still_has() -> None:
+    """Somebody may have set them back; what another group has handed over counts where it is further."""
+    positions = {"orders": (Position(1_000),)}
+    kept = Handover(group="g", positions=positions, kept=True)
+    handed = Handover(group="g", positions=positions)
+    for committed in (Position(300), Position(2_000)):
+        assert kept.goes_on_at("orders", 0, committed) == committed
+    assert kept.goes_on_at("orders", 0, NOTHING) == Position(1_000)
+    assert handed.goes_on_at("orders", 0, Position(300)) == Position(1_000)

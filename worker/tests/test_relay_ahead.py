@@ -33,6 +33,16 @@ def test_the_partition_that_waits_longest_is_named() -> None:
     assert "10 min ahead of the brokers' time" in alarm.message
 
 
+def test_the_time_that_passes_is_nothing_new() -> None:
+    """Each minute the condition of the resource had another text."""
+    watch = AheadWatch()
+    (first,) = watch.alarms([partition(ahead_ms=600_000)], now=100.0)
+    (later,) = watch.alarms([partition(ahead_ms=480_000)], now=220.0)
+    (other,) = watch.alarms([partition(ahead_ms=480_000), partition(1, ahead_ms=60_000)], now=220.0)
+    assert first.message != later.message
+    assert first.gist == later.gist != other.gist
+
+
 @pytest.mark.parametrize(("ahead_ms", "paused"), [(1_500, False), (600_000, True)])
 def test_what_brokers_clocks_may_differ_by_and_what_is_paused_is_no_alarm(ahead_ms: int, paused: bool) -> None:
     assert AheadWatch().alarms([partition(ahead_ms=ahead_ms, paused=paused)], now=100.0) == []

@@ -39,6 +39,12 @@ class Handover:
         positions = self.positions.get(topic, ())
         return positions[partition] if partition < len(positions) else NOTHING
 
+    def goes_on_at(self, topic: str, partition: int, committed: Position) -> Position:
+        """Where the group goes on that has committed this."""
+        if self.kept and committed.offset >= 0:
+            return committed
+        return further(committed, self.of(topic, partition))
+
     def without(self, topics: set[str]) -> "Handover":
         """Of topics that were made again nothing holds any more."""
         return replace(self, positions={t: p for t, p in self.positions.items() if t not in topics})

@@ -26,7 +26,8 @@ class AheadWatch:
         waiting = {o: until - now for o in owned if not o.served.paused and (until := self._waits_until(o, now)) > now}
         self._until = {o.place: self._until[o.place] for o in waiting}
         return [
-            Alarm(topic, Reason.NOT_RELEASING, _message(parts, waiting)) for topic, parts in of_topics(waiting).items()
+            Alarm(topic, Reason.NOT_RELEASING, _message(parts, waiting), about=("ahead", *sorted(map(str, parts))))
+            for topic, parts in of_topics(waiting).items()
         ]
 
     def _waits_until(self, owned: AssignedPartition, now: float) -> float:

@@ -3,7 +3,7 @@
 import logging
 from typing import NamedTuple
 
-from delayed_topics_core.handover import Position, further
+from delayed_topics_core.handover import Position
 from delayed_topics_engine import committed_topic_id, decode_metadata
 
 from delayed_topics_worker.assigned import AssignedPartition
@@ -25,7 +25,7 @@ def beginning_of(owned: AssignedPartition) -> Beginning | None:
     if owned.committed is None:
         return None
     committed = Position(*owned.committed)
-    position = further(committed, owned.served.handed_over(*owned.place))
+    position = owned.served.goes_on_at(*owned.place, committed)
     offset, metadata = position
     made_for, noted = committed_topic_id(metadata), owned.served.noted_id(owned.topic)
     mirrored = made_for is not None and made_for == owned.served.mirrored_id(owned.topic)

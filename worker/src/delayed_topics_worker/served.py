@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from delayed_topics_core.handover import NOTHING, Position
+from delayed_topics_core.handover import Position
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord
 from delayed_topics_core.registry_state import RegistryState
@@ -132,12 +132,12 @@ class Served:
             0 in self.layout.layout.delay_seconds or bool(self.layout.layout.ladder_seconds)
         )
 
-    def handed_over(self, topic: str, partition: int) -> Position:
-        """Where the group that served this before has left it."""
+    def goes_on_at(self, topic: str, partition: int, committed: Position) -> Position:
+        """Where its group has left it, or the group that served this before."""
         handover = self.topics.handover if self.topics else None
         if handover is None or self.layout is None or handover.group != self.layout.group:
-            return NOTHING
-        return handover.of(topic, partition)
+            return committed
+        return handover.goes_on_at(topic, partition, committed)
 
     def noted_id(self, topic: str) -> str | None:
         return self.topics.ids.get(topic) if self.topics else None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from delayed_topics_core.handover import NOTHING, Handover, Position, further
+from delayed_topics_core.handover import NOTHING, Handover, Position
 from delayed_topics_core.reasons import Condition
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord
 from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
@@ -21,6 +21,8 @@ from delayed_topics_operator.observation import KafkaView, Observation, Usable
 from delayed_topics_operator.reconcile.children import STARTING_SECONDS, all_ready
 
 WAKE_SECONDS: Final = 0.5
+MAX_KEPT_METADATA: Final = 16 * 1024
+"""Characters. All topics of a connection may be without workers at once, and the operator reads a registry of a few MiB only."""
 MAX_PARTITIONS: Final = 200
 """Of front and delays. What is committed of each takes up to 4 KiB, and a record of the registry has room for 1 MiB. Beyond that only
 offsets are handed over, and what was released ahead of them comes out again."""
@@ -84,22 +86,23 @@ def kept(o: Observation, kafka: KafkaView, record: TopicsRecord) -> TopicsRecord
 
     def at(place: TopicPartitionKey) -> Position:
         own = _position(kafka.committed.get(place))
-        if before is None or (before.kept and own != NOTHING):
-            return own
-        return further(own, before.of(*place))
+        return own if before is None else before.goes_on_at(*place, own)
 
     own_offsets = before is None or before.kept
-    return replace(record, handover=Handover(group=o.group, positions=_positions(record, at), kept=own_offsets))
+    positions = _positions(record, at, max_metadata=MAX_KEPT_METADATA if own_offsets else None)
+    return replace(record, handover=Handover(group=o.group, positions=positions, kept=own_offsets))
 
 
-def _positions(record: TopicsRecord, at: Callable[[TopicPartitionKey], Position]) -> dict[str, tuple[Position, ...]]:
-    whole = sum(map(len, record.start_offsets.values())) <= MAX_PARTITIONS
-    return {
-        topic: tuple(
-            found if whole else Position(found.offset) for p in range(len(starts)) for found in [at((topic, p))]
-        )
-        for topic, starts in record.start_offsets.items()
-    }
+def _positions(
+    record: TopicsRecord, at: Callable[[TopicPartitionKey], Position], *, max_metadata: int | None = None
+) -> dict[str, tuple[Position, ...]]:
+    """`max_metadata`: characters of all of them; without metadata if there are more."""
+    found = {topic: tuple(at((topic, p)) for p in range(len(starts))) for topic, starts in record.start_offsets.items()}
+    places = [position for of_topic in found.values() for position in of_topic]
+    is_small = max_metadata is None or sum(len(position.metadata) for position in places) <= max_metadata
+    if len(places) <= MAX_PARTITIONS and is_small:
+        return found
+    return {topic: tuple(Position(position.offset) for position in of_topic) for topic, of_topic in found.items()}
 
 
 def _is_idle(o: Observation) -> bool:
@@ -136,7 +139,7 @@ def _at(
 ) -> Position:
     own = _position(found.get(place))
     handover = record.handover
-    return further(own, handover.of(*place)) if handover is not None and handover.group == group else own
+    return handover.goes_on_at(*place, own) if handover is not None and handover.group == group else own
 
 
 def _position(found: CommittedOffset | None) -> Position:
@@ -145,8 +148,8 @@ def _position(found: CommittedOffset | None) -> Position:
 
 def _arrived(handover: Handover, found: Mapping[TopicPartitionKey, CommittedOffset | None]) -> bool:
     """Whether the group has committed that much, everywhere."""
-    places = ((t, p, position) for t, positions in handover.positions.items() for p, position in enumerate(positions))
-    return all(further(own := _position(found.get((t, p))), position) == own for t, p, position in places)
+    places = ((t, p) for t, positions in handover.positions.items() for p in range(len(positions)))
+    return all(handover.goes_on_at(*place, own := _position(found.get(place))) == own for place in places)
 
 
 def _are_ready(o: Observation) -> bool:

@@ -292,7 +292,7 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::Step;
+    use super::super::state::{First, Step};
     use super::*;
 
     const MS: i64 = 1_000_000;
@@ -306,6 +306,7 @@ mod tests {
                 let mut partition = Partition::new(1, 0, topic.to_owned(), number);
                 partition.begun = true;
                 partition.step(Step::Place);
+                partition.step(Step::FirstAt { first: First::End(0), position: 0 });
                 slots.add(partition);
             }
         }

@@ -6,6 +6,7 @@
 use super::boot_ns;
 use super::partition::Partition;
 use super::slots::Slots;
+use super::state::State;
 
 /// From the beginning of a partition: in a rebalance there are other things to commit.
 const SOON_NS: i64 = 5_000_000_000;
@@ -18,9 +19,14 @@ impl Partition {
         self.renew_at_ns = boot_ns() + SOON_NS;
     }
 
-    /// There is nothing to commit of it but the same once more. One that Kafka has refused is tried again anyway.
+    /// There is nothing to commit of it but the same once more. One that Kafka has refused is tried again anyway, and of one that
+    /// can't be read Kafka would refuse the commit, with those of all others.
     pub(super) fn is_stale(&self, now_ns: i64) -> bool {
-        now_ns >= self.renew_at_ns && !self.dirty && self.commit_at_ns == 0 && self.may_commit() && !self.state.leaves()
+        now_ns >= self.renew_at_ns
+            && !self.dirty
+            && self.commit_at_ns == 0
+            && self.begun
+            && self.state == State::Serving
     }
 }
 
