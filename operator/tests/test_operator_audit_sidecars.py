@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_operator_testing.audit_simulation import AuditSimulation
+from delayed_topics_operator.audits.pods import ADDED_ONES_END_SECONDS
+from delayed_topics_operator_testing.audit_simulation import BEGIN, AuditSimulation
 from delayed_topics_operator_testing.audits import (
     apply_audit,
     child,
@@ -56,6 +57,21 @@ def test_an_audit_that_fails_beside_an_injected_container_says_why_at_once() -> 
     )
     assert "with a higher spec.spark.memory" in simulation.status["message"]
     assert (simulation.job, simulation.secret, simulation.raw["metadata"]["finalizers"]) == (None, None, [])
+
+
+def test_an_audit_that_fails_beside_an_injected_container_that_ends_soon_after_it_is_tried_again() -> None:
+    """Many proxies end when the container beside them has ended. The Job then starts another pod, if it has tries left."""
+    ended = {"exitCode": 1, "reason": "Error", "finishedAt": BEGIN.isoformat()}
+    simulation = pod_with_proxy(ended)
+    assert "verdict" not in simulation.status
+    simulation.pod({}, containerStatuses=[PROXY, running_container("audit")], phase="Running")
+    simulation.later(ADDED_ONES_END_SECONDS)
+    simulation.settle()
+    assert "verdict" not in simulation.status, "the next try goes on"
+
+    simulation.pod({}, containerStatuses=[PROXY, ended_container("audit", ended)], phase="Running")
+    simulation.settle()
+    assert simulation.status["verdict"] == "Unknown"
 
 
 def test_a_pod_that_is_evicted_with_an_injected_container_is_still_no_try() -> None:

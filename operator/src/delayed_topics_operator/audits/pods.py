@@ -17,6 +17,8 @@ from delayed_topics_operator.pods import obstacle, told
 
 OURS = (CONTAINER, spark_application.DRIVER)
 """The container of the audit in its pod."""
+ADDED_ONES_END_SECONDS = 60
+"""So long after the audit's own container, a container that was added to its pod may end, and the Job tries again by itself."""
 _REMEDIES = {
     "image": ". Correct the chart values images.audit or images.pullSecrets",
     "room": ". Either lower spec.spark in a new DelayedTopicAudit, or add room on the nodes",
@@ -71,7 +73,7 @@ def outcome(
         case Ended(message=message):
             why = next((why for pod in newest if (why := _failure(pod)) is not None), None)
             return Failed(message=why or message or f"{named} failed")
-        case None if (early := _early(runner, newest)) is not None:
+        case None if (early := _early(runner, newest, now)) is not None:
             return early
         case None:
             said = told(warnings)
@@ -81,16 +83,21 @@ def outcome(
     return Running(obstacle=of_pods or (said.message if said is not None else None))
 
 
-def _early(runner: Manifest, newest: Sequence[Manifest]) -> Failed | Reported | None:
+def _early(runner: Manifest, newest: Sequence[Manifest], now: datetime) -> Failed | Reported | None:
     """Of a pod in which a container that was added to it runs on, so that the Job does not end. The Spark Operator needs no such help."""
-    if is_application(runner) or not newest or not _added_ones_run(newest[0]) or _terminated(newest[0]) is None:
+    if is_application(runner) or not newest or not _added_ones_run(newest[0]):
         return None
     pod = newest[0]
+    if (terminated := _terminated(pod)) is None:
+        return None
     if (reported := _reported(pod)) is not None:
         return reported
     disrupted = any(c["type"] == "DisruptionTarget" for c in pod["status"].get("conditions") or ())
     if disrupted or "deletionTimestamp" in pod["metadata"]:
         return None  # it goes as a whole, and another one begins anew
+    ended_at = terminated.get("finishedAt")
+    if ended_at is not None and (now - datetime.fromisoformat(ended_at)).total_seconds() < ADDED_ONES_END_SECONDS:
+        return None
     return Failed(message=_failure(pod) or f"the {runner['kind']} failed")
 
 
