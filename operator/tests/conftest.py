@@ -49,10 +49,7 @@ def harness(api: KubeApi, broker: Broker) -> Iterator[OperatorHarness]:
     made = OperatorHarness(api, broker, OperatorProcess(api, "--resync-seconds=3"))
     log = api.server.audit_log
     begin = log.stat().st_size
-    try:
-        made.open()
+    with made.opened():
         yield made
         if not made.rights_are_taken:
             assert set(missed(log, OPERATOR, begin=begin, unready=api.server.unready)) == set()
-    finally:
-        made.close()

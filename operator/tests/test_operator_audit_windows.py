@@ -3,7 +3,7 @@
 import base64
 import gzip
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 from delayed_topics_core.audit_window import MAX_BYTES
@@ -11,7 +11,7 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_operator.audits.manifests import WINDOW_KEY, window_of
 from delayed_topics_operator.audits.observation import Refused
 from delayed_topics_operator_testing.audit_simulation import (
-    WINDOW,
+    CHAINABLE,
     AuditSimulation,
     audit_resource,
     large_window,
@@ -81,14 +81,7 @@ def test_an_audit_that_an_operator_of_before_has_frozen_runs_by_that_window() ->
 
 def test_an_audit_that_runs_while_the_operator_is_upgraded_is_a_link_of_its_chain() -> None:
     """The next audit counted the same records again."""
-    ends = {"orders.delays": (5,), "orders.ready": (9,), "orders.dead": (1,)}
-    window = replace(
-        WINDOW,
-        from_offsets={"orders": (0,), **dict.fromkeys(ends, (0,))},
-        committed_offsets={"orders": (10,), "orders.delays": (4,)},
-        end_offsets={"orders": (12,), **ends},
-    )
-    simulation = AuditSimulation(raw=audit_resource(window={"sinceLast": True}), frozen=window)
+    simulation = AuditSimulation(raw=audit_resource(window={"sinceLast": True}), frozen=CHAINABLE)
     simulation.settle()
     as_before(simulation)
     simulation.job_reports("Verified")

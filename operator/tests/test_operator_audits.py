@@ -2,7 +2,6 @@
 
 import base64
 import json
-from dataclasses import replace
 
 import pytest
 from delayed_topics_core.carried import Carried
@@ -15,20 +14,14 @@ from delayed_topics_operator.audits.reconcile import refused, unseen
 from delayed_topics_operator.errors import Forbidden
 from delayed_topics_operator_testing.audit_simulation import (
     AUDIT_NAMESPACE,
+    CHAINABLE,
+    ENDS,
     WINDOW,
     AuditSimulation,
     audit_resource,
     topic_resource,
 )
 from delayed_topics_operator_testing.simulation import Stopped
-
-ENDS = {"orders.delays": (5,), "orders.ready": (9,), "orders.dead": (1,)}
-CHAINABLE = replace(
-    WINDOW,
-    from_offsets={"orders": (0,), **dict.fromkeys(ENDS, (0,))},
-    committed_offsets={"orders": (10,), "orders.delays": (4,)},
-    end_offsets={"orders": (12,), **ENDS},
-)
 
 
 def running(simulation: AuditSimulation | None = None) -> AuditSimulation:

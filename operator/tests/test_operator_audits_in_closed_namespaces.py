@@ -24,12 +24,9 @@ def labelled(api: KubeApi, broker: Broker) -> Iterator[OperatorHarness]:
     made = OperatorHarness(api, broker, OperatorProcess(api))
     selector = json.dumps({"matchLabels": {LABEL: "own"}})
     made.operator = OperatorProcess(api, "--resync-seconds=3", f"--tenant-selector={selector}")
-    try:
-        made.open(let_in=True)
+    with made.opened(let_in=True):
         label(made, "own")
         yield made
-    finally:
-        made.close()
 
 
 def label(harness: OperatorHarness, value: str | None) -> None:

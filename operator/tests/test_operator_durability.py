@@ -23,12 +23,8 @@ def brokers() -> Iterator[Brokers]:
 @pytest.fixture
 def three(api: KubeApi, brokers: Brokers) -> Iterator[OperatorHarness]:
     """As `harness`, with three brokers of its own."""
-    made = OperatorHarness(api, brokers.members[0], OperatorProcess(api, "--resync-seconds=3"))
-    try:
-        made.open()
+    with OperatorHarness(api, brokers.members[0], OperatorProcess(api, "--resync-seconds=3")).opened() as made:
         yield made
-    finally:
-        made.close()
 
 
 def replicas(harness: OperatorHarness, *topics: str) -> list[int]:

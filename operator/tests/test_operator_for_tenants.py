@@ -24,11 +24,8 @@ def tenant(api: KubeApi, broker: Broker) -> Iterator[OperatorHarness]:
     """A harness whose namespace has let the operator in."""
     made = OperatorHarness(api, broker, OperatorProcess(api))
     made.operator = OperatorProcess(api, "--resync-seconds=3", f"--tenant-namespace={made.namespace}")
-    try:
-        made.open(let_in=True)
+    with made.opened(let_in=True):
         yield made
-    finally:
-        made.close()
 
 
 def connection(harness: OperatorHarness, **spec: object) -> Manifest:
@@ -158,11 +155,8 @@ def labelled(api: KubeApi, broker: Broker) -> Iterator[OperatorHarness]:
     made = OperatorHarness(api, broker, OperatorProcess(api))
     selector = json.dumps({"matchLabels": {"own-kafka": made.namespace}})
     made.operator = OperatorProcess(api, "--resync-seconds=600", f"--tenant-selector={selector}")
-    try:
-        made.open(let_in=True)
+    with made.opened(let_in=True):
         yield made
-    finally:
-        made.close()
 
 
 def ready(harness: OperatorHarness) -> Manifest:

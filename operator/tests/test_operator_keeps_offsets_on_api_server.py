@@ -25,13 +25,11 @@ RECORDS = 20
 
 @pytest.fixture
 def forgetful(api: KubeApi) -> Iterator[OperatorHarness]:
-    with Broker(settings={**PATIENT, **FORGETFUL}) as broker:
-        made = OperatorHarness(api, broker, OperatorProcess(api, "--resync-seconds=3"))
-        try:
-            made.open()
-            yield made
-        finally:
-            made.close()
+    with (
+        Broker(settings={**PATIENT, **FORGETFUL}) as broker,
+        OperatorHarness(api, broker, OperatorProcess(api, "--resync-seconds=3")).opened() as made,
+    ):
+        yield made
 
 
 @contextmanager

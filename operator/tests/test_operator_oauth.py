@@ -31,12 +31,8 @@ def kafka(tmp_path: Path) -> Iterator[OAuthKafka]:
 
 @pytest.fixture
 def harness(api: KubeApi, kafka: OAuthKafka) -> Iterator[OperatorHarness]:
-    made = OperatorHarness(api, kafka.broker, OperatorProcess(api, "--resync-seconds=3"))
-    try:
-        made.open()
+    with OperatorHarness(api, kafka.broker, OperatorProcess(api, "--resync-seconds=3")).opened() as made:
         yield made
-    finally:
-        made.close()
 
 
 def secret(name: str, **data: str) -> Manifest:

@@ -20,13 +20,13 @@ CLAIMS = 10_000
 @pytest.fixture
 def frugal(api: KubeApi) -> Iterator[OperatorHarness]:
     """A harness with a broker of its own, whose operator holds 1 MiB of a registry."""
-    with Broker() as broker:
-        made = OperatorHarness(api, broker, OperatorProcess(api, "--resync-seconds=3", "--registry-mebibytes=1"))
-        try:
-            made.open()
-            yield made
-        finally:
-            made.close()
+    with (
+        Broker() as broker,
+        OperatorHarness(
+            api, broker, OperatorProcess(api, "--resync-seconds=3", "--registry-mebibytes=1")
+        ).opened() as made,
+    ):
+        yield made
 
 
 @pytest.mark.slow

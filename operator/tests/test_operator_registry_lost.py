@@ -21,14 +21,10 @@ ACCEPT_LOSS = "delayedtopics.io/accept-loss-of-topic-id"
 @pytest.fixture
 def harness(api: KubeApi, own_broker: Broker) -> Iterator[OperatorHarness]:
     """With a broker of its own, in which a resource is served."""
-    made = OperatorHarness(api, own_broker, OperatorProcess(api, "--resync-seconds=3"))
-    try:
-        made.open()
+    with OperatorHarness(api, own_broker, OperatorProcess(api, "--resync-seconds=3")).opened() as made:
         made.apply(delaySeconds=[0, 10], partitions=3)
         made.wait_until_served()
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture

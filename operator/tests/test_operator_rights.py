@@ -40,13 +40,10 @@ def stage(api: KubeApi, broker: Broker, spark_applications: None) -> Iterator[Op
     made = OperatorHarness(api, broker, OperatorProcess(api))
     arguments = ("--resync-seconds=3", "--orphans-after-seconds=4", f"--tenant-namespace={made.namespace}")
     made.operator = OperatorProcess(api, *arguments, "--audit-executors", "--audit-spark-applications")
-    try:
-        made.open(let_in=True)
+    with made.opened(let_in=True):
         allowed = {"namespaceSelector": {}, "topicPrefixes": [""], "audits": {"maxExecutors": 1}}
         made.api.apply(made.cluster_connection(allow=[allowed]))
         yield made
-    finally:
-        made.close()
 
 
 @pytest.mark.api

@@ -128,14 +128,10 @@ class Job:
 
 @pytest.fixture(scope="module")
 def job(api: KubeApi, broker: Broker, jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
-    harness = OperatorHarness(api, broker, OperatorProcess(api, "--audit-executors"))
-    try:
-        harness.open()
+    with OperatorHarness(api, broker, OperatorProcess(api, "--audit-executors")).opened() as harness:
         made = Job(harness, jars, tmp_path_factory.mktemp("spark"))
         yield made
         made.kill()
-    finally:
-        harness.close()
 
 
 def an_executor_is_there(job: Job) -> Act:

@@ -30,12 +30,8 @@ def wire() -> Iterator[SlowWire]:
 @pytest.fixture
 def patient(api: KubeApi, broker: Broker) -> Iterator[OperatorHarness]:
     """A harness whose operator compares everything every 30 s, as it does by default."""
-    made = OperatorHarness(api, broker, OperatorProcess(api))
-    try:
-        made.open()
+    with OperatorHarness(api, broker, OperatorProcess(api)).opened() as made:
         yield made
-    finally:
-        made.close()
 
 
 def serve(harness: OperatorHarness, wire: SlowWire, *, slow: int, others: int) -> tuple[list[str], list[str]]:

@@ -27,13 +27,9 @@ def own_broker() -> Iterator[Broker]:
 @pytest.fixture
 def harness(api: KubeApi, own_broker: Broker) -> Iterator[OperatorHarness]:
     """A connection to this broker that can be used."""
-    made = OperatorHarness(api, own_broker, OperatorProcess(api, "--resync-seconds=3"))
-    try:
-        made.open()
+    with OperatorHarness(api, own_broker, OperatorProcess(api, "--resync-seconds=3")).opened() as made:
         made.wait(lambda: ready(made) == "True", "the connection can be used", seen=made.connection_status)
         yield made
-    finally:
-        made.close()
 
 
 def ready(harness: OperatorHarness) -> str:

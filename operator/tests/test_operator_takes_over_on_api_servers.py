@@ -31,11 +31,8 @@ def elsewhere(other_api: KubeApi, harness: OperatorHarness, broker: Broker) -> I
     """Another Kubernetes cluster with a namespace of the same name, an operator and the same Kafka."""
     made = OperatorHarness(other_api, broker, OperatorProcess(other_api, "--resync-seconds=3"))
     made.namespace, made.topic = harness.namespace, harness.topic
-    try:
-        made.open(allow=ALLOWED)
+    with made.opened(allow=ALLOWED):
         yield made
-    finally:
-        made.close()
 
 
 def cluster_id(api: KubeApi) -> str:

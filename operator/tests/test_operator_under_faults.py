@@ -18,13 +18,13 @@ HEALED_SECONDS = 300
 @pytest.fixture
 def impatient(api: KubeApi) -> Iterator[OperatorHarness]:
     """A harness with a broker of its own, whose operator waits for seconds where it should wait for minutes."""
-    with Broker() as broker:
-        made = OperatorHarness(api, broker, OperatorProcess(api, "--resync-seconds=3", "--gone-after-seconds=6"))
-        try:
-            made.open()
-            yield made
-        finally:
-            made.close()
+    with (
+        Broker() as broker,
+        OperatorHarness(
+            api, broker, OperatorProcess(api, "--resync-seconds=3", "--gone-after-seconds=6")
+        ).opened() as made,
+    ):
+        yield made
 
 
 @pytest.mark.slow
@@ -136,24 +136,22 @@ def test_somebody_who_fights_over_the_workers_is_answered_at_most_once_a_second(
 def test_a_topic_some_partitions_of_which_have_no_leader_is_paused_and_resumed(
     api: KubeApi, workers: dict[str, Any]
 ) -> None:
-    with Brokers() as brokers:
-        harness = OperatorHarness(api, brokers.members[0], OperatorProcess(api, "--resync-seconds=3"))
-        try:
-            harness.open()
-            harness.apply(partitions=6, replicationFactor=1, workers=workers)
-            harness.wait_until_served()
-            brokers.members[1].kill()
-            harness.wait(
-                lambda: "no leader" in harness.condition("TopicsReady").get("message", ""),
-                "it is said",
-                seen=lambda: harness.condition("TopicsReady"),
-            )
-            for number, paused in enumerate((True, False)):
-                spec = {"paused": paused, "retryCap": number}
-                harness.apply(partitions=6, replicationFactor=1, workers=workers, **spec)
-                wait_for_layout(harness, paused=paused, retry_cap=number)
-        finally:
-            harness.close()
+    with (
+        Brokers() as brokers,
+        OperatorHarness(api, brokers.members[0], OperatorProcess(api, "--resync-seconds=3")).opened() as harness,
+    ):
+        harness.apply(partitions=6, replicationFactor=1, workers=workers)
+        harness.wait_until_served()
+        brokers.members[1].kill()
+        harness.wait(
+            lambda: "no leader" in harness.condition("TopicsReady").get("message", ""),
+            "it is said",
+            seen=lambda: harness.condition("TopicsReady"),
+        )
+        for number, paused in enumerate((True, False)):
+            spec = {"paused": paused, "retryCap": number}
+            harness.apply(partitions=6, replicationFactor=1, workers=workers, **spec)
+            wait_for_layout(harness, paused=paused, retry_cap=number)
 
 
 def wait_for_layout(harness: OperatorHarness, *, paused: bool, retry_cap: int) -> None:

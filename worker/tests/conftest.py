@@ -12,9 +12,10 @@ from delayed_topics_worker_testing.harness import WorkerHarness
 
 
 @pytest.fixture
-def harness(broker: Broker, tmp_path: Path) -> Iterator[WorkerHarness]:
-    """Its workers are ended with the test."""
-    with WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as made:
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WorkerHarness]:
+    """Its workers are ended with the test. On the broker of `wire`, if the test asks for that."""
+    kafka: Broker | SlowWire = request.getfixturevalue("wire" if "wire" in request.fixturenames else "broker")
+    with WorkerHarness(Connection(bootstrap_servers=kafka.bootstrap), tmp_path) as made:
         yield made
 
 

@@ -1,24 +1,15 @@
 """Transactions that are given up in the middle: what becomes of them is known when the next producer has begun, and not before."""
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
 from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.running import running_relay
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
-
-
-@pytest.fixture
-def harness(wire: SlowWire, tmp_path: Path) -> Iterator[WorkerHarness]:
-    with WorkerHarness(Connection(bootstrap_servers=wire.bootstrap), tmp_path) as made:
-        yield made
 
 
 def test_a_partition_that_begins_before_a_transaction_is_decided_begins_again(

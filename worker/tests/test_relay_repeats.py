@@ -2,12 +2,9 @@
 records of a partition."""
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
@@ -17,12 +14,6 @@ pytestmark = pytest.mark.broker
 MEMBER = "orders-0"
 MOST_REPEATED = 5_000
 DUE_AT_ONCE = 20_000
-
-
-@pytest.fixture
-def harness(wire: SlowWire, tmp_path: Path) -> Iterator[WorkerHarness]:
-    with WorkerHarness(Connection(bootstrap_servers=wire.bootstrap), tmp_path) as made:
-        yield made
 
 
 def test_from_a_second_after_the_last_commit_that_kafka_took_a_worker_sends_nothing(

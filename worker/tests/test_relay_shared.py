@@ -83,7 +83,7 @@ def test_others_come_and_go_while_copies_take_long_and_none_comes_twice(harness:
     for n in range(BACKLOG):
         orders.produce(b"%d" % n, headers=[("padding", random.randbytes(1000))])
     orders.flush()
-    limit_producer(harness.connection.bootstrap_servers, group, 500_000)
+    limit_producer(harness.connection.bootstrap_servers, group, 250_000)
     worker = harness.start(member=group, group=group)
     orders.ready(BACKLOG // 2)  # which is more than Kafka takes before it slows down
     for _ in range(5):

@@ -8,8 +8,6 @@ import re
 import signal
 import struct
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +15,6 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
 from delayed_topics_worker_testing.generations import members_now
@@ -29,12 +26,6 @@ pytestmark = pytest.mark.broker
 GRACE_SECONDS = 25.0
 """Kubernetes gives a pod 30 s unless told otherwise."""
 EXACTLY: Any = {"guarantee": "ExactlyOnce"}
-
-
-@pytest.fixture
-def harness(wire: SlowWire, tmp_path: Path) -> Iterator[WorkerHarness]:
-    with WorkerHarness(Connection(bootstrap_servers=wire.bootstrap), tmp_path) as made:
-        yield made
 
 
 @pytest.mark.slow

@@ -42,6 +42,14 @@ WINDOW = AuditWindow(
     end_offsets={"orders": (12,)},
     beginning_offsets={"orders": (0,)},
 )
+ENDS = {"orders.delays": (5,), "orders.ready": (9,), "orders.dead": (1,)}
+CHAINABLE = replace(
+    WINDOW,
+    from_offsets={"orders": (0,), **dict.fromkeys(ENDS, (0,))},
+    committed_offsets={"orders": (10,), "orders.delays": (4,)},
+    end_offsets={"orders": (12,), **ENDS},
+)
+"""A window that the next audit of its chain can begin at."""
 ACCOUNT = {"produced": 12, "released": 9, "dead_lettered": 1, "pending": 2, "lost": 0}
 
 

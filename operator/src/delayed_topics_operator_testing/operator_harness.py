@@ -1,8 +1,9 @@
 """API server, broker and operator together, and the questions that tests ask most."""
 
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
 
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry_state import RegistryState
@@ -45,6 +46,15 @@ class OperatorHarness:
             give_the_rights_of_the_chart(self.api.server, tenants=[self.namespace])
         self.api.apply(self.cluster_connection(allow=allow))
         self.operator.start()
+
+    @contextmanager
+    def opened(self, *, allow: list[Manifest] | None = None, let_in: bool = False) -> Iterator[Self]:
+        """Closed at the end, however it ends."""
+        try:
+            self.open(allow=allow, let_in=let_in)
+            yield self
+        finally:
+            self.close()
 
     def replace_operator(self, *arguments: str, tenants: Sequence[str] = ()) -> None:
         """By one with further arguments. `tenants`: namespaces that let it in."""
