@@ -162,6 +162,14 @@ def test_a_foreign_topic_that_is_gone_is_no_obstacle_any_more() -> None:
     assert simulation.condition(Condition.CLAIMED).status == "True"
 
 
+def test_with_a_connection_of_the_own_namespace_nobody_is_sent_to_a_field_that_it_does_not_have() -> None:
+    simulation = Simulation(resource())
+    simulation.kafka.create("orders", 2)
+    simulation.settle()
+    claimed = simulation.condition(Condition.CLAIMED)
+    assert (claimed.reason, "spec.allow" in claimed.message) == (Reason.TOPIC_FOREIGN, False)
+
+
 def test_a_front_topic_is_adopted_where_the_connections_owner_allows_it_from_its_end_on() -> None:
     simulation = Simulation(resource(), connection=usable(grant(adopt=True)))
     simulation.kafka.create("orders", 2)

@@ -178,6 +178,23 @@ def test_topics_with_many_partitions_keep_their_workers_and_it_is_said_why() -> 
     assert "at most 200 partitions" in simulation.condition(Condition.WORKERS_READY).message
 
 
+@pytest.mark.parametrize("shared", [SHARED.said, NOT_READY], ids=["ready", "not-ready"])
+@pytest.mark.parametrize("replicas", [0, 2])
+def test_topics_that_stay_with_shared_workers_are_as_ready_as_these_are(replicas: int, shared: ConditionState) -> None:
+    """`ScaledToZero`, "nothing is released" was said of topics that shared workers went on to serve."""
+    simulation = Simulation(resource(partitions=300, frontPartitions=4))
+    simulation.connection = sharing(said=shared)
+    simulation.settle()
+    simulation.edit(workers={"replicas": replicas})
+    simulation.settle()
+    simulation.workers_come_up()
+    simulation.settle()
+    assert (layout(simulation).state, layout(simulation).group) == ("serving", SHARED.group)
+    ready = simulation.condition(Condition.READY)
+    assert (ready.status, ready.reason) == (shared.status, shared.reason)
+    assert "The topics stay with the shared workers" in simulation.condition(Condition.WORKERS_READY).message
+
+
 @pytest.mark.parametrize(("partitions", "shared"), [(3, NOT_READY), (300, SHARED.said)])
 def test_workers_that_others_can_not_replace_yet_stay_as_many_and_as_they_are(
     partitions: int, shared: ConditionState

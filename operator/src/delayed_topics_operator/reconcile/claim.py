@@ -32,7 +32,7 @@ def _claim_anew(o: Observation, kafka: KafkaView, connection: Usable, finalizer:
     existing = [name for name in o.wanted.topics if kafka.topics.get(name) is not None]
     adopting = existing == [names.front] and may_adopt(o, connection)
     if existing and not adopting:
-        return _stop(_foreign(o, existing))
+        return _stop(_foreign(o, existing, connection))
     policy = kafka.configs.get(names.front, {}).get("cleanup.policy", "")
     if adopting and "compact" in policy:
         return _stop(_compacted(names.front, policy))
@@ -62,9 +62,9 @@ def _held(own: Claim) -> ConditionState:
     )
 
 
-def _foreign(o: Observation, existing: list[str]) -> ConditionState:
+def _foreign(o: Observation, existing: list[str], connection: Usable) -> ConditionState:
     remedy = "Choose another spec.topic in a new resource"
-    if existing == [o.wanted.names.front]:
+    if existing == [o.wanted.names.front] and connection.grants is not None:
         remedy = (
             "Either choose another spec.topic in a new resource, or ask the connection's owner to allow adopting the topic "
             "(spec.allow[].adopt)"

@@ -65,7 +65,8 @@ def check(o: Observation) -> Finding:
     found = rolled(o, live, actions)
     said = _handing_over(o) or found.conditions[Condition.WORKERS_READY]
     if (kept := handover.refused(o)) is not None:
-        said = replace(said, message=f"{said.message}. {kept}")
+        serving = those_that_run(o) or said
+        said = replace(serving, message=f"{serving.message}. {kept}")
     return replace(found, actions=(*found.actions, *fences(o)), conditions={Condition.WORKERS_READY: said})
 
 
