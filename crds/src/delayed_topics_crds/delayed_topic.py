@@ -130,7 +130,8 @@ class DeadLetter(Spec):
     """Settings of the dead-letter topic, `<topic>.dead`."""
 
     retention_seconds: Annotated[int, Limits(60, 315_360_000, "seconds (10 years)")] = 2_592_000
-    """How long the topic keeps dead letters, in seconds. Defaults to 30 days."""
+    """How long the topic keeps dead letters at least, in seconds. It keeps them for no less than the other topics keep records, see
+    `outageBudgetSeconds`. A lower value does not shorten the retention of an existing topic. Defaults to 30 days."""
 
 
 class ControlTopic(Spec):
@@ -293,8 +294,9 @@ class DelayedTopicSpec(Spec):
     """Creates the control topic `<topic>.control`, in which producers cancel and reschedule records. Unless set, there is no control
     topic. If you remove this field, an existing control topic stays, and it is deleted with the other topics."""
     outage_budget_seconds: Annotated[int, Limits(60, 31_536_000, "seconds (365 days)")] = 604_800
-    """How long workers may release nothing without losing a record, in seconds. The topics keep records for the longest delay and this
-    time. Defaults to 7 days."""
+    """How long workers may release nothing without losing a record, in seconds. The topics keep records for the longest delay, this time
+    and two days. With a ladder, its `maxDelaySeconds` counts as a delay. A lower value does not shorten the retention of existing
+    topics. Defaults to 7 days."""
     workers: Workers | None = None
     """The workers of this DelayedTopic. Unless set, the connection's `sharedWorkers` serve it, if there are any and the guarantee is
     `AtLeastOnce`. Otherwise it has one worker of its own."""
