@@ -1,6 +1,7 @@
 """Workers of a consumer group serve all delayed topics that have it in their layouts, as these come and go."""
 
 import random
+import struct
 import time
 import uuid
 from dataclasses import replace
@@ -12,6 +13,7 @@ from delayed_topics_devcluster.kafka import limit_producer
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import GroupInfo
 from delayed_topics_kafka_testing.rights import deny_only, lift
+from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
 from delayed_topics_worker_testing.generations import events_of
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
@@ -20,6 +22,8 @@ from delayed_topics_worker_testing.process import WorkerProcess
 pytestmark = pytest.mark.broker
 
 BACKLOG = 15_000
+MANY = 2_000
+"""Partitions, of which it is too much to ask for all ten times a second."""
 
 
 @pytest.fixture
@@ -94,6 +98,45 @@ def test_others_come_and_go_while_copies_take_long_and_none_comes_twice(harness:
     assert orders.released() < BACKLOG, "copies were on their way all the time"
     limit_producer(harness.connection.bootstrap_servers, group, None)
     assert doubled(all_ready(orders, list(range(BACKLOG)))) == 0
+
+
+@pytest.mark.slow
+def test_a_worker_whose_group_has_grown_asks_as_seldom_as_one_that_found_it_so(
+    harness: WorkerHarness, wire: SlowWire, group: str
+) -> None:
+    """Workers are usually there before their topics. A broker answers 1,000 idle partitions some 20 times a second and core."""
+    waits_ms: list[int] = []
+
+    def note(request: bytes) -> bytes:
+        if (wait_ms := max_wait_ms(request, client_id=group)) is not None:
+            waits_ms.append(wait_ms)
+        return request
+
+    orders = declare(harness, group)
+    worker = harness.start(member=group, group=group)
+    assert doubled(all_ready(orders, produce(orders))) == 0
+    wire.change_requests(Api.FETCH, note)
+    wait_until(lambda: 100 in waits_ms, what="the worker asks for records", evidence=lambda: waits_ms[-10:])
+    large = harness.declare((0, 1), group=group, begun=False, front_partitions=MANY)
+    serves(worker, orders, large)
+    assert "no worker has" not in worker.log_path.read_text(), "it joined with all topics"
+    wait_until(
+        lambda: set(waits_ms[-5:]) == {MANY // 8 + 1}, what="it asks less often", evidence=lambda: waits_ms[-10:]
+    )
+    assert doubled(all_ready(orders, produce(orders))) == 0
+    large.remove()
+    wait_until(lambda: set(waits_ms[-5:]) == {100}, what="it asks more often", evidence=lambda: waits_ms[-10:])
+
+
+def max_wait_ms(fetch: bytes, *, client_id: str) -> int | None:
+    """Of a request of version 12 or later, in which the headers end with a tag buffer. Up to 14, the replica's id comes first. None: it
+    is another client's."""
+    version, length = struct.unpack_from(">2xh4xh", fetch)
+    if fetch[10 : 10 + length] != client_id.encode():
+        return None
+    assert version >= 12, version
+    (found,) = struct.unpack_from(">i", fetch, 10 + length + 1 + (4 if version < 15 else 0))
+    return int(found)
 
 
 @pytest.mark.slow

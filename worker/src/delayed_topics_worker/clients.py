@@ -1,5 +1,6 @@
 """The settings of Kafka's clients, declared once, each with its reason."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,33 @@ _STATIC_CLASSIC: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fetching:
+    """How a consumer asks for records. It goes on so for as long as it lives.
+
+    `hurried`: some records are due when they come in. `partitions`: of the group.
+    """
+
+    hurried: bool
+    partitions: int
+
+    @property
+    def wait_ms(self) -> int:
+        """A request asks for all partitions, and is answered at once if one has something. If none has, each request costs the broker
+        some 50 µs a partition. A partition that is new waits for the answer to the request before."""
+        return min(500, max(100, self.partitions // 8))
+
+    @property
+    def statistics_seconds(self) -> int:
+        """With statistics each partition of the group has a timer in one sorted list, and 1.5 kB in the text."""
+        return min(30, max(LOOK_SECONDS, self.partitions // 125))
+
+    def is_outgrown_by(self, wanted: "Fetching") -> bool:
+        """Whether a new client is worth that its partitions pause."""
+        slower_or_faster = not 0.5 < wanted.wait_ms / self.wait_ms < 2
+        return slower_or_faster or (wanted.hurried and not self.hurried)
+
+
 def librdkafka() -> str:
     """The path of the library that confluent-kafka brings, which the engine uses too."""
     folder = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
@@ -54,12 +82,10 @@ def consumer_properties(
     member: str,
     protocol: Protocol,
     assignor: str,
-    hurried: bool,
-    partitions: int,
+    fetching: Fetching,
 ) -> Properties:
     """A static member under classic: a restart within the session costs no rebalance. Under `consumer` a static member
-    that was killed is refused for 42 s, so there it is a dynamic one. `hurried`: some records are due when they come in.
-    `partitions`: of the group."""
+    that was killed is refused for 42 s, so there it is a dynamic one."""
     own: dict[str, Any] = {"group.remote.assignor": assignor}
     if protocol == "classic":
         own = {**_STATIC_CLASSIC, "partition.assignment.strategy": assignor, "group.instance.id": member}
@@ -77,13 +103,10 @@ def consumer_properties(
             "enable.partition.eof": True,  # nothing else says that only transaction marks are left
             "check.crcs": True,  # what was damaged on its way must not be released
             "isolation.level": "read_committed",
-            # A request asks for all partitions, and is answered at once if one has something. If none has, each request costs the broker
-            # some 50 µs a partition. A partition that is new waits for the answer to the request before.
-            "fetch.wait.max.ms": min(500, max(100, partitions // 8)),
-            # with statistics each partition of the group has a timer in one sorted list, and 1.5 kB in the text
-            "statistics.interval.ms": min(30, max(LOOK_SECONDS, partitions // 125)) * 1000,
+            "fetch.wait.max.ms": fetching.wait_ms,
+            "statistics.interval.ms": fetching.statistics_seconds * 1000,
             # whoever waits for a second can wait for the next 64 KiB: an answer for every few records costs broker and worker
-            "fetch.min.bytes": 1 if hurried else 64 << 10,
+            "fetch.min.bytes": 1 if fetching.hurried else 64 << 10,
             "fetch.queue.backoff.ms": 10,  # the default refills a drained queue a second late
             "fetch.error.backoff.ms": 100,
             # 1 MB would bring thousands of one partition in a row, which use up what it may send before the others' come

@@ -21,6 +21,7 @@ from delayed_topics_worker.background import MOST_BUSY
 from delayed_topics_worker.clients import (
     ASIDE,
     SESSION_TIMEOUT_MS,
+    Fetching,
     clock_properties,
     consumer_properties,
     librdkafka,
@@ -101,7 +102,7 @@ class Relay:
         self._committed = CommittedReader(lambda: OffsetsReader(self._aside, self._group, ended=True))
         self._engine: Engine | None = None
         self._assignment: Assignment | None = None
-        self._hurried = not config.topics
+        self._fetching = Fetching(hurried=not config.topics, partitions=0)
         self._numbered = 0
         self._subscribed: list[str] = []
         self._watched: list[str] = []
@@ -272,12 +273,16 @@ class Relay:
         if not groups:
             return
         self._group = next(iter(groups))
-        hurried = any(s.hurried for s in serving)
-        if self._subscribed and hurried and not self._hurried:
-            log.info("a delay of 0 is new: joining again as a client that reads without waiting")
-            self._leave_group()
         partitions = {topic: count for s in serving for topic, count in s.partitions.items()}
         grown = [topic for topic in self._subscribed if partitions.get(topic, 0) > self._partitions[topic]]
+        hurried = self._fetching.hurried or any(s.hurried for s in serving)
+        fetching = Fetching(hurried=hurried, partitions=sum(partitions.values()))
+        if self._subscribed and self._fetching.is_outgrown_by(fetching):
+            log.info("joining again, to ask for %d partitions every %d ms", fetching.partitions, fetching.wait_ms)
+            # Kafka gives a static member that comes back what it had, and nothing of what it subscribes to since
+            self._leave_group(for_good=wanted != self._subscribed or bool(grown))
+        if not self._subscribed:
+            self._fetching = fetching
         watched = [topic for s in serving for topic in s.watched]
         if watched != self._watched:
             self._watch.follow(watched)
@@ -290,7 +295,6 @@ class Relay:
                 self._engine, self._served, seconds=boot_seconds, reader=self._committed, known=self._known
             )
         self._number_topics(self._engine)
-        self._hurried = self._hurried or hurried
         self._join(self._engine, wanted, grown)
         self._subscribed, self._partitions = wanted, partitions
         log.info("subscribed to %s: %s", counted(len(wanted), "topic"), shortened(wanted))
@@ -303,8 +307,7 @@ class Relay:
             member=self._member,
             protocol=self._config.protocol,
             assignor=self._config.client_assignor,
-            hurried=self._hurried,
-            partitions=sum(sum(served.partitions.values()) for served in self._served),
+            fetching=self._fetching,
         )
         engine.subscribe(topics, consumer, grown=grown)
         if self._config.protocol == "classic":
@@ -385,12 +388,8 @@ class Relay:
         if self._engine is not None:
             self._registry.read(whole=True)  # how many workers there are to be was written a moment ago
         self._leave_group(for_good=self._is_surplus())
-        self._watch.close()
-        self._group_watch.close()
-        self._known.close()
-        self._controls.close()
-        self._committed.close()
-        self._registry.close()
+        for part in (self._watch, self._group_watch, self._known, self._controls, self._committed, self._registry):
+            part.close()
         self._reporter.stopped(self._assignment)
 
     def _is_surplus(self) -> bool:
