@@ -6,10 +6,13 @@ from xdist.workermanage import WorkerController
 SHARING = ("e2e/", "devcluster/")
 """Their tests use the cluster beside each other."""
 ALONE = (
+    "e2e/tests/test_story_audit_held_up.py",
     "e2e/tests/test_story_audit_output.py",
+    "e2e/tests/test_story_autoscale.py",
     "e2e/tests/test_story_kafka_stopped.py",
     "e2e/tests/test_story_many.py",
     "e2e/tests/test_story_operator_killed.py",
+    "e2e/tests/test_story_protocol_refused.py",
     "e2e/tests/test_story_secure.py",
     "checks/test_documents.py",
     "e2e/tests/test_zz_uninstall.py",

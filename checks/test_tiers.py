@@ -1,6 +1,7 @@
 """The gate is what it says: unit tests stay inside, and a run's last line counts what ran."""
 
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -46,6 +47,17 @@ def test_a_run_that_left_no_report_has_failed(tmp_path: Path, capsys: pytest.Cap
 def test_what_disturbs_the_cluster_runs_when_nothing_else_of_it_does(processes: int) -> None:
     for seed in range(50):
         _play(processes, random.Random(seed))
+
+
+def test_a_story_that_breaks_what_others_use_is_among_those_that_run_alone() -> None:
+    marked = re.compile(r"^pytestmark = .*?own_cluster", re.MULTILINE | re.DOTALL)
+    breaking = {
+        str(file)
+        for file in Path("e2e/tests").glob("test_*.py")
+        if marked.search(file.read_text().partition("\n\n\n")[0])
+    }
+    assert len(breaking) > 5
+    assert breaking - set(ALONE) == set()
 
 
 def _play(processes: int, chance: random.Random) -> None:
