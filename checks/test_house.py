@@ -1,5 +1,6 @@
 """The house keeps its rules: types, lint, import contracts, sizes, no code twice, no shadowed module, nothing private."""
 
+import ast
 import os
 import re
 import subprocess
@@ -29,6 +30,7 @@ SAYING = ["core", "kafka", "operator", "worker", "client", "audit"]
 ENGINE_REASONS = ROOT / "worker" / "engine" / "src" / "dead_letter.rs"
 MAX_LINES = 400
 SIMILAR_LINES = 12
+SENTENCE_END = re.compile(r"[.!?](?:\s|$)")
 
 
 def run(*command: str, cwd: Path = ROOT, environment: Mapping[str, str] | None = None) -> None:
@@ -84,6 +86,15 @@ def test_no_file_is_longer_than_a_reader_wants() -> None:
         if (n := len(path.read_text().splitlines())) > MAX_LINES
     }
     assert not long, f"files above {MAX_LINES} lines: {long}"
+
+
+def test_each_package_says_what_belongs_in_it_and_what_does_not() -> None:
+    short = [
+        str(path.relative_to(ROOT))
+        for path in tracked("*/src/**/__init__.py")
+        if len(SENTENCE_END.findall(ast.get_docstring(ast.parse(path.read_text())) or "")) < 2
+    ]
+    assert not short, f"no two sentences that say what belongs in the package and what does not: {short}"
 
 
 def test_nothing_shadows_pythons_operator_module() -> None:

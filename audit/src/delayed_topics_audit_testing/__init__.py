@@ -1,1 +1,4 @@
-"""A delayed topic of any size made on Spark, whole or mutated with: for tests of the auditor and for its benchmark."""
+"""Windows for tests of the audit, made on Spark or in Kafka, whole or with mutations, and the audit's benchmarks. Not in the wheel.
+
+A single assertion belongs to the test that makes it, and nothing of this package runs in an audit's Job.
+"""

@@ -1,1 +1,4 @@
-"""Benchmarks of the relay on a real broker, side by side with what else a user would pick."""
+"""The benchmarks of workers, of the operator and of other systems beside them: loads, measures, results, tables and pictures.
+
+Whether a promise holds is not decided here: tests and `faults` do that.
+"""

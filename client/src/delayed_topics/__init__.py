@@ -1,10 +1,12 @@
-"""The Python client of delayed topics.
+"""The Python client of delayed topics, and the command `delayed-topics`: all that an application needs to send, handle and look at records.
 
 from delayed_topics import DelayedTopic, Reject
 
 with DelayedTopic.connect("kafka:9092", "orders") as orders:
     orders.send(b"…", key=b"42", delay_level=2)
     orders.consume("shipping", ship)     # an exception means: again later; Reject: never again
+
+What the operator and the workers do does not belong here, nor does anything that needs Kubernetes.
 """
 
 from delayed_topics_core.errors import DelayedTopicsError

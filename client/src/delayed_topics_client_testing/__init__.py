@@ -1,4 +1,7 @@
-"""For tests: a delayed topic without workers. The registry says it is served, and records are released by hand. Not in the wheel."""
+"""For tests of the client: a delayed topic without workers, served as the registry says, whose records the test releases. Not in the wheel.
+
+What other members need to stand in for a worker belongs to `delayed_topics_core_testing` or `delayed_topics_worker_testing`.
+"""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,7 @@
-"""The resources of delayed topics as models, and the CRDs made from them."""
+"""The resources of delayed topics as models, and what is made from them: the CRDs and the reference page.
+
+What the operator makes of a resource does not belong here, so this package imports no other member.
+"""
 
 from delayed_topics_crds.audit import Account, DelayedTopicAudit, DelayedTopicAuditSpec, DelayedTopicAuditStatus
 from delayed_topics_crds.base import Resource

@@ -1,1 +1,4 @@
-"""Faults on purpose: real brokers, real worker processes, and a judge that reads the topics with another client."""
+"""Faults on purpose, played many times on real brokers and worker processes, and the judge that reads the topics with another client.
+
+How fast something is belongs to `bench`, and what a single test can show belongs to the tests of its member.
+"""

@@ -1,1 +1,4 @@
-"""For tests of the pure part: a simulation of Kafka and Kubernetes. Not in the wheel."""
+"""For tests of the operator: simulations of Kafka and Kubernetes for plans, and the operator as a process on real ones. Not in the wheel.
+
+Starting a broker or an API server belongs to `devcluster`, and what a single test expects belongs to that test.
+"""

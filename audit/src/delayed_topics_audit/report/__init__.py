@@ -1,4 +1,7 @@
-"""The account as one HTML page that needs nothing else: verdict, law, lateness, what waits, what happened, offenders."""
+"""The account of an audit as one HTML page that loads nothing else: its template, its style, its drawings and its words.
+
+Only finished numbers come in, so nothing is counted or judged here.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""All rows of faults, by their names."""
+"""The rows of faults, each a class that says what is done to the system and what still has to be true.
+
+Starting the system, counting and judging are the same for all rows, and belong to the package above.
+"""
 
 from delayed_topics_faults.row import Row
 from delayed_topics_faults.rows.brokers import Away, BrokerDies
