@@ -1,5 +1,24 @@
-"""`python -m delayed_topics`: the command line."""
+"""The command `delayed-topics`, also as `python -m delayed_topics`. The extra `cli` of the client brings what it needs."""
 
-from delayed_topics.cli import main
+import sys
+from typing import Final
 
-main(prog_name="delayed-topics")
+_OF_EXTRA: Final = ("click", "rich")
+
+
+def main() -> None:
+    """Exits with 1 and one line where the client is installed without the extra."""
+    try:
+        from delayed_topics.cli import main as command
+    except ModuleNotFoundError as e:
+        if e.name not in _OF_EXTRA:
+            raise
+        sys.exit(
+            f"Error: the command delayed-topics needs {' and '.join(_OF_EXTRA)}, which come with the extra cli of the client. "
+            "Install them with pip install 'delayed-topics[cli]'"
+        )
+    command(prog_name="delayed-topics")
+
+
+if __name__ == "__main__":
+    main()

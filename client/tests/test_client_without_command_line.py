@@ -1,0 +1,73 @@
+"""The client as a service installs it: without the extra `cli`, with nothing beside it that only the command line needs."""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+pytestmark = pytest.mark.process
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [str(ROOT / member / "src") for member in ("client", "core", "kafka")]
+ONLY_OF_THE_COMMAND_LINE = ("click", "rich")
+
+
+def needed(distribution: str) -> set[str]:
+    """What pip installs with a distribution of which no extra is asked for, directly or not."""
+    found = {distribution}
+    for line in importlib.metadata.requires(distribution) or ():
+        requirement = Requirement(line)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            found |= needed(requirement.name)
+    return found
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> dict[str, str]:
+    """The environment of a Python that has nothing but what the client needs."""
+    for name in needed("delayed-topics"):
+        for file in importlib.metadata.files(name) or ():
+            at, top = (
+                tmp_path / file.parts[0],
+                Path(str(importlib.metadata.distribution(name).locate_file(file.parts[0]))),
+            )
+            if file.parts[0] != ".." and not at.exists() and top.suffix != ".pth":
+                at.symlink_to(top)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*SOURCES, str(tmp_path)])}
+
+
+def python(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-S", *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_service_that_imports_the_client_gets_nothing_of_the_command_line(installed: dict[str, str]) -> None:
+    assert python(installed, "-c", "import delayed_topics, delayed_topics.topic, delayed_topics.redrive").stderr == ""
+    for name in ONLY_OF_THE_COMMAND_LINE:
+        assert f"No module named '{name}'" in python(installed, "-c", f"import {name}").stderr
+
+
+def command() -> str:
+    """What the installed script `delayed-topics` runs."""
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="delayed-topics")
+    return f"from {script.module} import {script.attr}; {script.attr}()"
+
+
+@pytest.mark.parametrize("arguments", [("-m", "delayed_topics"), ("-c", command())], ids=["module", "script"])
+def test_the_command_says_in_one_line_what_to_install(installed: dict[str, str], arguments: tuple[str, ...]) -> None:
+    done = python(installed, *arguments, "status", "orders")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "Error: the command delayed-topics needs click and rich, which come with the extra cli of the client. "
+        "Install them with pip install 'delayed-topics[cli]'\n"
+    )
+
+
+def test_with_its_extra_the_client_has_the_command() -> None:
+    of_extra = [Requirement(line) for line in importlib.metadata.requires("delayed-topics") or () if "extra ==" in line]
+    assert sorted(requirement.name for requirement in of_extra) == [*ONLY_OF_THE_COMMAND_LINE]
