@@ -15,3 +15,8 @@ site: setup ## the pages as a site to search, in build/site
 	@find build/site-source -name '*.md' -exec sed --in-place --regexp-extended 's/^```([a-z]+) .*/```\1/' {} +
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --config-file docs/mkdocs.yml
 	@echo "build/site/index.html"
+
+.PHONY: size
+size: setup ## how large the code is by member, into docs/code-size.md: FORMER=commit NOW=commit
+	@.venv/bin/python -m checks.size $(or $(FORMER),fe9259c) $(or $(NOW),HEAD)
+	@.venv/bin/mdformat docs/code-size.md
