@@ -8,7 +8,7 @@ import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_crds import parse
-from delayed_topics_operator.audits.freeze import unlike
+from delayed_topics_operator.audits.auditable import unlike
 from delayed_topics_operator.observation import Unusable
 from delayed_topics_operator.plan import AlterSettings, CreateTopics, WriteRegistry
 from delayed_topics_operator.reconcile import reconcile

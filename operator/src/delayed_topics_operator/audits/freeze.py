@@ -24,6 +24,7 @@ from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds.audit import Window
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
 
+from delayed_topics_operator.audits.auditable import served_records, uncommitted, unlike, untimely
 from delayed_topics_operator.audits.control import control_id
 from delayed_topics_operator.audits.observation import Unauditable, Waiting
 from delayed_topics_operator.audits.targets import CLOCKS_MS, targets
@@ -71,28 +72,14 @@ async def freeze(
     one_in: int = 1,
 ) -> AuditWindow | Waiting | Unauditable:
     """`asked`: which part of what has come in. `one_in`: of so many records one is looked at. Raises KafkaCallError."""
-    if asked.to is not None and asked.to > now:
-        return Waiting(
-            reason=Reason.AUDIT_WAITING,
-            message=f"spec.window.to is {asked.to:%Y-%m-%d %H:%M:%S} UTC. The audit waits until then",
-        )
-    if asked.from_ is not None and asked.from_ > now:
-        return Unauditable(
-            message=f"spec.window.from is {asked.from_:%Y-%m-%d %H:%M:%S} UTC, which is in the future. Without spec.window.to, the window "
-            "ends now. Create a new DelayedTopicAudit with either an earlier spec.window.from or a spec.window.to, for which it then waits"
-        )
+    early = untimely(asked, now)
+    if early is not None:
+        return early
     registry = await link.registry()
-    claim, layout, noted = (
-        registry.holder(names.front),
-        registry.layouts.get(names.front),
-        registry.topics.get(names.front),
-    )
-    if claim is None or claim.owner != owner:
-        message = f"topic {names.front} does not belong to DelayedTopic {owner.namespace}/{owner.name}. See the condition Claimed there"
-        return Waiting(reason=Reason.AUDIT_WAITING, message=message)
-    if layout is None or noted is None or not noted.start_offsets.keys() >= {names.front, names.delays}:
-        message = f"topic {names.front} is not served yet. See the conditions of DelayedTopic {owner.namespace}/{owner.name} for the reason"
-        return Waiting(reason=Reason.AUDIT_WAITING, message=message)
+    served = served_records(registry, names, owner)
+    if isinstance(served, Waiting):
+        return served
+    layout, noted = served
     topics = await link.topics(names.topics)
     blind = unlike(noted, topics, names)
     if blind is not None:
@@ -102,21 +89,14 @@ async def freeze(
     found = others.found
     sources = [(name, p) for name in (names.front, names.delays) for p in range(len(noted.start_offsets[name]))]
     committed = handover.committed(noted, layout.group, await link.committed(layout.group, sources))
-    missing = uncommitted(noted, committed)
-    if missing:
-        return Unauditable(
-            message=f"group {layout.group} has lost its committed offsets of {', '.join(missing)}, so it is unknown what was served. "
-            "Set the offsets with kafka-consumer-groups.sh --reset-offsets while no worker runs. Then create a new DelayedTopicAudit"
-        )
+    lost = uncommitted(noted, committed, layout.group)
+    if lost is not None:
+        return lost
     counts = {name: info.partitions for name, info in topics.items() if info is not None}
     counts.update({name: len(noted.start_offsets[name]) for name in (names.front, names.delays)})
     counts.update({name: info.partitions for name, info in found.items()})
     everything = [(name, p) for name, count in counts.items() for p in range(count)]
-    ends: dict[TopicPartitionKey, int] = {}
-    for several, which in ENDS:
-        of_these = {names.topics[at] for at in several} | (found.keys() if 2 in several else set())
-        wanted = [place for place in everything if place[0] in of_these]
-        ends.update(await link.offsets(wanted, which))
+    ends = await _ends(link, names, found, everything)
     beginnings = await link.offsets(everything, "earliest")
 
     if await _grown(link, names, noted, counts, found):
@@ -154,10 +134,7 @@ async def freeze(
         to_offsets=extent.to_offsets,
         new_from_offsets=extent.new_from_offsets,
         committed_offsets={
-            name: _up_to(
-                extent.to_offsets.get(name),
-                [at.offset if (at := committed.get((name, p))) else start for p, start in enumerate(starts)],
-            )
+            name: _served_up_to(name, starts, committed, extent)
             for name, starts in noted.start_offsets.items()
             if name in (names.front, names.delays)
         },
@@ -172,6 +149,26 @@ async def freeze(
         carried=last.carried if last is not None and asked.since_last else None,
         control_id=await control_id(link, names),
     )
+
+
+def _served_up_to(
+    name: str, starts: Sequence[int], committed: Mapping[TopicPartitionKey, CommittedOffset | None], extent: Extent
+) -> tuple[int, ...]:
+    """The committed offsets of a topic, within the window. Where nothing is committed, serving begins at its start."""
+    offsets = [at.offset if (at := committed.get((name, p))) else start for p, start in enumerate(starts)]
+    return _up_to(extent.to_offsets.get(name), offsets)
+
+
+async def _ends(
+    link: KafkaLink, names: TopicNames, targets: Iterable[str], everything: Sequence[TopicPartitionKey]
+) -> dict[TopicPartitionKey, int]:
+    """In the order of ENDS. The ends of other ready topics are read with the ready topic's."""
+    ends: dict[TopicPartitionKey, int] = {}
+    for several, which in ENDS:
+        of_these = {names.topics[at] for at in several} | ({*targets} if 2 in several else set())
+        wanted = [place for place in everything if place[0] in of_these]
+        ends.update(await link.offsets(wanted, which))
+    return ends
 
 
 async def _since_allowed(
@@ -340,39 +337,6 @@ async def _first_at(
 
 def _up_to(limits: Sequence[int] | None, offsets: Sequence[int]) -> tuple[int, ...]:
     return tuple(offsets if limits is None else map(min, offsets, limits))
-
-
-def unlike(noted: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: TopicNames) -> Unauditable | None:
-    """Why the present topics are not those with which serving began. None: they are."""
-    again = ", ".join(name for name in noted.made_again if name in names.topics)
-    if again:
-        return Unauditable(
-            message=f"topic {again} was deleted and created again after serving began, so its former records are gone. No audit can verify "
-            "this DelayedTopic any more. Either create one with another spec.topic, or delete this one with spec.deletionPolicy Delete and "
-            "create it again"
-        )
-    for name in names.topics:
-        info = topics.get(name)
-        if info is None:
-            return Unauditable(
-                message=f"topic {name} does not exist because somebody deleted it. See the conditions of the DelayedTopic for what to do"
-            )
-        if info.id != noted.ids.get(name):
-            return Unauditable(
-                message=f"topic {name} was deleted and created again. Its id was {noted.ids.get(name)}, and is now {info.id}"
-            )
-    return None
-
-
-def uncommitted(noted: TopicsRecord, committed: Mapping[TopicPartitionKey, CommittedOffset | None]) -> list[str]:
-    """Partitions that have begun and have no committed offset, by topic."""
-    found = []
-    for name, starts in noted.start_offsets.items():
-        begun = range(min(len(starts), noted.begun.get(name, 0)))
-        missing = [p for p in begun if committed.get((name, p)) is None]
-        if missing:
-            found.append(f"{name} [{format_ranges(missing)}]")
-    return found
 
 
 def unedited(layout: LayoutRecord) -> tuple[int, ...]:

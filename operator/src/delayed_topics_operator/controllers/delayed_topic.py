@@ -2,8 +2,8 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from delayed_topics_core.reasons import Reason
@@ -58,6 +58,18 @@ WAITING_SECONDS = 10.0
 """For so long an action may wait before the status says what for."""
 UNDONE_SECONDS = 5.0
 """Until something that somebody else undid at once is done again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Live:
+    """The objects of a resource in Kubernetes. `expected`: how many pods its workers are to have. `pods`, `warnings`: while they are not
+    all ready."""
+
+    children: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
+    workers: Manifest | None = None
+    expected: int = 0
+    pods: tuple[Manifest, ...] = ()
+    warnings: tuple[Manifest, ...] = ()
 
 
 class DelayedTopics:
@@ -208,28 +220,8 @@ class DelayedTopics:
         home = self._settings.home(asked.connection.kind, key.namespace)
         name = worker_sets.object_name(namespace=key.namespace, name=key.name, home=home)
         allowed = self._tenants.may_use(home)
-        live = {}
-        workers: Manifest | None = None
-        expected = 0
-        pods: tuple[Manifest, ...] = ()
-        warnings: tuple[Manifest, ...] = ()
-        # A namespace that is being deleted takes its objects, and the operator's rights on them, along by itself.
-        if allowed and not (about.namespace_terminating and home == key.namespace):
-            resync_seconds = self._settings.resync_seconds
-            try:
-                live = dict(
-                    await children(self._kube, self._store, home=home, name=name, resync_seconds=resync_seconds)
-                )
-                workers = live.get(("StatefulSet", name))
-                expected = _expected(workers, asked)
-                if workers is not None and not about.deleting and not all_ready(workers, expected):
-                    pods, warnings = await pods_and_warnings(
-                        self._kube, workers, labels=worker_sets.selector(worker_sets.labels(about)), expected=expected
-                    )
-            except Forbidden:
-                # Of a namespace that is being deleted our RoleBinding goes early, and everything in it goes without us.
-                if home != key.namespace or not about.namespace_terminating:
-                    raise
+        live = await self._live(about, asked, home=home, name=name, allowed=allowed)
+        workers, expected = live.workers, live.expected
         serving = ready_pods(workers, expected) if workers is not None else 0
         state, kafka, link = await self._kafka(key, asked, about, ready=serving)
         if about.has_finalizer and not about.deleting:
@@ -245,13 +237,13 @@ class DelayedTopics:
             connection=state,
             kafka=kafka,
             pods=pod_settings(self._settings, home=home, allowed=allowed),
-            children=live,
+            children=live.children,
             may_roll=self._executor.may_roll(home, name),
             in_vain=self._undone[key].in_vain,
             audits=(scheduled := self._scheduled_audits(about)),
             taken=self._taken(about, scheduled),
-            worker_pods=pods,
-            warnings=warnings,
+            worker_pods=live.pods,
+            warnings=live.warnings,
             vanished=self._pod_counts.vanished(
                 home, name, workers, wanted=0 if about.deleting else _expected(workers, asked)
             ),
@@ -259,6 +251,30 @@ class DelayedTopics:
             own=self._usage.noted(key),
         )
         return observation, link
+
+    async def _live(self, about: Subject, asked: Wanted, *, home: str, name: str, allowed: bool) -> Live:
+        """Raises KubeError."""
+        live = Live()
+        # A namespace that is being deleted takes its objects, and the operator's rights on them, along by itself.
+        if not allowed or (about.namespace_terminating and home == about.namespace):
+            return live
+        try:
+            found = await children(
+                self._kube, self._store, home=home, name=name, resync_seconds=self._settings.resync_seconds
+            )
+            workers = found.get(("StatefulSet", name))
+            expected = _expected(workers, asked)
+            live = Live(children=dict(found), workers=workers, expected=expected)
+            if workers is not None and not about.deleting and not all_ready(workers, expected):
+                pods, warnings = await pods_and_warnings(
+                    self._kube, workers, labels=worker_sets.selector(worker_sets.labels(about)), expected=expected
+                )
+                live = replace(live, pods=pods, warnings=warnings)
+        except Forbidden:
+            # Of a namespace that is being deleted our RoleBinding goes early, and everything in it goes without us.
+            if home != about.namespace or not about.namespace_terminating:
+                raise
+        return live
 
     def _others(
         self, use: Use, state: Usable | Unusable, about: Subject, connection: Key, link: KafkaLink | None
