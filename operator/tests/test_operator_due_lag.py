@@ -71,6 +71,30 @@ def lag(link: FakeLink) -> int:
     return found.due_lag
 
 
+class Looks:
+    """One after the other, at the seconds of a clock that the test has."""
+
+    def __init__(self, link: FakeLink) -> None:
+        self._link = cast(KafkaLink, link)
+        self._now = 0.0
+        self._view = served()
+        self._loads = Loads(clock=lambda: self._now)
+
+    def look(self, at_seconds: float, view: KafkaView | None = None, *, ready: int = 1) -> Load:
+        self._now = at_seconds
+        return asyncio.run(self._loads.look(KEY, self._link, NAMES, view or self._view, ready=ready))
+
+    def lag(self, at_seconds: float) -> int:
+        found = self.look(at_seconds).latest
+        assert found is not None
+        return found.due_lag
+
+
+def lags(link: FakeLink, *, at_seconds: Sequence[float]) -> list[int]:
+    looks = Looks(link)
+    return [looks.lag(at) for at in at_seconds]
+
+
 def a_second(count: int, *, until_ms: int = YESTERDAY_MS, per_second: int = 100) -> list[int]:
     """So many records at that rate, the last at `until_ms`."""
     return [until_ms - 1000 * number // per_second for number in range(count)][::-1]
@@ -100,6 +124,35 @@ def test_when_nothing_comes_in_any_more_the_last_releases_tell_the_time() -> Non
     link = FakeLink({DELAYED: a_second(3000)})
     link.appended_ms[NAMES.ready, 2] = [YESTERDAY_MS + 20_000]
     assert lag(link) == 3000
+
+
+def test_when_nothing_comes_in_or_out_any_more_time_goes_on() -> None:
+    link = FakeLink({DELAYED: a_second(3000), FRONT: [YESTERDAY_MS - 1]})
+    assert lags(link, at_seconds=(0, 4, 10, 600)) == [1899, 2300, 2900, 3001]
+
+
+def test_time_does_not_go_back_when_records_come_again() -> None:
+    link = FakeLink({FRONT: [YESTERDAY_MS]})
+    looks = Looks(link)
+    assert [looks.lag(at_seconds) for at_seconds in (0, 30)] == [0, 1]
+    link.appended_ms[FRONT] += [YESTERDAY_MS + 30_001, YESTERDAY_MS + 33_000]
+    assert looks.lag(34) == 2
+
+
+def test_retention_that_removes_the_newest_record_does_not_turn_time_back() -> None:
+    link = FakeLink({DELAYED: a_second(300), (NAMES.ready, 0): [YESTERDAY_MS + 20_000]})
+    looks = Looks(link)
+    assert looks.lag(0) == 300
+    link.appended_ms[NAMES.ready, 0] = []
+    assert looks.lag(4) == 300
+
+
+def test_time_goes_on_while_kafka_can_not_be_asked() -> None:
+    link, view = FakeLink({DELAYED: a_second(300)}), served()
+    looks = Looks(link)
+    assert looks.lag(0) == 0
+    looks.look(4, replace(view, topics={**view.topics, NAMES.ready: None}))
+    assert looks.lag(30) == 300
 
 
 def test_a_topic_without_records_has_no_lag() -> None:
@@ -140,12 +193,9 @@ def test_a_worker_for_which_there_is_no_node_does_not_keep_the_others_from_becom
     view = replace(view, group=replace(view.group, state="Stable", members=members))
     status = {"observedGeneration": 2, "replicas": 4, "updatedReplicas": 4, "readyReplicas": 3}
     workers = {"metadata": {"generation": 2}, "spec": {"replicas": 4}, "status": status}
-    link, load = cast(KafkaLink, FakeLink()), Load()
-    times = [4.0 * step for step in range(150)]
-    clock = iter(at for at in times for _ in range(2))  # each look asks twice
-    loads = Loads(clock=lambda: next(clock))
-    for _ in times:
-        load = asyncio.run(loads.look(KEY, link, NAMES, view, ready=ready_pods(workers, 4)))
+    looks, load = Looks(FakeLink()), Load()
+    for step in range(150):
+        load = looks.look(4.0 * step, view, ready=ready_pods(workers, 4))
     wanted, why = decided(load, 4, 1, 8)
     assert wanted < 4
     assert "in the last 5 minutes at most 0 records a second came due" in why

@@ -19,6 +19,23 @@ LEAST_SHARE = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
+class BrokerTime:
+    """What the brokers' clock shows at least, whatever this machine's shows. `newest_ms`: when the newest record was appended.
+    `seen_at_seconds`: when that was first known, by a clock that counts monotonic seconds."""
+
+    newest_ms: int
+    seen_at_seconds: float
+
+    def after(self, newest_ms: int, seen_at_seconds: float) -> "BrokerTime":
+        """With another answer of Kafka. What retention has removed was there all the same."""
+        return self if newest_ms <= self.newest_ms else BrokerTime(newest_ms=newest_ms, seen_at_seconds=seen_at_seconds)
+
+    def at_ms(self, at_seconds: float) -> int:
+        """It goes on while no record comes, and never back: what was appended after `at_seconds` has no earlier time."""
+        return self.newest_ms + max(0, int(1000 * (at_seconds - self.seen_at_seconds)))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Look:
     """At all partitions at once. `due`: how many offsets were due (for a second or longer). `released`: how many were finished; both by
     partition, from offset 0. `workers`: how many serve them, 0 while some stop or rebalance. Pods that are not ready do not count.

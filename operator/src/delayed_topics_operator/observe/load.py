@@ -12,7 +12,7 @@ from delayed_topics_kafka.model import CommittedOffset
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.gateways.kafka import KafkaLink
-from delayed_topics_operator.load import LOOK_SECONDS, Load, Look, can_be_shared, lag_of
+from delayed_topics_operator.load import LOOK_SECONDS, BrokerTime, Load, Look, can_be_shared, lag_of
 from delayed_topics_operator.observation import KafkaView
 from delayed_topics_operator.queue import Key
 from delayed_topics_operator.reconcile import handover
@@ -29,8 +29,13 @@ class Loads:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._loads: dict[Key, Load] = {}
+        self._times: dict[Key, BrokerTime] = {}
 
     def forget(self, key: Key) -> None:
+        self._times.pop(key, None)
+        self._forget_load(key)
+
+    def _forget_load(self, key: Key) -> None:
         if self._loads.pop(key, None) is not None:
             metrics.DUE_LAG.remove(key.namespace, key.name)
 
@@ -40,17 +45,17 @@ class Loads:
         registered = kafka.registered.layout
         layout = registered.served if registered is not None else None
         if layout is None or not _can_be_asked(names, layout, kafka):
-            self.forget(key)
+            self._forget_load(key)
             return Load()
         load, now = self._loads.get(key, Load()), self._clock()
         if load.latest is None or now - load.latest.at_seconds >= SOON * LOOK_SECONDS:
-            look = await self._look(link, names, layout, kafka, ready)
+            look = await self._look(key, link, names, layout, kafka, ready)
             self._loads[key] = load = load.after(look)
             metrics.DUE_LAG.labels(key.namespace, key.name).set(look.due_lag)
         return load
 
     async def _look(
-        self, link: KafkaLink, names: TopicNames, layout: LayoutRecord, kafka: KafkaView, ready: int
+        self, key: Key, link: KafkaLink, names: TopicNames, layout: LayoutRecord, kafka: KafkaView, ready: int
     ) -> Look:
         group, record = kafka.group, kafka.registered.topics or TopicsRecord(topic=names.front)
         waits_ms = layout.waits_ms
@@ -61,13 +66,14 @@ class Loads:
             link.offsets(partitions, "stable"),
             link.newest_times([*partitions, *((names.ready, number) for number in range(layout.ready_partitions))]),
         )
-        # This machine's clock may differ from the brokers'. Where there is so much to do that it matters, the newest record is
-        # milliseconds old.
-        now_ms = max((at_ms for at_ms in newest.values() if at_ms is not None), default=0) - GRACE_MS
-        found = await link.offsets_at({key: max(0, now_ms - wait_ms) for key, wait_ms in waits_ms.items()})
+        newest_ms, seen_at = max((at_ms for at_ms in newest.values() if at_ms is not None), default=0), self._clock()
+        before = self._times.get(key, BrokerTime(newest_ms=newest_ms, seen_at_seconds=seen_at))
+        self._times[key] = time_now = before.after(newest_ms, seen_at)
+        now_ms = time_now.at_ms(at_seconds) - GRACE_MS
+        found = await link.offsets_at({place: max(0, now_ms - wait_ms) for place, wait_ms in waits_ms.items()})
         counts = handover.committed(record, group.group, committed)
-        released = {key: finished(at) for key, at in counts.items() if at is not None}
-        due = {key: min(at if (at := found[key]) is not None else ends[key], ends[key]) for key in released}
+        released = {place: finished(at) for place, at in counts.items() if at is not None}
+        due = {place: min(at if (at := found[place]) is not None else ends[place], ends[place]) for place in released}
         lag = lag_of(due, released)
         return Look(
             at_seconds=at_seconds,
