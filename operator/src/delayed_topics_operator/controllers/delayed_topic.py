@@ -116,6 +116,7 @@ class DelayedTopics:
                 self._forget(key)
                 return None
             if not serves(self._store, connection_of(raw), namespace=self._settings.namespace):
+                self._loads.forget(key)
                 await self._elsewhere.say_if_unserved(raw)
                 return self._settings.resync_seconds
             try:
@@ -306,6 +307,7 @@ class DelayedTopics:
         state, link = self._connections.look(asked.connection)
         if link is None:
             self._failing_since.pop(key, None)
+            self._loads.unknown(key)
             return state, None, None
         try:
             unmarked = self._executor.unmarked(key)
@@ -315,6 +317,7 @@ class DelayedTopics:
                 return state, view, link
             return state, replace(view, load=await self._loads.look(key, link, asked.names, view, ready=ready)), link
         except KafkaCallError as e:
+            self._loads.unknown(key)
             since = self._failed_at_kafka(key, asked.connection, e)
             said = refusal(asked.connection, e, link.registry_id)
             return Unusable(reason=said.reason, message=str(said), since=since), None, None

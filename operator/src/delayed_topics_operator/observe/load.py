@@ -32,12 +32,14 @@ class Loads:
         self._times: dict[Key, BrokerTime] = {}
 
     def forget(self, key: Key) -> None:
+        """It is measured no more."""
         self._times.pop(key, None)
-        self._forget_load(key)
+        self._loads.pop(key, None)
+        self.unknown(key)
 
-    def _forget_load(self, key: Key) -> None:
-        if self._loads.pop(key, None) is not None:
-            metrics.DUE_LAG.remove(key.namespace, key.name)
+    def unknown(self, key: Key) -> None:
+        """Kafka can't be asked now."""
+        metrics.DUE_LAG.remove(key.namespace, key.name)
 
     async def look(self, key: Key, link: KafkaLink, names: TopicNames, kafka: KafkaView, *, ready: int) -> Load:
         """With a new look if the last is some seconds old; empty while Kafka could not answer. `ready`: how many workers are, 0 while
@@ -45,7 +47,8 @@ class Loads:
         registered = kafka.registered.layout
         layout = registered.served if registered is not None else None
         if layout is None or not _can_be_asked(names, layout, kafka):
-            self._forget_load(key)
+            self._loads.pop(key, None)
+            self.unknown(key)
             return Load()
         load, now = self._loads.get(key, Load()), self._clock()
         if load.latest is None or now - load.latest.at_seconds >= SOON * LOOK_SECONDS:
