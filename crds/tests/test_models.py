@@ -159,6 +159,7 @@ delayed_topic_specs = st.fixed_dictionaries(
             {},
             optional={
                 "replicas": st.integers(0, 1000),
+                "measureDueLag": st.booleans(),
                 "autoscale": st.fixed_dictionaries({"max": st.integers(5, 1000)}, optional={"min": st.integers(1, 5)}),
             },
         ),

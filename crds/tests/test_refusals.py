@@ -91,6 +91,7 @@ EVERYTHING = {
     "workers": {
         "replicas": 3,
         "autoscale": {"min": 1, "max": 9},
+        "measureDueLag": True,
         "template": {
             "labels": {"team": "shop", "shop.example.com/Team_1.a": "", "x" * 63: "Y.z_0-" * 10 + "abc"},
             "annotations": {"note": "any text, of any length\n" * 100},

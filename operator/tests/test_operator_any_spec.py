@@ -61,7 +61,11 @@ FIELDS = {
     "outageBudgetSeconds": st.integers(60, 31_536_000),
     "workers": st.fixed_dictionaries(
         {"replicas": st.integers(0, 1000)},
-        optional={"template": TEMPLATES, "autoscale": st.just({"min": 2, "max": 40})},
+        optional={
+            "template": TEMPLATES,
+            "autoscale": st.just({"min": 2, "max": 40}),
+            "measureDueLag": st.booleans(),
+        },
     ),
     "rebalance": st.fixed_dictionaries({"protocol": st.sampled_from(["Classic", "Consumer"])}),
     "compression": st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]),

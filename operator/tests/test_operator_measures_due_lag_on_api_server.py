@@ -37,7 +37,7 @@ def produce(harness: OperatorHarness, counts: Mapping[tuple[str, int], int]) -> 
     assert producer.flush(30) == 0
 
 
-@pytest.mark.parametrize("workers", [{"autoscale": {"max": 3}}])
+@pytest.mark.parametrize("workers", [{"autoscale": {"max": 3}}, {"measureDueLag": True}])
 def test_all_that_is_due_counts_though_no_worker_runs_and_no_record_follows(
     harness: OperatorHarness, workers: dict[str, object]
 ) -> None:

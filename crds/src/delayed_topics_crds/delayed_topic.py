@@ -210,6 +210,9 @@ class Workers(Spec):
     autoscale: Autoscale | None = None
     """Lets the operator decide how many workers there are. It counts the records that are due and not released yet, but not the records
     that wait for their due time. Unless set, `replicas` decides."""
+    measure_due_lag: bool = False
+    """Measures the records that are due and not released yet, for another autoscaler such as KEDA. The operator publishes their number as
+    the metric `delayed_topics_operator_due_lag_records`, with 0 workers too. With `autoscale`, it always does."""
     template: WorkerTemplate | None = None
     """Additions to the worker pods. A change replaces the pods one by one."""
 

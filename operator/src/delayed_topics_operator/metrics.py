@@ -54,7 +54,7 @@ AUDIT_EXPECTED = Gauge(
 )
 DUE_LAG = Gauge(
     "delayed_topics_operator_due_lag_records",
-    "Records of a DelayedTopic with autoscaling that are due and not released",
+    "Records of a DelayedTopic with autoscale or measureDueLag that are due and not released",
     _RESOURCE,
 )
 OVERDUE_SECONDS = Gauge(

@@ -39,6 +39,7 @@ class Wanted:
     own_workers: bool
     replicas: int
     autoscale: Autoscale | None = None
+    measures_due_lag: bool = False
     template: WorkerTemplate
     protocol: RebalanceProtocol
     assignor: Assignor

@@ -74,6 +74,7 @@ def wanted(resource: DelayedTopic) -> Wanted:
         own_workers=spec.workers is not None or spec.guarantee == "ExactlyOnce",
         replicas=workers.replicas,
         autoscale=workers.autoscale,
+        measures_due_lag=workers.measure_due_lag or workers.autoscale is not None,
         template=workers.template or WorkerTemplate(),
         protocol=spec.rebalance.protocol,
         assignor=spec.rebalance.assignor or ASSIGNORS[spec.rebalance.protocol][0],

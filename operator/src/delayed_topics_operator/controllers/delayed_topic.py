@@ -312,7 +312,7 @@ class DelayedTopics:
         try:
             unmarked = self._executor.unmarked(key)
             view = await kafka_view(link, asked.names, about.owner, unmarked=unmarked, deleting=about.deleting)
-            if asked.autoscale is None or view.registered.own is None:
+            if not asked.measures_due_lag or view.registered.own is None:
                 self._loads.forget(key)
                 return state, view, link
             return state, replace(view, load=await self._loads.look(key, link, asked.names, view, ready=ready)), link

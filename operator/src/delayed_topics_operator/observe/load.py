@@ -24,7 +24,7 @@ SOON = 0.7
 
 
 class Loads:
-    """Of all resources that are scaled by it. `clock` counts monotonic seconds."""
+    """Of all resources of which it is measured. `clock` counts monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
