@@ -35,7 +35,17 @@ def installed(api_server: ApiServer) -> KubeApi:
 @pytest.fixture(scope="session")
 def spark_applications(api: KubeApi) -> None:
     """The API server has them, and nobody runs them."""
-    definition = Path(__file__).with_name("spark_operator") / "sparkapplications.yaml"
+    define(api, Path(__file__).with_name("spark_operator") / "sparkapplications.yaml")
+
+
+@pytest.fixture(scope="session")
+def scaled_objects(api: KubeApi) -> None:
+    """The API server has them, and KEDA does not run."""
+    define(api, Path(__file__).with_name("keda") / "scaledobjects.yaml")
+
+
+def define(api: KubeApi, definition: Path) -> None:
+    """Returns when the API server takes objects of the kind."""
     api.kubectl("apply", "--server-side", "-f", str(definition))
     api.kubectl("wait", "--for=condition=Established", "-f", str(definition), "--timeout=60s")
 

@@ -1,14 +1,18 @@
 """What the operator's metrics tell other autoscalers, while no worker runs that could tell anything."""
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka import Producer
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_operator.installation import INSTALLATION
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
+from delayed_topics_operator_testing.prometheus import scraping
 
 pytestmark = pytest.mark.api
 
@@ -16,6 +20,7 @@ DELAYED = 4
 """The partition of the delays topic for the second delay."""
 
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "keda" / "parcels.yaml"
 DUE_LAG = "delayed_topics_operator_due_lag_records"
 
 
@@ -61,3 +66,34 @@ def test_due_lag_has_no_value_while_kafka_can_not_be_asked_and_when_another_oper
     installation = {"metadata": {"annotations": {INSTALLATION: "another"}}}
     harness.patch("ClusterKafkaConnection", "default", installation)
     harness.wait(lambda: not has_due_lag(harness), "another operator measures it")
+
+
+def example_applied(harness: OperatorHarness) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The DelayedTopic and the ScaledObject, with the names that this test has."""
+    text = EXAMPLE.read_text().replace("shop", harness.namespace).replace("parcels", harness.topic)
+    harness.api.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", text_in=text)
+    topic, scaled = yaml.safe_load_all(text)
+    return topic, scaled
+
+
+@pytest.mark.usefixtures("scaled_objects")
+def test_keda_reads_how_many_records_are_due_by_the_query_of_the_example_while_no_worker_runs(
+    harness: OperatorHarness, tmp_path: Path
+) -> None:
+    topic, scaled = example_applied(harness)
+    harness.wait_until_served()
+    target, (trigger,) = scaled["spec"]["scaleTargetRef"], scaled["spec"]["triggers"]
+    assert target == {"apiVersion": topic["apiVersion"], "kind": topic["kind"], "name": harness.topic}
+    where = (f"--namespace={harness.namespace}", "--current-replicas=1", "--replicas=0")
+    harness.api.kubectl("scale", "delayedtopic", harness.topic, *where)
+
+    # two pods, as while one operator replaces another: KEDA takes one value, and no more
+    with scraping(harness.operator.address, tmp_path, pods=["operator-1", "operator-2"]) as prometheus:
+
+        def read() -> list[float]:
+            return prometheus.values(trigger["metadata"]["query"])
+
+        harness.wait(lambda: read() == [0], "nothing is due", seen=read, seconds=60)
+        names, waits_a_minute = TopicNames.of(harness.topic), topic["spec"]["partitions"] - 1
+        produce(harness, {(names.front, 0): 100, (names.front, 1): 1, (names.delays, waits_a_minute): 500})
+        harness.wait(lambda: read() == [101], "101 records are due", seen=read, seconds=60)

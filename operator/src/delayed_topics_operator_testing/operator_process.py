@@ -99,6 +99,11 @@ class OperatorProcess:
         assert self._process is not None, "start() comes first"
         return self._process.pid
 
+    @property
+    def address(self) -> str:
+        """Where it serves its metrics."""
+        return f"127.0.0.1:{self._port}"
+
     def metrics(self) -> str:
         """As Prometheus reads them."""
         return self._get("/metrics")
@@ -133,7 +138,7 @@ class OperatorProcess:
         return True
 
     def _get(self, path: str) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=ANSWER_SECONDS) as answer:
+        with urllib.request.urlopen(f"http://{self.address}{path}", timeout=ANSWER_SECONDS) as answer:
             return str(answer.read().decode())
 
 
