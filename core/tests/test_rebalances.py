@@ -1,78 +1,17 @@
 """Each rebalance of a delayed topic is known from what its workers wrote, once, with what moved and why."""
 
-from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any
 
 import pytest
-from delayed_topics_core.events import MAX_PLACES, Event, EventKind
-from delayed_topics_core.layout import format_ranges
-from delayed_topics_core.rebalances import OPEN, RESTARTED_MS, Rebalance, Rebalances
-
-SESSION_MS = 10_000
-
-
-class Told:
-    """What workers write; each event a second after the one before."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1_000_000
-        self.events: list[Event] = []
-
-    def add(self, kind: EventKind, member: str, **detail: Any) -> None:
-        self.now_ms += 1_000
-        self.events.append(Event(kind=kind, topic="orders", member=member, at_ms=self.now_ms, detail=detail))
-
-    def starts(self, *members: str) -> None:
-        for member in members:
-            self.add("worker-started", member)
-
-    def stops(self, member: str) -> None:
-        self.add("worker-stopped", member)
-
-    def assigned(self, generation: int, **partitions: Iterable[int]) -> None:
-        """And served. `partitions`: by member."""
-        self.given(generation, partitions)
-
-    def given(
-        self, generation: int, partitions: Mapping[str, Iterable[int]], *, served: bool = True, group: str = "g"
-    ) -> None:
-        for member, numbers in partitions.items():
-            places = [f"orders[{format_ranges(sorted(numbers))}]"]
-            told = {"generation": generation, "places": places}
-            self.add("assignment", member, group=group, session_timeout_ms=SESSION_MS, **told)
-            if served:
-                self.add("rebalance", member, change="assigned", **told)
-
-    def revoked(self, **partitions: Iterable[int]) -> None:
-        self.taken("revoked", partitions)
-
-    def taken(self, change: str, partitions: Mapping[str, Iterable[int]]) -> None:
-        for member, numbers in partitions.items():
-            self.add("rebalance", member, change=change, places=[f"orders[{format_ranges(sorted(numbers))}]"])
+from delayed_topics_core.events import MAX_PLACES, Event
+from delayed_topics_core.rebalances import OPEN, RESTARTED_MS, Rebalances
+from delayed_topics_core_testing.told import SESSION_MS, Told, of_two_workers, rebalances, shown
 
 
 @pytest.fixture
 def told() -> Told:
-    """Two workers, with the partitions 0 to 3."""
-    told = Told()
-    told.starts("a", "b")
-    told.assigned(1, a=(0, 1), b=(2, 3))
-    return told
-
-
-def rebalances(events: Iterable[Event]) -> tuple[Rebalance, ...]:
-    found = Rebalances(keep=100)
-    for event in events:
-        found.add(event)
-    return found.latest
-
-
-def shown(told: Told) -> list[tuple[int, str, int, int, int]]:
-    return [
-        (r.generation, r.reason, r.moved_partitions, r.affected_workers, r.unaffected_workers)
-        for r in rebalances(told.events)
-    ]
+    return of_two_workers()
 
 
 FIRST = (1, "WorkerJoined", 4, 2, 0)

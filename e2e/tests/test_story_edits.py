@@ -86,6 +86,11 @@ def test_protocol_and_worker_template_roll_the_workers_without_loss_or_doubles(l
         what="the group uses the new protocol",
         enough=lambda protocol: protocol == "Consumer",
     )
+    until(
+        lambda: [record["reason"] for record in orders.status["rebalance"]["recent"]],
+        what="the rebalances of replaced workers are told to come of the edit",
+        enough=lambda reasons: "SpecChanged" in reasons,
+    )
     moved = [record["movedPartitions"] for record in orders.status["rebalance"]["recent"]]
     assert all(count <= len(orders.kafka.committed(orders.names.group)) for count in moved), moved
     produce(orders, epoch=0)

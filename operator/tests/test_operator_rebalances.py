@@ -68,6 +68,21 @@ def test_the_records_that_one_has_delayed_are_told_when_they_have_come_out() -> 
     assert (after.count, after.recent[0].delayed_records) == (1, 17)
 
 
+def test_the_records_that_may_come_twice_are_told_also_when_a_lost_worker_tells_of_them_later() -> None:
+    status = seen(None, rebalance(1, reason="WorkerLost"))
+    assert status.recent[0].in_flight_records is None
+    after = seen(status, rebalance(1, reason="WorkerLost", in_flight_records=40))
+    assert (after.count, after.recent[0].in_flight_records) == (1, 40)
+
+
+def test_one_of_which_the_cause_is_known_later_is_still_one() -> None:
+    """That a worker left for an edited spec is known when it is back."""
+    status = seen(None, rebalance(1, reason="WorkerLeft"))
+    after = seen(status, rebalance(1, reason="SpecChanged"), rebalance(2, reason="SpecChanged"))
+    assert [record.reason for record in after.recent] == ["SpecChanged", "SpecChanged"]
+    assert after.count == 2
+
+
 def test_nothing_is_written_when_nothing_changed() -> None:
     told = [rebalance(n) for n in range(1, 30)]
     status = seen(None, *told)

@@ -14,19 +14,35 @@ from delayed_topics_operator_testing.operator_harness import OperatorHarness
 pytestmark = pytest.mark.api
 
 
-def tell(harness: OperatorHarness, generation: int, partitions: Mapping[str, str], *, started: str = "") -> None:
-    """That each worker was assigned these partitions of the front topic, and serves them. `started`: one of them just has."""
+def tell(
+    harness: OperatorHarness,
+    generation: int,
+    partitions: Mapping[str, str],
+    *,
+    ended: str = "",
+    gave_up: str = "",
+    started: str = "",
+    templates: Mapping[str, str] | None = None,
+) -> None:
+    """That each worker was assigned these partitions of the front topic, and serves them. Before that, a worker has `ended` and
+    `gave_up` these, with records in flight, and one has `started`. `templates`: of the pods."""
     writer = EventWriter(Connection(bootstrap_servers=harness.broker.bootstrap))
 
     def write(kind: EventKind, member: str, **detail: Any) -> None:
         at_ms = int(time.time() * 1000)
         writer.write(Event(kind=kind, topic=harness.topic, member=member, at_ms=at_ms, detail=detail))
 
+    def template(member: str) -> dict[str, str]:
+        return {"template": templates[member]} if templates else {}
+
+    if ended:
+        write("rebalance", ended, change="revoked", places=[f"{harness.topic}[{gave_up}]"], in_flight=3)
+        write("worker-stopped", ended)
     if started:
-        write("worker-started", started)
+        write("worker-started", started, **template(started))
     for member, ranges in partitions.items():
         told = {"generation": generation, "places": [f"{harness.topic}[{ranges}]"]}
-        write("assignment", member, group="g", session_timeout_ms=10_000, **told)
+        write("assignment", member, group="g", session_timeout_ms=10_000, **told, **template(member))
         write("rebalance", member, change="assigned", **told)
     writer.close(30)
 
@@ -69,3 +85,28 @@ def test_each_rebalance_is_in_the_status_once_also_those_of_while_the_operator_w
     harness.replace_operator()
     tell(harness, 6, {"w-0": "0-7", "w-3": "8"})
     wait_recorded(harness, (6, 1), (5, 6), (4, 5), (2, 4), (1, 9))
+
+
+def test_rebalances_since_workers_were_replaced_for_an_edited_spec_say_so_once_these_are_back(
+    harness: OperatorHarness,
+) -> None:
+    harness.apply(partitions=9)
+    harness.wait_until_served()
+    before = {"w-0": "one", "w-1": "one"}
+    tell(harness, 1, {"w-0": "0-4"}, started="w-0", templates=before)
+    tell(harness, 1, {"w-1": "5-8"}, started="w-1", templates=before)
+    tell(harness, 2, {"w-0": "5-8"}, ended="w-1", gave_up="5-8", templates=before)
+    wait_recorded(harness, (2, 4), (1, 9))
+    assert [record["reason"] for record in recorded(harness)["recent"]] == ["WorkerLeft", "WorkerJoined"]
+
+    edited = {"w-0": "two", "w-1": "two"}
+    tell(harness, 3, {"w-1": "0-8"}, ended="w-0", gave_up="0-8", started="w-1", templates=edited)
+    tell(harness, 3, {}, started="w-0", templates=edited)
+
+    wait_recorded(harness, (3, 9), (2, 4), (1, 9))
+    expected = [("SpecChanged", 3), ("SpecChanged", 3), ("WorkerJoined", 0)]
+    harness.wait(
+        lambda: [(r["reason"], r["inFlightRecords"]) for r in recorded(harness)["recent"]] == expected,
+        f"the status tells of {expected}",
+        seen=lambda: recorded(harness),
+    )

@@ -33,7 +33,7 @@ def test_worker_pods_are_as_restricted_as_kubernetes_knows() -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
-    assert [env["name"] for env in container["env"]] == ["POD_NAME", "DELAYED_TOPIC_OWNER"]
+    assert [env["name"] for env in container["env"]] == ["POD_NAME", "POD_TEMPLATE", "DELAYED_TOPIC_OWNER"]
 
 
 def test_what_a_user_adds_to_the_pods_is_there_and_can_not_take_over_what_selects_them() -> None:

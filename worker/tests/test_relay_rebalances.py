@@ -1,5 +1,6 @@
 """What workers write of their assignments tells every rebalance, as Kafka itself has noted the group's generations."""
 
+import signal
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from delayed_topics_worker import alarms, report
 from delayed_topics_worker_testing.generations import events_of, members_now, moves, noted_by_kafka, owners_now, told
 from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
+from delayed_topics_worker_testing.process import Launch
 from delayed_topics_worker_testing.running import running_relay
 
 pytestmark = pytest.mark.broker
@@ -153,6 +155,87 @@ def test_a_worker_that_is_not_to_come_back_leaves_its_partitions_at_once(
 
     assert doubled(all_ready(orders, sent)) == 0
     assert {r.reason for r in told(orders)} == {"WorkerJoined", "WorkerLeft"}
+
+
+def of_template(name: str) -> Launch:
+    """As a pod of a StatefulSet whose template has this hash."""
+    return Launch(environment={"POD_TEMPLATE": name})
+
+
+@pytest.mark.parametrize(
+    ("second_template", "reasons"),
+    [("b", {"SpecChanged"}), pytest.param("a", {"WorkerLeft", "WorkerJoined"}, marks=pytest.mark.slow)],
+    ids=["edited-spec", "same-spec"],
+)
+def test_rebalances_since_pods_were_replaced_for_an_edited_spec_say_so(
+    harness: WorkerHarness, second_template: str, reasons: set[str]
+) -> None:
+    """With the newer protocol, a worker that ends gives its partitions to others at once, and gets some when it is back."""
+    orders = harness.declare((0, 1), front_partitions=4, partitions=4)
+    members: dict[str, Any] = {
+        f"orders-{n}": harness.start(orders, member=f"orders-{n}", protocol="consumer", launch=of_template("a"))
+        for n in range(2)
+    }
+
+    def all_served_by(*names: str) -> None:
+        def served() -> bool:
+            owners = owners_now(orders)
+            ended = all(r.ended_at_ms is not None for r in told(orders))
+            return len(owners) == 8 and set(owners.values()) == set(names) and ended
+
+        wait_until(served, what=f"{names} serve everything")
+
+    all_served_by("orders-0", "orders-1")
+    before = told(orders)
+    for member, other in (("orders-1", "orders-0"), ("orders-0", "orders-1")):
+        assert members[member].terminate() == 0
+        all_served_by(other)
+        members[member] = harness.start(orders, member=member, protocol="consumer", launch=of_template(second_template))
+        all_served_by("orders-0", "orders-1")
+
+    found = told(orders)
+    assert {r.reason for r in before} == {"WorkerJoined"}
+    assert len(found) >= len(before) + 4
+    assert {r.reason for r in found[len(before) :]} == reasons
+    assert {r.in_flight_records for r in found} == {0}, "all were given up in peace"
+
+
+def test_an_assignment_tells_what_the_worker_kept(harness: WorkerHarness) -> None:
+    orders = harness.declare((0, 1), front_partitions=4, partitions=4)
+    for n in range(2):
+        harness.start(orders, member=f"orders-{n}")
+    wait_until(lambda: told(orders)[-1].ended_at_ms is not None, what="two workers share them")
+
+    first, *_, last = [e.detail for e in events_of(orders) if e.kind == "assignment" and e.member == "orders-0"]
+
+    assert first["kept"] == []
+    assert last["kept"] == last["places"] == [f"{orders.names.front}[0-1]", f"{orders.names.delays}[0-1]"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("assignor", ["Range", "Sticky"])
+def test_of_records_that_come_twice_when_a_worker_was_lost_the_rebalance_has_counted_each(
+    harness: WorkerHarness, assignor: str
+) -> None:
+    orders = harness.declare((0, 1), front_partitions=4, partitions=4)
+    lost, _ = (harness.start(orders, member=f"orders-{n}", assignor=assignor, commit_interval_ms=500) for n in range(2))
+    wait_until(lambda: set(owners_now(orders).values()) == {"orders-0", "orders-1"}, what="two workers share them")
+    with steady_load(orders, levels=2) as sent:
+        wait_until(lambda: len(sent) > 1_500, what="records come out")
+        lost.signal(signal.SIGSTOP)
+        wait_until(lambda: set(owners_now(orders).values()) == {"orders-1"}, what="the other has everything")
+        wait_until(lambda: told(orders)[-1].reason == "WorkerLost", what="it tells that one is lost")
+        assert told(orders)[-1].in_flight_records is None, "nobody knows"
+        lost_in = told(orders)[-1].generation
+        lost.signal(signal.SIGCONT)
+
+        def counted() -> list[int | None]:
+            return [r.in_flight_records for r in told(orders) if r.generation == lost_in]
+
+        wait_until(lambda: counted() != [None], what="it tells what it had on its way")
+
+    twice = doubled(all_ready(orders, sent))
+    assert 0 < twice <= (counted()[0] or 0)
 
 
 def test_a_worker_that_only_restarts_keeps_its_partitions(harness: WorkerHarness) -> None:

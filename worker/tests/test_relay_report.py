@@ -70,6 +70,7 @@ class SharedWorker:
             controls=self._controls,
             metrics=self.metrics,
             session_timeout_ms=None,
+            template="",
         )
         self._numbered = 0
 
@@ -117,7 +118,7 @@ def test_a_topic_that_has_left_the_workers_is_named_by_no_metric_and_no_alarm(
 
     worker.follows(left)
     assert worker.is_shown(), "as long as it has partitions of it"
-    worker.assignment.take(Revoked([("orders", 0)], False, [0]))
+    worker.assignment.take(Revoked([("orders", 0)], False, [0], [0]))
     assert not worker.is_shown()
     assert not worker.is_shown()
 
@@ -219,7 +220,7 @@ def test_what_a_worker_has_of_a_topic_is_told_again_every_day_though_another_is_
     for hours in range(1, 72):
         worker.assignment.on_assigned(Assigned([("bookings", 0)], 1 + hours))
         worker.report()
-        worker.assignment.take(Revoked([("bookings", 0)], False, [0]))
+        worker.assignment.take(Revoked([("bookings", 0)], False, [0], [0]))
         worker.report()
 
     assert told.assigned.count("orders") == 1 + 2

@@ -82,10 +82,12 @@ def test_a_life_is_written_to_the_events(harness: WorkerHarness) -> None:
         "group": orders.names.group,
         "generation": assigned["generation"],
         "places": assigned["places"],
+        "kept": [],
         "session_timeout_ms": 10_000,
     }
     assert (assigned["change"], assigned["partitions"]) == ("assigned", 2)
     assert (revoked["change"], revoked["partitions"]) == ("revoked", 2)
+    assert (revoked["kept"], revoked["in_flight"]) == ([], 0)
     assert assigned["places"] == revoked["places"] == [f"{orders.names.front}[0]", f"{orders.names.delays}[0]"]
     assert revoked["generation"] == assigned["generation"] == 1, "as Kafka counts them"
     assert assigned["took_ms"] >= 0

@@ -28,14 +28,19 @@ Place = tuple[str, int]
 class Event:
     """`at_ms`: the worker's estimate of broker time.
 
-    `detail` of an assignment: {group, generation, places, session_timeout_ms, repeated}: what Kafka assigned to the member, in which
+    `detail` of a started worker {template}: names the template of its pod, which others of another version, or for another spec, do not
+    have; absent outside Kubernetes.
+    Of an assignment {group, generation, places, kept, session_timeout_ms, template, repeated}: what Kafka assigned to the member, in which
     generation of its group, told at once; with `repeated` once more, since events are kept for KEPT_MS only. Places are as
-    `format_places` writes them. The session timeout is that of the `classic` protocol.
+    `format_places` writes them. `kept`: what it has now, and had in the generation before; what it has had and keeps may not be among
+    the places. The session timeout is that of the `classic` protocol.
     Of an alarm {reason, message, raised, repeated}: `repeated` is as above.
-    Of a rebalance {change, partitions, places, generation, took_ms}: that partitions are served (`assigned`, by all of the topic that
-    was assigned with them), or no longer (`revoked`, `lost`), or that what had been due of them before they were served has come out
-    (`caught-up`, with `delayed`: how many records that were). The same event comes twice if the first may not have been written. Of
-    replaced producers the same without a change: they had copies of these partitions on their way, which new producers send again.
+    Of a rebalance {change, partitions, places, generation, took_ms}: that partitions are served (`assigned`, by all of the topic that was
+    assigned with them), or no longer (`revoked`, `lost`; with `kept` as above, and `in_flight`: how many copies of their records were sent
+    and not committed, which come twice unless they were part of a transaction), or that what had been due of them before they were served
+    has come out (`caught-up`, with `delayed`: how many records that were). The same event comes twice if the first may not have been
+    written. Of replaced producers the same without a change: they had copies of these partitions on their way, which new producers send
+    again.
     """
 
     kind: EventKind

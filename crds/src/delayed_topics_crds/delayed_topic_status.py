@@ -112,8 +112,8 @@ class RebalanceRecord(Status):
     generation: int
     """The generation of the group, as Kafka counts it. With the protocol `Consumer`, it is the epoch of the group."""
     reason: str
-    """Why partitions moved. The reason is `WorkerJoined`, `WorkerLeft`, `WorkerLost`, `TopicChanged` or `Unknown`. A worker is lost if it
-    was killed, or cut off from Kafka for longer than its session."""
+    """Why partitions moved. The reason is `WorkerJoined`, `WorkerLeft`, `WorkerLost`, `TopicChanged`, `SpecChanged` or `Unknown`. A worker
+    is lost if it was killed, or cut off from Kafka for longer than its session."""
     started_at: Time
     """When the first of the moved partitions stopped being served. For a lost worker, it is the session timeout before other workers got
     its partitions."""
@@ -125,6 +125,9 @@ class RebalanceRecord(Status):
     """How many workers gave up or received a partition."""
     unaffected_workers: int
     """How many other workers have partitions."""
+    in_flight_records: int | None = None
+    """How many records the workers had released, but not committed, when they gave up their partitions. These records may come twice
+    without the guarantee `ExactlyOnce`. It is unset until all of these workers have reported, which a worker that was killed never does."""
     delayed_records: int | None = None
     """How many records were due before their partition was served again, and so came out late. It is unset until all of them have come
     out."""

@@ -21,6 +21,9 @@ APPLIED = "delayedtopics.io/applied"
 CONFIG_HASH = "delayedtopics.io/config-hash"
 CONNECTION_HASH = "delayedtopics.io/connection-hash"
 
+TEMPLATE_HASH = "metadata.labels['controller-revision-hash']"
+"""The StatefulSet controller gives each pod this label."""
+
 TERMINATION_SECONDS = 30
 POD_SECURITY = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 CONTAINER_SECURITY = {
@@ -230,6 +233,7 @@ def _container(workers: WorkerSet) -> Manifest:
         "args": ["--config", "/etc/delayed-topics/worker.json"],
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "POD_TEMPLATE", "valueFrom": {"fieldRef": {"fieldPath": TEMPLATE_HASH}}},
             *({"name": name, "value": value} for name, value in workers.environment.items()),
         ],
         "terminationMessagePolicy": "FallbackToLogsOnError",  # its last line says why

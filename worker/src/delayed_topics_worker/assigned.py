@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from delayed_topics_core.events import format_places
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.words import counted, shortened
 from delayed_topics_engine import Seen
@@ -21,7 +22,8 @@ class Change(NamedTuple):
     `assignment`: Kafka gave them to this worker; `assigned`: all that it gave then of this topic are served, whatever those of other
     topics wait for; `caught-up`: what was due of them before they were served has come out, `delayed` records; `producers-replaced`:
     what the producers before had on its way is sent again.
-    `places`: as `format_places` writes them. `generation`: of the group, when it assigned them, or the latest. `at`: the worker's seconds.
+    `places`, `kept`: as `format_places` writes them. `generation`: of the group, when it assigned them, or the latest. `at`: the worker's
+    seconds.
     """
 
     kind: ChangeKind
@@ -31,7 +33,9 @@ class Change(NamedTuple):
     generation: int
     at: float
     took_ms: int
+    kept: Sequence[str] = ()
     delayed: int = 0
+    in_flight: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,10 +57,11 @@ class Stop:
 @dataclass(eq=False, kw_only=True)
 class AssignedPartition:
     """`generation`: counts what this process was assigned; `group_generation`: the group's. `begun`: the engine serves it, or would if it
-    were not stopped. `committed`: as Kafka told it; None: not yet. `unanswered`: it was not told at once, and is asked for beside the
-    loop. `anew`: its topic was made again, and begins at its noted start, whatever is committed. `tried`: the stop after which it is
-    served again, until the copy that was refused is accepted. `removed`: what comes next is not in Kafka any more. `seen`: as the engine
-    had it when somebody looked last. `delayed`: as Seen has it. `missing_since`: when its topic was found to be missing.
+    were not stopped. `committed`: as Kafka told it; None: not yet. `unanswered`: it was not told at once, and is asked for beside the loop.
+    `anew`: its topic was made again, and begins at its noted start, whatever is committed. `tried`: the stop after which it is served
+    again, until the copy that was refused is accepted. `removed`: what comes next is not in Kafka any more. `seen`: as the engine had it
+    when somebody looked last. `delayed`: as Seen has it. `in_flight`: as Revoked has it. `missing_since`: when its topic was found to be
+    missing.
     """
 
     served: Served
@@ -78,6 +83,7 @@ class AssignedPartition:
     removed: Removed | None = None
     seen: Seen | None = None
     delayed: int = 0
+    in_flight: int = 0
 
     def __str__(self) -> str:
         return f"{self.topic} [{self.partition}]"
@@ -115,6 +121,33 @@ def of_topics(owned: Iterable[AssignedPartition]) -> dict[str, list[AssignedPart
     for o in owned:
         found.setdefault(o.served.topic, []).append(o)
     return found
+
+
+def changes_of(
+    kind: ChangeKind,
+    owned: Iterable[AssignedPartition],
+    *,
+    kept: Iterable[AssignedPartition],
+    began: float,
+    at: float,
+) -> list[Change]:
+    """One of each delayed topic."""
+    kept_of = of_topics(kept)
+    return [
+        Change(
+            kind,
+            topic,
+            partitions=len(of_topic),
+            places=format_places(o.place for o in of_topic),
+            generation=of_topic[0].group_generation,
+            at=at,
+            took_ms=int((at - began) * 1000),
+            kept=format_places(o.place for o in kept_of.get(topic, ())),
+            delayed=sum(o.delayed for o in of_topic),
+            in_flight=sum(o.in_flight for o in of_topic),
+        )
+        for topic, of_topic in of_topics(owned).items()
+    ]
 
 
 def named(owned: Sequence[AssignedPartition]) -> str:

@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal
 
 from confluent_kafka import KafkaError
-from delayed_topics_core.events import format_places
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.words import shortened
 from delayed_topics_engine import Engine, Seen
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
 
-from delayed_topics_worker.assigned import AssignedPartition, Change, ChangeKind, Stop, named, of_topics
+from delayed_topics_worker.assigned import AssignedPartition, Change, ChangeKind, Stop, changes_of, named, of_topics
 from delayed_topics_worker.beginnings import Beginning, beginning_of
 from delayed_topics_worker.committed import CommittedReader
 from delayed_topics_worker.happenings import (
@@ -70,6 +69,8 @@ class Assignment:
         self._known = known
         self._unanswered: dict[TopicPartitionKey, int] = {}
         self._not_served: dict[Place, float] = {}
+        self._had: frozenset[Place] = frozenset()
+        """When it was assigned something last, and has not lost since."""
 
     @property
     def settled(self) -> bool:
@@ -134,12 +135,14 @@ class Assignment:
         self.owned.update({o.place: o for o in fresh})
         self._begins.extend(of_topics(fresh).values())
         self._note("assignment", fresh, now)
+        self._had = frozenset(self.owned)
         log.info("assigned: %s", named(fresh))
 
     def _on_revoked(self, happening: Revoked) -> None:
-        for place, delayed in zip(happening.partitions, happening.delayed, strict=True):
+        told = zip(happening.partitions, happening.delayed, happening.in_flight, strict=True)
+        for place, delayed, in_flight in told:
             if owned := self.owned.get(place):
-                owned.delayed = delayed
+                owned.delayed, owned.in_flight = delayed, in_flight
         self._forget("lost" if happening.lost else "revoked", happening.partitions)
 
     def _on_refused(self, happening: Refused) -> None:
@@ -310,6 +313,8 @@ class Assignment:
         self.generation += 1
         self._not_served = {place: since for place, since in self._not_served.items() if place not in set(places)}
         leaving = self._of(places)
+        if kind == "lost":
+            self._had -= frozenset(places)
         for owned in leaving:
             owned.gone = True
             del self.owned[owned.place]
@@ -386,13 +391,9 @@ class Assignment:
         owned.stop = Stop(reason=Reason.COMMIT_MISSING, message=message, retry_at=retry_at)
 
     def _note(self, kind: ChangeKind, owned: Sequence[AssignedPartition], began: float) -> None:
-        now = self._seconds()
-        for topic, of_topic in of_topics(owned).items():
-            places, generation = format_places([o.place for o in of_topic]), of_topic[0].group_generation
-            delayed = sum(o.delayed for o in of_topic) if kind == "caught-up" else 0
-            self.changes.append(
-                Change(kind, topic, len(of_topic), places, generation, now, int((now - began) * 1000), delayed)
-            )
+        tells_kept = kind in ("assignment", "revoked", "lost")
+        kept = [o for o in self.owned.values() if tells_kept and o.place in self._had]
+        self.changes.extend(changes_of(kind, owned, kept=kept, began=began, at=self._seconds()))
 
 
 def _is_answered(owned: AssignedPartition) -> bool:

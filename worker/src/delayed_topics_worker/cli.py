@@ -50,10 +50,10 @@ EXIT_CONFIG = 2
 def main(config_path: Path, connection_path: Path) -> None:
     """Release the due records of delayed topics, and hop the others, until SIGTERM.
 
-    The worker follows everything about a topic (layout, retry cap, pause, group) live in delayedtopics.registry. Its name in the
-    consumer group is POD_NAME, or else the host's name. If DELAYED_TOPIC_OWNER is set to an owner as the registry writes it
-    (cluster/namespace/name), the worker serves no topic that another owner has taken over. It serves /livez, /readyz, /metrics and
-    /status.
+    The worker follows everything about a topic (layout, retry cap, pause, group) live in delayedtopics.registry. Its name in the consumer
+    group is POD_NAME, or else the host's name. POD_TEMPLATE tells pods of an edited spec from those before. If DELAYED_TOPIC_OWNER is set
+    to an owner as the registry writes it (cluster/namespace/name), the worker serves no topic that another owner has taken over. It serves
+    /livez, /readyz, /metrics and /status.
 
     Exit code 0 means that the worker ended after SIGTERM, 2 that it can't use its configuration, 3 that Kafka doesn't have the rebalance
     protocol or the assignor, and 1 that Kafka has shut this member out for good.
@@ -77,7 +77,8 @@ def _run(config_path: Path, connection_path: Path) -> None:
     served = ServedTopics(config, os.environ.get("DELAYED_TOPIC_OWNER", ""))
     metrics = Metrics()
     published = PublishedStatus(boot_seconds)
-    relay = Relay(config, connection, served, member=member, metrics=metrics, published=published)
+    template = os.environ.get("POD_TEMPLATE", "")
+    relay = Relay(config, connection, served, member=member, template=template, metrics=metrics, published=published)
     _on_stop(relay.stop)
     try:
         server = serve(published, metrics, config.http_port)

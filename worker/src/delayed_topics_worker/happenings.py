@@ -26,11 +26,13 @@ class Assigned(NamedTuple):
 
 
 class Revoked(NamedTuple):
-    """Partitions were given up. `lost`: somebody has them already, and nothing could be committed. `delayed`: of each, see Seen."""
+    """Partitions were given up. `lost`: somebody has them already, and nothing could be committed. `delayed`: of each, see Seen.
+    `in_flight`: of each, the copies that were sent and not committed."""
 
     partitions: list[Place]
     lost: bool
     delayed: list[int]
+    in_flight: list[int]
 
 
 class Refused(NamedTuple):

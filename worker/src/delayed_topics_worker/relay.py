@@ -81,9 +81,11 @@ class Relay:
         served: ServedTopics,
         *,
         member: str,
+        template: str = "",
         metrics: Metrics,
         published: PublishedStatus,
     ) -> None:
+        """`template`: names that of the pod, if there is one."""
         self._config = config
         self._connection = connection
         self._member = member
@@ -116,6 +118,7 @@ class Relay:
             controls=self._controls,
             metrics=metrics,
             session_timeout_ms=SESSION_TIMEOUT_MS if config.protocol == "classic" else None,
+            template=template,
         )
         self._refused: dict[str | None, tuple[str, float]] = {}  # by front topic; of None: all of them
         self._stopping = False
@@ -387,13 +390,7 @@ class Relay:
         log.info("stopping")
         if self._engine is not None:
             self._registry.read(whole=True)  # how many workers there are to be was written a moment ago
-        self._leave_group(for_good=self._is_surplus())
+        self._leave_group(for_good=self._served.is_surplus(self._member))
         for part in (self._watch, self._group_watch, self._known, self._controls, self._committed, self._registry):
             part.close()
         self._reporter.stopped(self._assignment)
-
-    def _is_surplus(self) -> bool:
-        """Whether there are to be fewer workers than its number says, so that nobody of its name comes after it."""
-        number = self._member.rpartition("-")[2]
-        wanted = [served.layout.workers for served in self._served if served.layout is not None]
-        return number.isdecimal() and bool(wanted) and all(n is not None and n <= int(number) for n in wanted)

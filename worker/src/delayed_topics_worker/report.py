@@ -67,10 +67,12 @@ class Reporter:
         controls: Controls,
         metrics: Metrics,
         session_timeout_ms: int | None,
+        template: str,
     ) -> None:
-        """`session_timeout_ms`: of this member, if it is one to say."""
+        """`session_timeout_ms`: of this member, if it is one to say. `template`: of its pod; empty: it has none."""
         self._member = member
-        self._session_timeout_ms = session_timeout_ms
+        self._session = {} if session_timeout_ms is None else {"session_timeout_ms": session_timeout_ms}
+        self._template = {"template": template} if template else {}
         self._assigned_told_at = boot_seconds()
         self._served = served
         self._controls = controls
@@ -95,7 +97,7 @@ class Reporter:
 
     def serving(self, topic: str) -> None:
         """From now on, or from the first time that this worker's events are written."""
-        self._write("worker-started", topic, {})
+        self._write("worker-started", topic, {**self._template})
 
     def stopped(self, assignment: Assignment | None) -> None:
         self._offsets.close()
@@ -241,7 +243,7 @@ class Reporter:
             match change.kind:
                 case "assignment":
                     told = self._assignment_of(change.topic, change.places, change.generation)
-                    self._write(change.kind, change.topic, told, change.at)
+                    self._write(change.kind, change.topic, {**told, "kept": change.kept}, change.at)
                 case "producers-replaced":
                     self._write(change.kind, change.topic, detail, change.at)
                 case "caught-up":
@@ -249,6 +251,8 @@ class Reporter:
                     self._note_served(self._write("rebalance", change.topic, told, change.at))
                 case "assigned" | "revoked" | "lost":
                     self._last_change = {"change": change.kind, **detail}
+                    if change.kind != "assigned":
+                        self._last_change |= {"kept": change.kept, "in_flight": change.in_flight}
                     self._metrics.rebalances.labels(change.topic, change.kind).inc(change.partitions)
                     self._shown.add(change.topic)
                     event = self._write("rebalance", change.topic, self._last_change, change.at)
@@ -271,8 +275,7 @@ class Reporter:
     def _assignment_of(self, topic: str, places: list[str], generation: int) -> dict[str, Any]:
         layout = self._served.of_source(topic).layout
         group = layout.group if layout is not None else ""
-        session = {} if self._session_timeout_ms is None else {"session_timeout_ms": self._session_timeout_ms}
-        return {"group": group, "generation": generation, "places": places, **session}
+        return {"group": group, "generation": generation, "places": places, **self._session, **self._template}
 
     def _alarm_changed(self, alarm: Alarm, raised: bool) -> None:
         self._metrics.alarms.labels(alarm.topic, alarm.reason.value).set(raised)

@@ -176,6 +176,12 @@ class ServedTopics:
         """The same; None if it is of none that this worker knows."""
         return self._by_source.get(topic)
 
+    def is_surplus(self, member: str) -> bool:
+        """Whether there are to be fewer workers than its number says, so that nobody of its name comes after it."""
+        number = member.rpartition("-")[2]
+        wanted = [served.layout.workers for served in self._all if served.layout is not None]
+        return number.isdecimal() and bool(wanted) and all(n is not None and n <= int(number) for n in wanted)
+
     def follow(self, state: RegistryState) -> set[str]:
         """Takes what the registry says. Returns the front topics of which it says something else than before."""
         if state is self._followed and state.next_offset == self._followed_to:

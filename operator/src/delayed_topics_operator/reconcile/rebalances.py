@@ -125,6 +125,7 @@ def _record(found: Rebalance) -> RebalanceRecord:
         moved_partitions=found.moved_partitions,
         affected_workers=found.affected_workers,
         unaffected_workers=found.unaffected_workers,
+        in_flight_records=found.in_flight_records,
         delayed_records=found.delayed_records,
     )
 

@@ -32,6 +32,8 @@ pub enum Happening {
         lost: bool,
         /// Of each, see `Seen::delayed`.
         delayed: Vec<u64>,
+        /// Of each, the copies that were sent and not committed.
+        in_flight: Vec<u64>,
     },
     /// A copy was refused for good, and its partition stands still until `Engine::go_on`.
     Refused {

@@ -13,6 +13,7 @@ mod congestion;
 mod copying;
 #[cfg(test)]
 mod copying_tests;
+mod delayed;
 mod happening;
 mod held;
 mod histogram;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::changes::Changed;
 use super::clock::boot_ns;
 use super::congestion::CongestionWindow;
+use super::delayed::Delayed;
 use super::held::{Held, Taken};
 use super::state::{State, Step};
 use super::topic::{Target, TARGETS};
@@ -169,7 +170,13 @@ impl Partition {
     /// How many copies may still be sent before the next commit is accepted.
     #[must_use]
     pub fn room(&self) -> u64 {
-        u64::from(MAX_UNCOMMITTED).saturating_sub(u64::from(self.in_flight()) + self.acknowledged - self.committed)
+        u64::from(MAX_UNCOMMITTED).saturating_sub(self.uncommitted())
+    }
+
+    /// Copies that were sent since the last commit that Kafka accepted: whoever serves it next may send them again.
+    #[must_use]
+    pub fn uncommitted(&self) -> u64 {
+        u64::from(self.in_flight()) + self.acknowledged - self.committed
     }
 
     /// When there is something to do, in milliseconds of broker time; `None`: nothing, or not now.
@@ -258,39 +265,6 @@ impl Partition {
     }
 }
 
-/// What was due before a partition could be served, since it had to come from another worker, or back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Delayed {
-    /// When it was served first after its assignment, in milliseconds of broker time.
-    served_from_ms: Option<i64>,
-    /// Records that were due before that and have come out since.
-    pub released: u64,
-    /// A record that was not has come out.
-    on_time: bool,
-}
-
-impl Delayed {
-    /// It is served, or about to be. What is told again later changes nothing.
-    pub fn serve_from(&mut self, now_ms: i64) {
-        self.served_from_ms.get_or_insert(now_ms);
-    }
-
-    /// A record comes out.
-    pub fn release(&mut self, due_at_ms: i64) {
-        match self.served_from_ms {
-            Some(from_ms) if due_at_ms < from_ms => self.released += 1,
-            _ => self.on_time = true,
-        }
-    }
-
-    /// Whether no more of them come. `next_due_ms`: of the records that are held; `at_end`: there are no others.
-    #[must_use]
-    pub fn is_over(&self, next_due_ms: Option<i64>, at_end: bool) -> bool {
-        let Some(from_ms) = self.served_from_ms else { return false };
-        self.on_time || next_due_ms.map_or(at_end, |due_at_ms| due_at_ms >= from_ms)
-    }
-}
-
 /// Why a partition is read no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
@@ -333,23 +307,6 @@ mod tests {
     use crate::engine::stored::Parts;
     use crate::engine::turns::Turns;
     use crate::routing::Waiting;
-
-    #[test]
-    fn what_was_due_before_a_partition_is_served_is_counted_until_something_comes_out_on_time() {
-        let mut delayed = Delayed::default();
-        assert!(!delayed.is_over(None, true), "nobody knows yet when it is served");
-        delayed.serve_from(1000);
-        delayed.serve_from(2000);
-        assert!(!delayed.is_over(Some(999), true));
-        for due_at_ms in [998, 999] {
-            delayed.release(due_at_ms);
-        }
-        assert!(!delayed.is_over(None, false), "there may be more");
-        assert!(delayed.is_over(None, true) && delayed.is_over(Some(1000), false));
-        delayed.release(1000);
-        assert!(delayed.is_over(Some(0), false));
-        assert_eq!(delayed.released, 2);
-    }
 
     fn partition() -> Partition {
         Partition::new(1, 0, "orders".to_owned(), 3)

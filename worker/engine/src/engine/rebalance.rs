@@ -160,7 +160,8 @@ impl Engine {
     pub(super) fn revoked(&mut self, partitions: &[Offset]) {
         if self.consumer.as_ref().is_some_and(|consumer| consumer.has_lost_assignment()) {
             self.revoking = None;
-            self.give_up(partitions, true);
+            let in_flight = self.slots.uncommitted(partitions);
+            self.give_up(partitions, true, in_flight);
             return;
         }
         self.give_up_revoked();
@@ -270,6 +271,7 @@ impl Engine {
     /// Gives up what was revoked, if there is such, settled or not.
     fn give_up_revoked(&mut self) {
         let Some(Revoking { partitions, .. }) = self.revoking.take() else { return };
+        let in_flight = self.slots.uncommitted(&partitions);
         // what is on its way must not arrive when somebody else has sent it again
         let open = |place: &Offset| {
             let slot = self.slots.find(&place.topic, place.partition);
@@ -283,10 +285,11 @@ impl Engine {
                 "the worker gives up revoked partitions before all of their copies are acknowledged and committed";
             self.happenings.push(Happening::log(told.to_owned()));
         }
-        self.give_up(&partitions, false);
+        self.give_up(&partitions, false, in_flight);
     }
 
-    fn give_up(&mut self, partitions: &[Offset], lost: bool) {
+    /// `in_flight`: of each, before producers were replaced for it.
+    fn give_up(&mut self, partitions: &[Offset], lost: bool, in_flight: Vec<u64>) {
         let undecided = |place: &Offset| {
             let slot = self.slots.find(&place.topic, place.partition);
             slot.is_some_and(|slot| self.transactions.as_ref().is_some_and(|transactions| transactions.touches(slot)))
@@ -294,15 +297,7 @@ impl Engine {
         if partitions.iter().any(undecided) {
             self.replace_producers();
         }
-        let mut delayed = Vec::with_capacity(partitions.len());
-        for place in partitions {
-            let slot = self.slots.find(&place.topic, place.partition);
-            let partition = slot.and_then(|slot| self.slots.get(slot));
-            delayed.push(partition.map_or(0, |partition| partition.delayed.released));
-            if let Some(slot) = slot {
-                self.slots.remove(slot);
-            }
-        }
+        self.forget_given_up(partitions, lost, in_flight);
         if let Some(consumer) = &self.consumer {
             let done: Result<(), Error> =
                 if consumer.is_eager() { consumer.assign(None) } else { consumer.unassign(partitions) };
@@ -311,16 +306,20 @@ impl Engine {
             }
         }
         self.fetch_at_once();
-        self.happenings.push(Happening::Revoked { partitions: names(partitions), lost, delayed });
+    }
+
+    fn forget_given_up(&mut self, partitions: &[Offset], lost: bool, in_flight: Vec<u64>) {
+        let mut take = |place: &Offset| self.slots.remove(self.slots.find(&place.topic, place.partition)?);
+        let delayed = partitions.iter().map(|place| take(place).map_or(0, |gone| gone.delayed.released)).collect();
+        self.happenings.push(Happening::Revoked { partitions: names(partitions), lost, delayed, in_flight });
     }
 
     /// The consumer is given up, and all partitions with it, as lost.
     pub fn leave_at_once(&mut self) {
+        let partitions: Vec<Offset> = self.slots.iter().map(|(_, partition)| partition.offset(0)).collect();
+        let in_flight = self.slots.uncommitted(&partitions);
         self.replace_producers();
-        let all: Vec<usize> = self.slots.iter().map(|(slot, _)| slot).collect();
-        for slot in all {
-            self.slots.remove(slot);
-        }
+        self.forget_given_up(&partitions, true, in_flight);
         self.revoking = None;
         self.subscribing = None;
         self.leaving = None;

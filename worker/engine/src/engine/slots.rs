@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::partition::Partition;
 use super::topic::{Target, TARGETS};
-use crate::kafka;
+use crate::kafka::{self, Offset};
 
 /// What a number stands for.
 #[allow(clippy::large_enum_variant)] // nearly all are partitions
@@ -87,6 +87,12 @@ impl Slots {
         self.by_place.retain(|_, of| *of != slot);
         self.last = None;
         Some(partition)
+    }
+
+    /// Of each of these, see `Partition::uncommitted`.
+    pub fn uncommitted(&self, partitions: &[Offset]) -> Vec<u64> {
+        let find = |place: &Offset| self.get(self.find(&place.topic, place.partition)?);
+        partitions.iter().map(|place| find(place).map_or(0, Partition::uncommitted)).collect()
     }
 
     /// A copy of a partition that was given up has come back.

@@ -223,7 +223,9 @@ type Fault = (i32, String, String);
 fn told(py: Python<'_>, happening: Happening) -> PyResult<Bound<'_, PyTuple>> {
     match happening {
         Happening::Assigned { partitions, generation } => ("Assigned", partitions, generation).into_pyobject(py),
-        Happening::Revoked { partitions, lost, delayed } => ("Revoked", partitions, lost, delayed).into_pyobject(py),
+        Happening::Revoked { partitions, lost, delayed, in_flight } => {
+            ("Revoked", partitions, lost, delayed, in_flight).into_pyobject(py)
+        }
         Happening::Refused { origin, target, error } => {
             ("Refused", origin.topic, origin.partition, origin.offset, target, fault(error)).into_pyobject(py)
         }
