@@ -1,6 +1,7 @@
 """What is said of a rebalance follows from when records came out."""
 
-from delayed_topics_bench.rebalance import LATE_MS, Interruption, interruption
+from delayed_topics_bench.rebalance import LATE_MS, Interruption, interruption, moved_since
+from delayed_topics_worker_testing.generations import Generation
 
 EVENT_MS = 1_000_000
 INTERVAL_MS = 50
@@ -48,3 +49,30 @@ def test_what_was_before_the_event_does_not_count() -> None:
     sent = {0: gap}
     found = interruption({0: gap}, sent, event_ms=EVENT_MS, moved=frozenset({0}), interval_ms=INTERVAL_MS)
     assert (found.convergence_s, found.moved_pause_ms, found.late) == (0, 0, 0)
+
+
+def given(number: int, at_ms: int, **owners: str) -> Generation:
+    """`owners`: of partitions of the front topic, as `p3`."""
+    return Generation(
+        number=number, at_ms=at_ms, owners={("orders", int(name[1:])): owner for name, owner in owners.items()}
+    )
+
+
+def test_a_partition_that_had_another_owner_in_between_has_moved_though_it_came_back() -> None:
+    before = given(4, EVENT_MS - 60_000, p0="w-0", p1="w-0", p2="w-1", p3="w-1")
+    since = [
+        given(5, EVENT_MS + 100, p0="w-0", p1="w-2", p2="w-1", p3="w-1"),
+        given(6, EVENT_MS + 200, p0="w-0", p1="w-0", p2="w-1", p3="w-1"),
+        given(7, EVENT_MS + 300, p3="w-0"),  # with the newer protocol, what one member got
+    ]
+    assert moved_since(before.owners, [before, *since], event_ms=EVENT_MS) == {("orders", 1), ("orders", 3)}
+
+
+def test_what_moved_before_the_event_is_not_of_it() -> None:
+    first, settled = given(1, EVENT_MS - 9_000, p0="w-0"), given(2, EVENT_MS - 5_000, p0="w-1")
+    assert moved_since(settled.owners, [first, settled], event_ms=EVENT_MS) == set()
+
+
+def test_partitions_that_are_new_have_moved() -> None:
+    grown = given(5, EVENT_MS + 100, p0="w-0", p1="w-1")
+    assert moved_since({("orders", 0): "w-0"}, [grown], event_ms=EVENT_MS) == {("orders", 1)}

@@ -16,12 +16,13 @@ from typing import Any, Literal, Protocol
 from confluent_kafka import Consumer, TopicPartition
 from delayed_topics_devcluster.pace import paced, repeated
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_worker_testing.generations import Generation, noted_by_kafka
 from delayed_topics_worker_testing.harness import DeclaredTopic
 from numpy import percentile
 
 from delayed_topics_bench.testbed import Testbed
 
-__all__ = ["EVENTS", "SETUPS", "EventKind", "Interruption", "Setup", "interruption", "rebalance"]
+__all__ = ["EVENTS", "SETUPS", "EventKind", "Interruption", "Setup", "interruption", "moved_since", "rebalance"]
 
 EventKind = Literal["join", "leave", "restart", "kill", "grow"]
 EVENTS: tuple[EventKind, ...] = ("join", "leave", "restart", "kill", "grow")
@@ -49,6 +50,10 @@ class Setup:
     plain: Mapping[str, str] | None = None
 
     @property
+    def protocol(self) -> str:
+        return (self.worker or {}).get("protocol", "classic")
+
+    @property
     def sees_growth(self) -> bool:
         """By default a plain consumer looks every five minutes."""
         return self.plain != {}
@@ -73,9 +78,10 @@ SETUPS: Mapping[str, Setup] = {
 class Interruption:
     """`convergence_s`: from the event until the last partition that was interrupted gave records again: one whose pause was longer than
     `floor_ms`, the longest of any partition while nothing happened, for CALM_SECONDS before the event. The pauses are the longest
-    of each partition, beyond what the load itself makes: of those with another owner the median and the longest, of the others
-    p99. Those of a member that was started again count as moved, and so do new ones, whose pause is from the event to their first
-    record. There may be none: the broker assigns the topics in turn, and what the member had may be of the delays topic alone.
+    of each partition, beyond what the load itself makes: of those that had another owner, if only in between, the median and the
+    longest, of the others p99. Those of a member that was started again count as moved, and so do new ones, whose pause is from the
+    event to their first record. There may be none: the broker assigns the topics in turn, and what the member had may be of the
+    delays topic alone.
     `late`: records that came over LATE_MS after they were sent."""
 
     convergence_s: float
@@ -85,6 +91,17 @@ class Interruption:
     undisturbed_pause_p99_ms: float
     floor_ms: float
     late: int
+
+
+def moved_since(before: Owners, generations: Sequence[Generation], *, event_ms: int) -> frozenset[tuple[str, int]]:
+    """Those that somebody got in a generation since the event who did not have them then. `generations`: as Kafka has noted them."""
+    owners = dict(before)
+    moved: set[tuple[str, int]] = set()
+    for generation in generations:
+        if generation.at_ms >= event_ms:
+            moved |= {place for place, owner in generation.owners.items() if owners.get(place) != owner}
+            owners |= generation.owners
+    return frozenset(moved)
 
 
 def interruption(
@@ -308,20 +325,18 @@ def rebalance(testbed: Testbed, setup: Setup, *, members: int, partitions: int, 
                 event_ms = int(time.time() * 1000)
                 group.make(event)
                 received.follow(topic.record.ready_partitions)
-                after = group.wait_settled()
+                group.wait_settled()
                 received.wait_calm(gap_ms=CALM_GAP_MS, after_ms=event_ms)
+            noted = noted_by_kafka(topic, setup.protocol)
         finally:
             group.end()
     gone = f"{topic.names.front}-{members - 1}" if event == "restart" else None
-    moved = frozenset(
-        place[1]
-        for place, owner in before.items()
-        if place[0] == topic.names.front and (owner != after[place] or owner == gone)
-    ) | frozenset(range(partitions, topic.record.front_partitions))
+    of_gone = {place for place, owner in before.items() if owner == gone}
+    moved = of_gone | moved_since(before, noted, event_ms=event_ms)
     return interruption(
         received.appends_ms,
         received.sent_ms,
         event_ms=event_ms,
-        moved=moved,
+        moved=frozenset(number for name, number in moved if name == topic.names.front),
         interval_ms=1000 / PER_PARTITION_PER_SECOND,
     )
