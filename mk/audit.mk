@@ -13,7 +13,7 @@ $(SPARK_JARS):
 		&& { mv -T $$fetched $@ || rm -r $$fetched; }
 
 .PHONY: audit-mutations audit-freezes audit-links bench-audit
-audit-mutations: setup $(SPARK_JARS) ## the mutation test of the auditor, 100 seeds on a million records (most of an hour on two cores)
+audit-mutations: setup $(SPARK_JARS) ## the mutation test of the auditor, 100 seeds on a million records (hours; it continues a run that was stopped)
 	@.venv/bin/python -m delayed_topics_audit_testing.mutations --jars $(SPARK_JARS) --results bench/results/audit-mutations.json
 
 WINDOWS ?= 500

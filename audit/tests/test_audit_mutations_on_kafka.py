@@ -10,8 +10,8 @@ from typing import cast
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from delayed_topics_audit.job import audit
-from delayed_topics_audit_testing.mutations import MUTATIONS
 from delayed_topics_audit_testing.topics import whole_window
+from delayed_topics_audit_testing.whole_mutations import MUTATIONS
 from delayed_topics_core.headers import ATTEMPT, DELAY_LEVEL, ROOT, Header, Root, origin
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core_testing import copies

@@ -17,6 +17,8 @@ from pyspark.sql import functions as sf
 BEGAN_MS = 1_700_000_000_000
 PER_MS = 100
 """Records that come in in a millisecond."""
+READY_PER_MS = 1024
+"""Offsets of the ready topic, most of them gaps."""
 LATE_MS = 3
 CAP = 4
 DEAD_EVERY = 1000
@@ -131,7 +133,7 @@ class Made:
         committed = sf.get(sf.array(*map(sf.lit, self.bounds.delays_committed)), sf.col("kind"))
         released = self.all.where(~sf.col("dead") & self._settled() & (~_hops() | (sf.col("lane_offset") < committed)))
         at_ms = sf.col("due_ms") + self.late_ms
-        offset = (at_ms - BEGAN_MS) * 1024 + sf.col("kind") * PER_MS + sf.col("id") % PER_MS
+        offset = (at_ms - BEGAN_MS) * READY_PER_MS + sf.col("kind") * PER_MS + sf.col("id") % PER_MS
         origin = [
             _when(~_hops(), *_origin_headers(sf.lit("f"), "partition", "offset")),
             _when(_hops(), *_origin_headers(sf.lit("d"), "kind", "lane_offset")),

@@ -1,0 +1,107 @@
+"""Records of a Made window, each with the names of its places, for mutations to be done to; and what is done to columns of rows."""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from delayed_topics_core import headers as own
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+
+from delayed_topics_audit_testing.made import BEGAN_MS, PER_MS, READY_PER_MS, Made, header
+
+FREE_OFFSET: Final = 512
+"""Above an offset of the ready topic, where Made leaves gaps, nothing is."""
+
+Found = Mapping[str, frozenset[str]]
+"""Per flaw the names of the records."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """Record `i` of a Made window, and the names of its places."""
+
+    i: int
+    made: Made
+
+    @property
+    def partition(self) -> int:
+        return self.i % self.made.partitions
+
+    @property
+    def offset(self) -> int:
+        return self.i // self.made.partitions
+
+    @property
+    def kind(self) -> int:
+        return self.offset % len(self.made.delays_ms)
+
+    @property
+    def round(self) -> int:
+        """Records of one round have an offset each in the partitions of the delays topic."""
+        return self.offset // len(self.made.delays_ms)
+
+    @property
+    def is_retry(self) -> bool:
+        return self.kind > 0 and self.i % 3 != 0
+
+    @property
+    def attempt(self) -> int:
+        """Of one that is no dead letter."""
+        return self.kind if self.is_retry else 0
+
+    @property
+    def is_dead(self) -> bool:
+        return self.made.is_dead(self.offset)
+
+    @property
+    def came_ms(self) -> int:
+        return BEGAN_MS + self.i // PER_MS
+
+    @property
+    def due_ms(self) -> int:
+        return self.came_ms + self.made.delays_ms[self.kind]
+
+    @property
+    def ready_offset(self) -> int:
+        after_ms = self.due_ms + self.made.late_ms - BEGAN_MS
+        return after_ms * READY_PER_MS + self.kind * PER_MS + self.i % PER_MS
+
+    @property
+    def root(self) -> str:
+        return f"f:{self.partition}:{self.offset}"
+
+    @property
+    def origin(self) -> str:
+        return f"d:{self.kind}:{self.round * self.made.partitions + self.partition}" if self.kind else self.root
+
+    @property
+    def following(self) -> "Record":
+        """The next one of its partition and delay."""
+        return Record(i=self.i + self.made.partitions * len(self.made.delays_ms), made=self.made)
+
+
+def choose(
+    made: Made, names: tuple[str, ...], fits: Callable[[str, Record], bool], chance: random.Random
+) -> dict[str, Record]:
+    """For each of the names a record that was released, far from the others."""
+    reach = made.partitions * len(made.delays_ms) * 2
+    chosen: dict[str, Record] = {}
+    for name in names:
+        while name not in chosen:
+            record = Record(i=chance.randrange(made.released_below), made=made)
+            apart = all(abs(record.i - other.i) > reach for other in chosen.values())
+            if apart and not record.is_dead and not record.following.is_dead and fits(name, record):
+                chosen[name] = record
+    return chosen
+
+
+def replaced(name: str, value: str, *, headers: Column | str = "headers") -> Column:
+    replacement = header(name, sf.lit(value))
+    return sf.transform(headers, lambda h: sf.when(h["key"] == name, replacement).otherwise(h))
+
+
+def released_for(due_at_ms: int) -> Column:
+    """What the release of a first attempt tells that is due then."""
+    return replaced(own.RELEASED, f"0:{due_at_ms}", headers=replaced(own.DUE_AT, str(due_at_ms)))
