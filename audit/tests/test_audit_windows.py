@@ -54,6 +54,7 @@ def test_windows_that_chain_account_for_every_offset_exactly_once(spark: SparkSe
     assert len(settled.keys() | pending) == len(settled) + len(pending) == RECORDS + hops
 
 
+@pytest.mark.timeout(1800)
 def test_mutations_are_found_where_they_are_and_nothing_else_is(spark: SparkSession) -> None:
     judged = judge(spark, records=24_000, seed=0)
     assert set(judged.right.values()) == {True}, judged

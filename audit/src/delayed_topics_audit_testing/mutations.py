@@ -1,4 +1,4 @@
-"""What is done to flawless windows, see `whole_mutations`, is found where it is, and nothing else is.
+"""What is done to flawless windows, see `whole_mutations` and `link_mutations`, is found where it is, and nothing else is.
 
 python -m delayed_topics_audit_testing.mutations --records 1000000 --seeds 0:100
 """
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
-from delayed_topics_audit import checks, session
+from delayed_topics_audit import checks, repeats, session
 from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.place import PARTITION_BITS, TOPIC_LETTERS, name_of
 from delayed_topics_audit.places import FATES, FLAWS, Promise, flawed, places_of
@@ -18,8 +18,9 @@ from delayed_topics_devcluster.revision import revision
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from delayed_topics_audit_testing import whole_mutations
-from delayed_topics_audit_testing.made import LATE_MS, Made
+from delayed_topics_audit_testing import link_mutations, whole_mutations
+from delayed_topics_audit_testing.link_mutations import MONTH_MS, Link, MutatedLink
+from delayed_topics_audit_testing.made import BEGAN_MS, LATE_MS, Made
 from delayed_topics_audit_testing.mutation_results import Judged, Results, over
 from delayed_topics_audit_testing.rows import NOBODY, facts_of
 from delayed_topics_audit_testing.victims import Found
@@ -35,10 +36,10 @@ def judge(spark: SparkSession, *, records: int, seed: int) -> Judged:
     made = Made(spark=spark, records=records, late_ms=chance.randrange(LATE_MS, 500), pending=chance.randrange(1, 1000))
     topics = {"front": made.front(), "delays": made.delays(), "ready": made.ready(), "dead": made.dead_letters()}
     kept = {name: rows.persist() for name, rows in topics.items()}
-    judged = _judge_whole(made, kept, seed)
+    whole, link = _judge_whole(made, kept, seed), _judge_link(Link.of(made, chance), kept, chance)
     for rows in kept.values():
         rows.unpersist()
-    return judged
+    return Judged(right={**whole.right, **link.right}, told=f"{whole.told}; of the link {link.told}")
 
 
 def _judge_whole(made: Made, kept: Topics, seed: int) -> Judged:
@@ -55,6 +56,30 @@ def _judge_whole(made: Made, kept: Topics, seed: int) -> Judged:
     right = {flaw: said.get(flaw) == expected.get(flaw) for flaw in (*FLAWS, "out_of_order", UNBALANCED)}
     right |= {"perhaps_unasked": unread.get("perhaps_unasked") == mutated.moved, "clean": not clean}
     return Judged(right=right, told=_told(clean, said, expected))
+
+
+def _judge_link(link: Link, kept: Topics, chance: random.Random) -> Judged:
+    spark, bounds, promise = link.made.spark, link.bounds, link.promise
+    with _places(kept, spark, bounds, promise) as places:
+        clean = found(places)
+    mutated = link_mutations.mutate(link, **kept, chance=chance)
+    altered = {"front": mutated.front, "delays": mutated.delays, "ready": mutated.ready, "dead": mutated.dead}
+    with _places(altered, spark, bounds, promise) as places:
+        said = found(places)
+        gone = checks.totals(places).collect()[0].unread_roots
+        at_least_once, exactly_once = (_beyond(places, mutated, from_ms) for from_ms in (None, BEGAN_MS))
+    right = {
+        name: {flaw for flaw, names in said.items() if mutated.roots[name] in names} == {flaw_of} - {None}
+        for name, flaw_of in link_mutations.FLAWS_OF.items()
+    }
+    right["root gone"] &= gone == 1
+    right |= {
+        "doubles of a link are judged": at_least_once == mutated.beyond,
+        "doubles with ExactlyOnce": exactly_once == dict.fromkeys(mutated.beyond, True),
+        "nothing else in a link": said == mutated.expected,
+        "clean link": not clean,
+    }
+    return Judged(right=right, told=_told(clean, said, mutated.expected))
 
 
 @contextmanager
@@ -86,6 +111,14 @@ def found(places: DataFrame) -> Found:
             name = f"{TOPIC_LETTERS[line >> PARTITION_BITS]}:{line % (1 << PARTITION_BITS)}"
             names.setdefault(UNBALANCED, set()).add(name)
     return {flaw: frozenset(of_it) for flaw, of_it in names.items()}
+
+
+def _beyond(places: DataFrame, mutated: MutatedLink, exactly_once_from_ms: int | None) -> dict[int, bool]:
+    """By line, whether the one double that it has is beyond the promise."""
+    table = session.table(places.sparkSession, repeats.rows(mutated.takeovers), repeats.TAKEOVERS)
+    known = [(0, BEGAN_MS + MONTH_MS)]
+    judged = repeats.repeats(places, table, known=known, exactly_once_from_ms=exactly_once_from_ms).collect()
+    return {row.way: row.beyond == row.extra == 1 for row in judged}
 
 
 def _told(clean: Found, said: Found, expected: Found) -> str:
