@@ -92,7 +92,7 @@ def test_records_that_were_read_in_time_keep_their_order_though_they_became_due_
 ) -> None:
     """Some hop. Then Kafka answers no commit, so that nothing may be sent, until those that are read after them are due too."""
     orders = harness.declare((1,), front_partitions=1)
-    harness.start(orders)
+    worker = harness.start(orders)
     with steady_load(orders, per_second=100, levels=1) as sent:
         wait_until(lambda: orders.released() > 0, what="records come out")
         wire.hold_back_requests(Api.OFFSET_COMMIT, 3, client_id="orders-0")
@@ -102,6 +102,7 @@ def test_records_that_were_read_in_time_keep_their_order_though_they_became_due_
 
     ready = sorted(all_ready(orders, sent, timeout_seconds=60), key=lambda record: record.offset)
     assert [int(record.value or b"") for record in ready] == sent
+    assert Reason.TARGET_UNAVAILABLE not in worker.alarm_reasons(), "it would be shown for longer than a minute"
 
 
 def test_a_worker_that_ends_while_a_transaction_fails_commits_nothing_of_it(

@@ -183,8 +183,7 @@ fn decide_delays<'a, H: Headers<'a>>(
     let served_at_ms = appended_at_ms.saturating_add(delay_ms);
     let due_by_then = due_at_ms < served_at_ms.saturating_add(HELD_IN_MEMORY_MS);
     // one that waits for its topic was due before it came here
-    let waits_for_topic =
-        due_at_ms < appended_at_ms && ready_place(record, &own, root, policy) == Err(NoPlace::Missing);
+    let waits_for_topic = due_at_ms < appended_at_ms && lacks_target(record, &own, root, policy);
     let turn_at_ms = if due_by_then && !waits_for_topic { due_at_ms } else { served_at_ms };
     let waiting = Waiting { due_at_ms, turn_at_ms, misrouted: !own.any };
     Decision::Wait(Wait { own, root, waiting })
@@ -225,6 +224,16 @@ fn ready_place<'a, H: Headers<'a>>(
     } else {
         Err(NoPlace::Missing)
     }
+}
+
+/// Whether the topic that a record asks for, or the partition, isn't there.
+pub fn lacks_target<'a, H: Headers<'a>>(
+    record: &Record<'a, H>,
+    own: &OwnHeaders<'a>,
+    root: Place<'a>,
+    policy: &Policy,
+) -> bool {
+    ready_place(record, own, root, policy) == Err(NoPlace::Missing)
 }
 
 /// What becomes of a record that was read, and decided, before, and whose turn has come.

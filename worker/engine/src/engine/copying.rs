@@ -16,9 +16,9 @@ use super::topic::{Names, Served, Tally, Target};
 use crate::dead_letter::Cause;
 use crate::kafka::{code, Copy, Error};
 use crate::own::Own;
-use crate::record::{Record, Side};
+use crate::record::{Policy, Record, Side};
 use crate::release::{LowerBoundMs, Release};
-use crate::routing::{dead_letter, decide, take_turn, DeadLetter, Decision, Hop, Turn, Waiting};
+use crate::routing::{dead_letter, decide, lacks_target, take_turn, DeadLetter, Decision, Hop, Turn, Waiting};
 use crate::writing::{self, Extent};
 
 /// Copies of a partition before the fence is looked at again.
@@ -57,9 +57,10 @@ impl Outcome<'_> {
     }
 
     /// Whether the record is due, and not released, since the topic that it asks for is missing.
-    fn waits_for_target(&self, now: LowerBoundMs) -> bool {
+    fn waits_for_target<'r>(&self, record: &Record<'r, StoredHeaders<'r>>, policy: &Policy, now: LowerBoundMs) -> bool {
         match self {
-            Outcome::Hop(hop) => hop.due_at_ms <= now.0,
+            // one that was read in time hops, too, if it became due before there was room for its copy
+            Outcome::Hop(hop) => hop.due_at_ms <= now.0 && lacks_target(record, &hop.own, hop.root, policy),
             Outcome::Hold(waiting) => waiting.due_at_ms <= now.0 && waiting.turn_at_ms > now.0,
             Outcome::Release(_) | Outcome::DeadLetter(_) => false,
         }
@@ -168,7 +169,7 @@ impl<P: Output> Sending<'_, P> {
                 headers: (waiting.is_some() || stored.headers.are_readable()).then(|| stored.headers.clone()),
             };
             let outcome = self.outcome(&record, &taken, &stored, alone);
-            self.tally.waited_for_target += u64::from(outcome.waits_for_target(self.now));
+            self.tally.waited_for_target += u64::from(outcome.waits_for_target(&record, &self.served.policy, self.now));
             if let Outcome::Hold(waiting) = outcome {
                 self.partition.held.wait(&taken, waiting);
                 continue;
