@@ -97,6 +97,26 @@ class SlowWire(Closing):
         self.change_requests(Api.PRODUCE, change)
         return refused
 
+    @contextmanager
+    def refusing(self, topic: str) -> Iterator[threading.Event]:
+        """Until the block ends Kafka acknowledges no record for this topic: each is refused as by `refuse_first`, and its producer
+        tries again. Set when that has happened."""
+        refused = threading.Event()
+        name = topic.encode()
+        field = bytes([len(name) + 1])  # of a request; what a header of a record says has another length before it
+
+        def change(request: bytes) -> bytes:
+            if field + name not in request:
+                return request
+            refused.set()
+            return request.replace(field + name, field + b"?" * len(name))
+
+        self.change_requests(Api.PRODUCE, change)
+        try:
+            yield refused
+        finally:
+            self.change_requests(Api.PRODUCE, bytes)
+
     def reset(self) -> None:
         """Everything passes as it comes again, and what was held back comes at once."""
         self._loop.call_soon_threadsafe(self._reset)
