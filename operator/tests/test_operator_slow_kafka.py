@@ -1,21 +1,25 @@
 """One slow Kafka is nobody else's problem: two connections, and on one of them the answers come after 20 s."""
 
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka_testing.slow_wire import SlowWire, slow_broker
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
-from delayed_topics_operator_testing.operator_process import OperatorProcess
+from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
 
 pytestmark = pytest.mark.api
 
 SLOW_SECONDS = 20.0
 """The operator waits 15 s for an answer."""
 HEALED_SECONDS = 300
+EDITS_AT_ONCE = 4
 MIB = 2**20
 SLOW = "slow"
 """Name of the connection, and of resources by it."""
@@ -42,9 +46,40 @@ def serve(harness: OperatorHarness, wire: SlowWire, *, slow: int, others: int) -
     names = [f"{harness.topic}-slow-{n}" for n in range(slow)], [f"{harness.topic}-other-{n}" for n in range(others)]
     harness.api.apply(*(harness.delayed_topic(name, partitions=2, connectionRef=by_slow) for name in names[0]))
     harness.api.apply(*(harness.delayed_topic(name, partitions=2) for name in names[1]))
-    for name in (*names[0], *names[1]):
-        harness.wait_until_served(name, seconds=HEALED_SECONDS)
+    harness.wait(
+        lambda: (
+            conditions(harness, "TopicsReady") >= {(name, "True", "AsDeclared") for name in (*names[0], *names[1])}
+            and with_workers(harness) >= {*names[0], *names[1]}
+        ),
+        "all are served",
+        seconds=HEALED_SECONDS,
+    )
     return names
+
+
+def conditions(harness: OperatorHarness, kind: str) -> set[tuple[str, str, str]]:
+    """Name, status and reason of each DelayedTopic that has one of this kind. Asked for all at once: one by one, hundreds of them keep the
+    API server busier than the operator does."""
+    return {
+        (topic["metadata"]["name"], found["status"], found["reason"])
+        for topic in harness.api.list_all("DelayedTopic", harness.namespace)
+        for found in topic.get("status", {}).get("conditions", [])
+        if found["type"] == kind
+    }
+
+
+def with_workers(harness: OperatorHarness) -> set[str]:
+    """Names of the DelayedTopics for which there is a StatefulSet."""
+    sets = harness.api.list_all("StatefulSet", SYSTEM_NAMESPACE)
+    return {found["metadata"]["labels"].get("delayedtopics.io/name", "") for found in sets}
+
+
+def wait_until_all_ready(harness: OperatorHarness, names: list[str]) -> None:
+    def ready() -> bool:
+        harness.play_kubelet()
+        return {name for name, status, _ in conditions(harness, "Ready") if status == "True"} >= set(names)
+
+    harness.wait(ready, "all are ready", seconds=HEALED_SECONDS)
 
 
 def statuses(harness: OperatorHarness) -> dict[str, Any]:
@@ -64,8 +99,7 @@ def status_writes(harness: OperatorHarness) -> float:
 @pytest.mark.slow
 def test_a_call_that_was_not_answered_once_changes_no_status(harness: OperatorHarness, wire: SlowWire) -> None:
     names, _ = serve(harness, wire, slow=3, others=0)
-    for name in names:
-        harness.wait_until_ready(name)
+    wait_until_all_ready(harness, names)
     before, failed = statuses(harness), passes(harness, "failed")
     wire.hold_back(SLOW_SECONDS)
     harness.wait(lambda: passes(harness, "failed") > failed, "a call is given up")
@@ -121,29 +155,42 @@ def test_each_connection_has_one_small_helper_that_ends_with_the_operator(
     harness.wait(lambda: not any(Path(f"/proc/{pid}").exists() for pid in found), "all of them have ended")
 
 
+def answer_seconds(harness: OperatorHarness, name: str, **spec: Any) -> float:
+    """From an edit until the status tells that it was seen to: what of a pass its owner sees."""
+    begun = time.monotonic()
+    harness.api.apply(harness.delayed_topic(name, partitions=2, **spec))
+
+    def is_seen_to() -> bool:
+        found = harness.resource(name) or {}
+        return bool(found["status"]["observedGeneration"] == found["metadata"]["generation"])
+
+    wait_until(is_seen_to, what=f"the edit of {name} is followed", poll_seconds=0.02)
+    return time.monotonic() - begun
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # above the sum of its waits
 def test_of_300_resources_on_two_connections_those_of_a_slow_one_say_so_once_and_the_others_have_their_passes(
     patient: OperatorHarness, wire: SlowWire, record_property: Callable[[str, object], None]
 ) -> None:
-    harness = patient
+    harness, process = patient, patient.operator.pid
     slow, others = serve(harness, wire, slow=150, others=150)
-    for name in (*slow, *others):
-        harness.wait_until_ready(name)
-    begun = done_within(harness, "2.0"), done_within(harness, "+Inf")
+    wait_until_all_ready(harness, [*slow, *others])
     wire.hold_back(SLOW_SECONDS)
     edits_are_followed(harness, others[:5])
-    for name in slow:
-        harness.wait_for("Ready", "False", "KafkaUnreachable", name=name, seconds=HEALED_SECONDS)
+    with ThreadPoolExecutor(EDITS_AT_ONCE) as pool:
+        seconds = sorted(pool.map(lambda name: answer_seconds(harness, name, retryCap=8), others))
+    record_property("answer_seconds_p50", seconds[len(seconds) // 2])
+    record_property("answer_seconds_p99", seconds[len(seconds) * 99 // 100])
+    assert seconds[len(seconds) * 99 // 100] < 2
+
+    harness.wait(
+        lambda: conditions(harness, "Ready") >= {(name, "False", "KafkaUnreachable") for name in slow},
+        "those of the slow connection say so",
+        seconds=HEALED_SECONDS,
+    )
     before, writes, done = statuses(harness), status_writes(harness), passes(harness, "done")
     harness.wait(lambda: passes(harness, "done") >= done + 2 * 300, "all were looked at again", seconds=HEALED_SECONDS)
-    within, every = done_within(harness, "2.0") - begun[0], done_within(harness, "+Inf") - begun[1]
-    record_property("passes_within_2_s", within / every)
-    assert within / every >= 0.99
     assert status_writes(harness) == writes
     assert statuses(harness) == before
-
-
-def done_within(harness: OperatorHarness, seconds: str) -> float:
-    """Passes that were not given up, which took no longer than that."""
-    buckets = "delayed_topics_operator_reconcile_seconds_bucket"
-    return harness.operator.counted(buckets, kind="DelayedTopic", outcome="done", le=seconds)
+    assert harness.operator.alive() == process, "it would have been started again"

@@ -137,6 +137,13 @@ class OperatorProcess:
             return False
         return True
 
+    def alive(self) -> int:
+        """Its process id, if it is one that a kubelet leaves alone. Raises if it has ended, or /livez says that it is stuck."""
+        if self._process is None or not self._process.alive():
+            raise died("the operator", self.log)
+        self._get("/livez")
+        return self._process.pid
+
     def _get(self, path: str) -> str:
         with urllib.request.urlopen(f"http://{self.address}{path}", timeout=ANSWER_SECONDS) as answer:
             return str(answer.read().decode())
