@@ -12,6 +12,7 @@ from typing import Any, Final
 from delayed_topics_core.events import Event
 from delayed_topics_core.rebalances import Rebalance, Rebalances
 from delayed_topics_devcluster.kafka import compiled, java_tool, kafka_jars
+from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_kafka.groups import assigned_partitions
 
@@ -64,8 +65,15 @@ def members_now(orders: DeclaredTopic) -> set[str]:
 
 
 def noted_by_kafka(orders: DeclaredTopic, protocol: str = "classic") -> list[Generation]:
-    """From `__consumer_offsets`."""
-    return _noted_of_classic(orders) if protocol == "classic" else _noted_of_consumer(orders)
+    """From `__consumer_offsets`, of a group that has had members. On a full machine the formatter may end before it has read anything."""
+    noted: list[Generation] = []
+
+    def is_noted() -> bool:
+        noted[:] = _noted_of_classic(orders) if protocol == "classic" else _noted_of_consumer(orders)
+        return bool(noted)
+
+    wait_until(is_noted, what=f"Kafka's notes of {orders.record.group} are read")
+    return noted
 
 
 def _noted_of_classic(orders: DeclaredTopic) -> list[Generation]:
