@@ -1,21 +1,48 @@
 """A record that Kafka refuses by itself becomes a dead letter, and its neighbours come out."""
 
+import struct
+from collections.abc import Callable
+
 import pytest
 from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import NewTopicSpec
-from delayed_topics_worker_testing.harness import WorkerHarness
+from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
+from delayed_topics_worker_testing.harness import DeclaredTopic, Seen, WorkerHarness
+from delayed_topics_worker_testing.process import WorkerProcess
 
 pytestmark = pytest.mark.broker
+
+LAST_EPOCH = 0x7FFF
+PARTITIONS = 12
+REFUSALS = 11_000
+"""More than after which a producer is followed by another."""
+EPOCH = struct.Struct(">h")
+
+
+def compacted(orders: DeclaredTopic) -> str:
+    """A ready topic that takes no record without a key."""
+    states = f"{orders.names.front}.states"
+    config = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}
+    orders.harness.create([NewTopicSpec(name=states, partitions=1, replication_factor=1, config=config)])
+    orders.change(ready_topics=(AllowedTopic(states, 0),))
+    return states
+
+
+def begin_with_epoch(wire: SlowWire, epoch: int) -> None:
+    """Kafka seems to give each new producer this epoch: it takes any from a producer that it doesn't know yet."""
+
+    def change(answer: bytes) -> bytes:
+        assert answer[-3:] == b"\0\0\0", "an epoch of 0, and no tagged fields"
+        return answer[:-3] + EPOCH.pack(epoch) + b"\0"
+
+    wire.change_answers(Api.INIT_PRODUCER_ID, change)
 
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
 def test_a_record_without_a_key_does_not_hold_up_a_compacted_topic(harness: WorkerHarness, guarantee: str) -> None:
     orders = harness.declare((0, 1), front_partitions=1)
-    states = f"{orders.names.front}.states"
-    config = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}
-    harness.create([NewTopicSpec(name=states, partitions=1, replication_factor=1, config=config)])
-    orders.change(ready_topics=(AllowedTopic(states, 0),))
+    states = compacted(orders)
     for n in range(40):
         level = ("dt-delay-level", b"%d" % (n % 2 + 1))
         key = None if n in (13, 20) else b"%d" % n
@@ -32,3 +59,53 @@ def test_a_record_without_a_key_does_not_hold_up_a_compacted_topic(harness: Work
     assert {r.header("dt-target") for r in dead} == {states.encode()}
     assert all(b"invalid record" in (r.header("dt-error") or b"") for r in dead)
     wait_until(lambda: not worker.alarm_reasons(), what="no alarm", evidence=worker.evidence)
+
+
+def came(read: Callable[[], list[Seen]], value: bytes, worker: WorkerProcess) -> None:
+    wait_until(
+        lambda: value in {r.value for r in read()},
+        what=f"{value!r} comes",
+        timeout_seconds=60,
+        evidence=worker.evidence,
+    )
+
+
+def test_a_worker_to_which_kafka_has_refused_tens_of_thousands_of_records_goes_on(
+    harness: WorkerHarness, wire: SlowWire
+) -> None:
+    """Each refusal makes the client count its epoch up, which has 15 bits: the next after the last is 0, and Kafka takes nothing from
+    a producer that it knows with a higher one."""
+    orders = harness.declare((0,), front_partitions=1)
+    states = compacted(orders)
+    begin_with_epoch(wire, LAST_EPOCH - 1)
+    worker = harness.start(orders)
+    with harness.reader(orders.names.ready) as ready, harness.reader(orders.names.dead_letter) as dead:
+        for n in range(6):
+            orders.produce(b"refused %d" % n, headers=[("dt-target", states.encode())])
+            orders.produce(b"own %d" % n)
+            orders.flush()
+            came(ready, b"own %d" % n, worker)
+            came(dead, b"refused %d" % n, worker)
+        assert {r.header("dt-reason") for r in dead()} == {b"InvalidRecord"}
+    wait_until(lambda: not worker.alarm_reasons(), what="no alarm", evidence=worker.evidence)
+
+
+@pytest.mark.slow
+def test_before_its_epochs_come_to_their_end_a_producer_is_followed_by_another_and_nothing_comes_twice(
+    harness: WorkerHarness, wire: SlowWire
+) -> None:
+    """With an epoch that Kafka has seen it would take a record for a repetition, and not write it."""
+    orders = harness.declare((0,), front_partitions=PARTITIONS, partitions=PARTITIONS)
+    states = compacted(orders)
+    begin_with_epoch(wire, LAST_EPOCH - REFUSALS + 500)
+    for n in range(REFUSALS):
+        orders.produce(b"%d" % n, headers=[("dt-target", states.encode())], partition=n % PARTITIONS)
+        if n % 100 == 0:
+            orders.produce(b"own %d" % n, partition=n % PARTITIONS)
+    orders.flush()
+    worker = harness.start(orders)
+
+    dead = harness.read(orders.names.dead_letter, REFUSALS, timeout_seconds=500)
+    assert sorted(int(r.value or b"") for r in dead) == list(range(REFUSALS))
+    assert len(orders.ready(REFUSALS // 100)) == REFUSALS // 100
+    assert "failed permanently" not in worker.log_path.read_text()

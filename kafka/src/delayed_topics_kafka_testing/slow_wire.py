@@ -1,10 +1,11 @@
-"""A wire to a broker on which answers can be slow, and that can hold back requests of one kind, change them or break at them."""
+"""A wire to a broker on which answers can be slow, and that can hold back requests of one kind, change them or break at them, and change
+answers."""
 
 import asyncio
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from functools import partial
@@ -19,6 +20,8 @@ MOST_AT_ONCE: Final = 65_536
 LENGTH: Final = struct.Struct(">i")
 HEADER: Final = struct.Struct(">hxxxxxxh")
 """Of a request: the API key, and the length of the client id, which follows."""
+CORRELATION: Final = slice(4, 8)
+"""Of a request: the number that its answer begins with."""
 
 
 class Api(IntEnum):
@@ -54,6 +57,7 @@ class SlowWire(Closing):
         self._bytes_per_second: dict[str, int] = {}
         self._breaks: Counter[int] = Counter()
         self._changes: dict[int, Callable[[bytes], bytes]] = {}
+        self._answer_changes: dict[int, Callable[[bytes], bytes]] = {}
         self._loop = asyncio.new_event_loop()
         self._ended, self._changed = asyncio.Event(), asyncio.Event()
         self._listens = threading.Event()
@@ -81,6 +85,10 @@ class SlowWire(Closing):
     def change_requests(self, api: Api, change: Callable[[bytes], bytes]) -> None:
         """Requests of this kind arrive as `change` makes them, on the wire's thread."""
         self._loop.call_soon_threadsafe(self._changes.__setitem__, api, change)
+
+    def change_answers(self, api: Api, change: Callable[[bytes], bytes]) -> None:
+        """Answers to requests of this kind come as `change` makes them, on the wire's thread: on connections that begin after this."""
+        self._loop.call_soon_threadsafe(self._answer_changes.__setitem__, api, change)
 
     def refuse_first(self, topic: str) -> threading.Event:
         """The next records for this topic are refused, since they reach Kafka under a name that no topic has; what follows them is not.
@@ -135,7 +143,13 @@ class SlowWire(Closing):
         self._changed = asyncio.Event()
 
     def _reset(self) -> None:
-        for asked in (self._request_seconds, self._bytes_per_second, self._breaks, self._changes):
+        for asked in (
+            self._request_seconds,
+            self._bytes_per_second,
+            self._breaks,
+            self._changes,
+            self._answer_changes,
+        ):
             asked.clear()
         self._hold_back(None, 0)
 
@@ -159,8 +173,10 @@ class SlowWire(Closing):
         except OSError:  # the broker is not there, and the client is to see that
             answered.close()
             return
+        kinds: dict[bytes, int] = {}
         directions = [
-            asyncio.create_task(direction) for direction in (self._ask(asking, asked), self._answer(answers, answered))
+            asyncio.create_task(direction)
+            for direction in (self._ask(asking, asked, kinds), self._answer(answers, answered, kinds))
         ]
         try:
             await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
@@ -169,7 +185,7 @@ class SlowWire(Closing):
             asked.close()
             answered.close()
 
-    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kinds: dict[bytes, int]) -> None:
         with suppress(asyncio.IncompleteReadError):  # the client has closed it
             while True:
                 request = await reader.readexactly(*LENGTH.unpack(await reader.readexactly(LENGTH.size)))
@@ -178,6 +194,8 @@ class SlowWire(Closing):
                 if self._breaks[api_key] > 0:
                     self._breaks[api_key] -= 1
                     return
+                if api_key in self._answer_changes:
+                    kinds[request[CORRELATION]] = api_key
                 request = self._changes.get(api_key, bytes)(request)
                 writer.write(LENGTH.pack(len(request)) + request)
                 await writer.drain()
@@ -191,11 +209,22 @@ class SlowWire(Closing):
             *(self._request_seconds.get((api_key, client), 0.0) for client in ("", client_id)),
         )
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(MOST_AT_ONCE):
+    async def _answer(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kinds: dict[bytes, int]
+    ) -> None:
+        pieces = self._changed_answers(reader, kinds) if self._answer_changes else _pieces(reader)
+        async for data in pieces:
             await self._held_back(lambda: self._delay_seconds)
             writer.write(data)
             await writer.drain()
+
+    async def _changed_answers(self, reader: asyncio.StreamReader, kinds: dict[bytes, int]) -> AsyncIterator[bytes]:
+        with suppress(asyncio.IncompleteReadError):  # the broker has closed it
+            while True:
+                answer = await reader.readexactly(*LENGTH.unpack(await reader.readexactly(LENGTH.size)))
+                api_key = kinds.pop(answer[: LENGTH.size], None)
+                answer = self._answer_changes.get(-1 if api_key is None else api_key, bytes)(answer)
+                yield LENGTH.pack(len(answer)) + answer
 
     async def _held_back(self, seconds: Callable[[], float]) -> None:
         came = self._loop.time()
@@ -215,6 +244,11 @@ def slow_broker() -> Iterator[SlowWire]:
         SlowWire(port, int(broker.bootstrap.rpartition(":")[2])) as wire,
     ):
         yield wire
+
+
+async def _pieces(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    while data := await reader.read(MOST_AT_ONCE):
+        yield data
 
 
 async def _cancelled(*tasks: asyncio.Task[None]) -> None:

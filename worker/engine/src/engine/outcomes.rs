@@ -32,23 +32,35 @@ impl Engine {
             events.extend(std::iter::from_fn(|| producer.client.poll()));
         }
         let any = !events.is_empty();
-        let mut failed = None;
+        let (mut failed, mut outdated) = (None, None);
         for event in events {
             match event {
                 // which a producer tells before what becomes of the copies that it still has
                 Event::Failed(error, _) if error.fatal && self.transactions.is_none() => failed = Some(error),
-                event => self.take_outcome(event),
+                Event::Delivered(_) if outdated.is_some() => {}
+                event => outdated = self.take_outcome(event).or(outdated),
             }
         }
-        if let Some(error) = failed {
+        if let Some(error) = outdated.as_ref().or(failed.as_ref()) {
             self.happenings
                 .push(Happening::log(format!("a producer failed permanently, and the worker replaces it: {error}")));
+        }
+        if outdated.is_some() {
+            let _told = self.producers.replace();
+            self.give_up_what_is_on_its_way();
+        } else if failed.is_some() {
             self.replace_producers();
+        } else if any && self.producers.retire_refused() {
+            for (slot, partition) in self.slots.iter_mut().filter(|(_, partition)| partition.in_flight() > 0) {
+                partition.step(Step::ReadAgain);
+                self.settling.push(slot);
+            }
         }
         any
     }
 
-    fn take_outcome(&mut self, event: Event) {
+    /// The error of a copy whose producer Kafka takes for an older one of the same id: what it tells of others may not be true.
+    fn take_outcome(&mut self, event: Event) -> Option<Error> {
         match event {
             // they may have arrived, but not for anybody to read: they are sent again
             Event::Delivered(_) | Event::Failed(..)
@@ -69,6 +81,9 @@ impl Engine {
                             }));
                         }
                         (Some(partition), Some(refusal)) => {
+                            if self.transactions.is_none() && refusal.error.code == code::INVALID_PRODUCER_EPOCH {
+                                return Some(refusal.error);
+                            }
                             if let Some(transactions) = &mut self.transactions {
                                 transactions.fail(refusal.error.clone());
                                 if !is_of_the_copy(&refusal.error) {
@@ -92,6 +107,7 @@ impl Engine {
             Event::Log(line) => self.happenings.push(Happening::Log(line)),
             _ => {}
         }
+        None
     }
 
     /// What is on its way is given up, and what isn't finished is read again: it may come twice.
@@ -100,14 +116,18 @@ impl Engine {
             self.roll_back(&Error::local(code::PURGE_QUEUE, "the copies in flight were given up"));
             return;
         }
-        self.happenings.push(Happening::ProducersReplaced);
         let (last, _clients) = self.producers.replace();
         for event in last {
             if !matches!(event, Event::Failed(..)) {
                 self.take_outcome(event);
             }
         }
-        // what wasn't told in time never will be
+        self.give_up_what_is_on_its_way();
+    }
+
+    /// What wasn't told by producers that are replaced never will be.
+    fn give_up_what_is_on_its_way(&mut self) {
+        self.happenings.push(Happening::ProducersReplaced);
         for (slot, partition) in self.slots.iter_mut() {
             if partition.in_flight() > 0 {
                 partition.give_up_copies();

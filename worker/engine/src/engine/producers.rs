@@ -82,10 +82,17 @@ impl Output for Producer {
     }
 }
 
+/// With each batch that Kafka refuses librdkafka counts up the producer's epoch, and after 32,767 comes 0, with the same producer id
+/// (2.16, `rd_kafka_pid_bump`). Kafka refuses what comes with a lower epoch than it has seen, and takes what comes with one that it
+/// has seen for a repetition, which it doesn't write: so there is a new producer long before.
+const MOST_REFUSED: u32 = 10_000;
+
 struct Made {
     compression: String,
     /// One record a request and partition.
     alone: bool,
+    /// It is given no more copies, and ends when it has told what has become of those that it was given.
+    retired: bool,
     producer: Producer,
 }
 
@@ -130,7 +137,7 @@ impl Producers {
         }
         match self.new_producer(compression, alone, wake) {
             Ok(producer) => {
-                self.made.push(Made { compression: compression.to_owned(), alone, producer });
+                self.made.push(Made { compression: compression.to_owned(), alone, retired: false, producer });
                 true
             }
             Err(why) => {
@@ -156,7 +163,8 @@ impl Producers {
     /// The one for this use, if it was made.
     #[must_use]
     pub fn get(&self, compression: &str, alone: bool) -> Option<&Producer> {
-        let made = self.made.iter().find(|made| made.alone == alone && made.compression == compression);
+        let is_it = |made: &&Made| made.alone == alone && made.compression == compression && !made.retired;
+        let made = self.made.iter().find(is_it);
         made.map(|made| &made.producer)
     }
 
@@ -168,6 +176,18 @@ impl Producers {
     /// Those that were made.
     pub fn iter(&self) -> impl Iterator<Item = &Producer> + '_ {
         self.made.iter().map(|made| &made.producer)
+    }
+
+    /// The next copies go through new ones instead of those to which Kafka has refused much; true: there are such, and what these
+    /// have on its way must not be overtaken.
+    pub fn retire_refused(&mut self) -> bool {
+        self.made.retain(|made| !made.retired || made.producer.client.outstanding() > 0);
+        let mut retires = false;
+        for made in self.made.iter_mut().filter(|made| !made.retired) {
+            made.retired = made.producer.client.refused_batches() >= MOST_REFUSED;
+            retires |= made.retired;
+        }
+        retires
     }
 
     /// Gives up all that is on its way. Their last events, and the clients, which have to outlive these.

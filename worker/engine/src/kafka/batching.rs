@@ -12,6 +12,7 @@
 //! it refuses a batch whose predecessor is missing. So the first record goes alone, and others when it has an offset.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -45,7 +46,10 @@ pub type Shared = Arc<Batching>;
 
 /// The partitions that a producer writes to.
 #[derive(Debug, Default)]
-pub struct Batching(Mutex<HashMap<Place, Partition>>);
+pub struct Batching {
+    partitions: Mutex<HashMap<Place, Partition>>,
+    refused: AtomicU32,
+}
 
 impl Batching {
     /// Of a client with these settings: an idempotent producer needs it.
@@ -56,7 +60,7 @@ impl Batching {
 
     /// Whether the producer may be given one more record of that many bytes; if so, it is counted.
     pub fn admit(&self, place: Place, bytes: usize, now: Instant) -> bool {
-        let mut partitions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut partitions = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
         let new = Partition { in_flight: 0, opened_at: now, bytes: 0, full: false, known_at: None };
         let partition = partitions.entry(place).or_insert(new);
         if partition.in_flight == 0 {
@@ -79,11 +83,21 @@ impl Batching {
     /// One came back, or could not be queued. `known_at`: now, if Kafka told at which offset it is; it may be another topic of
     /// that name otherwise.
     pub fn came_back(&self, place: Place, known_at: Option<Instant>) {
-        let mut partitions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut partitions = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(partition) = partitions.get_mut(&place) {
             partition.in_flight -= 1;
             partition.known_at = known_at;
         }
+    }
+
+    /// A batch was refused.
+    pub fn refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many were.
+    pub fn refusals(&self) -> u32 {
+        self.refused.load(Ordering::Relaxed)
     }
 }
 

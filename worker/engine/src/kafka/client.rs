@@ -347,6 +347,11 @@ impl Client {
         usize::try_from(unsafe { (self.functions.outq_len)(self.handle) }).unwrap_or(0)
     }
 
+    /// Batches that were refused, as far as their outcomes were taken.
+    pub fn refused_batches(&self) -> u32 {
+        self.batching.as_ref().map_or(0, |batching| batching.refusals())
+    }
+
     /// Gives up all that is on its way; whether it arrives is not known.
     pub fn purge(&self) {
         // SAFETY: a call of a producer.

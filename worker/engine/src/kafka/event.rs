@@ -79,7 +79,7 @@ impl Event {
                 }
             }
             ffi::EVENT_DELIVERY => {
-                Event::Delivered(Delivered { event, batching: batching.cloned(), at: Instant::now() })
+                Event::Delivered(Delivered { event, batching: batching.cloned(), at: Instant::now(), refused: false })
             }
             ffi::EVENT_ERROR => failed(&event),
             ffi::EVENT_REBALANCE => {
@@ -256,6 +256,8 @@ pub struct Delivered {
     batching: Option<Shared>,
     /// When it was taken.
     at: Instant,
+    /// One of them was refused. They were one batch.
+    refused: bool,
 }
 
 impl Drop for Delivered {
@@ -284,6 +286,10 @@ impl Delivered {
         if let Some(batching) = &self.batching {
             let has_offset = message.err == ffi::NO_ERROR && message.offset >= 0;
             batching.came_back(place_of(message), has_offset.then_some(self.at));
+            if message.err != ffi::NO_ERROR && !self.refused {
+                self.refused = true;
+                batching.refused();
+            }
         }
         Some(message)
     }
