@@ -1,15 +1,18 @@
 """Copies that a broker refuses are tried one by one, and nothing else changes for them or for their neighbours."""
 
 import os
+import re
 import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.kafka import limit_producer
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_kafka.model import TopicInfo
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
+from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
 from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.process import WorkerProcess
@@ -76,3 +79,33 @@ def test_with_exactly_once_nothing_is_lost_while_partitions_stop_and_large_recor
 
     assert doubled(all_ready(orders, sent, timeout_seconds=10)) == 0
     assert len(orders.dead(large)) == large
+
+
+def test_a_copy_that_is_refused_again_and_again_does_not_hold_up_the_producer_of_all_others(
+    harness: WorkerHarness, wire: SlowWire
+) -> None:
+    """With each refusal a producer counts up its epoch, and sends nothing before all is acknowledged that it has sent with the last."""
+    orders = harness.declare((0,), front_partitions=2)
+    strict = f"{orders.names.front}.strict"  # takes nothing that was written before it arrives
+    config = {"message.timestamp.type": "CreateTime", "message.timestamp.before.max.ms": "0"}
+    harness.create([NewTopicSpec(name=strict, partitions=1, replication_factor=1, config=config)])
+    orders.change(ready_topics=(AllowedTopic(strict, 0),))
+    batch = re.compile(orders.names.ready.encode() + rb".{1,16}?\0{8}.{8}\x02.{26}(.{10})", re.DOTALL)
+    producers: list[bytes] = []
+
+    def note(request: bytes) -> bytes:
+        producers.extend(batch.findall(request))
+        return request
+
+    wire.change_requests(Api.PRODUCE, note)
+    worker = harness.start(orders)
+    orders.produce(b"refused", headers=[("dt-target", strict.encode())], partition=0)
+    orders.flush()
+    alarmed(worker, Reason.TARGET_UNAVAILABLE)
+    for n in range(1, 40):
+        orders.produce(b"%d" % n, partition=1)
+        orders.flush()
+        orders.ready(n)
+
+    assert len(producers) >= 39
+    assert len(set(producers)) == 1, "ids and epochs"

@@ -269,13 +269,14 @@ pub fn refuse(
     None
 }
 
-/// Told once, though more of its copies may be refused.
+/// Told once, though more of its copies may be refused. It is tried again by itself: with each refusal a producer sends nothing to any
+/// partition until all is acknowledged that it has on its way to others (librdkafka 2.16, `rd_kafka_idemp_drain_epoch_bump`).
 fn stand(partition: &mut Partition, offset: i64, refusal: Refusal) -> Option<Happening> {
     let before = partition.state;
     partition.step(Step::Stop);
-    (partition.state != before).then(|| Happening::Refused {
-        origin: partition.offset(offset),
-        target: refusal.topic,
-        error: refusal.error,
-    })
+    if partition.state == before {
+        return None;
+    }
+    partition.alone.entry(offset).or_insert(Alone::AsDecided);
+    Some(Happening::Refused { origin: partition.offset(offset), target: refusal.topic, error: refusal.error })
 }
