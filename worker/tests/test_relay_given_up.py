@@ -1,10 +1,13 @@
 """Transactions that are given up in the middle: what becomes of them is known when the next producer has begun, and not before."""
 
+import os
 import time
 
 import pytest
+from delayed_topics_devcluster.processes import resident_bytes
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
+from delayed_topics_worker import clients
 from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.running import running_relay
@@ -58,3 +61,27 @@ def test_a_producer_that_is_given_up_while_it_begins_shuts_out_no_later_one(
 
     assert len(orders.ready(2)) == 2
     assert "fenced" not in worker.log_path.read_text()
+
+
+def test_a_client_that_waits_for_kafka_for_ever_takes_no_more_memory(
+    harness: WorkerHarness, wire: SlowWire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is left behind in its call, and goes on to tell its statistics."""
+    monkeypatch.setitem(clients._ALL, "statistics.interval.ms", 2)
+    orders = harness.declare((0,), front_partitions=1)
+    with running_relay(orders, "ExactlyOnce") as (relay, published):
+        wait_until(lambda: published.ready, what="the relay serves")
+        engine = relay._engine
+        assert engine is not None
+        wait_until(lambda: engine.state().may_send, what="a transaction is open")
+        wire.hold_back_requests(Api.FIND_COORDINATOR, 600, client_id="orders-0")
+        orders.produce()
+        orders.flush()
+        wait_until(
+            lambda: "within 6 s" in (engine.state().problem or ""), what="a call is left behind", timeout_seconds=60
+        )
+        before = resident_bytes(os.getpid())
+        time.sleep(6)
+        assert resident_bytes(os.getpid()) - before < 10 << 20
+        wire.reset()
+        assert len(orders.ready(1)) == 1

@@ -14,6 +14,7 @@ mod copying;
 #[cfg(test)]
 mod copying_tests;
 mod delayed;
+mod ending;
 mod happening;
 mod held;
 mod histogram;

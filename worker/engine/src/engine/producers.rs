@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use super::ending::end;
 use super::happening::Happening;
 use super::topic::{Names, Target, OWN_TARGETS};
 use crate::kafka::{Client, Copy, CopyHeaders, Error, Event, Kind, Load, TopicHandle};
@@ -25,6 +26,14 @@ impl Producer {
         let mut made = Producer { handles: Vec::new(), others: RefCell::default(), client };
         names.iter().try_for_each(|names| made.add_topic(names))?;
         Ok(made)
+    }
+
+    /// It is given no more copies, and nobody wants to know what becomes of those that it has.
+    pub fn end(self) {
+        self.client.purge();
+        let Producer { handles, others, client } = self;
+        drop((handles, others));
+        end(client);
     }
 
     fn add_topic(&mut self, names: &Names) -> Result<(), String> {

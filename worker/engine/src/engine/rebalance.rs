@@ -1,11 +1,12 @@
 //! Partitions come and go. Nothing here waits: what has to be settled before a partition goes is settled by the turns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{mpsc, Arc};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use super::beginning::Beginning;
+use super::ending::end;
 use super::happening::Happening;
 use super::partition::{Partition, Pause};
 use super::state::{State, Step};
@@ -325,7 +326,7 @@ impl Engine {
         self.leaving = None;
         self.commits.forget_client();
         if let Some(consumer) = self.consumer.take() {
-            end_of(consumer);
+            let _ = end(consumer).recv_timeout(END); // it may take longer, which nobody waits for
         }
     }
 
@@ -371,17 +372,6 @@ impl Engine {
     pub fn is_left(&self) -> bool {
         self.consumer.as_ref().map_or(true, |consumer| consumer.is_closed())
     }
-}
-
-/// Ends a client that has been given up. For up to a minute it waits for Kafka's answers, as to a commit; nobody else does.
-fn end_of(consumer: Arc<Client>) {
-    consumer.wake_no_more();
-    let (ended, end) = mpsc::channel();
-    thread::spawn(move || {
-        drop(consumer);
-        ended.send(())
-    });
-    let _ = end.recv_timeout(END);
 }
 
 fn names(partitions: &[Offset]) -> Vec<(String, i32)> {

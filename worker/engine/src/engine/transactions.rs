@@ -386,7 +386,7 @@ impl Engine {
     fn reopen(&mut self, until_ns: i64) {
         let Some(transactions) = &mut self.transactions else { return };
         if let Some(producer) = transactions.producer.take() {
-            producer.client.purge();
+            producer.end();
         }
         transactions.calls = None;
         transactions.failed = None; // what failed went with the producer
