@@ -1,23 +1,29 @@
 """Kafka goes away and comes back: the process stays, and what is late is late by seconds."""
 
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from delayed_topics_core.reasons import Reason
-from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.broker import PATIENT, Broker
+from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka_testing.slow_wire import SlowWire
 from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
-from delayed_topics_worker_testing.process import WorkerProcess
+from delayed_topics_worker_testing.process import Launch, WorkerProcess
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 STANDSTILL_SECONDS = 14
 
 OUTAGE_SECONDS = 13
+GRACE_SECONDS = 30.0
+"""Of a worker's pod."""
+SILENT = "127.53.53.53"
 MOST_SECONDS_AFTER = 20.0
 """5 on a quiet machine; the broker's own start is part of it."""
 
@@ -156,3 +162,36 @@ def test_workers_outlive_a_kafka_that_stands_still_right_after_they_have_joined(
         lambda: all(worker.get("/readyz")[0] == 200 for worker in workers if worker.running), what="all are ready"
     )
     assert [worker.member for worker in workers if not worker.running] == []
+
+
+def test_a_worker_that_is_cut_off_from_kafka_and_from_its_name_server_ends_within_its_grace_period(
+    tmp_path: Path,
+) -> None:
+    """A client that looks for the address of a broker doesn't end before it has an answer, or has waited long enough for one."""
+    hosts, resolver = tmp_path / "hosts", tmp_path / "resolv.conf"
+    hosts.write_text("127.0.0.1 localhost\n")
+    resolver.write_text(f"nameserver {SILENT}\noptions timeout:15 attempts:2\n")
+    mounts = f'mount --bind {hosts} /etc/hosts && mount --bind {resolver} /etc/resolv.conf && exec "$@"'
+    (port,) = free_ports(1)
+    advertised = {"advertised.listeners": f"PLAINTEXT://localhost:{port}"}
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent,
+        Broker(settings={**PATIENT, **advertised}) as broker,
+        SlowWire(port, int(broker.bootstrap.rpartition(":")[2])) as wire,
+        WorkerHarness(Connection(bootstrap_servers=f"localhost:{port}"), tmp_path) as harness,
+    ):
+        silent.bind((SILENT, 53))
+        orders = harness.declare((0,), front_partitions=1)
+        worker = harness.start(orders, launch=Launch(prefix=("unshare", "--mount", "sh", "-c", mounts, "sh")))
+        orders.produce()
+        orders.flush()
+        orders.ready(1)
+        hosts.write_text("127.0.0.1 elsewhere\n")
+        wire.end()
+        wait_until(lambda: "Disconnected" in worker.log_path.read_text(), what="it is cut off")
+        silent.settimeout(60)
+        silent.recv(512)
+
+        told_at = time.monotonic()
+        assert worker.terminate() == 0
+        assert time.monotonic() - told_at < GRACE_SECONDS, worker.log_path.read_text()

@@ -129,8 +129,12 @@ class SlowWire(Closing):
         """Everything passes as it comes again, and what was held back comes at once."""
         self._loop.call_soon_threadsafe(self._reset)
 
-    def close(self) -> None:
+    def end(self) -> None:
+        """Closes all connections and takes no others."""
         self._loop.call_soon_threadsafe(self._ended.set)
+
+    def close(self) -> None:
+        self.end()
         self._thread.join()
         self._loop.close()
 

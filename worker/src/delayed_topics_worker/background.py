@@ -12,7 +12,16 @@ log = logging.getLogger(__name__)
 MOST_BUSY: Final = 0.05
 """The share of a processor that looking again and again may take, with however many topics: it is done less often instead."""
 
+CLOSING_SECONDS: Final = 1.0
+
 T = TypeVar("T")
+
+
+def closing(close: Callable[[], object]) -> None:
+    """What takes longer is left behind: the end of a Kafka client waits for a name server, however long that takes to answer."""
+    thread = threading.Thread(target=close, name="closing", daemon=True)
+    thread.start()
+    thread.join(CLOSING_SECONDS)
 
 
 class Repeated:

@@ -17,7 +17,7 @@ from delayed_topics_kafka.commits import OffsetsReader
 from delayed_topics_kafka.connection import Connection
 
 from delayed_topics_worker.assignment import Assignment
-from delayed_topics_worker.background import MOST_BUSY
+from delayed_topics_worker.background import MOST_BUSY, closing
 from delayed_topics_worker.clients import (
     ASIDE,
     SESSION_TIMEOUT_MS,
@@ -391,6 +391,6 @@ class Relay:
         if self._engine is not None:
             self._registry.read(whole=True)  # how many workers there are to be was written a moment ago
         self._leave_group(for_good=self._served.is_surplus(self._member))
-        for part in (self._watch, self._group_watch, self._known, self._controls, self._committed, self._registry):
-            part.close()
+        parts = (self._watch, self._group_watch, self._known, self._controls, self._committed, self._registry)
+        closing(lambda: [part.close() for part in parts])
         self._reporter.stopped(self._assignment)

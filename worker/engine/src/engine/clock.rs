@@ -6,9 +6,11 @@
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use rustix::time::{clock_gettime, ClockId};
 
+use super::ending::end;
 use crate::kafka::{Client, Copy, Error, Event, Kind, Load, TopicHandle};
 use crate::release::LowerBoundMs;
 
@@ -92,7 +94,7 @@ pub struct Clock {
     topic: String,
     /// It goes before the client.
     handle: Option<TopicHandle>,
-    client: Option<Client>,
+    client: Option<Arc<Client>>,
     samples: Samples,
     probed_at_ns: i64,
     /// Why the last probe failed; `None` once one has succeeded.
@@ -130,7 +132,7 @@ impl Clock {
     fn probe(&mut self, now_ns: i64, wake: BorrowedFd<'_>) -> Result<(), Error> {
         if self.client.is_none() {
             let made = Client::new(self.load, Kind::Producer, &self.properties, wake);
-            let client = made.map_err(|why| Error::local(0, &why))?;
+            let client = Arc::new(made.map_err(|why| Error::local(0, &why))?);
             self.handle = Some(client.topic(&self.topic)?);
             self.client = Some(client);
         }
@@ -141,7 +143,7 @@ impl Clock {
     }
 
     fn take_in(&mut self) {
-        while let Some(event) = self.client.as_ref().and_then(Client::poll) {
+        while let Some(event) = self.client.as_ref().and_then(|client| client.poll()) {
             match event {
                 Event::Delivered(mut probes) => {
                     while let Some((sent_ns, outcome)) = probes.next_timed() {
@@ -150,7 +152,7 @@ impl Clock {
                 }
                 Event::Stranded => {
                     self.handle = None;
-                    self.client = None;
+                    self.client.take().map(end);
                 }
                 _ => {}
             }

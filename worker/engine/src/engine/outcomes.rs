@@ -2,6 +2,7 @@
 
 use super::happening::Happening;
 use super::partition::{Alone, Lone, Partition, Pause, Refused};
+use super::producers::Producer;
 use super::slots::CopyOf;
 use super::state::{State, Step, Then};
 use super::topic::Target;
@@ -46,7 +47,9 @@ impl Engine {
                 .push(Happening::log(format!("a producer failed permanently, and the worker replaces it: {error}")));
         }
         if outdated.is_some() {
-            let _told = self.producers.replace();
+            let (told, producers) = self.producers.replace();
+            drop(told);
+            producers.into_iter().for_each(Producer::end);
             self.give_up_what_is_on_its_way();
         } else if failed.is_some() {
             self.replace_producers();
@@ -116,12 +119,13 @@ impl Engine {
             self.roll_back(&Error::local(code::PURGE_QUEUE, "the copies in flight were given up"));
             return;
         }
-        let (last, _clients) = self.producers.replace();
+        let (last, producers) = self.producers.replace();
         for event in last {
             if !matches!(event, Event::Failed(..)) {
                 self.take_outcome(event);
             }
         }
+        producers.into_iter().for_each(Producer::end);
         self.give_up_what_is_on_its_way();
     }
 

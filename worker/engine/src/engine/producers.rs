@@ -190,7 +190,12 @@ impl Producers {
     /// The next copies go through new ones instead of those to which Kafka has refused much; true: there are such, and what these
     /// have on its way must not be overtaken.
     pub fn retire_refused(&mut self) -> bool {
-        self.made.retain(|made| !made.retired || made.producer.client.outstanding() > 0);
+        let (ended, made): (Vec<Made>, Vec<Made>) =
+            self.made.drain(..).partition(|made| made.retired && made.producer.client.outstanding() == 0);
+        self.made = made;
+        for Made { producer, .. } in ended {
+            producer.end();
+        }
         let mut retires = false;
         for made in self.made.iter_mut().filter(|made| !made.retired) {
             made.retired = made.producer.client.refused_batches() >= MOST_REFUSED;
@@ -199,11 +204,11 @@ impl Producers {
         retires
     }
 
-    /// Gives up all that is on its way. Their last events, and the clients, which have to outlive these.
-    pub fn replace(&mut self) -> (Vec<Event>, impl Sized) {
-        let made = std::mem::take(&mut self.made);
+    /// Gives up all that is on its way. Their last events, and the producers, which end after these.
+    pub fn replace(&mut self) -> (Vec<Event>, Vec<Producer>) {
+        let made: Vec<Producer> = self.made.drain(..).map(|made| made.producer).collect();
         let mut last = Vec::new();
-        for Made { producer, .. } in &made {
+        for producer in &made {
             producer.client.purge();
             let deadline = super::clock::boot_ns() + 1_000_000_000;
             // what is purged is told a moment later

@@ -352,10 +352,11 @@ impl Client {
         self.batching.as_ref().map_or(0, |batching| batching.refusals())
     }
 
-    /// Gives up all that is on its way; whether it arrives is not known.
+    /// Gives up all that is on its way; whether it arrives is not known. Its outcomes come a moment later: not before the client's
+    /// threads know of it, of which one may wait for a name server.
     pub fn purge(&self) {
         // SAFETY: a call of a producer.
-        unsafe { (self.functions.purge)(self.handle, ffi::PURGE_ALL) };
+        unsafe { (self.functions.purge)(self.handle, ffi::PURGE_ALL_WITHOUT_WAITING) };
     }
 }
 

@@ -24,7 +24,7 @@ pub const EVENT_STATISTICS: c_int = 0x40;
 pub const TIMESTAMP_LOG_APPEND_TIME: c_int = 2;
 
 pub const MSG_COPY: c_int = 0x2;
-pub const PURGE_ALL: c_int = 0x1 | 0x2;
+pub const PURGE_ALL_WITHOUT_WAITING: c_int = 0x1 | 0x2 | 0x4;
 pub const DESTROY_NO_CONSUMER_CLOSE: c_int = 0x8;
 
 /// Kinds of arguments of `rd_kafka_produceva`.
