@@ -95,8 +95,6 @@ pub struct Settings {
 /// See the module. It belongs to one thread.
 pub struct Engine {
     load: Load,
-    /// Written to by the clients when they have something to tell.
-    wake: OwnedFd,
     clock: Clock,
     topics: Vec<Topic>,
     by_topic: HashMap<String, usize>,
@@ -124,6 +122,8 @@ pub struct Engine {
     scratch: Scratch,
     /// A thread looks at the producers' topics.
     looking: Arc<AtomicBool>,
+    /// Written to by the clients when they have something to tell; it goes after them.
+    wake: OwnedFd,
 }
 
 /// Memory that is used again and again.
