@@ -135,6 +135,20 @@ def test_where_a_key_may_be_no_utf_8_the_headers_are_not_judged_and_other_reason
     assert flaws(window) == {"wrongly_dead_lettered": ["f:0:1"]}
 
 
+def test_where_there_are_more_headers_than_a_worker_reads_they_are_not_judged_and_other_reasons_are(
+    spark: SparkSession,
+) -> None:
+    """The last has as many as a worker reads at most."""
+    most: list[Header] = [("h", None)] * 99_983
+    letters = [died_of(at, DeadLetterReason.HEADER_UNREADABLE) for at in range(3)]
+    letters[1] = died_of(1, DeadLetterReason.HEADER_TWICE)
+    headers = [[*most, ("h", None)], [*most, ("h", None)], most]
+    window = died(spark, *((0, said, letter) for said, letter in zip(headers, letters, strict=True)))
+    found = flaws(window)
+    assert found["wrongly_dead_lettered"] == ["f:0:1", "f:0:2"]
+    assert found.get("changed") in (None, ["f:0:2"])
+
+
 ASKED = b"cancel"
 
 

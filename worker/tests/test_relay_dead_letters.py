@@ -23,6 +23,9 @@ BAD: list[tuple[list[Header], bytes]] = [
     ([("dt-target", b"no topic")], b"HeaderUnreadable"),
 ]
 
+READABLE_HEADERS = 99_983
+"""Besides those of delayed topics."""
+
 
 def test_headers_that_cannot_be_honoured_are_dead_letters_with_their_reason(harness: WorkerHarness) -> None:
     orders = harness.declare((0,), front_partitions=1, retry_cap=3)
@@ -61,6 +64,30 @@ def test_a_header_key_that_is_not_utf8_costs_its_record_the_headers_only(harness
     assert (dead.key, dead.value, dead.foreign) == (b"k", b"v", [])
     assert dead.header("dt-reason") == b"HeaderUnreadable"
     assert dead.header("dt-origin") == b"f:0:3"
+
+
+def test_a_record_with_more_headers_than_can_be_read_is_a_dead_letter_and_never_early(harness: WorkerHarness) -> None:
+    """Kafka's client reads no record with more than 100,000, and so no copy that has more with ours."""
+    orders = harness.declare((0, 3, 3600), front_partitions=1)
+    harness.start(orders)
+    orders.produce(b"served", partition=0)
+    orders.flush()
+    orders.ready(1)
+    counts = (READABLE_HEADERS, READABLE_HEADERS + 1, 100_001)
+    for count in counts:
+        level = b"2" if count == READABLE_HEADERS else b"3"
+        own: list[Header] = [("dt-delay-level", level), ("dt-attempt", b"2")]
+        orders.produce(b"%d" % count, headers=[*own, *[("h", None)] * count], partition=0)
+    orders.flush()
+
+    (hopped,) = (r for r in orders.ready(2) if r.value != b"served")
+    dead = orders.dead(2)
+
+    assert hopped.value == b"%d" % READABLE_HEADERS
+    assert hopped.foreign == [("h", None)] * READABLE_HEADERS
+    assert (hopped.header("dt-attempt"), hopped.header("dt-hops")) == (b"2", b"1")
+    assert [r.value for r in dead] == [b"%d" % count for count in counts[1:]]
+    assert {(r.header("dt-reason"), len(r.foreign)) for r in dead} == {(b"HeaderUnreadable", 0)}
 
 
 def test_forged_worker_headers_are_dropped(harness: WorkerHarness) -> None:

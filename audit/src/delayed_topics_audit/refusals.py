@@ -17,6 +17,8 @@ from delayed_topics_audit import header_columns as headers
 
 MAX_ATTEMPT: Final = 2**31 - 1
 MAX_OWN_BYTES: Final = 4096
+MAX_FOREIGN_HEADERS: Final = 100_000 - 17
+"""A worker can't read more, which Java can."""
 
 _NUMBERS: Final = (own.DELIVER_AT, own.DELAY_LEVEL, own.GENERATION, own.CREATED_AT, own.DONE_AT)
 _TEXTS: Final = {own.ID: own.MAX_ID_BYTES, own.GROUP: own.MAX_GROUP_BYTES}
@@ -98,8 +100,9 @@ def of_hop() -> Column:
 @cache
 def garbled() -> Column:
     """A header's key may be no UTF-8, for which a worker refuses the record too. Java replaces what it can't read, and there are
-    keys that have that character anyway."""
-    return headers.true(sf.array_join("keys", "").contains("\ufffd"))
+    keys that have that character anyway. Or there may be more headers than a worker reads."""
+    too_many = sf.size("keys") > MAX_FOREIGN_HEADERS
+    return headers.true(sf.array_join("keys", "").contains("\ufffd") | too_many)
 
 
 @cache

@@ -8,6 +8,8 @@ use crate::own::Own;
 pub const MAX_NUMBER: u64 = i64::MAX.unsigned_abs();
 /// Of the own headers that a client may say, names and values.
 pub const MAX_OWN_BYTES: usize = 4096;
+/// Of the headers that are not ours. Kafka's client reads no record that has more than 100,000, and a copy has ours besides.
+pub const MAX_FOREIGN_HEADERS: usize = 100_000 - Own::COUNT;
 /// How much of a value an error shows.
 const SHOWN_BYTES: usize = 32;
 
@@ -50,7 +52,7 @@ pub enum Cause<'a> {
     /// An own header can't be honoured.
     Unreadable(UnreadableHeader<'a>),
     /// The headers can't be read at all.
-    NameUnreadable,
+    HeadersUnreadable,
     /// It asks for a due time, and there is no ladder.
     NoLadder,
     /// It asks for a due time that is too far ahead.
@@ -91,7 +93,7 @@ impl Cause<'_> {
         match self {
             Cause::Unreadable(UnreadableHeader::Twice(_)) => "HeaderTwice",
             Cause::Unreadable(UnreadableHeader::TooLarge(_)) => "HeadersTooLarge",
-            Cause::Unreadable(_) | Cause::NameUnreadable => "HeaderUnreadable",
+            Cause::Unreadable(_) | Cause::HeadersUnreadable => "HeaderUnreadable",
             Cause::NoLadder => "NoLadder",
             Cause::MaxDelay { .. } => "MaxDelayExceeded",
             Cause::TargetNotAllowed(_) => "TargetNotAllowed",
@@ -108,9 +110,11 @@ impl Display for Cause<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match *self {
             Cause::Unreadable(unreadable) => unreadable.fmt(f),
-            Cause::NameUnreadable => {
-                f.write_str("a header key is not UTF-8, so the dead letter has no headers of the record")
-            }
+            Cause::HeadersUnreadable => write!(
+                f,
+                "a header key is not UTF-8, or there are more than {MAX_FOREIGN_HEADERS} headers, \
+                 so the dead letter has no headers of the record"
+            ),
             Cause::NoLadder => {
                 write!(f, "{} needs spec.ladder, but this DelayedTopic has no ladder", Own::DeliverAt.name())
             }

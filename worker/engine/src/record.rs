@@ -87,7 +87,7 @@ impl<'a, H: Headers<'a>> Record<'a, H> {
     /// # Errors
     /// They can't be read, or not be honoured.
     pub fn read(&self) -> Result<(OwnHeaders<'a>, Place<'a>), Cause<'a>> {
-        let headers = self.headers.clone().ok_or(Cause::NameUnreadable)?;
+        let headers = self.headers.clone().ok_or(Cause::HeadersUnreadable)?;
         let own = match self.side {
             Side::Front => read_front(headers),
             Side::Delays { .. } => read_delays(headers),

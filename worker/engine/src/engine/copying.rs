@@ -166,7 +166,7 @@ impl<P: Output> Sending<'_, P> {
                 topic_id,
                 appended_at_ms: stored.appended_at_ms,
                 key: stored.key,
-                headers: (waiting.is_some() || stored.headers.are_readable()).then(|| stored.headers.clone()),
+                headers: stored.headers.clone().filter(|headers| waiting.is_some() || headers.are_readable()),
             };
             let outcome = self.outcome(&record, &taken, &stored, alone);
             self.tally.waited_for_target += u64::from(outcome.waits_for_target(&record, &self.served.policy, self.now));

@@ -172,7 +172,7 @@ impl Play {
                     appended_at_ms: Some(record.at_ms),
                     key: None,
                     value: Some(&value[..record.bytes]),
-                    headers,
+                    headers: Some(headers),
                 };
                 self.partition.held.arrive(offset, &parts, self.now_ms);
             }

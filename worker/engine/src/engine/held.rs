@@ -158,7 +158,8 @@ mod tests {
     /// Many records were held, all are looked at, and one of `every` stays.
     fn held_much(every: i64) -> Held {
         let mut held = Held::default();
-        let parts = Parts { appended_at_ms: None, key: None, value: Some(&[0; 400]), headers: std::iter::empty() };
+        let parts =
+            Parts { appended_at_ms: None, key: None, value: Some(&[0; 400]), headers: Some(std::iter::empty()) };
         for offset in 1..=COUNT {
             held.arrive(offset, &parts, i64::MAX);
         }

@@ -317,7 +317,7 @@ mod tests {
         let mut partition = partition();
         partition.step(Step::Place);
         let headers: [(&[u8], Option<&[u8]>); 0] = [];
-        let parts = Parts { appended_at_ms: Some(1), key: None, value: None, headers: headers.into_iter() };
+        let parts = Parts { appended_at_ms: Some(1), key: None, value: None, headers: Some(headers.into_iter()) };
         partition.held.arrive(0, &parts, i64::MAX);
         partition
     }

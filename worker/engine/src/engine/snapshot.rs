@@ -167,8 +167,12 @@ mod tests {
         let mut held = Held::default();
         for (offset, appended_at_ms) in [(0, 5_000), (1, 1_000)] {
             let headers: [(&[u8], Option<&[u8]>); 0] = [];
-            let parts =
-                Parts { appended_at_ms: Some(appended_at_ms), key: None, value: None, headers: headers.into_iter() };
+            let parts = Parts {
+                appended_at_ms: Some(appended_at_ms),
+                key: None,
+                value: None,
+                headers: Some(headers.into_iter()),
+            };
             held.arrive(offset, &parts, i64::MAX);
             let taken = held.take(0, false).unwrap();
             held.wait(&taken, Waiting { due_at_ms: appended_at_ms, turn_at_ms: appended_at_ms, misrouted: false });

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     fn record(value: &[u8]) -> Parts<'_, std::vec::IntoIter<Header<'_>>> {
-        Parts { appended_at_ms: None, key: None, value: Some(value), headers: vec![].into_iter() }
+        Parts { appended_at_ms: None, key: None, value: Some(value), headers: Some(vec![].into_iter()) }
     }
 
     #[test]

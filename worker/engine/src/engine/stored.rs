@@ -1,5 +1,7 @@
 //! A record as it is held: some 28 bytes besides its own, and two for each header.
 
+use crate::dead_letter::MAX_FOREIGN_HEADERS;
+use crate::own::Own;
 use crate::reading::Header;
 use crate::routing::Waiting;
 
@@ -11,13 +13,13 @@ pub struct Parts<'a, H> {
     pub key: Option<&'a [u8]>,
     /// Its value, or null.
     pub value: Option<&'a [u8]>,
-    /// In order. They are walked through twice.
-    pub headers: H,
+    /// In order. They are walked through twice. `None`: they can't be read.
+    pub headers: Option<H>,
 }
 
 /// A block begins with its size (4 bytes); the append time (8); and, once that is decided, the due time (8) and whether it was
 /// misrouted (1). Sizes follow, each in as many bytes as it needs, those that may be null one higher: of the key, of the value,
-/// the number of headers, and of each header's name and value. Then come the headers' bytes, key and value.
+/// the number of headers (null: unreadable), and of each header's name and value. Then come the headers' bytes, key and value.
 const APPENDED: usize = 4;
 const DUE: usize = 12;
 const MISROUTED: usize = 20;
@@ -27,11 +29,11 @@ const NO_TIME: i64 = i64::MIN;
 /// Of its block.
 pub fn size_of<'a, H: Iterator<Item = Header<'a>> + Clone>(parts: &Parts<'a, H>) -> usize {
     let (mut count, mut size) = (0, SIZES + nullable_size(parts.key) + nullable_size(parts.value));
-    for (name, value) in parts.headers.clone() {
+    for (name, value) in parts.headers.clone().into_iter().flatten() {
         count += 1;
         size += varint_size(name.len()) + name.len() + nullable_size(value);
     }
-    size + varint_size(count)
+    size + varint_size(count + 1)
 }
 
 /// With the bytes themselves.
@@ -64,12 +66,12 @@ pub fn write<'a, H: Iterator<Item = Header<'a>> + Clone>(to: &mut Vec<u8>, size:
     to.extend_from_slice(&[0; SIZES - DUE]);
     varint(to, parts.key.map_or(0, |key| key.len() + 1));
     varint(to, parts.value.map_or(0, |value| value.len() + 1));
-    varint(to, parts.headers.clone().count());
-    for (name, value) in parts.headers.clone() {
+    varint(to, parts.headers.clone().map_or(0, |headers| headers.count() + 1));
+    for (name, value) in parts.headers.clone().into_iter().flatten() {
         varint(to, name.len());
         varint(to, value.map_or(0, |value| value.len() + 1));
     }
-    for (name, value) in parts.headers.clone() {
+    for (name, value) in parts.headers.clone().into_iter().flatten() {
         to.extend_from_slice(name);
         to.extend_from_slice(value.unwrap_or_default());
     }
@@ -133,9 +135,9 @@ impl<'a> Stored<'a> {
         let block = &self.0[..self.size()];
         let appended_at_ms = i64::from_ne_bytes(array(&block[APPENDED..DUE]));
         let mut sizes = Sizes(&block[SIZES..]);
-        let (key_size, value_size, count) = (sizes.nullable(), sizes.nullable(), sizes.next());
+        let (key_size, value_size, count) = (sizes.nullable(), sizes.nullable(), sizes.nullable());
         let mut contents = sizes.clone();
-        for _ in 0..2 * count {
+        for _ in 0..2 * count.unwrap_or(0) {
             contents.next();
         }
         let (rest, value) = contents.0.split_at(contents.0.len() - value_size.unwrap_or(0));
@@ -144,7 +146,7 @@ impl<'a> Stored<'a> {
             appended_at_ms: (appended_at_ms != NO_TIME).then_some(appended_at_ms),
             key: key_size.map(|_| key),
             value: value_size.map(|_| value),
-            headers: StoredHeaders { left: count, sizes, contents: header_bytes },
+            headers: count.map(|left| StoredHeaders { left, sizes, contents: header_bytes }),
         }
     }
 }
@@ -181,10 +183,13 @@ pub struct StoredHeaders<'a> {
 }
 
 impl StoredHeaders<'_> {
-    /// Whether all names are UTF-8, as Kafka has it; some clients can't even read a record that has others.
+    /// Whether all names are UTF-8, as Kafka has it, and copies of them can be read; some clients can't even read a record that has
+    /// others.
     #[must_use]
     pub fn are_readable(&self) -> bool {
+        let too_many = || self.clone().filter(|(name, _)| Own::of(name).is_none()).count() > MAX_FOREIGN_HEADERS;
         self.clone().all(|(name, _)| std::str::from_utf8(name).is_ok())
+            && (self.left <= MAX_FOREIGN_HEADERS || !too_many())
     }
 }
 
@@ -213,22 +218,23 @@ mod tests {
             vec![(b"a", Some(b"1")), (b"", None), (b"a", Some(b"")), (b"caf\xe9", Some(&long))];
         let mut store = Store::default();
         for (key, value) in [(None, None), (Some(&b""[..]), Some(&b""[..])), (Some(&b"key"[..]), Some(&long[..]))] {
-            for headers in [vec![], headers.clone()] {
-                let parts = Parts { appended_at_ms: Some(5), key, value, headers: headers.clone().into_iter() };
+            for headers in [None, Some(vec![]), Some(headers.clone())] {
+                let parts = Parts { appended_at_ms: Some(5), key, value, headers: headers.clone().map(Vec::into_iter) };
                 let at = store.add(&parts);
                 let read = store.get(at).parts();
                 assert_eq!((read.key, read.value, read.appended_at_ms), (key, value, Some(5)));
-                assert_eq!(read.headers.collect::<Vec<_>>(), headers);
+                assert_eq!(read.headers.map(Iterator::collect::<Vec<_>>), headers);
             }
         }
-        let at = store.add(&Parts { appended_at_ms: None, key: None, value: None, headers: std::iter::empty() });
+        let at = store.add(&Parts { appended_at_ms: None, key: None, value: None, headers: Some(std::iter::empty()) });
         assert_eq!(store.get(at).parts().appended_at_ms, None);
     }
 
     #[test]
     fn what_was_decided_of_a_record_is_noted_beside_it() {
         let mut store = Store::default();
-        let at = store.add(&Parts { appended_at_ms: None, key: None, value: Some(b"v"), headers: std::iter::empty() });
+        let at =
+            store.add(&Parts { appended_at_ms: None, key: None, value: Some(b"v"), headers: Some(std::iter::empty()) });
         for misrouted in [false, true] {
             let waiting = Waiting { due_at_ms: 70, turn_at_ms: 60, misrouted };
             store.note(at, waiting);

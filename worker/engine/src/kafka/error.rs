@@ -19,6 +19,7 @@ pub mod code {
     /// Refused only because another record of its batch is invalid.
     pub const INVALID_DIFFERENT_RECORD: i32 = -138;
     pub const STATE: i32 = -172;
+    pub const NO_ENTRY: i32 = -156;
     pub const PURGE_QUEUE: i32 = -152;
     pub const PURGE_INFLIGHT: i32 = -151;
     pub const FENCED: i32 = -144;

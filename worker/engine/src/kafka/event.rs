@@ -200,17 +200,18 @@ impl Fetched {
         unsafe { appended_at_ms(self.event.functions, self.message()) }
     }
 
-    /// Its headers, in order.
-    pub fn headers(&self) -> HeaderIterator<'_> {
+    /// Its headers, in order. `None`: there are some that the client can't read, or more than it reads.
+    pub fn headers(&self) -> Option<HeaderIterator<'_>> {
         let mut headers = ptr::null_mut();
         // SAFETY: the list belongs to the message.
         let count = unsafe {
             match (self.event.functions.message_headers)(self.message, &mut headers) {
                 ffi::NO_ERROR => (self.event.functions.header_cnt)(headers),
-                _ => 0,
+                code::NO_ENTRY => 0,
+                _ => return None,
             }
         };
-        HeaderIterator { functions: self.event.functions, headers, next: 0, count, of: PhantomData }
+        Some(HeaderIterator { functions: self.event.functions, headers, next: 0, count, of: PhantomData })
     }
 }
 
