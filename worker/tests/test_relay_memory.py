@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from delayed_topics_core.headers import Header, Root
 from delayed_topics_core_testing import copies
+from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 
 pytestmark = pytest.mark.broker
@@ -14,6 +16,7 @@ pytestmark = pytest.mark.broker
 WINDOW_BYTES = 8 << 20
 FAR = 60_000
 """Each counts for 1,000 bytes at least: seven times the window."""
+MOST_MEGABYTES = 200
 QUEUED_BYTES = 1000 * 500
 """What may come in between two looks at the memory."""
 
@@ -78,6 +81,28 @@ def test_far_records_fill_a_part_of_the_window_and_due_ones_come_out(harness: Wo
     # far. It is looked at after a thousand records, so some more of those may be in.
     assert status["held_bytes"] <= WINDOW_BYTES + 4 * QUEUED_BYTES
     assert resident_megabytes(worker.pid) < 200
+
+
+@pytest.mark.slow
+def test_copies_on_their_way_are_bounded_wherever_their_bytes_are(harness: WorkerHarness, wire: SlowWire) -> None:
+    """In headers, that is, where so many copies may go at once as small records have shown, and Kafka takes its time for these."""
+    partitions, small, large = 40, 100, 8
+    orders = harness.declare((0,), front_partitions=partitions)
+    worker = harness.start(orders, window_bytes=WINDOW_BYTES)
+    for n in range(partitions * small):
+        orders.produce(b"small", partition=n % partitions)
+    orders.flush()
+    wait_until(lambda: orders.released() == partitions * small, what="the small ones come out")
+    wire.hold_back_requests(Api.PRODUCE, 8, client_id=worker.member)  # less than clients wait for
+    for n in range(partitions * large):
+        orders.produce(None, headers=[("baggage", b"x" * 900_000)], partition=n % partitions)
+    orders.flush()
+    worker.takes_in_no_more()
+    wire.hold_back_requests(Api.PRODUCE, 0, client_id=worker.member)
+
+    wait_until(lambda: orders.released() == partitions * (small + large), what="all come out", timeout_seconds=400)
+
+    assert resident_megabytes(worker.pid) < MOST_MEGABYTES
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ pub struct Sending<'e, P> {
     pub alone: Option<&'e P>,
     /// Nothing else is in the transaction, if there is one.
     pub may_go_alone: bool,
-    /// Of keys and values that are not acknowledged.
+    /// Of copies that are not acknowledged.
     pub most_bytes: usize,
     /// Memory for headers.
     pub writer: &'e mut writing::CopyHeaders,
@@ -264,7 +264,7 @@ impl<P: Output> Sending<'_, P> {
         now_ns - *self.partition.unknown_since_ns.get_or_insert(now_ns) < UNKNOWN_NS
     }
 
-    /// Queues a copy; how many bytes its key and value have.
+    /// Queues a copy; how many bytes it has with its headers.
     fn queue(
         &mut self,
         record: &Record<'_, StoredHeaders<'_>>,
@@ -291,8 +291,7 @@ impl<P: Output> Sending<'_, P> {
             Target::Other => To::Other(self.topic_of(outcome)),
             target => To::Own(self.partition.topic, target),
         };
-        let bytes = copy.bytes();
-        producer.produce(to, copy).map(|()| bytes)
+        producer.produce(to, copy)
     }
 
     /// Writes the copy's headers; the partition that it goes to.

@@ -66,7 +66,7 @@ impl Output for Producer {
         Headers::new()
     }
 
-    fn produce(&self, to: To<'_>, copy: Copy<'_, Headers>) -> Result<(), Error> {
+    fn produce(&self, to: To<'_>, copy: Copy<'_, Headers>) -> Result<usize, Error> {
         let of = CopyOf::of(copy.number);
         assert!(matches!(to, To::Own(0, target) if target == of.target));
         if self.room.get() == 0 {
@@ -83,7 +83,7 @@ impl Output for Producer {
             bytes: copy.value.map_or(0, <[u8]>::len),
             due_at_ms: due_at_ms.map(text),
         });
-        Ok(())
+        Ok(copy.value.map_or(0, <[u8]>::len))
     }
 }
 

@@ -45,7 +45,7 @@ pub struct Partition {
     pub(super) held: Held,
     /// Copies that are neither acknowledged nor refused, by target.
     pub(super) on_their_way: [u32; TARGETS.len()],
-    /// Of their keys and values.
+    /// Of them, with their headers.
     pub(super) bytes_on_their_way: usize,
     pub(super) congestion: CongestionWindow,
     /// When there were none, or one came back, last.
@@ -161,7 +161,7 @@ impl Partition {
         self.on_their_way.iter().sum()
     }
 
-    /// Whether one more copy may be sent now. `most_bytes`: of keys and values that are on their way.
+    /// Whether one more copy may be sent now. `most_bytes`: of copies that are on their way.
     pub fn has_room(&mut self, most_bytes: usize) -> bool {
         let in_flight = self.in_flight();
         self.room() > 0 && self.bytes_on_their_way < most_bytes && self.congestion.has_room(in_flight)

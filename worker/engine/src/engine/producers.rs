@@ -62,11 +62,11 @@ pub trait Output {
     /// For a copy with so many, or a few more.
     fn headers(&self, count: usize) -> Self::Headers;
 
-    /// Queues a copy.
+    /// Queues a copy: how many bytes it has with its headers.
     ///
     /// # Errors
     /// `code::QUEUE_FULL`; or it can't be queued at all.
-    fn produce(&self, to: To<'_>, copy: Copy<'_, Self::Headers>) -> Result<(), Error>;
+    fn produce(&self, to: To<'_>, copy: Copy<'_, Self::Headers>) -> Result<usize, Error>;
 }
 
 impl Output for Producer {
@@ -76,7 +76,7 @@ impl Output for Producer {
         self.client.copy_headers(count)
     }
 
-    fn produce(&self, to: To<'_>, copy: Copy<'_, CopyHeaders>) -> Result<(), Error> {
+    fn produce(&self, to: To<'_>, copy: Copy<'_, CopyHeaders>) -> Result<usize, Error> {
         let name = match to {
             To::Own(topic, target) => {
                 return self.client.produce(&self.handles[topic * OWN_TARGETS.len() + target as usize], copy)

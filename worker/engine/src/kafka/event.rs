@@ -9,6 +9,7 @@ use super::batching::Shared;
 use super::error::{code, Error};
 use super::ffi::{self, text, Functions, Headers, Message, Topic};
 use super::list::{read, Offset, Partitions};
+use super::producing::header_bytes;
 
 /// What a client tells.
 pub enum Event {
@@ -202,17 +203,21 @@ impl Fetched {
 
     /// Its headers, in order. `None`: there are some that the client can't read, or more than it reads.
     pub fn headers(&self) -> Option<HeaderIterator<'_>> {
-        let mut headers = ptr::null_mut();
-        // SAFETY: the list belongs to the message.
-        let count = unsafe {
-            match (self.event.functions.message_headers)(self.message, &mut headers) {
-                ffi::NO_ERROR => (self.event.functions.header_cnt)(headers),
-                code::NO_ENTRY => 0,
-                _ => return None,
-            }
-        };
-        Some(HeaderIterator { functions: self.event.functions, headers, next: 0, count, of: PhantomData })
+        // SAFETY: the message belongs to the event.
+        unsafe { headers_of(self.event.functions, self.message) }
     }
+}
+
+/// # Safety
+/// The message lives as long as `'a`.
+unsafe fn headers_of<'a>(functions: &'static Functions, message: *const Message) -> Option<HeaderIterator<'a>> {
+    let mut headers = ptr::null_mut();
+    let count = match (functions.message_headers)(message, &mut headers) {
+        ffi::NO_ERROR => (functions.header_cnt)(headers),
+        code::NO_ENTRY => 0,
+        _ => return None,
+    };
+    Some(HeaderIterator { functions, headers, next: 0, count, of: PhantomData })
 }
 
 /// # Safety
@@ -331,7 +336,7 @@ pub(super) fn knows_brokers(statistics: &str) -> bool {
 }
 
 impl Iterator for Delivered {
-    /// The number that the copy was produced with, the bytes of its key and value, and why it was refused.
+    /// The number that the copy was produced with, its bytes as `Client::produce` told them, and why it was refused.
     type Item = (u64, usize, Option<Refusal>);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -339,7 +344,10 @@ impl Iterator for Delivered {
         // SAFETY: the message belongs to the event, and its topic lives as long as it.
         unsafe {
             let message = self.next_message()?;
-            Some((message.opaque as u64, message.len + message.key_len, refusal_of(functions, message)))
+            let headers = headers_of(functions, message).into_iter().flatten();
+            let in_headers: usize = headers.map(|(name, value)| header_bytes(name, value)).sum();
+            let bytes = message.len + message.key_len + in_headers;
+            Some((message.opaque as u64, bytes, refusal_of(functions, message)))
         }
     }
 }

@@ -14,11 +14,13 @@ use super::topics::TopicHandle;
 pub struct CopyHeaders {
     functions: &'static Functions,
     pointer: *mut Headers,
+    bytes: usize,
 }
 
 impl CopyHeaders {
     /// Appends one; its value may be null.
     pub fn add(&mut self, name: &[u8], value: Option<&[u8]>) {
+        self.bytes += header_bytes(name, value);
         let (pointer, size) = value.map_or((ptr::null(), 0), |value| (value.as_ptr(), value.len()));
         // SAFETY: name and value are copied.
         unsafe {
@@ -54,27 +56,27 @@ pub struct Copy<'a, H> {
     pub number: u64,
 }
 
-impl<H> Copy<'_, H> {
-    /// Of its key and value.
-    pub fn bytes(&self) -> usize {
-        self.key.map_or(0, <[u8]>::len) + self.value.map_or(0, <[u8]>::len)
-    }
+/// Of its name and value.
+pub(super) fn header_bytes(name: &[u8], value: Option<&[u8]>) -> usize {
+    name.len() + value.map_or(0, <[u8]>::len)
 }
 
 impl Client {
     /// For a copy with so many headers, or a few more.
     pub fn copy_headers(&self, count: usize) -> CopyHeaders {
         // SAFETY: it belongs to what is given.
-        CopyHeaders { functions: self.functions, pointer: unsafe { (self.functions.headers_new)(count) } }
+        CopyHeaders { functions: self.functions, pointer: unsafe { (self.functions.headers_new)(count) }, bytes: 0 }
     }
 
-    /// Queues a copy, whose key and value are copied. Its outcome comes as `Event::Delivered`.
+    /// Queues a copy, whose key and value are copied: how many bytes it has with its headers. Its outcome comes as
+    /// `Event::Delivered`.
     ///
     /// # Errors
     /// `code::QUEUE_FULL`; or it can't be queued at all.
-    pub fn produce(&self, topic: &TopicHandle, copy: Copy<'_, CopyHeaders>) -> Result<(), Error> {
+    pub fn produce(&self, topic: &TopicHandle, copy: Copy<'_, CopyHeaders>) -> Result<usize, Error> {
+        let size = copy.key.map_or(0, <[u8]>::len) + copy.value.map_or(0, <[u8]>::len) + copy.headers.bytes;
         let place = Place(topic.pointer as usize, copy.partition);
-        if self.batching.as_ref().is_some_and(|batching| !batching.admit(place, copy.bytes(), Instant::now())) {
+        if self.batching.as_ref().is_some_and(|batching| !batching.admit(place, size, Instant::now())) {
             return Err(Error::local(code::QUEUE_FULL, "the partition has as much in flight as is sent at once"));
         }
         let bytes = |of: Option<&[u8]>| Value {
@@ -104,7 +106,7 @@ impl Client {
             queued?;
         }
         std::mem::forget(copy.headers);
-        Ok(())
+        Ok(size)
     }
 }
 
