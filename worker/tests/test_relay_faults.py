@@ -1,6 +1,7 @@
 """Rebalances, and what a commit says to the worker that comes after. Kills and zombies are rows of faults/."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,12 @@ from delayed_topics_engine import MAX_SPAN, decode_metadata, encode_metadata
 from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
+from delayed_topics_worker_testing.process import WorkerProcess
 
 pytestmark = pytest.mark.broker
+
+MOST_SLEEPS_A_SECOND = 50
+"""A turn a millisecond makes hundreds, even where the machine is busy."""
 
 
 @pytest.mark.parametrize(
@@ -98,6 +103,38 @@ def test_a_restored_window_that_reaches_far_above_the_commit_comes_out_whole(har
 
     ready = orders.ready(count - 1)
     assert {int(r.value or b"") for r in ready} == set(range(count)) - finished
+
+
+def rests(worker: WorkerProcess) -> bool:
+    """Whether the engine's thread does not go round and round: within two seconds it sleeps a few times only, and for long."""
+    (thread,) = (
+        task for task in Path(f"/proc/{worker.pid}/task").iterdir() if (task / "comm").read_text() == "engine\n"
+    )
+
+    def sleeps() -> int:
+        return int((thread / "status").read_text().partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+    before, began = sleeps(), time.monotonic()
+    time.sleep(2)
+    return (sleeps() - before) / (time.monotonic() - began) < MOST_SLEEPS_A_SECOND
+
+
+@pytest.mark.slow
+def test_a_worker_rests_while_it_holds_a_record_for_later_and_when_it_has_lost_it(harness: WorkerHarness) -> None:
+    orders = harness.declare((20,), front_partitions=1, partitions=1)
+    worker = harness.start(orders)
+    due_at = time.time() + 20
+    orders.produce(partition=0)
+    orders.flush()
+    harness.read(orders.names.delays, 1)
+    wait_until(lambda: rests(worker), what="the worker rests while nothing is due", timeout_seconds=15)
+
+    orders.remove()
+    wait_until(lambda: orders.names.front not in worker.status()["topics"], what="the worker gives it up")
+    assert time.time() < due_at
+    wait_until(lambda: time.time() > due_at + 2, what="it would be due")
+
+    wait_until(lambda: rests(worker), what="the worker rests without partitions", timeout_seconds=20)
 
 
 @pytest.mark.slow

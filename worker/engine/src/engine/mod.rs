@@ -70,6 +70,8 @@ use turns::Turns;
 
 /// For an answer about topics' partitions: some milliseconds when all is well.
 const LOOK_MS: i32 = 1000;
+/// How long before something is due the broker's time and a fresh commit are asked for.
+const NEAR_MS: i64 = 1000;
 /// Between two looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
@@ -212,6 +214,8 @@ impl Engine {
         self.revoke();
         self.subscribe_settled();
         self.leave_settled();
+        let slots = &self.slots;
+        self.turns.drop_former(|slot, turn_ms| slots.get(slot).is_some_and(|p| p.turn_ms == Some(turn_ms)));
         self.clock.turn(self.is_near(), self.wake.as_fd());
         busy |= self.send_due();
         self.commit();
@@ -246,7 +250,6 @@ impl Engine {
 
     /// Something will be due soon, so that the broker's time and a fresh commit are needed.
     fn is_near(&self) -> bool {
-        const NEAR_MS: i64 = 1000;
         match (self.turns.next_ms(), self.clock.estimate_ms()) {
             (Some(turn_ms), Some(now_ms)) => turn_ms - now_ms < NEAR_MS || !self.blocked.is_empty(),
             (Some(_), None) => true,

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use super::copying::{Goes, Sending};
 use super::topic::Topic;
 use super::transactions::Transactions;
-use super::{boot_ns, Engine};
+use super::{boot_ns, Engine, NEAR_MS};
 use crate::release::LowerBoundMs;
 
 /// Whoever polled longer ago than this may not be a member any more.
@@ -68,9 +68,12 @@ impl Engine {
     /// In nanoseconds; very long if nothing waits.
     pub(super) fn next_turn_in_ns(&mut self) -> i64 {
         const SOON_NS: i64 = 1_000_000;
-        match (self.turns.next_ms(), self.clock.bound()) {
+        // without a fresh bound: when it is time to ask for one
+        let near_ms = self.clock.estimate_ms().map(|now_ms| now_ms + NEAR_MS);
+        let until_ms = self.clock.bound().map(|now| now.0).or(near_ms);
+        match (self.turns.next_ms(), until_ms) {
             (None, _) if self.blocked.is_empty() => i64::MAX,
-            (Some(turn_ms), Some(now)) if turn_ms > now.0 => (turn_ms - now.0).saturating_mul(1_000_000),
+            (Some(turn_ms), Some(until_ms)) if turn_ms > until_ms => (turn_ms - until_ms).saturating_mul(1_000_000),
             _ => SOON_NS, // the time, the fence or room is awaited
         }
     }

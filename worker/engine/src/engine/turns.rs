@@ -22,6 +22,13 @@ impl Turns {
         }
     }
 
+    /// Drops first turns that are nobody's any more. `is_current`: whether the partition of this number is registered with this turn.
+    pub fn drop_former(&mut self, is_current: impl Fn(usize, i64) -> bool) {
+        while self.0.peek().is_some_and(|Reverse((turn_ms, slot))| !is_current(*slot, *turn_ms)) {
+            self.0.pop();
+        }
+    }
+
     /// When there is something to do; it may have been done.
     #[must_use]
     pub fn next_ms(&self) -> Option<i64> {
