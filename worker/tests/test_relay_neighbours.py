@@ -98,7 +98,8 @@ def in_order(released: list[Seen], count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("serve", "guarantee"), [(shared, "AtLeastOnce"), (allowed, "AtLeastOnce"), (apart, "ExactlyOnce")]
+    ("serve", "guarantee"),
+    [(shared, "AtLeastOnce"), (allowed, "AtLeastOnce"), pytest.param(apart, "ExactlyOnce", marks=pytest.mark.slow)],
 )
 def test_while_one_target_takes_no_records_those_for_others_come_out_on_time_and_its_own_when_it_does(
     harness: WorkerHarness,

@@ -162,9 +162,10 @@ def of_template(name: str) -> Launch:
     return Launch(environment={"POD_TEMPLATE": name})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("second_template", "reasons"),
-    [("b", {"SpecChanged"}), pytest.param("a", {"WorkerLeft", "WorkerJoined"}, marks=pytest.mark.slow)],
+    [("b", {"SpecChanged"}), ("a", {"WorkerLeft", "WorkerJoined"})],
     ids=["edited-spec", "same-spec"],
 )
 def test_rebalances_since_pods_were_replaced_for_an_edited_spec_say_so(
