@@ -14,7 +14,7 @@ $(SPARK_JARS):
 
 .PHONY: audit-mutations audit-freezes audit-links bench-audit
 audit-mutations: setup $(SPARK_JARS) ## the mutation test of the auditor, 100 seeds on a million records (hours; it continues a run that was stopped)
-	@.venv/bin/python -m delayed_topics_audit_testing.mutations --jars $(SPARK_JARS) --results bench/results/audit-mutations.json
+	@.venv/bin/python -m delayed_topics_audit_testing.mutations --jars $(SPARK_JARS) --results bench/results/audit-mutations.json $(ARGS)
 
 WINDOWS ?= 500
 audit-freezes: setup $(SPARK_JARS) ## windows frozen under full traffic, workers killed meanwhile: none sees a loss that is none

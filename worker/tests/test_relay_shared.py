@@ -21,7 +21,8 @@ from delayed_topics_worker_testing.process import WorkerProcess
 
 pytestmark = pytest.mark.broker
 
-BACKLOG = 15_000
+BACKLOG = 40_000
+"""Records of 1 kB: five requests of a megabyte are on their way before Kafka holds the next one back, for ten seconds at most."""
 MANY = 2_000
 """Partitions, of which it is too much to ask for all ten times a second."""
 
@@ -35,11 +36,12 @@ def declare(harness: WorkerHarness, group: str) -> DeclaredTopic:
     return harness.declare((0, 1, 2), group=group, begun=False)
 
 
-def produce(orders: DeclaredTopic, count: int = 30) -> list[int]:
-    for n in range(count):
+def produce(orders: DeclaredTopic, count: int = 30, *, first: int = 0) -> list[int]:
+    sent = list(range(first, first + count))
+    for n in sent:
         orders.produce(b"%d" % n, headers=[("dt-delay-level", b"%d" % (n % 3 + 1))])
     orders.flush()
-    return list(range(count))
+    return sent
 
 
 def serves(worker: WorkerProcess, *topics: DeclaredTopic) -> None:
@@ -114,7 +116,8 @@ def test_a_worker_whose_group_has_grown_asks_as_seldom_as_one_that_found_it_so(
 
     orders = declare(harness, group)
     worker = harness.start(member=group, group=group)
-    assert doubled(all_ready(orders, produce(orders))) == 0
+    sent = produce(orders)
+    assert doubled(all_ready(orders, sent)) == 0
     wire.change_requests(Api.FETCH, note)
     wait_until(lambda: 100 in waits_ms, what="the worker asks for records", evidence=lambda: waits_ms[-10:])
     large = harness.declare((0, 1), group=group, begun=False, front_partitions=MANY)
@@ -123,7 +126,7 @@ def test_a_worker_whose_group_has_grown_asks_as_seldom_as_one_that_found_it_so(
     wait_until(
         lambda: set(waits_ms[-5:]) == {MANY // 8 + 1}, what="it asks less often", evidence=lambda: waits_ms[-10:]
     )
-    assert doubled(all_ready(orders, produce(orders))) == 0
+    assert doubled(all_ready(orders, [*sent, *produce(orders, first=len(sent))])) == 0
     large.remove()
     wait_until(lambda: set(waits_ms[-5:]) == {100}, what="it asks more often", evidence=lambda: waits_ms[-10:])
 
