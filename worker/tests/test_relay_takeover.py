@@ -1,10 +1,16 @@
 """Partitions of a worker that died in the middle of a transaction, and those of others meanwhile."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_worker_testing.harness import WorkerHarness
+from delayed_topics_engine import Engine
+from delayed_topics_worker import relay as relay_module
+from delayed_topics_worker.config import Guarantee
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
+from delayed_topics_worker_testing.load import all_ready, doubled
+from delayed_topics_worker_testing.running import running_relay
 from delayed_topics_worker_testing.transactions import left_open
 
 pytestmark = pytest.mark.broker
@@ -30,3 +36,51 @@ def test_an_open_transaction_holds_up_only_the_partition_that_it_is_about(
         lambda: [orders.committed()[orders.names.front, p].offset for p in range(2)] == [10, 10],
         what="everything is committed",
     )
+
+
+class BeginsFromTheFirst:
+    """An engine that is told where each partition began once, just after it was assigned the partition again."""
+
+    def __init__(self, orders: DeclaredTopic, **settings: Any) -> None:
+        self._engine = Engine(**settings)
+        self._orders = orders
+
+    def assign(self, places: Sequence[tuple[str, int, int]]) -> None:
+        names, ids = self._orders.names, self._orders.topics.ids
+        for topic, partition, _ in places:
+            delay_seconds = None if topic == names.front else 0
+            self._engine.begin(
+                topic,
+                partition,
+                topic_id=ids[topic],
+                delay_seconds=delay_seconds,
+                offset=0,
+                metadata="",
+                commit=False,
+            )
+        self._engine.assign(places)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
+def test_where_a_former_assignment_began_makes_nothing_come_twice(
+    harness: WorkerHarness, guarantee: Guarantee, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition may go and come back while the thread that decides where it begins has no processor."""
+    orders = harness.declare((0,))
+    sent = list(range(30))
+    for n in sent:
+        orders.produce(b"%d" % n)
+    orders.flush()
+    with running_relay(orders, guarantee):
+        all_ready(orders, sent)
+    monkeypatch.setattr(relay_module, "Engine", lambda **settings: BeginsFromTheFirst(orders, **settings))
+    with running_relay(orders, guarantee) as (_, published):
+        wait_until(lambda: published.ready, what="the relay serves again")
+        sent.append(30)
+        orders.produce(b"30")
+        orders.flush()
+        assert doubled(all_ready(orders, sent)) == 0

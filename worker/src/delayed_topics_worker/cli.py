@@ -68,7 +68,8 @@ def main(config_path: Path, connection_path: Path) -> None:
         sys.exit(EXIT_CONFIG)
     except DelayedTopicsError as e:
         click.echo(f"Error: {e}", err=True)
-        sys.exit(EXIT_PROTOCOL_REFUSED if isinstance(e, ProtocolRefused) else EXIT_FAILED)
+        _end(EXIT_PROTOCOL_REFUSED if isinstance(e, ProtocolRefused) else EXIT_FAILED)
+    _end(0)
 
 
 def _run(config_path: Path, connection_path: Path) -> None:
@@ -89,14 +90,13 @@ def _run(config_path: Path, connection_path: Path) -> None:
         relay.run()
     finally:
         server.shutdown()
-    _end()
 
 
-def _end() -> NoReturn:
+def _end(code: int) -> NoReturn:
     """As Python would, but without ending each Kafka client, which waits for a name server, however long that takes to answer."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(code)
 
 
 def _on_stop(stop: Callable[[], None]) -> None:

@@ -73,9 +73,19 @@ mod tests {
     /// It has a part in a transaction.
     fn begun(at: Beginning) -> Partition {
         let mut partition = Partition::new(1, 0, "orders".to_owned(), 3);
+        partition.step(Step::Take);
         assert!(partition.begin(at));
         partition.step(Step::Place);
         partition
+    }
+
+    #[test]
+    fn where_a_former_assignment_began_does_not_count() {
+        let mut partition = Partition::new(1, 0, "orders".to_owned(), 3);
+        assert!(!partition.begin(at(7, false)));
+        partition.step(Step::Take);
+        assert!(partition.begin(at(9, false)));
+        assert_eq!(partition.window.position(), 9);
     }
 
     #[test]

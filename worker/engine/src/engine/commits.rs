@@ -305,6 +305,7 @@ mod tests {
             for number in 0..count {
                 let mut partition = Partition::new(1, 0, topic.to_owned(), number);
                 partition.begun = true;
+                partition.step(Step::Take);
                 partition.step(Step::Place);
                 partition.step(Step::FirstAt { first: First::End(0), position: 0 });
                 slots.add(partition);

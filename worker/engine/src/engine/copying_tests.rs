@@ -123,11 +123,11 @@ impl Play {
             targets: Vec::new(),
             outage_budget_seconds: 60,
         };
-        let names = ["orders", "orders.delays", "orders.ready", "orders.dead"].map(str::to_owned);
-        let [front, delays, ready, dead_letter] = names;
+        let [front, delays, ready, dead_letter] = ["orders", "delays", "ready", "dead"].map(str::to_owned);
         let mut topic = Topic::new(Names { front, delays, ready, dead_letter });
         topic.dead_letter_partitions = NonZeroU32::new(2);
         let mut partition = Partition::new(1, 0, "orders".to_owned(), 3);
+        partition.step(Step::Take);
         partition.step(Step::Place);
         Play {
             random: Random(seed),

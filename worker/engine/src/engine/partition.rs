@@ -99,7 +99,7 @@ impl Partition {
             number,
             side: Side::Front,
             topic_id: "".into(),
-            state: State::Unplaced,
+            state: State::Assigned,
             begun: false,
             window: Window::new(0, []),
             delayed: Delayed::default(),
@@ -309,7 +309,9 @@ mod tests {
     use crate::routing::Waiting;
 
     fn partition() -> Partition {
-        Partition::new(1, 0, "orders".to_owned(), 3)
+        let mut taken = Partition::new(1, 0, "orders".to_owned(), 3);
+        taken.step(Step::Take);
+        taken
     }
 
     /// It has the record at offset 0.

@@ -82,6 +82,7 @@ impl Engine {
         consumer.pause(&places);
         for place in partitions {
             if let Some(partition) = self.find(&place.topic, place.partition) {
+                partition.step(Step::Take);
                 partition.placed_at = (place.offset >= 0).then_some(place.offset);
                 partition.paused = Some(Pause::NotServed);
             }
@@ -97,7 +98,7 @@ impl Engine {
         }
     }
 
-    /// A partition that was assigned is served from now on, if it may begin.
+    /// A partition that was assigned and taken over is served from now on, if it may begin.
     pub fn begin(&mut self, at: Beginning) {
         let Some(slot) = self.slots.find(&at.topic, at.partition) else { return };
         let now_ms = self.clock.estimate_ms();
@@ -142,7 +143,7 @@ impl Engine {
         let (of, paused, delayed) = (former.topic, former.paused, former.delayed);
         self.identities += 1;
         let again = Partition::new(self.identities, of, topic.to_owned(), partition);
-        self.slots.add(Partition { delayed, paused, ..again });
+        self.slots.add(Partition { state: State::Unplaced, delayed, paused, ..again });
     }
 
     fn step(&mut self, topic: &str, number: i32, step: Step) {

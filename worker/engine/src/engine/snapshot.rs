@@ -146,7 +146,7 @@ fn ahead_ms(held: &mut Held, now_ms: i64) -> i64 {
 
 fn name(state: State) -> &'static str {
     match state {
-        State::Unplaced | State::Undecided { .. } => "unplaced",
+        State::Assigned | State::Unplaced | State::Undecided { .. } => "unplaced",
         State::Placed { .. } => "placed",
         State::Serving => "serving",
         State::Unreadable => "unreadable",

@@ -3,7 +3,9 @@
 /// Where a partition stands. All that may be done with it follows from this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Assigned; it isn't known where it begins.
+    /// Assigned, and Kafka's client is still to be told that it is taken. Where a former assignment of it began doesn't count.
+    Assigned,
+    /// It isn't known where it begins.
     Unplaced,
     /// The same, after a transaction that it had a part in has failed: what Kafka says is committed may change until the next
     /// producer has begun.
@@ -67,6 +69,8 @@ pub enum Then {
 /// What happens to a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// Kafka's client has been told that it is taken.
+    Take,
     /// It is known where it begins, or begins again.
     Place,
     /// What came first after a placement, and the window is at `position`.
@@ -100,11 +104,13 @@ impl State {
     /// The state after `step`. What can't happen changes nothing.
     #[must_use]
     pub fn after(self, step: Step) -> State {
-        use State::{Leaving, Placed, Serving, Settling, Standing, Undecided, Unplaced, Unreadable};
+        use State::{Assigned, Leaving, Placed, Serving, Settling, Standing, Undecided, Unplaced, Unreadable};
         match (self, step) {
             (Leaving | Settling(Then::Leave), Step::Settled) => Leaving,
             (Leaving | Settling(Then::Leave), _) => self,
             (_, Step::Revoke) => Settling(Then::Leave),
+            (Assigned, Step::Take) => Unplaced,
+            (Assigned, _) => Assigned,
             (_, Step::Fail) | (Undecided { told: false }, Step::Forget) => Undecided { told: false },
             (Undecided { .. }, Step::Decide) => Undecided { told: true },
             (_, Step::Forget) | (Unplaced, Step::Stop) => Unplaced,
@@ -151,13 +157,21 @@ mod tests {
     use super::*;
 
     fn after(steps: &[Step]) -> State {
-        steps.iter().fold(State::Unplaced, |state, step| state.after(*step))
+        steps.iter().fold(State::Assigned.after(Step::Take), |state, step| state.after(*step))
     }
 
     const FIRST: Step = first(First::Record(7));
 
     const fn first(first: First) -> Step {
         Step::FirstAt { first, position: 7 }
+    }
+
+    #[test]
+    fn one_that_is_not_taken_yet_changes_by_nothing_that_was_meant_for_a_former_assignment() {
+        for step in [Step::Place, FIRST, Step::ReadAgain, Step::Stop, Step::GoOn, Step::Forget, Step::Fail] {
+            assert_eq!(State::Assigned.after(step), State::Assigned);
+        }
+        assert!(State::Assigned.after(Step::Revoke).leaves());
     }
 
     #[test]
