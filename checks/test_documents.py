@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from delayed_topics_devcluster.kafka import kafka_jars
 from delayed_topics_operator import metrics as _operator_metrics  # noqa: F401  # registers what the operator exports
 from delayed_topics_worker.metrics import Metrics as WorkerMetrics
@@ -45,6 +46,15 @@ def test_every_block_says_what_it_is() -> None:
     known = {"yaml", "bash", "python", "java", "text"}
     unknown = [str(block) for document in PAGES for block in blocks(document) if block.language not in known]
     assert not unknown, f"blocks of no known language: {unknown}"
+
+
+@pytest.mark.parametrize(
+    "block", [b for d in PAGES for b in blocks(d) if b.language == "yaml" and "values" not in b.flags], ids=str
+)
+def test_a_manifest_in_the_documents_is_a_whole_one(block: Block) -> None:
+    """A part of one is `text`: readers apply a manifest as it stands, and so does the test on the cluster."""
+    for manifest in yaml.safe_load_all(block.text):
+        assert manifest.keys() >= {"apiVersion", "kind", "metadata"}, f"{block} can't be applied: {manifest}"
 
 
 @pytest.mark.parametrize("block", [b for d in PAGES for b in blocks(d) if "make" in b.flags], ids=str)
