@@ -136,7 +136,7 @@ def timeline(rows: Sequence[Mapping[str, Any]], causes: Sequence[Cause], *, step
             f'<rect x="{x0:.1f}" y="{ceiling}" width="{max(1.5, x1 - x0):.1f}" height="{floor - ceiling}" class="cause">{title}</rect>'
         )
         if len(inside) <= 12:
-            marks.append(f'<text x="{x0:.1f}" y="{14 + 12 * (at % 2)}" class="small">{escape(cause.what)}</text>')
+            marks.append(f'<text x="{x0:.1f}" y="{12 + 11 * (at % 3)}" class="small">{escape(cause.what)}</text>')
     drawn = [
         *marks,
         *late,
