@@ -11,13 +11,13 @@ from confluent_kafka.admin import ConfigEntry, ConfigResource, ResourceType
 
 from delayed_topics_kafka.calls import Wait, settle
 from delayed_topics_kafka.errors import KafkaRefused, value_of
+from delayed_topics_kafka.fencing import FencingCalls
 from delayed_topics_kafka.groups import GroupCalls
 from delayed_topics_kafka.model import BrokerInfo, ClusterInfo
 from delayed_topics_kafka.refusable import RefusableCalls
-from delayed_topics_kafka.transactions import TransactionCalls
 
 
-class KafkaAdmin(RefusableCalls, GroupCalls, TransactionCalls):
+class KafkaAdmin(RefusableCalls, GroupCalls, FencingCalls):
     """Administers the cluster of one connection."""
 
     def describe_cluster(self) -> ClusterInfo:

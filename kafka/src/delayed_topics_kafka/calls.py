@@ -20,6 +20,7 @@ from delayed_topics_kafka.errors import (
     kafka_error,
     making_client,
 )
+from delayed_topics_kafka.stranded import note_shut_out
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -100,13 +101,6 @@ class AdminCalls:
             f"Kafka at {self._bootstrap_servers} did not finish {doing} within {self._timeout_seconds:g} s. "
             "Check that all brokers are up"
         )
-
-
-def note_shut_out(told: list[KafkaError], error: KafkaError) -> None:
-    """An `error_cb`. Of no object: a client that its own owner's method is told to would only go when Python looks for cycles."""
-    if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-        told.append(error)
-        del told[:-10]  # a client may be shut out for days, and nobody ask for anything
 
 
 def settle(items: Sequence[K], send: Send[K], deadline: Deadline) -> dict[K, Any | KafkaError]:

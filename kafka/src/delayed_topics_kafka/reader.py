@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from delayed_topics_kafka.calls import note_shut_out
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline, until_true
@@ -26,7 +25,7 @@ from delayed_topics_kafka.errors import (
     kafka_error,
     making_client,
 )
-from delayed_topics_kafka.stranded import when_stranded
+from delayed_topics_kafka.stranded import note_shut_out, when_stranded
 
 log = logging.getLogger(__name__)
 

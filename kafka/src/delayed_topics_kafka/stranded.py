@@ -1,7 +1,9 @@
-"""Clients that know no broker any more."""
+"""Clients that know no broker any more, and clients that no broker lets in: what they tell by their callbacks."""
 
 from collections.abc import Callable
 from typing import Any, Final
+
+from confluent_kafka import KafkaError
 
 LOOK_SECONDS: Final = 5
 
@@ -26,3 +28,10 @@ def when_stranded(note: Callable[[], None]) -> dict[str, Any]:
             note()
 
     return {"statistics.interval.ms": LOOK_SECONDS * 1000, "stats_cb": look}
+
+
+def note_shut_out(told: list[KafkaError], error: KafkaError) -> None:
+    """An `error_cb`. Of no object: a client that its own owner's method is told to would only go when Python looks for cycles."""
+    if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        told.append(error)
+        del told[:-10]  # a client may be shut out for days, and nobody ask for anything

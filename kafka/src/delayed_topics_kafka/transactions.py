@@ -1,43 +1,19 @@
-"""Offsets that become part of a transaction, and transactions of producers that are gone."""
+"""What producers of transactions need besides the client library's own calls: offsets in a transaction, and why one has failed."""
 
-from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from functools import partial
 from threading import Thread
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from delayed_topics_kafka.calls import AdminCalls, Wait, nothing
-from delayed_topics_kafka.errors import RAISED, KafkaCallError, kafka_error
+from delayed_topics_kafka.errors import RAISED, kafka_error
 
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 """For how long a transaction that a SIGKILL left open holds readers back; the broker looks for such every 10 s. A successor with the
 same transactional id ends it when it begins."""
 _ANSWER_SECONDS = 1.0
 """When the client does look at its timeout, its own answer says more."""
-
-
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
-
-
-class TransactionCalls(AdminCalls):
-    """Admin calls about transactions."""
-
-    def fence(self, transactional_ids: Sequence[str]) -> dict[str, KafkaCallError | None]:
-        """Ends what producers of these ids have left open, and shuts them out. The client library has no admin call for that:
-        it takes a producer of the same id."""
-
-        deadline = self._deadline()
-
-        def send(pending: list[str], _: float) -> Mapping[str, Wait]:
-            return {name: partial(begin_as, name) for name in pending}
-
-        def begin_as(name: str, _: float) -> None:
-            producer = Producer({**self._config, "transactional.id": name})
-            producer.init_transactions(max(0.1, deadline.remaining_seconds))
-
-        return self._many(transactional_ids, send, lambda name: f"fencing transactional id {name}", nothing, deadline)
 
 
 def send_offsets(producer: Producer, points: list[TopicPartition], membership: Any, timeout_seconds: float) -> None:
