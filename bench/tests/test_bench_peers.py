@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from delayed_topics_bench import peers
 from delayed_topics_bench.lateness import Late, loading
-from delayed_topics_bench.peers import NOT_RECEIVED, OURS, PATIENCE_SECONDS, peer_tasks
+from delayed_topics_bench.peers import OURS, peer_tasks
 from delayed_topics_bench.plan import Plan
+from delayed_topics_bench.results import NOT_RECEIVED, PATIENCE_SECONDS
 from delayed_topics_bench.samples import Verdict
 
 

@@ -93,7 +93,7 @@ class Job:
         for pod in self.executors():
             self.harness.api.delete("Pod", pod["metadata"]["name"], AUDIT_NAMESPACE)
         self.harness.wait(lambda: not self.executors(), "there are no executors")
-        module = "delayed_topics_operator_testing.spark_driver"
+        module = "delayed_topics_audit_testing.spark_driver"
         arguments = [sys.executable, "-m", module, self._jars, str(self._settings), self.master]
         with self._log.open("w") as log:
             self._process = subprocess.Popen(

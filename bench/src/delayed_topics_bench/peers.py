@@ -13,18 +13,15 @@ from delayed_topics_bench.lateness import lateness
 from delayed_topics_bench.peer_servers import Server, redis, rocketmq, spring
 from delayed_topics_bench.plan import SIZE, Plan
 from delayed_topics_bench.recovery import Recovered, ours, recovery, theirs
-from delayed_topics_bench.results import Entry
+from delayed_topics_bench.results import NOT_RECEIVED, NOT_TO_BE_HAD, PATIENCE_SECONDS, Entry
 from delayed_topics_bench.samples import Samples, Verdict, begun_late, due_under_load, judge, percentiles
 from delayed_topics_bench.testbed import Testbed
 
-__all__ = ["NOT_RECEIVED", "NOT_TO_BE_HAD", "OURS", "PATIENCE_SECONDS", "PEERS", "Peer", "peer_tasks", "recovery_tasks"]
+__all__ = ["OURS", "PEERS", "Peer", "peer_tasks", "recovery_tasks"]
 
 OURS = "delayed topics"
 DELAY_SECONDS = 1
-PATIENCE_SECONDS = 60
 COLD_RATE, COLD_SECONDS = 5_000, 3
-NOT_RECEIVED = f"not_received_in_{PATIENCE_SECONDS}_s"
-NOT_TO_BE_HAD = "not_to_be_had"
 
 Starter = Callable[[Testbed], AbstractContextManager[Server]]
 """Starts a peer's servers, ended at the end of the block. Raises DevclusterError if its packages can't be had."""

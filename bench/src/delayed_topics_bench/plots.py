@@ -12,10 +12,9 @@ from matplotlib.ticker import NullFormatter
 
 from delayed_topics_bench.cpu import SECTIONS
 from delayed_topics_bench.operator_plots import OPERATOR_PLOTS
-from delayed_topics_bench.peers import NOT_TO_BE_HAD
 from delayed_topics_bench.profile import AREAS
 from delayed_topics_bench.report import PERCENTILES, Part, parts_of
-from delayed_topics_bench.results import Figure
+from delayed_topics_bench.results import NOT_TO_BE_HAD, Figure
 
 __all__ = ["draw"]
 

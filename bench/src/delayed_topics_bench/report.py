@@ -13,9 +13,8 @@ from rich.table import Table
 from delayed_topics_bench.cpu import IN_ALL, SECTIONS
 from delayed_topics_bench.grid import Grid, count, hundredth, percent, tenth
 from delayed_topics_bench.operator_report import OPERATOR_GRIDS
-from delayed_topics_bench.peers import NOT_RECEIVED, NOT_TO_BE_HAD, PATIENCE_SECONDS
 from delayed_topics_bench.profile import AREAS
-from delayed_topics_bench.results import Figure, merged, runs_of
+from delayed_topics_bench.results import NOT_RECEIVED, NOT_TO_BE_HAD, PATIENCE_SECONDS, Figure, merged, runs_of
 
 __all__ = ["Grid", "Part", "documents", "grids", "markdown", "parts_of", "section_of", "show", "write_documents"]
 

@@ -15,9 +15,24 @@ from delayed_topics_devcluster.revision import revision
 
 from delayed_topics_bench.samples import Verdict
 
-__all__ = ["RESULTS", "Entry", "Figure", "Results", "merged", "runs_of"]
+__all__ = [
+    "NOT_RECEIVED",
+    "NOT_TO_BE_HAD",
+    "PATIENCE_SECONDS",
+    "RESULTS",
+    "Entry",
+    "Figure",
+    "Results",
+    "merged",
+    "runs_of",
+]
 
 RESULTS = REPOSITORY / "bench" / "results"
+PATIENCE_SECONDS = 60
+"""With records of peers."""
+NOT_RECEIVED = f"not_received_in_{PATIENCE_SECONDS}_s"
+NOT_TO_BE_HAD = "not_to_be_had"
+"""The figure of a peer that could not be started: why."""
 
 Run = Mapping[str, Any]
 

@@ -6,10 +6,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Final, get_args
 
 from delayed_topics_core.reasons import Reason
-from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.broker import Broker, Brokers
 from delayed_topics_devcluster.errors import NotInTimeError
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_worker.config import Guarantee
@@ -17,6 +17,10 @@ from delayed_topics_worker_testing.process import WorkerProcess
 
 from delayed_topics_faults.judge import Seen, Terms, Verdict, judge
 from delayed_topics_faults.testbed import Testbed
+
+UNACKNOWLEDGED_ALARM_SECONDS: Final = 35.0
+"""5 s from the first copy that isn't acknowledged. Before there is one, Kafka has to miss the broker (6 s); where that was the
+group's coordinator, its members find the next one within their session (10 s), join, and look at their topics (5 s)."""
 
 
 @dataclass(kw_only=True)
@@ -84,3 +88,13 @@ class Row(ABC):
 
     def judge(self, seen: Seen, terms: Terms, trial: Trial) -> Verdict:
         return judge(seen, terms)
+
+
+class OnThreeBrokers(Row):
+    """A row whose topics have three replicas."""
+
+    @contextmanager
+    def testbed(self, directory: Path) -> Iterator[Testbed]:
+        with Brokers() as brokers, Testbed(directory, brokers.bootstrap, replication_factor=3) as testbed:
+            self.brokers = brokers
+            yield testbed

@@ -6,21 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from delayed_topics_devcluster.broker import Broker, Brokers
+from delayed_topics_devcluster.broker import Broker
 
 from delayed_topics_faults.judge import Crash, Seen
-from delayed_topics_faults.row import Row, Trial
+from delayed_topics_faults.row import OnThreeBrokers, Row, Trial
 from delayed_topics_faults.testbed import LATE_MS, Testbed, now_ms
-
-
-class OnThreeBrokers(Row):
-    """A row whose topics have three replicas."""
-
-    @contextmanager
-    def testbed(self, directory: Path) -> Iterator[Testbed]:
-        with Brokers() as brokers, Testbed(directory, brokers.bootstrap, replication_factor=3) as testbed:
-            self.brokers = brokers
-            yield testbed
 
 
 class BrokerDies(OnThreeBrokers):

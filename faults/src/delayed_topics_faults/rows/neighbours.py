@@ -13,9 +13,7 @@ from delayed_topics_worker_testing.transactions import left_open
 
 from delayed_topics_faults.copies import Copy
 from delayed_topics_faults.judge import Seen, Terms, Verdict, judge
-from delayed_topics_faults.row import Row, Trial
-from delayed_topics_faults.rows.brokers import OnThreeBrokers
-from delayed_topics_faults.rows.targets import ALARM_SECONDS
+from delayed_topics_faults.row import UNACKNOWLEDGED_ALARM_SECONDS, OnThreeBrokers, Row, Trial
 from delayed_topics_faults.testbed import Load, Testbed, now_ms
 
 MORE_P99_MS: Final = 20
@@ -55,7 +53,7 @@ class OneDeafTarget(OnThreeBrokers):
         trial = Trial(injected=f"{ready} below min.insync.replicas")
         self._deaf.produce(b"waits")
         self._deaf.flush()
-        trial.alarmed(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=ALARM_SECONDS)
+        trial.alarmed(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=UNACKNOWLEDGED_ALARM_SECONDS)
         late_ms = self._played(testbed, rng, [self._deaf])
         trial.expect(
             late_ms <= usual_ms + MORE_P99_MS,

@@ -13,13 +13,9 @@ from delayed_topics_devcluster.waiting import wait_until
 
 from delayed_topics_faults.copies import EXPECT
 from delayed_topics_faults.judge import Seen, Terms, Verdict, judge, longest_silence_ms
-from delayed_topics_faults.row import Row, Trial
-from delayed_topics_faults.rows.brokers import OnThreeBrokers
+from delayed_topics_faults.row import UNACKNOWLEDGED_ALARM_SECONDS, OnThreeBrokers, Row, Trial
 from delayed_topics_faults.testbed import Testbed, now_ms
 
-ALARM_SECONDS: Final = 35.0
-"""5 s from the first copy that isn't acknowledged. Before there is one, Kafka has to miss the broker (6 s); where that was the
-group's coordinator, its members find the next one within their session (10 s), join, and look at their topics (5 s)."""
 SILENCE_MS: Final = 6000
 """The worker says so after 3 s without an acknowledgement. It looks once a second, and so does the trial."""
 QUOTA_BYTES_PER_SECOND: Final = 20_000
@@ -46,7 +42,7 @@ class TargetTrouble(OnThreeBrokers):
         broker = rng.choice(self.brokers.members)
         with testbed.load(rng, records=2000, per_second=1000):
             broker.kill()
-            trial.alarmed(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=ALARM_SECONDS)
+            trial.alarmed(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=UNACKNOWLEDGED_ALARM_SECONDS)
             time.sleep(rng.uniform(0, 2))
         broker.start()
         testbed.in_sync()
@@ -83,11 +79,11 @@ class TargetTrouble(OnThreeBrokers):
         trial = Trial(injected="ready topic deleted and made again")
         testbed.harness.admin.delete_topics([orders.names.ready])
         with testbed.load(rng, records=1000, per_second=1000):
-            trial.alarmed(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=ALARM_SECONDS)
+            trial.alarmed(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=UNACKNOWLEDGED_ALARM_SECONDS)
             time.sleep(rng.uniform(0, 2))
             testbed.forget(orders.names.ready)
             info = orders.make("ready", orders.record.ready_partitions)
-        trial.alarmed(self._worker, Reason.TOPIC_RECREATED, timeout_seconds=ALARM_SECONDS)
+        trial.alarmed(self._worker, Reason.TOPIC_RECREATED, timeout_seconds=UNACKNOWLEDGED_ALARM_SECONDS)
         orders.note_id(info)
         trial.terms = {"healed_at_ms": now_ms()}
         return trial
