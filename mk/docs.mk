@@ -16,6 +16,10 @@ site: setup ## the pages as a site to search, in build/site
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --config-file docs/mkdocs.yml
 	@echo "build/site/index.html"
 
+.PHONY: architecture
+architecture: setup ## the picture of the members in docs/architecture.md, drawn from the import contracts
+	@.venv/bin/python -m checks.architecture
+
 .PHONY: size
 size: setup ## how large the code is by member, into docs/code-size.md: FORMER=commit NOW=commit
 	@.venv/bin/python -m checks.size $(or $(FORMER),fe9259c) $(or $(NOW),HEAD)
